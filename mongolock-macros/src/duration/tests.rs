@@ -1,0 +1,86 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn malformed(write: &str) -> Result<u64, DurationMistake> {
+    Err(DurationMistake::Malformed {
+        write: Some(write.to_owned()),
+    })
+}
+
+#[test]
+fn reads_every_unit() {
+    assert_eq!(parse("500ms"), Ok(500));
+    assert_eq!(parse("30s"), Ok(30_000));
+    assert_eq!(parse("2m"), Ok(120_000));
+    assert_eq!(parse("1h"), Ok(3_600_000));
+    assert_eq!(parse("7d"), Ok(7 * DAY));
+    assert_eq!(parse("0s"), Ok(0));
+    assert_eq!(parse("007s"), Ok(7_000));
+}
+
+#[test]
+fn a_number_alone_has_no_unit() {
+    assert_eq!(
+        parse("30"),
+        Err(DurationMistake::NoUnit {
+            write: "30s".to_owned()
+        })
+    );
+}
+
+#[test]
+fn says_what_was_probably_meant() {
+    assert_eq!(parse("30 s"), malformed("30s"));
+    assert_eq!(parse("1h30m"), malformed("90m"));
+    assert_eq!(parse("1.5s"), malformed("1500ms"));
+    assert_eq!(parse("2min"), malformed("2m"));
+    assert_eq!(parse("2 Minutes"), malformed("2m"));
+    assert_eq!(parse("30S"), malformed("30s"));
+    assert_eq!(parse("1_000ms"), malformed("1s"));
+}
+
+#[test]
+fn refuses_the_rest() {
+    let hopeless = Err(DurationMistake::Malformed { write: None });
+    for text in ["s", "soon", "30x", "30us", "+30s", "0x10s", "٣s", "1.s.", "30s?"] {
+        assert_eq!(parse(text), hopeless, "{text}");
+    }
+    assert_eq!(parse(""), Err(DurationMistake::Empty));
+    assert_eq!(parse(" \t"), Err(DurationMistake::Empty));
+    assert_eq!(parse("-1s"), Err(DurationMistake::Negative));
+    assert_eq!(parse("99999999999999999999s"), Err(DurationMistake::TooLong));
+    assert_eq!(parse("18446744073709551615h"), Err(DurationMistake::TooLong));
+}
+
+#[test]
+fn writes_the_shortest_form() {
+    assert_eq!(write(0), "0s");
+    assert_eq!(write(100), "100ms");
+    assert_eq!(write(90_000), "90s");
+    assert_eq!(write(7 * DAY), "7d");
+}
+
+proptest! {
+    #[test]
+    fn never_panics(text in ".{0,24}") {
+        let _ = parse(&text);
+    }
+
+    #[test]
+    fn never_panics_on_what_looks_like_a_duration(text in "-?[0-9]{0,22}[ ._]?[a-z]{0,4}[0-9]{0,3}(ms|s|m|h|d)?") {
+        let _ = parse(&text);
+    }
+
+    #[test]
+    fn reads_back_what_it_writes(millis in 0..=u64::MAX) {
+        prop_assert_eq!(parse(&write(millis)), Ok(millis));
+    }
+
+    #[test]
+    fn what_it_suggests_is_accepted(text in "[0-9]{1,4}[. ]?[0-9]{0,2} ?(ms|s|sec|min|m|h|hours|d)([0-9]{1,2}(ms|s|m))?") {
+        if let Err(DurationMistake::Malformed { write: Some(write) }) = parse(&text) {
+            prop_assert!(parse(&write).is_ok(), "{} -> {}", text, write);
+        }
+    }
+}

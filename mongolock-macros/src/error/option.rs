@@ -1,0 +1,98 @@
+//! Sentences about the arguments of the attribute.
+
+use crate::args::Key;
+use crate::similar::nearest;
+
+/// ``a`, `b` or `c``, as sentences list alternatives.
+fn list<'a>(words: impl IntoIterator<Item = &'a str>, last: &str) -> String {
+    let words: Vec<_> = words.into_iter().map(|word| format!("`{word}`")).collect();
+    match words.as_slice() {
+        [first @ .., end] if !first.is_empty() => format!("{} {last} {end}", first.join(", ")),
+        _ => words.join(", "),
+    }
+}
+
+fn expected() -> String {
+    list(Key::ALL.map(Key::as_str), "or")
+}
+
+pub(crate) fn unknown(written: &str) -> String {
+    match Key::nearest(written) {
+        Some(key) => format!("unknown argument `{written}`: did you mean `{}`?", key.as_str()),
+        None => format!("unknown argument `{written}`: expected {}", expected()),
+    }
+}
+
+/// A value without its key, such as a bare `skip`.
+pub(crate) fn value_alone(key: Key, written: &str) -> String {
+    format!("`{written}` is a value: write `{} = \"{written}\"`", key.as_str())
+}
+
+pub(crate) fn literal_alone(written: &str) -> String {
+    format!("a value without its name: write `name = {written}`")
+}
+
+pub(crate) fn not_an_argument() -> String {
+    format!(
+        "expected an argument such as `name = \"…\"`, with one of {}",
+        expected()
+    )
+}
+
+pub(crate) fn repeated(key: Key) -> String {
+    format!("`{0}` is given twice: keep one `{0}`", key.as_str())
+}
+
+pub(crate) fn no_value(key: Key) -> String {
+    format!("`{}` needs a value: write `{}`", key.as_str(), key.example())
+}
+
+pub(crate) fn no_comma() -> &'static str {
+    "expected `,` between two arguments"
+}
+
+pub(crate) fn not_a_string(key: Key, write: Option<String>) -> String {
+    let write = write.unwrap_or_else(|| key.example().to_owned());
+    format!("`{}` must be a string literal: write `{write}`", key.as_str())
+}
+
+pub(crate) fn suffixed(key: Key, suffix: &str) -> String {
+    format!(
+        "`{}` must be a plain string literal: remove the suffix `{suffix}`",
+        key.as_str()
+    )
+}
+
+pub(crate) fn not_a_path(write: Option<String>) -> String {
+    let write = write.unwrap_or_else(|| "crate = my_crate::mongolock".to_owned());
+    format!("`crate` must be a path: write `{write}`")
+}
+
+pub(crate) fn not_an_expression() -> &'static str {
+    "`provider` must be an expression that gives a `LockProvider`: write `provider = self.provider`"
+}
+
+pub(crate) fn unknown_value(key: Key, written: &str, known: &[&str]) -> String {
+    let meant = nearest(written, known.iter().copied()).map_or_else(
+        || format!("write {}", list(known.iter().copied(), "or")),
+        |near| format!("did you mean `{near}`?"),
+    );
+    format!("`{}` cannot be `{written}`: {meant}", key.as_str())
+}
+
+pub(crate) fn missing_name(example: &str) -> String {
+    format!("`name` is missing: write `#[distributed_lock(name = \"{example}\")]`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_read_like_sentences() {
+        assert_eq!(list(["a"], "or"), "`a`");
+        assert_eq!(list(["a", "b"], "or"), "`a` or `b`");
+        assert_eq!(list(["a", "b", "c"], "and"), "`a`, `b` and `c`");
+        assert_eq!(list([], "or"), "");
+    }
+}

@@ -1,0 +1,46 @@
+//! The attribute macro of `mongolock`.
+
+mod args;
+mod async_trait;
+mod bind;
+mod duration;
+mod erase;
+mod error;
+mod expand;
+mod item;
+mod name;
+mod outcome;
+mod similar;
+mod text;
+mod validate;
+
+use proc_macro2::TokenStream;
+
+use crate::args::Args;
+use crate::error::Errors;
+use crate::item::Function;
+
+/// Runs an `async fn` under a distributed lock.
+#[proc_macro_attribute]
+pub fn distributed_lock(
+    args: proc_macro::TokenStream,
+    item: proc_macro::TokenStream,
+) -> proc_macro::TokenStream {
+    locked(args.into(), item.into()).into()
+}
+
+/// Parse, validate, expand. A mistake leaves the item as it is, so that its callers still find it and the
+/// mistake is all that is reported.
+fn locked(args: TokenStream, item: TokenStream) -> TokenStream {
+    let mut errors = Errors::default();
+    let args = Args::parse(args, &mut errors);
+    let function = Function::parse(item.clone(), &mut errors);
+    let shape = function
+        .as_ref()
+        .and_then(|function| validate::shape(function, &mut errors));
+    let lock = validate::lock(args, function.as_ref(), &mut errors);
+    match (function, shape) {
+        (Some(function), Some(shape)) if errors.is_empty() => expand::expand(&function, &lock, shape),
+        _ => item.into_iter().chain(errors.into_tokens()).collect(),
+    }
+}

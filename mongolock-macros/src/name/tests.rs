@@ -1,0 +1,244 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn text(text: &str) -> Piece {
+    Piece::Text(text.to_owned())
+}
+
+fn hole(range: Range<usize>, root: &str, steps: Vec<Step>) -> Piece {
+    Piece::Placeholder(Placeholder {
+        range,
+        root: root.to_owned(),
+        steps,
+    })
+}
+
+fn pieces(template: &str) -> Vec<Piece> {
+    let (pieces, mistakes) = parse(template);
+    assert_eq!(mistakes, [], "{template}");
+    pieces
+}
+
+fn mistakes(template: &str) -> Vec<NameMistake> {
+    parse(template)
+        .1
+        .into_iter()
+        .map(|(_, mistake)| mistake)
+        .collect()
+}
+
+/// The one mistake of a template and the text it is reported at.
+fn mistake(template: &str) -> (&str, NameMistake) {
+    let (_, mut found) = parse(template);
+    assert_eq!(found.len(), 1, "{template}: {found:?}");
+    let (range, mistake) = found.remove(0);
+    (&template[range], mistake)
+}
+
+fn syntax(written: &str, write: Option<&str>) -> NameMistake {
+    NameMistake::Syntax {
+        written: written.to_owned(),
+        write: write.map(str::to_owned),
+    }
+}
+
+#[test]
+fn reads_text_and_placeholders() {
+    assert_eq!(pieces("nightly"), [text("nightly")]);
+    assert_eq!(
+        pieces("report:<id>"),
+        [text("report:"), hole(7..11, "id", vec![])]
+    );
+    assert_eq!(pieces("<id>:x"), [hole(0..4, "id", vec![]), text(":x")]);
+    assert_eq!(pieces("über 100 %"), [text("über 100 %")]);
+    assert_eq!(pieces("<größe>"), [hole(0..9, "größe", vec![])]);
+}
+
+#[test]
+fn reads_paths() {
+    let field = |name: &str| Step::Field(name.to_owned());
+    let method = |name: &str| Step::Method(name.to_owned());
+    assert_eq!(pieces("<self>"), [hole(0..6, "self", vec![])]);
+    assert_eq!(
+        pieces("<self.tenant>"),
+        [hole(0..13, "self", vec![field("tenant")])]
+    );
+    assert_eq!(
+        pieces("<pair.0.1>"),
+        [hole(0..10, "pair", vec![Step::Index(0), Step::Index(1)])]
+    );
+    assert_eq!(
+        pieces("<o.id().x>"),
+        [hole(0..10, "o", vec![method("id"), field("x")])]
+    );
+    assert_eq!(
+        pieces("<type.match>"),
+        [hole(0..12, "type", vec![field("match")])]
+    );
+}
+
+#[test]
+fn reads_doubled_brackets_from_the_left() {
+    assert_eq!(pieces("a<<b>>c"), [text("a<b>c")]);
+    assert_eq!(
+        pieces("<<<id>>>"),
+        [text("<"), hole(2..6, "id", vec![]), text(">")]
+    );
+    assert_eq!(pieces("<<<<"), [text("<<")]);
+    assert_eq!(
+        pieces("<a>>><b>"),
+        [hole(0..3, "a", vec![]), text(">"), hole(5..8, "b", vec![])]
+    );
+}
+
+#[test]
+fn refuses_empty_blank_and_long_names() {
+    assert_eq!(mistake("").1, NameMistake::Empty);
+    assert_eq!(mistake(" \t").1, NameMistake::Empty);
+    assert_eq!(mistake(" a"), (" ", NameMistake::Blank { place: "begins" }));
+    assert_eq!(
+        mistake("a\u{a0}\u{2003}"),
+        ("\u{a0}\u{2003}", NameMistake::Blank { place: "ends" })
+    );
+    assert_eq!(mistakes(&"x".repeat(513)), [NameMistake::TooLong { bytes: 513 }]);
+    assert_eq!(mistakes(&"é".repeat(257)), [NameMistake::TooLong { bytes: 514 }]);
+    assert_eq!(mistakes(&"x".repeat(512)), []);
+}
+
+#[test]
+fn refuses_control_characters() {
+    assert_eq!(mistake("a\nb"), ("\n", NameMistake::Control { character: '\n' }));
+    assert_eq!(
+        mistake("a\u{85}b"),
+        ("\u{85}", NameMistake::Control { character: '\u{85}' })
+    );
+    assert_eq!(mistake("a\n"), ("\n", NameMistake::Control { character: '\n' }));
+}
+
+#[test]
+fn refuses_unbalanced_brackets() {
+    let unclosed = |written: &str| NameMistake::Unclosed {
+        written: written.to_owned(),
+    };
+    assert_eq!(mistake("report:<id"), ("<id", unclosed("id")));
+    assert_eq!(mistake("a<"), ("<", unclosed("")));
+    assert_eq!(mistake("<a<b>"), ("<a", unclosed("a")));
+    assert_eq!(mistake("a>b"), (">", NameMistake::Unopened));
+    assert_eq!(mistake("<a>>b"), (">", NameMistake::Unopened));
+    assert_eq!(mistake("<<a>"), (">", NameMistake::Unopened));
+}
+
+#[test]
+fn refuses_what_is_not_a_path() {
+    assert_eq!(mistake("a<>"), ("<>", NameMistake::NoPlaceholder));
+    assert_eq!(mistake("< >"), ("< >", NameMistake::NoPlaceholder));
+    assert_eq!(mistake("<id + 1>").1, syntax("id + 1", None));
+    assert_eq!(mistake("<v[0]>").1, syntax("v[0]", None));
+    assert_eq!(mistake("<id()>").1, syntax("id()", None));
+    assert_eq!(mistake("<o.get(1)>").1, syntax("o.get(1)", None));
+    assert_eq!(mistake("<0>").1, syntax("0", None));
+    assert_eq!(mistake("<pair.00>").1, syntax("pair.00", None));
+    assert_eq!(mistake("<pair.+1>").1, syntax("pair.+1", None));
+    assert_eq!(mistake("<pair.4294967296>").1, syntax("pair.4294967296", None));
+    assert_eq!(mistake("<fut.await>").1, syntax("fut.await", None));
+    for word in [
+        "_", "Self", "super", "crate", "a.self", "a b", "a..b", "a-b", "\"a\"", "a.b()()",
+    ] {
+        assert!(
+            matches!(mistake(&format!("<{word}>")).1, NameMistake::Syntax { .. }),
+            "{word}"
+        );
+    }
+}
+
+#[test]
+fn says_what_was_probably_meant() {
+    assert_eq!(
+        mistake("< order . id () >").1,
+        syntax(" order . id () ", Some("order.id()"))
+    );
+    assert_eq!(mistake("<id:03>").1, syntax("id:03", Some("id")));
+    assert_eq!(mistake("<&id>").1, syntax("&id", Some("id")));
+    assert_eq!(mistake("<r#type>").1, syntax("r#type", Some("type")));
+    assert_eq!(mistake("<id?>").1, syntax("id?", Some("id")));
+}
+
+#[test]
+fn refuses_braces() {
+    let braced = |written: &str, write: Option<&str>| NameMistake::Braced {
+        written: written.to_owned(),
+        write: write.map(str::to_owned),
+    };
+    let brace = |brace: &str| NameMistake::Brace {
+        brace: brace.to_owned(),
+    };
+    assert_eq!(mistake("report:{id}"), ("{id}", braced("{id}", Some("id"))));
+    assert_eq!(mistake("{}"), ("{}", braced("{}", None)));
+    assert_eq!(mistake("{id:?}").1, braced("{id:?}", Some("id")));
+    assert_eq!(mistake("a}"), ("}", brace("}")));
+    assert_eq!(mistakes("{<id>}"), [brace("{"), brace("}")]);
+    assert_eq!(
+        mistakes("{{id}}"),
+        [brace("{"), braced("{id}", Some("id")), brace("}")]
+    );
+}
+
+#[test]
+fn refuses_placeholders_side_by_side() {
+    let adjacent = |left: &str, right: &str| NameMistake::Adjacent {
+        left: left.to_owned(),
+        right: right.to_owned(),
+    };
+    assert_eq!(mistake("x<a><b>"), ("<a><b>", adjacent("<a>", "<b>")));
+    assert_eq!(
+        mistakes("<a><b><c>"),
+        [adjacent("<a>", "<b>"), adjacent("<b>", "<c>")]
+    );
+    assert_eq!(mistakes("<a>-<b>"), []);
+}
+
+#[test]
+fn reports_everything_at_once() {
+    assert_eq!(mistakes(" {id}<><a b>\n<x").len(), 6);
+}
+
+proptest! {
+    #[test]
+    fn never_panics_and_points_into_the_template(template in "[<>{}. ()a-cé_0-9\n&:-]{0,40}") {
+        for (range, _) in parse(&template).1 {
+            prop_assert!(template.get(range).is_some());
+        }
+    }
+
+    #[test]
+    fn never_panics_on_anything(template in "(\\PC|[<>]){0,30}") {
+        let _ = parse(&template);
+    }
+
+    #[test]
+    fn escaped_text_is_read_back(text in "[a-z<>: ]{0,20}") {
+        let text = format!("({text})");
+        let escaped = text.replace('<', "<<").replace('>', ">>");
+        prop_assert_eq!(pieces(&escaped), [Piece::Text(text)]);
+    }
+
+    #[test]
+    fn pieces_written_back_give_the_template(template in "[a-c]{1,3}(:<[a-c]{1,3}(\\.[a-c]{1,3}(\\(\\))?|\\.[1-9])?>){0,4}") {
+        let written: String = pieces(&template)
+            .into_iter()
+            .map(|piece| match piece {
+                Piece::Text(text) => text,
+                Piece::Placeholder(hole) => template[hole.range].to_owned(),
+            })
+            .collect();
+        prop_assert_eq!(written, template);
+    }
+
+    #[test]
+    fn what_it_suggests_is_accepted(inner in "[&* ]{0,2}(r#)?[a-c.]{1,5}[ ?]{0,2}(:[0-9?]{0,3})?") {
+        if let [NameMistake::Syntax { write: Some(write), .. }] = mistakes(&format!("<{inner}>")).as_slice() {
+            prop_assert_eq!(mistakes(&format!("<{write}>")), []);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! "did you mean": the known word that a misspelt one was probably meant to be.
+
+/// The nearest of `known`, if it is near enough that suggesting it helps.
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|candidate| (distance(&fold(word), &fold(candidate)), candidate))
+        .filter(|(distance, candidate)| *distance <= tolerance(word, candidate))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// `onBusy`, `on-busy` and `on_busy` are one word.
+fn fold(word: &str) -> Vec<char> {
+    word.chars()
+        .filter(|c| *c != '_' && *c != '-')
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+/// A third of the longer word may differ: two short names are similar by chance.
+fn tolerance(word: &str, candidate: &str) -> usize {
+    word.chars().count().max(candidate.chars().count()) / 3
+}
+
+/// The number of letters to insert, drop, replace or swap with their neighbour (optimal string alignment).
+fn distance(from: &[char], to: &[char]) -> usize {
+    let mut before_last: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, b) in to.iter().enumerate() {
+            let mut best = (last[j] + usize::from(a != b))
+                .min(last[j + 1] + 1)
+                .min(row[j] + 1);
+            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
+                best = best.min(before_last[j - 1] + 1);
+            }
+            row.push(best);
+        }
+        before_last = std::mem::replace(&mut last, row);
+    }
+    last[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn suggests_what_was_meant() {
+        let known = ["name", "expiry", "renew_interval", "on_busy"];
+        assert_eq!(nearest("nam", known), Some("name"));
+        assert_eq!(nearest("nmae", known), Some("name"));
+        assert_eq!(nearest("expire", known), Some("expiry"));
+        assert_eq!(nearest("renewInterval", known), Some("renew_interval"));
+        assert_eq!(nearest("on-busy", known), Some("on_busy"));
+    }
+
+    #[test]
+    fn says_nothing_where_nothing_is_near() {
+        assert_eq!(nearest("ttl", ["name", "expiry"]), None);
+        assert_eq!(nearest("x", ["y"]), None);
+        assert_eq!(nearest("", ["y", ""]), Some(""));
+        assert_eq!(nearest("name", []), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_distance_is_symmetric_and_bounded(a in "[a-c]{0,8}", b in "[a-c]{0,8}") {
+            let (a, b) = (fold(&a), fold(&b));
+            prop_assert_eq!(distance(&a, &b), distance(&b, &a));
+            prop_assert!(distance(&a, &b) <= a.len().max(b.len()));
+            prop_assert_eq!(distance(&a, &b) == 0, a == b);
+        }
+    }
+}

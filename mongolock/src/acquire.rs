@@ -1,0 +1,190 @@
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::backoff::Backoff;
+use crate::claim::{Attempt, Claim};
+use crate::engine::Engine;
+use crate::lease::Terms;
+use crate::options::Options;
+use crate::queue::Turn;
+use crate::{LockError, LockGuard, fault};
+
+/// A request without an answer after this time is left to itself and a new one is sent.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// One call that wants a lock: how it waits and how it fails.
+pub(crate) struct Acquire<'a> {
+    engine: &'a Arc<Engine>,
+    name: &'a Arc<str>,
+    options: &'a Options,
+    begun: Instant,
+}
+
+/// What is known of the server when the time is up.
+enum Latest {
+    NoAnswer,
+    Held,
+    Failed(LockError),
+}
+
+impl<'a> Acquire<'a> {
+    pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a Arc<str>, options: &'a Options) -> Self {
+        Self {
+            engine,
+            name,
+            options,
+            begun: Instant::now(),
+        }
+    }
+
+    /// Waits for the lock until the acquire timeout.
+    pub(crate) async fn wait(&self) -> Result<LockGuard, LockError> {
+        // No time to wait still is time to ask.
+        let Some(limit) = self.options.acquire_timeout.filter(|limit| !limit.is_zero()) else {
+            return match self.options.acquire_timeout {
+                Some(_) => self.try_once().await?.ok_or_else(|| self.timeout()),
+                None => self.in_turn(None).await,
+            };
+        };
+        self.in_turn(Some(self.begun + limit)).await
+    }
+
+    /// Asks once, and not at all if this process itself holds or awaits the lock.
+    pub(crate) async fn try_once(&self) -> Result<Option<LockGuard>, LockError> {
+        self.ready()?;
+        let Some(turn) = self.engine.queues.try_enter(self.name) else {
+            return Ok(None);
+        };
+        let claim = self.claim(&Arc::new(turn));
+        let deadline = self.begun + self.options.attempt_limit();
+        match self.answer(claim, deadline).await? {
+            Some(Attempt::Won(guard)) => Ok(Some(guard)),
+            Some(Attempt::Held(..) | Attempt::TooLate) => Ok(None),
+            Some(Attempt::Failed(_, error)) => Err(error),
+            None => Err(fault::unanswered(self.begun.elapsed())),
+        }
+    }
+
+    async fn in_turn(&self, deadline: Option<Instant>) -> Result<LockGuard, LockError> {
+        self.ready()?;
+        let entered = self
+            .unless_closed(deadline, self.engine.queues.enter(self.name))
+            .await?;
+        let turn = Arc::new(entered.ok_or_else(|| self.timeout())?);
+        let mut claim = self.claim(&turn);
+        let mut backoff = Backoff::new(self.engine.retry_interval.clone());
+        let mut latest = Latest::NoAnswer;
+        loop {
+            let answer_by = earlier(deadline, Instant::now() + ANSWER_LIMIT);
+            let mut pause = Duration::ZERO;
+            claim = match self.answer(claim, answer_by).await? {
+                Some(Attempt::Won(guard)) => return Ok(guard),
+                Some(Attempt::Held(claim, remaining)) => {
+                    latest = Latest::Held;
+                    pause = until_free(backoff.next(), remaining);
+                    claim
+                }
+                Some(Attempt::Failed(_, error)) if !fault::is_passing(&error) => return Err(error),
+                Some(Attempt::Failed(claim, error)) => {
+                    latest = Latest::Failed(error);
+                    pause = backoff.next();
+                    claim
+                }
+                // The old claim withdraws itself; its id must not be used again.
+                Some(Attempt::TooLate) | None => self.claim(&turn),
+            };
+            if self
+                .unless_closed(deadline, tokio::time::sleep(pause))
+                .await?
+                .is_none()
+            {
+                return Err(self.gave_up(latest));
+            }
+        }
+    }
+
+    fn ready(&self) -> Result<(), LockError> {
+        if self.engine.is_closed() {
+            return Err(self.shut_down());
+        }
+        self.engine.keeper.ensure_running();
+        Ok(())
+    }
+
+    fn claim(&self, turn: &Arc<Turn>) -> Claim {
+        let options = self.options;
+        let terms = Terms {
+            expiry: options.expiry,
+            renew_interval: options.renew_interval(),
+            min_hold: options.min_hold,
+            max_hold: options.max_hold,
+        };
+        Claim::new(self.engine, self.name, terms, turn)
+    }
+
+    /// `None` when the answer did not come in time.
+    async fn answer(&self, claim: Claim, by: Instant) -> Result<Option<Attempt>, LockError> {
+        match self.unless_closed(Some(by), claim.send()).await? {
+            None => Ok(None),
+            Some(Ok(attempt)) => Ok(Some(attempt)),
+            Some(Err(error)) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is going down, and the provider's tasks with it.
+                Err(_) => Err(self.shut_down()),
+            },
+        }
+    }
+
+    /// `None` at the deadline.
+    async fn unless_closed<F: Future>(
+        &self,
+        deadline: Option<Instant>,
+        future: F,
+    ) -> Result<Option<F::Output>, LockError> {
+        let bounded = async {
+            match deadline {
+                Some(deadline) => tokio::time::timeout_at(deadline, future).await.ok(),
+                None => Some(future.await),
+            }
+        };
+        tokio::select! {
+            biased;
+            output = bounded => Ok(output),
+            () = self.engine.until_closed() => Err(self.shut_down()),
+        }
+    }
+
+    fn gave_up(&self, latest: Latest) -> LockError {
+        match latest {
+            Latest::Held => self.timeout(),
+            Latest::Failed(error) => error,
+            Latest::NoAnswer => fault::unanswered(self.begun.elapsed()),
+        }
+    }
+
+    fn timeout(&self) -> LockError {
+        LockError::Timeout {
+            name: self.name.to_string(),
+            waited: self.begun.elapsed(),
+        }
+    }
+
+    fn shut_down(&self) -> LockError {
+        LockError::ShutDown {
+            name: self.name.to_string(),
+        }
+    }
+}
+
+fn earlier(deadline: Option<Instant>, other: Instant) -> Instant {
+    deadline.map_or(other, |deadline| deadline.min(other))
+}
+
+/// Nobody need wait longer than the holder's lease lasts, by the server's own count.
+fn until_free(pause: Duration, remaining: Option<Duration>) -> Duration {
+    let just_after = Duration::from_millis(1 + fastrand::u64(0..10));
+    remaining.map_or(pause, |remaining| pause.min(remaining + just_after))
+}

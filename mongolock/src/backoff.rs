@@ -1,0 +1,47 @@
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Pauses between two attempts: each drawn anew between the minimum and three times the one before it,
+/// so that a crowd of waiters spreads out
+/// ([*Exponential Backoff And Jitter*](https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/), "decorrelated").
+pub(crate) struct Backoff {
+    range: RangeInclusive<Duration>,
+    last: Duration,
+}
+
+impl Backoff {
+    pub(crate) fn new(range: RangeInclusive<Duration>) -> Self {
+        Self {
+            last: *range.start(),
+            range,
+        }
+    }
+
+    pub(crate) fn next(&mut self) -> Duration {
+        let (min, max) = (*self.range.start(), *self.range.end());
+        let high = (self.last * 3).clamp(min, max);
+        self.last = min + high.saturating_sub(min).mul_f64(fastrand::f64());
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_stay_in_their_range_grow_and_differ() {
+        let range = Duration::from_millis(10)..=Duration::from_millis(800);
+        let mut backoff = Backoff::new(range.clone());
+        let pauses: Vec<_> = (0..10_000).map(|_| backoff.next()).collect();
+        assert!(pauses.iter().all(|pause| range.contains(pause)));
+        assert!(pauses.iter().any(|pause| *pause > Duration::from_millis(400)));
+        assert!(pauses.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn a_fixed_interval_stays_fixed() {
+        let mut backoff = Backoff::new(Duration::from_millis(50)..=Duration::from_millis(50));
+        assert!((0..100).all(|_| backoff.next() == Duration::from_millis(50)));
+    }
+}

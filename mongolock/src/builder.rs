@@ -1,0 +1,229 @@
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::{Client, Database};
+
+use crate::engine::Engine;
+use crate::options::{Options, refused};
+use crate::store::{MemoryStore, MongoStore, Store};
+use crate::{LockError, LockProvider};
+
+/// MongoDB takes at most this many seconds for a TTL index.
+const MAX_RETENTION: Duration = Duration::from_secs(i32::MAX as u64);
+
+/// Options of a provider; made by [`LockProvider::builder`]. What is not set has the default that its setter names.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use mongolock::LockProvider;
+///
+/// # fn example(database: &mongodb::Database) -> Result<(), mongolock::LockError> {
+/// let provider = LockProvider::builder(database)
+///     .expiry(Duration::from_secs(60))
+///     .acquire_timeout(None)
+///     .owner("billing-1")
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "call `build` to get the provider"]
+pub struct LockProviderBuilder {
+    /// `None` for a provider without a server.
+    database: Option<Database>,
+    background: Option<Client>,
+    collection: String,
+    options: Options,
+    retry_interval: RangeInclusive<Duration>,
+    retention: Duration,
+    owner: Option<String>,
+}
+
+impl LockProviderBuilder {
+    pub(crate) fn new(database: &Database) -> Self {
+        Self {
+            database: Some(database.clone()),
+            ..Self::in_memory()
+        }
+    }
+
+    pub(crate) fn in_memory() -> Self {
+        Self {
+            database: None,
+            background: None,
+            collection: "distributed_locks".to_owned(),
+            options: Options::default(),
+            retry_interval: Duration::from_millis(10)..=Duration::from_millis(800),
+            retention: Duration::from_secs(24 * 60 * 60),
+            owner: None,
+        }
+    }
+
+    /// The collection of the lock documents; `distributed_locks` if not set. It is created by use.
+    pub fn collection(mut self, name: impl Into<String>) -> Self {
+        self.collection = name.into();
+        self
+    }
+
+    /// How long a lease lasts without a renewal; 30 s if not set, 100 ms to 7 days in whole milliseconds.
+    pub fn expiry(mut self, expiry: Duration) -> Self {
+        self.options.expiry = expiry;
+        self
+    }
+
+    /// How often leases are renewed; a third of the expiry if not set, above 0 and below the expiry.
+    pub fn renew_interval(mut self, interval: Duration) -> Self {
+        self.options.renew_interval = Some(interval);
+        self
+    }
+
+    /// How long an acquire waits; 10 s if not set, 0 to 7 days, or `None` to wait for ever.
+    pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.options.acquire_timeout = timeout.into();
+        self
+    }
+
+    /// The shortest and the longest pause between two attempts; 10 ms to 800 ms if not set, above 0.
+    pub fn retry_interval(mut self, range: RangeInclusive<Duration>) -> Self {
+        self.retry_interval = range;
+        self
+    }
+
+    /// No renewal of a hold after this time; without a cap if not set, 0 to 7 days.
+    pub fn max_hold(mut self, hold: Duration) -> Self {
+        self.options.max_hold = Some(hold);
+        self
+    }
+
+    /// How long MongoDB keeps the document of a lock that is not used any more; 1 day if not set, 1 s to 68 years in
+    /// whole seconds.
+    pub fn retention(mut self, retention: Duration) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// Who holds the locks of this provider, as it can be read from them; `<host>:<process id>` if not set, 1 to 256
+    /// bytes without control characters.
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// A client of its own for renewals and other background work, so that they need not wait for a connection that
+    /// the application uses; the database's client if not set. It must reach the same servers.
+    pub fn background_client(mut self, client: Client) -> Self {
+        self.background = Some(client);
+        self
+    }
+
+    /// Makes the provider.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::InvalidOption`] names the first option that is out of its bounds, its value and the bounds.
+    pub fn build(self) -> Result<LockProvider, LockError> {
+        self.options.check()?;
+        self.check()?;
+        Ok(self.with_defaults())
+    }
+
+    /// For options that are known to be valid.
+    pub(crate) fn with_defaults(self) -> LockProvider {
+        let store = match &self.database {
+            Some(database) => Store::Mongo(MongoStore::new(
+                database,
+                self.background.as_ref(),
+                &self.collection,
+            )),
+            None => Store::Memory(MemoryStore::new()),
+        };
+        let owner: Arc<str> = self.owner.unwrap_or_else(default_owner).into();
+        LockProvider::from_engine(Engine::new(
+            store,
+            self.options,
+            self.retry_interval,
+            self.retention,
+            owner,
+        ))
+    }
+
+    fn check(&self) -> Result<(), LockError> {
+        let (min, max) = (*self.retry_interval.start(), *self.retry_interval.end());
+        if min.is_zero() || min > max {
+            return Err(refused(
+                "retry_interval",
+                &self.retry_interval,
+                "use more than 0, the shorter pause first",
+            ));
+        }
+        if self.retention.subsec_nanos() != 0
+            || self.retention < Duration::from_secs(1)
+            || self.retention > MAX_RETENTION
+        {
+            return Err(refused(
+                "retention",
+                self.retention,
+                "use whole seconds, 1 s to 68 years",
+            ));
+        }
+        if let Some(owner) = &self.owner
+            && (owner.is_empty() || owner.len() > 256 || owner.chars().any(char::is_control))
+        {
+            return Err(refused(
+                "owner",
+                owner,
+                "use 1 to 256 bytes without control characters",
+            ));
+        }
+        // The server's own rules (https://www.mongodb.com/docs/manual/reference/limits/), checked here because a
+        // collection that cannot exist would fail every acquire.
+        let name = &self.collection;
+        if name.is_empty() || name.contains(['$', '\0']) || name.starts_with("system.") || name.len() > 200 {
+            let bound = "use 1 to 200 bytes without `$`, and not beginning with `system.`";
+            return Err(refused("collection", name, bound));
+        }
+        Ok(())
+    }
+}
+
+fn default_owner() -> String {
+    format!(
+        "{}:{}",
+        gethostname::gethostname().to_string_lossy(),
+        std::process::id()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refuses(change: impl FnOnce(LockProviderBuilder) -> LockProviderBuilder) -> &'static str {
+        match change(LockProviderBuilder::in_memory()).build() {
+            Err(LockError::InvalidOption { option, .. }) => option,
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn values_out_of_bounds_are_refused_by_name() {
+        let second = Duration::from_secs(1);
+        assert_eq!(refuses(|b| b.expiry(Duration::ZERO)), "expiry");
+        assert_eq!(refuses(|b| b.renew_interval(Duration::ZERO)), "renew_interval");
+        assert_eq!(
+            refuses(|b| b.retry_interval(Duration::ZERO..=second)),
+            "retry_interval"
+        );
+        assert_eq!(
+            refuses(|b| b.retry_interval(second..=second / 2)),
+            "retry_interval"
+        );
+        assert_eq!(refuses(|b| b.retention(Duration::from_millis(1500))), "retention");
+        assert_eq!(refuses(|b| b.retention(Duration::ZERO)), "retention");
+        assert_eq!(refuses(|b| b.owner("")), "owner");
+        assert_eq!(refuses(|b| b.owner("a\nb")), "owner");
+        assert_eq!(refuses(|b| b.collection("")), "collection");
+        assert_eq!(refuses(|b| b.collection("a$b")), "collection");
+    }
+}

@@ -1,0 +1,125 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::engine::Engine;
+use crate::lease::{ClaimKey, Grant, Lease, Terms, counted};
+use crate::queue::Turn;
+use crate::store::Answer;
+use crate::withdrawal::Withdrawal;
+use crate::{LockError, LockGuard, fault};
+
+/// The server gives up a command after this time.
+const COMMAND_LIMIT: Duration = Duration::from_secs(5);
+
+/// A request that was under way when its sender gave up can reach the server this much later.
+const LATE_REQUEST: Duration = Duration::from_secs(5);
+
+/// One try to acquire a lock, with an id that is its own.
+///
+/// As long as it is not known what the server made of it, dropping the claim withdraws it: that is how a cancelled
+/// wait, a lost reply or a task that ends with its runtime leave nothing behind.
+pub(crate) struct Claim {
+    engine: Arc<Engine>,
+    key: ClaimKey,
+    terms: Terms,
+    turn: Arc<Turn>,
+    may_stand: bool,
+}
+
+/// How one request ended. A claim that goes on to the next request comes back.
+pub(crate) enum Attempt {
+    Won(LockGuard),
+    /// Held by another for as long as the server says.
+    Held(Claim, Option<Duration>),
+    /// Won, but the answer came when the lease was over: a claim with a new id has to go on.
+    TooLate,
+    Failed(Claim, LockError),
+}
+
+impl Claim {
+    pub(crate) fn new(engine: &Arc<Engine>, name: &Arc<str>, terms: Terms, turn: &Arc<Turn>) -> Self {
+        let lock_id = format!("{}#{}", engine.owner, Uuid::new_v4());
+        Self {
+            engine: Arc::clone(engine),
+            key: ClaimKey {
+                name: Arc::clone(name),
+                lock_id: lock_id.into(),
+            },
+            terms,
+            turn: Arc::clone(turn),
+            may_stand: false,
+        }
+    }
+
+    /// Sends one request on a task of its own, so that it runs to its end whatever becomes of the caller. What it
+    /// returns is never lost: both a guard and a claim clean up when nobody takes them.
+    pub(crate) fn send(self) -> JoinHandle<Attempt> {
+        tokio::spawn(self.attempt())
+    }
+
+    async fn attempt(mut self) -> Attempt {
+        let stood = std::mem::replace(&mut self.may_stand, true);
+        let sent = Instant::now();
+        match self
+            .engine
+            .store
+            .claim(&self.key, self.terms.expiry, COMMAND_LIMIT)
+            .await
+        {
+            Ok(Answer::Mine { token, remaining }) => {
+                let lasts = remaining.map_or(self.terms.expiry, |left| left.min(self.terms.expiry));
+                self.won(Grant { token, sent, lasts })
+            }
+            Ok(Answer::Other { remaining }) => {
+                self.may_stand = stood;
+                Attempt::Held(self, remaining)
+            }
+            Err(error) => {
+                self.may_stand = stood || !fault::is_refusal(&error);
+                Attempt::Failed(self, error)
+            }
+        }
+    }
+
+    /// A win counts only before its deadline: a repeated command can be answered from the server's log, when
+    /// somebody else has the lock already.
+    fn won(mut self, grant: Grant) -> Attempt {
+        if self.engine.is_closed() || Instant::now() >= grant.sent + counted(grant.lasts) {
+            return Attempt::TooLate;
+        }
+        self.may_stand = false;
+        let engine = Arc::clone(&self.engine);
+        let lease = Lease::new(
+            engine,
+            self.key.clone(),
+            grant,
+            self.terms,
+            Arc::clone(&self.turn),
+        );
+        Attempt::Won(LockGuard::new(Arc::new(lease)))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if !self.may_stand {
+            return;
+        }
+        let now = Instant::now();
+        let withdrawal = |at: Instant, turn: Option<Arc<Turn>>| Withdrawal {
+            key: self.key.clone(),
+            min_hold: Duration::ZERO,
+            at,
+            until: at + self.terms.expiry,
+            _turn: turn,
+        };
+        self.engine
+            .keeper
+            .withdraw(withdrawal(now, Some(Arc::clone(&self.turn))));
+        self.engine.keeper.withdraw(withdrawal(now + LATE_REQUEST, None));
+    }
+}

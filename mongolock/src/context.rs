@@ -1,0 +1,143 @@
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use crate::engine::Engine;
+use crate::lease::Lease;
+use crate::{FencingToken, LockError};
+
+tokio::task_local! {
+    pub(crate) static CURRENT: LockContext;
+}
+
+/// What the code under a lock knows of it: its name, its fencing token, and whether it is still held.
+///
+/// Inside a function with `#[distributed_lock]` (and inside [`DistributedLock::run`](crate::DistributedLock::run))
+/// [`current`](Self::current) finds it. It does not keep the lock: once the hold has ended, the context says that it
+/// is lost.
+#[derive(Clone)]
+pub struct LockContext {
+    level: Arc<Level>,
+}
+
+/// One nesting level of holds in a task.
+struct Level {
+    lease: Arc<Lease>,
+    /// What the hold was taken within, of whatever name.
+    outer: Option<LockContext>,
+    /// The joined calls directly under this level, one at a time.
+    inner_calls: OnceLock<Arc<Semaphore>>,
+}
+
+impl LockContext {
+    pub(crate) fn new(lease: Arc<Lease>) -> Self {
+        let level = Level {
+            lease,
+            outer: Self::current(),
+            inner_calls: OnceLock::new(),
+        };
+        Self {
+            level: Arc::new(level),
+        }
+    }
+
+    /// The innermost hold that encloses the caller in its task; `None` outside.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        CURRENT.try_with(Clone::clone).ok()
+    }
+
+    /// The lock's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.lease().key.name
+    }
+
+    /// The token of this hold; see [`FencingToken`].
+    #[must_use]
+    pub fn fencing_token(&self) -> FencingToken {
+        self.lease().token
+    }
+
+    /// Who holds the lock: the provider's `owner`.
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        &self.lease().engine.owner
+    }
+
+    /// Whether the lock is not held any more.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.lease().is_over()
+    }
+
+    /// Resolves when the lock is not held any more. Cancel safe.
+    pub async fn lost(&self) {
+        self.lease().until_over().await;
+    }
+
+    /// How long the lease lasts if it is not renewed again; zero once it is over.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.lease().remaining()
+    }
+
+    /// Asks before a step that must not be taken without the lock. It looks at this process's clock only: a fencing
+    /// token is what protects data against a pause right after this call.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Lost`] if the lock is not held any more.
+    pub fn ensure_held(&self) -> Result<(), LockError> {
+        self.lease().ensure_held()
+    }
+
+    /// Runs a future under this context, to carry it into a spawned task.
+    ///
+    /// The context does not keep the lock: it ends with the call that took it.
+    ///
+    /// ```
+    /// use mongolock::{LockContext, LockError, LockProvider};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LockError> {
+    /// let guard = LockProvider::in_memory().lock("report:1").await?;
+    /// let task = tokio::spawn(guard.context().scope(async {
+    ///     LockContext::current().map(|context| context.name().to_owned())
+    /// }));
+    /// assert_eq!(task.await.unwrap().as_deref(), Some("report:1"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scope<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
+        CURRENT.scope(self, future)
+    }
+
+    /// The innermost enclosing hold of this name, with the same provider.
+    pub(crate) fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<Self> {
+        let is_it = |context: &Self| Arc::ptr_eq(&context.lease().engine, engine) && context.name() == name;
+        std::iter::successors(Self::current(), |context| context.level.outer.clone()).find(is_it)
+    }
+
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        &self.level.lease
+    }
+
+    pub(crate) fn inner_calls(&self) -> Arc<Semaphore> {
+        Arc::clone(self.level.inner_calls.get_or_init(|| Arc::new(Semaphore::new(1))))
+    }
+}
+
+impl fmt::Debug for LockContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockContext")
+            .field("name", &self.name())
+            .field("fencing_token", &self.fencing_token())
+            .field("owner", &self.owner())
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}

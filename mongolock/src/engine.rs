@@ -1,0 +1,69 @@
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::keeper::Keeper;
+use crate::options::Options;
+use crate::queue::Queues;
+use crate::store::Store;
+
+/// How long `shutdown` waits for the server to be told of every release.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(15);
+
+/// What all clones of a provider, its locks and its leases share.
+pub(crate) struct Engine {
+    pub(crate) store: Arc<Store>,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) queues: Arc<Queues>,
+    pub(crate) options: Options,
+    pub(crate) retry_interval: RangeInclusive<Duration>,
+    pub(crate) owner: Arc<str>,
+    closed: watch::Sender<bool>,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        store: Store,
+        options: Options,
+        retry_interval: RangeInclusive<Duration>,
+        retention: Duration,
+        owner: Arc<str>,
+    ) -> Self {
+        let store = Arc::new(store);
+        Self {
+            keeper: Arc::new(Keeper::new(Arc::clone(&store), retention)),
+            store,
+            queues: Arc::default(),
+            options,
+            retry_interval,
+            owner,
+            closed: watch::Sender::new(false),
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
+    pub(crate) async fn until_closed(&self) {
+        // The sender lives as long as `self`: the wait cannot fail.
+        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
+    }
+
+    /// Turns waiters away, ends leases, and waits until the server knows.
+    pub(crate) async fn shut_down(&self) {
+        self.closed.send_replace(true);
+        self.keeper.ensure_running();
+        self.keeper.end_leases();
+        let _ = tokio::time::timeout(SHUTDOWN_LIMIT, self.queues.until_idle()).await;
+        self.keeper.stop();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.keeper.stop();
+    }
+}

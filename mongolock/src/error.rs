@@ -1,0 +1,108 @@
+use std::time::Duration;
+
+use crate::FencingToken;
+
+/// Why a lock was not acquired, or is not held any more.
+///
+/// "Held by another" ([`Timeout`](Self::Timeout), [`Busy`](Self::Busy)) and "MongoDB does not work"
+/// ([`Mongo`](Self::Mongo)) are never mixed up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// The lock stayed with others until the acquire timeout had passed.
+    #[error(
+        "lock `{name}` did not become free within {waited:?}: try again later, raise `acquire_timeout`, \
+         or shorten the work done under the lock"
+    )]
+    Timeout {
+        /// The lock's name.
+        name: String,
+        /// How long the call waited.
+        waited: Duration,
+    },
+    /// The lock is held by another, and the call was not to wait for it.
+    #[error("lock `{name}` is held by another: try again later, or wait for it (`on_busy = \"wait\"`)")]
+    Busy {
+        /// The lock's name.
+        name: String,
+    },
+    /// The lease ended before the work did: somebody else may hold the lock by now.
+    #[error(
+        "lock `{name}` (fencing token {token}) was lost before its work was done: check what the work has \
+         changed and repeat it under a new hold; a longer `expiry` survives longer pauses and outages"
+    )]
+    Lost {
+        /// The lock's name.
+        name: String,
+        /// The token of the hold that was lost.
+        token: FencingToken,
+    },
+    /// A fenced write came too late: its document has seen a later holder.
+    #[error(
+        "a write with fencing token {token} was refused, the document has seen {seen}: \
+         a later holder of the lock was here; read again and repeat the work under a new hold"
+    )]
+    Stale {
+        /// The token of the refused write.
+        token: FencingToken,
+        /// The greater token found in the document.
+        seen: FencingToken,
+    },
+    /// An annotated function was called before a provider was set.
+    #[error(
+        "no lock provider: call `LockProvider::set_global` at start-up, wrap the call in \
+         `LockProvider::scope`, or name one with `provider = ..`"
+    )]
+    NoProvider,
+    /// A second global provider was offered; the first one stays.
+    #[error(
+        "the global lock provider is set already: set it once at start-up, use `LockProvider::scope` in tests"
+    )]
+    ProviderAlreadySet,
+    /// The lock's name breaks a rule.
+    #[error("lock name {name:?} is not usable: {reason}")]
+    InvalidName {
+        /// The name as it was rendered.
+        name: String,
+        /// The broken rule, and what to do.
+        reason: String,
+    },
+    /// An option of the provider or of a lock is out of its bounds.
+    #[error("option `{option}` is {value}: {bound}")]
+    InvalidOption {
+        /// The option's name.
+        option: &'static str,
+        /// The value that was given.
+        value: String,
+        /// What is allowed.
+        bound: String,
+    },
+    /// The caller's own task holds this lock: waiting for it would never end.
+    #[error(
+        "lock `{name}` is held by this very task: use its `LockContext`, or an annotated function \
+         (or `run`), which joins the hold"
+    )]
+    Reentrant {
+        /// The lock's name.
+        name: String,
+    },
+    /// The provider was shut down.
+    #[error(
+        "lock `{name}` was not acquired: its provider is shut down; acquire before `shutdown`, or make a new provider"
+    )]
+    ShutDown {
+        /// The lock's name.
+        name: String,
+    },
+    /// The lock's document is not one that mongolock or DistributedLock.MongoDB writes.
+    #[error("the document of lock `{name}` is damaged: {problem}; delete the document to start afresh")]
+    CorruptDocument {
+        /// The lock's name.
+        name: String,
+        /// Which field is wrong, and how.
+        problem: String,
+    },
+    /// MongoDB refused the operation or could not be reached.
+    #[error("MongoDB failed a lock operation: {0}")]
+    Mongo(#[from] mongodb::error::Error),
+}

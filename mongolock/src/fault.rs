@@ -1,0 +1,83 @@
+//! Which errors of the driver pass, and which stay until somebody acts.
+
+use mongodb::error::{Error, ErrorKind, RETRYABLE_WRITE_ERROR, TRANSIENT_TRANSACTION_ERROR, WriteFailure};
+
+use crate::LockError;
+
+/// Codes of a server that is busy with something else: failing over, shutting down, out of time, in conflict with
+/// another write. From the server's `error_codes.yml`; the first row are its retryable errors.
+const PASSING: [i32; 22] = [
+    6, 7, 63, 89, 91, 134, 150, 189, 234, 262, 9001, 10058, 10107, 11600, 11602, 13388, 13435,
+    13436, // retryable
+    24, 46, 50, 112, // lock timeout, lock busy, out of time, write conflict
+];
+
+const UNAUTHORIZED: i32 = 13;
+const DUPLICATE_KEY: i32 = 11000;
+
+/// Whether another attempt may succeed without anybody doing something about it.
+pub(crate) fn is_passing(error: &LockError) -> bool {
+    let LockError::Mongo(error) = error else {
+        return false;
+    };
+    if error.contains_label(RETRYABLE_WRITE_ERROR) || error.contains_label(TRANSIENT_TRANSACTION_ERROR) {
+        return true;
+    }
+    match &*error.kind {
+        // After a write concern error the write is there but not yet safe: asking again with the same id tells.
+        ErrorKind::Io(_)
+        | ErrorKind::ServerSelection { .. }
+        | ErrorKind::ConnectionPoolCleared { .. }
+        | ErrorKind::Write(WriteFailure::WriteConcernError(_)) => true,
+        _ => code(error).is_some_and(|code| PASSING.contains(&code)),
+    }
+}
+
+/// Whether the server plainly said no: then nothing was written.
+pub(crate) fn is_refusal(error: &LockError) -> bool {
+    let LockError::Mongo(error) = error else {
+        return false;
+    };
+    matches!(
+        &*error.kind,
+        ErrorKind::Authentication { .. } | ErrorKind::InvalidArgument { .. }
+    ) || code(error) == Some(UNAUTHORIZED)
+}
+
+pub(crate) fn is_duplicate_key(error: &Error) -> bool {
+    code(error) == Some(DUPLICATE_KEY)
+}
+
+pub(crate) fn code(error: &Error) -> Option<i32> {
+    match &*error.kind {
+        ErrorKind::Command(command) => Some(command.code),
+        ErrorKind::Write(WriteFailure::WriteError(write)) => Some(write.code),
+        ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => Some(concern.code),
+        _ => None,
+    }
+}
+
+/// A request that got no answer at all: MongoDB is broken or out of reach, not busy.
+pub(crate) fn unanswered(waited: std::time::Duration) -> LockError {
+    let message =
+        format!("no answer to a claim within {waited:?}; is MongoDB reachable and has it a primary?");
+    LockError::Mongo(std::io::Error::new(std::io::ErrorKind::TimedOut, message).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unanswered_claim_is_a_passing_fault_of_mongodb() {
+        let error = unanswered(std::time::Duration::from_secs(3));
+        assert!(is_passing(&error));
+        assert!(error.to_string().contains("within 3s"), "{error}");
+    }
+
+    #[test]
+    fn errors_of_the_library_are_not_passing() {
+        assert!(!is_passing(&LockError::NoProvider));
+        assert!(!is_passing(&Error::custom("no").into()));
+    }
+}

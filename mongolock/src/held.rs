@@ -1,0 +1,171 @@
+//! A call under a lock, from the moment it is acquired: the common path of the attribute and of `run`.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::futures::TaskLocalFuture;
+
+use crate::context::{CURRENT, LockContext};
+use crate::lease::Lease;
+use crate::{LockError, LockGuard, LockOutput};
+
+/// A lock that a call has: its own, or that of the call it was made in.
+pub struct Held {
+    context: LockContext,
+    hold: Hold,
+    on_lost: OnLost,
+}
+
+/// What to do with the body when the lock is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnLost {
+    Cancel,
+    Continue,
+}
+
+enum Hold {
+    Own(LockGuard),
+    /// Within an enclosing hold of the same name; the permit keeps the joined calls from running side by side.
+    Joined {
+        lease: Arc<Lease>,
+        _alone: OwnedSemaphorePermit,
+    },
+}
+
+impl Held {
+    pub(crate) fn own(guard: LockGuard, on_lost: OnLost) -> Self {
+        Self {
+            context: guard.context(),
+            hold: Hold::Own(guard),
+            on_lost,
+        }
+    }
+
+    pub(crate) fn joined(outer: &LockContext, alone: OwnedSemaphorePermit, on_lost: OnLost) -> Self {
+        let lease = Arc::clone(outer.lease());
+        let context = LockContext::new(Arc::clone(&lease));
+        Self {
+            context,
+            hold: Hold::Joined { lease, _alone: alone },
+            on_lost,
+        }
+    }
+
+    pub(crate) fn context(&self) -> &LockContext {
+        &self.context
+    }
+
+    /// Runs the body under the lock. The future takes the body by value: it adds a constant to its size.
+    pub fn run<B: Future>(self, body: B) -> Locked<B, impl Future<Output = ()>> {
+        let lease = Arc::clone(self.context.lease());
+        Locked {
+            body: Some(CURRENT.scope(self.context, body)),
+            lost: async move { lease.until_over().await },
+            hold: Some(self.hold),
+            on_lost: self.on_lost,
+        }
+    }
+}
+
+impl Hold {
+    fn lease(&self) -> &Arc<Lease> {
+        match self {
+            Self::Own(guard) => guard.lease(),
+            Self::Joined { lease, .. } => lease,
+        }
+    }
+
+    async fn release(self) -> Result<(), LockError> {
+        match self {
+            Self::Own(guard) => guard.release().await,
+            Self::Joined { lease, .. } => lease.ensure_held(),
+        }
+    }
+}
+
+pin_project! {
+    /// The body of a call while it runs under its lock.
+    pub struct Locked<B, L> {
+        // Before the hold: when the call is cancelled, the body's locals are dropped while the lock is still held.
+        #[pin]
+        body: Option<TaskLocalFuture<LockContext, B>>,
+        #[pin]
+        lost: L,
+        hold: Option<Hold>,
+        on_lost: OnLost,
+    }
+}
+
+impl<B: Future, L: Future<Output = ()>> Future for Locked<B, L> {
+    type Output = Ran<B::Output>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let cancel = *this.on_lost == OnLost::Cancel;
+        let over = this.hold.as_ref().is_none_or(|hold| hold.lease().is_over());
+        // Asked before the body goes on: a process that was stopped must not do a step more without the lock.
+        let ended = if cancel && over {
+            Ended::Lost
+        } else {
+            let Some(body) = this.body.as_mut().as_pin_mut() else {
+                unreachable!("polled after it was ready");
+            };
+            match catch_unwind(AssertUnwindSafe(|| body.poll(cx))) {
+                Ok(Poll::Ready(output)) => Ended::Returned(output),
+                Err(payload) => Ended::Panicked(payload),
+                Ok(Poll::Pending) if cancel && this.lost.poll(cx).is_ready() => Ended::Lost,
+                Ok(Poll::Pending) => return Poll::Pending,
+            }
+        };
+        // What the body has captured goes before the lock does.
+        this.body.set(None);
+        let Some(hold) = this.hold.take() else {
+            unreachable!("the hold is taken once")
+        };
+        Poll::Ready(Ran {
+            ended,
+            hold,
+            on_lost: *this.on_lost,
+        })
+    }
+}
+
+/// A call whose body has ended, and whose lock has not been given back.
+pub struct Ran<T> {
+    ended: Ended<T>,
+    hold: Hold,
+    on_lost: OnLost,
+}
+
+enum Ended<T> {
+    Returned(T),
+    Lost,
+    Panicked(Box<dyn Any + Send>),
+}
+
+impl<T: LockOutput> Ran<T> {
+    /// Gives the lock back and decides what the call returns: the body's own failure first, then the loss of the lock.
+    pub async fn finish(self) -> T {
+        let lost = self.hold.lease().lost_error();
+        let released = self.hold.release().await;
+        match self.ended {
+            Ended::Panicked(payload) => resume_unwind(payload),
+            Ended::Lost => T::from_lock_error(lost),
+            Ended::Returned(output) => match released {
+                Err(error @ LockError::Lost { .. })
+                    if self.on_lost == OnLost::Cancel && output.is_success() =>
+                {
+                    T::from_lock_error(error)
+                }
+                // An unconfirmed release takes nothing from the work: it was done under the lock.
+                _ => output,
+            },
+        }
+    }
+}

@@ -1,0 +1,71 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::error::Error;
+
+use crate::fault;
+use crate::store::Store;
+
+/// How often a missing index is looked after.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// Whether the documents of locks that are not used any more are tidied up.
+///
+/// Locks work without the index; only documents of names that are not used any more stay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IndexState {
+    /// The TTL index is there and works.
+    Ready,
+    /// Another index on `expiresAt` or of the name `expiresAt_ttl` is in the way.
+    Conflict {
+        /// What the server says about it.
+        reason: String,
+    },
+    /// The collection is capped: MongoDB removes nothing from it by time.
+    Capped,
+    /// The user may not create the index.
+    Unauthorized {
+        /// What the server says about it.
+        reason: String,
+    },
+    /// The index could not be looked at or created for another reason, which may pass.
+    Failed {
+        /// The error.
+        reason: String,
+    },
+}
+
+impl IndexState {
+    pub(crate) fn from_error(error: &Error) -> Self {
+        let reason = error.to_string();
+        match fault::code(error) {
+            // IndexOptionsConflict, IndexKeySpecsConflict
+            Some(85 | 86) => Self::Conflict { reason },
+            Some(13) => Self::Unauthorized { reason },
+            _ => Self::Failed { reason },
+        }
+    }
+}
+
+/// Runs beside everything else until the index is there, or for as long as the provider works.
+pub(crate) async fn ensure(store: Arc<Store>, retention: Duration) {
+    let mut reported = None;
+    loop {
+        let look = tokio::spawn({
+            let store = Arc::clone(&store);
+            async move { store.ensure_index(retention).await }
+        });
+        let Ok(state) = look.await else { return };
+        if state == IndexState::Ready {
+            tracing::debug!(target: "mongolock::index", "documents of unused locks are tidied up");
+            return;
+        }
+        // Once for each new finding: a missing index is a nuisance, a log full of it is another.
+        if reported.as_ref() != Some(&state) {
+            tracing::warn!(target: "mongolock::index", ?state, "documents of unused locks are not tidied up");
+            reported = Some(state);
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}

@@ -1,0 +1,177 @@
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::index;
+use crate::lease::Lease;
+use crate::renewal;
+use crate::schedule::{self, Schedule};
+use crate::store::Store;
+use crate::sync::lock;
+use crate::withdrawal::{self, Withdrawal};
+
+/// A failed renewal is repeated after this time, while the lease lasts.
+const RETRY_RENEWAL: Duration = Duration::from_millis(250);
+
+/// The background task of a provider: renews leases, ends those that nobody confirmed, and withdraws claims that
+/// were dropped. It starts with the first acquire and needs no runtime before that.
+pub(crate) struct Keeper {
+    store: Arc<Store>,
+    retention: Duration,
+    agenda: Mutex<Agenda>,
+    wake: Notify,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Agenda {
+    schedule: Schedule,
+    withdrawals: Vec<Withdrawal>,
+    /// When the task wakes up by itself; a lease that is due later need not wake it.
+    wakes_at: Option<Instant>,
+    stopped: bool,
+}
+
+/// What the task does in one round.
+struct Round {
+    renewals: Vec<Vec<Arc<Lease>>>,
+    withdrawals: Vec<Vec<Withdrawal>>,
+    next: Option<Instant>,
+    last: bool,
+}
+
+impl Keeper {
+    pub(crate) fn new(store: Arc<Store>, retention: Duration) -> Self {
+        Self {
+            store,
+            retention,
+            agenda: Mutex::default(),
+            wake: Notify::new(),
+            task: Mutex::new(None),
+        }
+    }
+
+    /// Starts the task on the caller's runtime if it does not run, or ended with the runtime it was started on.
+    pub(crate) fn ensure_running(self: &Arc<Self>) {
+        let mut task = lock(&self.task);
+        if task.as_ref().is_none_or(JoinHandle::is_finished) {
+            *task = Some(tokio::spawn(run(Arc::clone(self))));
+        }
+    }
+
+    pub(crate) fn keep(&self, lease: Arc<Lease>) {
+        let mut agenda = lock(&self.agenda);
+        let at = agenda.schedule.insert(lease);
+        if agenda.wakes_at.is_none_or(|wakes_at| at < wakes_at) {
+            self.wake.notify_one();
+        }
+    }
+
+    pub(crate) fn forget(&self, lease: &Arc<Lease>) {
+        lock(&self.agenda).schedule.remove(lease);
+    }
+
+    /// Takes a claim back in the background. Needs no runtime: without one it waits for the next acquire or shutdown.
+    pub(crate) fn withdraw(&self, withdrawal: Withdrawal) {
+        let mut agenda = lock(&self.agenda);
+        // After the last round nobody would look at it; its lease was withdrawn then.
+        if !agenda.stopped {
+            agenda.withdrawals.push(withdrawal);
+            self.wake.notify_one();
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Plans the next renewal of leases that were renewed together: together again.
+    pub(crate) fn renewed(&self, leases: &[Arc<Lease>], sent: Instant) {
+        let early = 1.0 - schedule::jitter();
+        self.replan(leases, |lease| sent + lease.terms.renew_interval.mul_f64(early));
+    }
+
+    pub(crate) fn renewal_failed(&self, leases: &[Arc<Lease>]) {
+        let (now, late) = (Instant::now(), 1.0 + schedule::jitter());
+        self.replan(leases, |lease| {
+            now + RETRY_RENEWAL.min(lease.terms.renew_interval / 2).mul_f64(late)
+        });
+    }
+
+    fn replan(&self, leases: &[Arc<Lease>], renewal: impl Fn(&Lease) -> Instant) {
+        let mut agenda = lock(&self.agenda);
+        for lease in leases {
+            agenda.schedule.replan(lease, renewal(lease));
+        }
+        self.wake.notify_one();
+    }
+
+    /// Ends every lease and has its claim withdrawn.
+    pub(crate) fn end_leases(&self) {
+        let leases = lock(&self.agenda).schedule.drain();
+        for lease in leases {
+            let withdrawal = Withdrawal::of_lease(&lease);
+            lease.lose("its provider was shut down");
+            self.withdraw(withdrawal);
+        }
+    }
+
+    /// Lets the task make a last round, in which it starts every withdrawal that is left.
+    pub(crate) fn stop(&self) {
+        lock(&self.agenda).stopped = true;
+        self.wake.notify_one();
+    }
+
+    fn round(&self) -> Round {
+        let now = Instant::now();
+        let mut agenda = lock(&self.agenda);
+        let due = agenda.schedule.take_due(now);
+        let last = agenda.stopped;
+        let withdrawals = agenda
+            .withdrawals
+            .extract_if(.., |w| last || w.at <= now)
+            .collect();
+        let next = agenda
+            .withdrawals
+            .iter()
+            .map(|w| w.at)
+            .chain(agenda.schedule.next())
+            .min();
+        agenda.wakes_at = next;
+        drop(agenda);
+        Round {
+            renewals: renewal::batches(due.renew),
+            withdrawals: withdrawal::batches(withdrawals),
+            next,
+            last,
+        }
+    }
+}
+
+async fn run(keeper: Arc<Keeper>) {
+    let tidying = tokio::spawn(index::ensure(Arc::clone(&keeper.store), keeper.retention));
+    loop {
+        let round = keeper.round();
+        for leases in round.renewals {
+            tokio::spawn(renewal::renew(Arc::clone(&keeper), leases));
+        }
+        for claims in round.withdrawals {
+            tokio::spawn(withdrawal::withdraw(Arc::clone(&keeper.store), claims));
+        }
+        if round.last {
+            tidying.abort();
+            return;
+        }
+        wait_until(round.next, &keeper.wake).await;
+    }
+}
+
+async fn wait_until(at: Option<Instant>, wake: &Notify) {
+    match at {
+        Some(at) => drop(tokio::time::timeout_at(at, wake.notified()).await),
+        None => wake.notified().await,
+    }
+}

@@ -1,0 +1,223 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::engine::Engine;
+use crate::queue::Turn;
+use crate::sync::lock;
+use crate::{FencingToken, LockError};
+
+/// The name of a lock and the id of one claim on it, as they stand in the document.
+#[derive(Debug, Clone)]
+pub(crate) struct ClaimKey {
+    pub(crate) name: Arc<str>,
+    /// `<owner>#<uuid>`: drawn for one acquisition, never used again.
+    pub(crate) lock_id: Arc<str>,
+}
+
+/// What the server granted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grant {
+    pub(crate) token: FencingToken,
+    /// Read before the request was sent: the lease cannot have begun earlier.
+    pub(crate) sent: Instant,
+    /// How long from `sent` the holder may count on the lease.
+    pub(crate) lasts: Duration,
+}
+
+/// The part of the options that a lease needs while it is held.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) expiry: Duration,
+    pub(crate) renew_interval: Duration,
+    pub(crate) min_hold: Duration,
+    pub(crate) max_hold: Option<Duration>,
+}
+
+/// One hold of a lock in this process: shared by its guard, its contexts and the renewal.
+///
+/// A lease is live until it is released, or until its deadline passes on the monotonic clock, and it never
+/// comes back: whoever sees it over makes that final.
+pub(crate) struct Lease {
+    pub(crate) key: ClaimKey,
+    pub(crate) token: FencingToken,
+    pub(crate) terms: Terms,
+    pub(crate) acquired: Instant,
+    pub(crate) engine: Arc<Engine>,
+    /// Nanoseconds from `acquired`, or one of the two ends.
+    deadline: AtomicU64,
+    over: Notify,
+    /// Kept here and not in the guard: a lease that is lost must not keep the name from this process's other callers.
+    turn: Mutex<Option<Arc<Turn>>>,
+}
+
+const LOST: u64 = 0;
+const RELEASED: u64 = 1;
+const FIRST_LIVE: u64 = 2;
+
+impl Lease {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        key: ClaimKey,
+        grant: Grant,
+        terms: Terms,
+        turn: Arc<Turn>,
+    ) -> Self {
+        let lease = Self {
+            key,
+            token: grant.token,
+            terms,
+            acquired: grant.sent,
+            engine,
+            deadline: AtomicU64::new(FIRST_LIVE),
+            over: Notify::new(),
+            turn: Mutex::new(Some(turn)),
+        };
+        let deadline = lease.encode(grant.sent + counted(grant.lasts));
+        lease.deadline.store(deadline, Ordering::Release);
+        lease
+    }
+
+    /// When the holder stops counting on the lease; `None` once it is over.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match self.deadline.load(Ordering::Acquire) {
+            LOST | RELEASED => None,
+            live => Some(self.decode(live)),
+        }
+    }
+
+    /// Whether the lease is over, by release or by loss.
+    pub(crate) fn is_over(&self) -> bool {
+        loop {
+            let seen = self.deadline.load(Ordering::Acquire);
+            if seen < FIRST_LIVE {
+                return true;
+            }
+            if self.decode(seen) > Instant::now() {
+                return false;
+            }
+            // A renewal that is answered this very moment must not revive a lease that was seen to be over.
+            if self.end(seen, LOST) {
+                self.announce_loss("its deadline passed");
+                return true;
+            }
+        }
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        if self.is_over() {
+            return Duration::ZERO;
+        }
+        self.deadline().map_or(Duration::ZERO, |deadline| {
+            deadline.saturating_duration_since(Instant::now())
+        })
+    }
+
+    pub(crate) fn ensure_held(&self) -> Result<(), LockError> {
+        if self.is_over() {
+            Err(self.lost_error())
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(crate) fn lost_error(&self) -> LockError {
+        LockError::Lost {
+            name: self.key.name.to_string(),
+            token: self.token,
+        }
+    }
+
+    /// Resolves once the lease is over.
+    pub(crate) async fn until_over(&self) {
+        loop {
+            let over = self.over.notified();
+            if self.is_over() {
+                return;
+            }
+            over.await;
+        }
+    }
+
+    /// Counts from the moment in which the confirmed renewal was sent.
+    pub(crate) fn extend(&self, sent: Instant) {
+        let extended = self.encode(sent + counted(self.terms.expiry));
+        while !self.is_over() {
+            let seen = self.deadline.load(Ordering::Acquire);
+            // Two renewals may overlap; the one that was sent later decides.
+            if seen >= extended || (seen >= FIRST_LIVE && self.end(seen, extended)) {
+                return;
+            }
+        }
+    }
+
+    /// Ends the lease because somebody else has the claim, or because nobody answers for it any more.
+    pub(crate) fn lose(&self, why: &'static str) {
+        if self.finish(LOST) {
+            self.announce_loss(why);
+        }
+    }
+
+    /// Ends the lease for a release; `false` when it was over before.
+    pub(crate) fn begin_release(&self) -> bool {
+        let live = !self.is_over() && self.finish(RELEASED);
+        self.over.notify_waiters();
+        live
+    }
+
+    /// The turn in this process, to be given on once the server has been told.
+    pub(crate) fn take_turn(&self) -> Option<Arc<Turn>> {
+        lock(&self.turn).take()
+    }
+
+    /// No renewal is sent at or after this moment.
+    pub(crate) fn renewable_until(&self) -> Option<Instant> {
+        self.terms.max_hold.map(|cap| self.acquired + cap)
+    }
+
+    fn finish(&self, end: u64) -> bool {
+        loop {
+            let seen = self.deadline.load(Ordering::Acquire);
+            if seen < FIRST_LIVE {
+                return false;
+            }
+            if self.end(seen, end) {
+                return true;
+            }
+        }
+    }
+
+    fn end(&self, seen: u64, new: u64) -> bool {
+        self.deadline
+            .compare_exchange(seen, new, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    fn announce_loss(&self, why: &'static str) {
+        self.over.notify_waiters();
+        drop(self.take_turn());
+        tracing::warn!(
+            target: "mongolock::lost",
+            { lock.name = %self.key.name, lock.token = self.token.get(), reason = why },
+            "lock lost"
+        );
+    }
+
+    fn encode(&self, instant: Instant) -> u64 {
+        let nanos = instant.saturating_duration_since(self.acquired).as_nanos();
+        u64::try_from(nanos).unwrap_or(u64::MAX).max(FIRST_LIVE)
+    }
+
+    fn decode(&self, live: u64) -> Instant {
+        self.acquired + Duration::from_nanos(live)
+    }
+}
+
+/// The part of a lease that its holder counts on: one percent and two milliseconds less than the server gives,
+/// for clocks that do not run alike and for the server's times, which are whole milliseconds.
+pub(crate) fn counted(lasts: Duration) -> Duration {
+    lasts.saturating_sub(lasts / 100 + Duration::from_millis(2))
+}

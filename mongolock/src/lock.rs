@@ -1,0 +1,256 @@
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquire::Acquire;
+use crate::context::LockContext;
+use crate::engine::Engine;
+use crate::held::{Held, OnLost};
+use crate::options::Options;
+use crate::{LockError, LockGuard, LockOutput, name};
+
+/// A lock by name, with the options under which it is acquired. Made by [`LockProvider::lock`](crate::LockProvider::lock).
+///
+/// Nothing happens until it is awaited, acquired or run; it can be used any number of times.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mongolock::LockError> {
+/// # let provider = mongolock::LockProvider::in_memory();
+/// let lock = provider.lock("report:1").expiry(Duration::from_secs(60)).acquire_timeout(Duration::from_secs(5));
+/// let guard = lock.acquire().await?;
+/// assert!(lock.try_acquire().await?.is_none(), "it is held");
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "a lock is not held before it is awaited, acquired or run"]
+pub struct DistributedLock {
+    engine: Arc<Engine>,
+    name: Arc<str>,
+    options: Options,
+}
+
+/// What a call does when the lock is held by another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnBusy {
+    Wait,
+    /// Ask once and give up.
+    Leave,
+}
+
+impl DistributedLock {
+    pub(crate) fn new(engine: &Arc<Engine>, name: Arc<str>) -> Self {
+        Self {
+            engine: Arc::clone(engine),
+            name,
+            options: engine.options.clone(),
+        }
+    }
+
+    pub(crate) fn with(self, options: Options) -> Self {
+        Self { options, ..self }
+    }
+
+    /// The lock's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How long the lease lasts without a renewal: 100 ms to 7 days, in whole milliseconds.
+    ///
+    /// It bounds how long others wait after this process crashed, and how long an outage the hold survives. A
+    /// `renew_interval` that nobody set stays a third of it.
+    pub fn expiry(mut self, expiry: Duration) -> Self {
+        self.options.expiry = expiry;
+        self
+    }
+
+    /// How often the lease is renewed: above 0 and below `expiry`.
+    pub fn renew_interval(mut self, interval: Duration) -> Self {
+        self.options.renew_interval = Some(interval);
+        self
+    }
+
+    /// How long to wait for the lock: 0 to 7 days, or `None` to wait for ever. With 0 it asks once.
+    pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.options.acquire_timeout = timeout.into();
+        self
+    }
+
+    /// How long the lock stays taken at the least, counted from its acquisition: 0 to 7 days. A release before that
+    /// returns at once and lets nobody else in until then.
+    pub fn min_hold(mut self, hold: Duration) -> Self {
+        self.options.min_hold = hold;
+        self
+    }
+
+    /// No renewal after this time, counted from the acquisition: 0 to 7 days. The cap for a body that hangs and for a
+    /// guard that was leaked; the lock is lost at most one `expiry` later.
+    pub fn max_hold(mut self, hold: Duration) -> Self {
+        self.options.max_hold = Some(hold);
+        self
+    }
+
+    /// Waits for the lock and acquires it. Awaiting the lock itself does the same.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Timeout`] at the acquire timeout, or [`LockError::Mongo`] if MongoDB gave no usable answer by then;
+    /// an error that waiting cannot mend (no rights, wrong credentials) at once. [`LockError::InvalidName`] and
+    /// [`LockError::InvalidOption`] before anything is sent, [`LockError::Reentrant`] if the caller's own task holds
+    /// the lock, [`LockError::ShutDown`] after `shutdown`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a request that is under way runs to its end on a task of its own, and what it may have acquired is
+    /// released.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn acquire(&self) -> Result<LockGuard, LockError> {
+        self.check()?;
+        self.refuse_own()?;
+        Acquire::new(&self.engine, &self.name, &self.options).wait().await
+    }
+
+    /// Acquires the lock if it is free now: at most one request, bounded by the acquire timeout or 10 s. None is sent
+    /// if this process itself holds or awaits the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), but for `Timeout`: a held lock is `None`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`acquire`](Self::acquire) is.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn try_acquire(&self) -> Result<Option<LockGuard>, LockError> {
+        self.check()?;
+        self.refuse_own()?;
+        Acquire::new(&self.engine, &self.name, &self.options)
+            .try_once()
+            .await
+    }
+
+    /// Runs a body under the lock: the attribute as a function.
+    ///
+    /// The body gets the [`LockContext`], which is also its current one. When the lock is lost, the body is dropped at
+    /// its next await point and the call returns [`LockError::Lost`]. Within a hold of the same name it joins that.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let token = provider
+    ///     .lock("report:1")
+    ///     .run(|context| async move { Ok::<_, mongolock::LockError>(context.fencing_token()) })
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What the body returns; or a [`LockError`] as for [`acquire`](Self::acquire), or `Lost`, in the body's own type.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it drops the body and then releases the lock in the background.
+    ///
+    /// # Panics
+    ///
+    /// When the body does, after the release; and outside a tokio runtime with time enabled.
+    pub async fn run<F, B>(&self, body: F) -> B::Output
+    where
+        F: FnOnce(LockContext) -> B,
+        B: Future,
+        B::Output: LockOutput,
+    {
+        match self.hold(OnBusy::Wait, OnLost::Cancel).await {
+            Ok(Some(held)) => {
+                let body = body(held.context().clone());
+                held.run(body).await.finish().await
+            }
+            Ok(None) => LockOutput::from_lock_error(self.busy_error()),
+            Err(error) => LockOutput::from_lock_error(error),
+        }
+    }
+
+    /// The lock for a body that is to run under it: joined, if the caller is under it already.
+    pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<Option<Held>, LockError> {
+        self.check()?;
+        if let Some(outer) = LockContext::enclosing(&self.engine, &self.name) {
+            return join(&outer, on_busy, on_lost).await;
+        }
+        let acquire = Acquire::new(&self.engine, &self.name, &self.options);
+        let guard = match on_busy {
+            OnBusy::Wait => Some(acquire.wait().await?),
+            OnBusy::Leave => acquire.try_once().await?,
+        };
+        Ok(guard.map(|guard| Held::own(guard, on_lost)))
+    }
+
+    pub(crate) fn busy_error(&self) -> LockError {
+        LockError::Busy {
+            name: self.name.to_string(),
+        }
+    }
+
+    fn check(&self) -> Result<(), LockError> {
+        name::check(&self.name)?;
+        self.options.check()
+    }
+
+    fn refuse_own(&self) -> Result<(), LockError> {
+        match LockContext::enclosing(&self.engine, &self.name) {
+            Some(_) => Err(LockError::Reentrant {
+                name: self.name.to_string(),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// One's own hold is never busy, but another call within it is; the options of the inner call do not apply.
+async fn join(outer: &LockContext, on_busy: OnBusy, on_lost: OnLost) -> Result<Option<Held>, LockError> {
+    let lease = outer.lease();
+    lease.ensure_held()?;
+    let inner_calls = outer.inner_calls();
+    let alone = match on_busy {
+        OnBusy::Leave => inner_calls.try_acquire_owned().ok(),
+        OnBusy::Wait => tokio::select! {
+            biased;
+            alone = inner_calls.acquire_owned() => alone.ok(),
+            () = lease.until_over() => return Err(lease.lost_error()),
+        },
+    };
+    Ok(alone.map(|alone| Held::joined(outer, alone, on_lost)))
+}
+
+impl IntoFuture for DistributedLock {
+    type Output = Result<LockGuard, LockError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.acquire().await })
+    }
+}
+
+impl std::fmt::Debug for DistributedLock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DistributedLock")
+            .field("name", &self.name)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

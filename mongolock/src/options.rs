@@ -1,0 +1,143 @@
+//! The options of a provider and of one lock, and their bounds.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::LockError;
+
+const MIN_EXPIRY: Duration = Duration::from_millis(100);
+const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Waiting longer for one attempt than this is not "trying".
+const ONE_ATTEMPT: Duration = Duration::from_secs(10);
+
+/// How a lock is waited for and kept; every field is checked by [`check`](Self::check).
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) expiry: Duration,
+    /// `None`: a third of the expiry, whatever that is set to later.
+    pub(crate) renew_interval: Option<Duration>,
+    pub(crate) acquire_timeout: Option<Duration>,
+    pub(crate) min_hold: Duration,
+    pub(crate) max_hold: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            expiry: Duration::from_secs(30),
+            renew_interval: None,
+            acquire_timeout: Some(Duration::from_secs(10)),
+            min_hold: Duration::ZERO,
+            max_hold: None,
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn renew_interval(&self) -> Duration {
+        self.renew_interval.unwrap_or(self.expiry / 3)
+    }
+
+    /// The limit of a single attempt that is not to wait for the holder.
+    pub(crate) fn attempt_limit(&self) -> Duration {
+        match self.acquire_timeout {
+            Some(limit) if !limit.is_zero() => limit,
+            _ => ONE_ATTEMPT,
+        }
+    }
+
+    /// Refuses the first option that is out of bounds; nothing is clamped.
+    pub(crate) fn check(&self) -> Result<(), LockError> {
+        within("expiry", self.expiry, MIN_EXPIRY..=WEEK, "use 100 ms to 7 days")?;
+        // MongoDB keeps dates in milliseconds: a fraction would end the lease at another moment than the holder counts.
+        if !self.expiry.subsec_nanos().is_multiple_of(1_000_000) {
+            return Err(refused("expiry", self.expiry, "use whole milliseconds"));
+        }
+        let renew = self.renew_interval();
+        if renew.is_zero() || renew >= self.expiry {
+            let bound = format!("use more than 0 and less than `expiry` ({:?})", self.expiry);
+            return Err(refused("renew_interval", renew, bound));
+        }
+        let week = "use 0 to 7 days";
+        within("min_hold", self.min_hold, Duration::ZERO..=WEEK, week)?;
+        self.acquire_timeout.map_or(Ok(()), |d| {
+            within("acquire_timeout", d, Duration::ZERO..=WEEK, week)
+        })?;
+        self.max_hold
+            .map_or(Ok(()), |d| within("max_hold", d, Duration::ZERO..=WEEK, week))
+    }
+}
+
+fn within(
+    option: &'static str,
+    value: Duration,
+    allowed: RangeInclusive<Duration>,
+    bound: &str,
+) -> Result<(), LockError> {
+    if allowed.contains(&value) {
+        Ok(())
+    } else {
+        Err(refused(option, value, bound))
+    }
+}
+
+pub(crate) fn refused(
+    option: &'static str,
+    value: impl std::fmt::Debug,
+    bound: impl Into<String>,
+) -> LockError {
+    LockError::InvalidOption {
+        option,
+        value: format!("{value:?}"),
+        bound: bound.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refuses(change: impl FnOnce(&mut Options)) -> String {
+        let mut options = Options::default();
+        change(&mut options);
+        match options.check() {
+            Err(LockError::InvalidOption { option, .. }) => option.to_owned(),
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_valid_and_renew_at_a_third() {
+        let options = Options::default();
+        options.check().unwrap();
+        assert_eq!(options.renew_interval(), Duration::from_secs(10));
+    }
+
+    #[test]
+    fn values_out_of_bounds_are_refused_by_name() {
+        assert_eq!(refuses(|o| o.expiry = Duration::from_millis(99)), "expiry");
+        assert_eq!(refuses(|o| o.expiry = WEEK + Duration::from_millis(1)), "expiry");
+        assert_eq!(refuses(|o| o.expiry = Duration::from_micros(100_500)), "expiry");
+        assert_eq!(
+            refuses(|o| o.renew_interval = Some(Duration::ZERO)),
+            "renew_interval"
+        );
+        assert_eq!(refuses(|o| o.renew_interval = Some(o.expiry)), "renew_interval");
+        assert_eq!(refuses(|o| o.acquire_timeout = Some(WEEK * 2)), "acquire_timeout");
+        assert_eq!(refuses(|o| o.min_hold = WEEK * 2), "min_hold");
+        assert_eq!(refuses(|o| o.max_hold = Some(WEEK * 2)), "max_hold");
+    }
+
+    #[test]
+    fn the_message_names_option_value_and_bound() {
+        let options = Options {
+            renew_interval: Some(Duration::from_secs(40)),
+            ..Options::default()
+        };
+        let message = options.check().unwrap_err().to_string();
+        for part in ["renew_interval", "40s", "30s"] {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What the expansion of `#[distributed_lock]` names. Not part of the public interface: it changes with any release.
+
+use std::fmt::{self, Display, Write};
+use std::time::Duration;
+
+use crate::held::OnLost;
+pub use crate::held::{Held, Locked, Ran};
+use crate::lock::OnBusy;
+use crate::options::Options;
+use crate::{LockError, LockProvider};
+pub use crate::{LockOutput, Skipped};
+
+/// A lock's name while it is put together.
+#[derive(Debug, Default)]
+pub struct Name {
+    rendered: String,
+    /// The first placeholder whose value was rendered as nothing.
+    empty: Option<&'static str>,
+}
+
+/// A value that a placeholder of a lock name can stand for.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be used in a lock name",
+    label = "it does not implement `std::fmt::Display`",
+    note = "implement `Display` for `{Self}`, or name a field or an argument-less method of it that does"
+)]
+pub trait NameValue: Display {}
+
+impl<T: Display + ?Sized> NameValue for T {}
+
+impl Name {
+    /// An empty name.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends fixed text.
+    #[must_use]
+    pub fn text(mut self, text: &str) -> Self {
+        self.rendered.push_str(text);
+        self
+    }
+
+    /// Appends the value of a placeholder.
+    #[must_use]
+    pub fn value<T: NameValue + ?Sized>(mut self, placeholder: &'static str, value: &T) -> Self {
+        let before = self.rendered.len();
+        let written = write!(self.rendered, "{value}");
+        if self.rendered.len() == before || written.is_err() {
+            self.empty.get_or_insert(placeholder);
+        }
+        self
+    }
+
+    fn finish(self) -> Result<String, LockError> {
+        match self.empty {
+            None => Ok(self.rendered),
+            Some(placeholder) => Err(LockError::InvalidName {
+                name: self.rendered,
+                reason: format!(
+                    "`<{placeholder}>` was rendered as nothing; different values would share one lock"
+                ),
+            }),
+        }
+    }
+}
+
+// Functions with the return type as their one generic argument: the compiler then reports a type that cannot carry
+// an error at the place where that type is written, and only once.
+
+/// Gives the lock back after the body and returns what the call returns.
+pub fn finish<T: LockOutput>(ran: Ran<T>) -> impl Future<Output = T> {
+    ran.finish()
+}
+
+/// What the call returns if the lock was not acquired.
+pub fn failed<T: LockOutput>(error: LockError) -> T {
+    T::from_lock_error(error)
+}
+
+/// What the call returns if its body did not run because the lock is held by another.
+#[must_use]
+pub fn skipped<T: LockOutput<Success: Skipped>>() -> T {
+    T::from_success(T::Success::skipped())
+}
+
+/// One call of an annotated function: its provider and its options.
+pub struct Call {
+    provider: Result<LockProvider, LockError>,
+    options: Options,
+    /// The attribute itself says how long to wait.
+    patient: bool,
+    on_lost: OnLost,
+}
+
+impl Call {
+    /// With the global provider, or that of the enclosing `LockProvider::scope`.
+    #[must_use]
+    pub fn global() -> Self {
+        Self::new(LockProvider::global())
+    }
+
+    /// With this provider.
+    #[must_use]
+    pub fn on<P: AsRef<LockProvider> + ?Sized>(provider: &P) -> Self {
+        Self::new(Ok(provider.as_ref().clone()))
+    }
+
+    fn new(provider: Result<LockProvider, LockError>) -> Self {
+        let options = provider
+            .as_ref()
+            .map(|provider| provider.options().clone())
+            .unwrap_or_default();
+        Self {
+            provider,
+            options,
+            patient: false,
+            on_lost: OnLost::Cancel,
+        }
+    }
+
+    /// Sets `expiry`.
+    #[must_use]
+    pub fn expiry(mut self, millis: u64) -> Self {
+        self.options.expiry = Duration::from_millis(millis);
+        self
+    }
+
+    /// Sets `renew_interval`.
+    #[must_use]
+    pub fn renew_interval(mut self, millis: u64) -> Self {
+        self.options.renew_interval = Some(Duration::from_millis(millis));
+        self
+    }
+
+    /// Sets `acquire_timeout`; `None` waits for ever.
+    #[must_use]
+    pub fn acquire_timeout(mut self, millis: Option<u64>) -> Self {
+        self.options.acquire_timeout = millis.map(Duration::from_millis);
+        self.patient = true;
+        self
+    }
+
+    /// Sets `min_hold`.
+    #[must_use]
+    pub fn min_hold(mut self, millis: u64) -> Self {
+        self.options.min_hold = Duration::from_millis(millis);
+        self
+    }
+
+    /// Sets `max_hold`.
+    #[must_use]
+    pub fn max_hold(mut self, millis: u64) -> Self {
+        self.options.max_hold = Some(Duration::from_millis(millis));
+        self
+    }
+
+    /// `on_lost = "continue"`.
+    #[must_use]
+    pub fn continue_when_lost(mut self) -> Self {
+        self.on_lost = OnLost::Continue;
+        self
+    }
+
+    /// `on_busy = "wait"`.
+    pub async fn wait(self, name: Name) -> Result<Held, LockError> {
+        self.hold(name, OnBusy::Wait).await
+    }
+
+    /// `on_busy = "fail"`.
+    pub async fn fail(self, name: Name) -> Result<Held, LockError> {
+        self.hold(name, OnBusy::Leave).await
+    }
+
+    /// `on_busy = "skip"`: one attempt, or as long as an `acquire_timeout` of the attribute itself allows.
+    pub async fn skip(self, name: Name) -> Result<Option<Held>, LockError> {
+        let on_busy = if self.patient { OnBusy::Wait } else { OnBusy::Leave };
+        match self.hold(name, on_busy).await {
+            Ok(held) => Ok(Some(held)),
+            Err(LockError::Busy { .. } | LockError::Timeout { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn hold(self, name: Name, on_busy: OnBusy) -> Result<Held, LockError> {
+        let name = name.finish()?;
+        let lock = self.provider?.named(name.into()).with(self.options);
+        lock.hold(on_busy, self.on_lost)
+            .await?
+            .ok_or_else(|| lock.busy_error())
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").finish_non_exhaustive()
+    }
+}

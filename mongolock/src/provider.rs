@@ -1,0 +1,180 @@
+use std::fmt::{self, Display};
+use std::future::Future;
+use std::sync::Arc;
+
+use mongodb::{Client, Database};
+use once_cell::sync::OnceCell;
+
+use crate::LockError;
+use crate::builder::LockProviderBuilder;
+use crate::engine::Engine;
+use crate::lock::DistributedLock;
+use crate::options::Options;
+
+static GLOBAL: OnceCell<LockProvider> = OnceCell::new();
+
+tokio::task_local! {
+    static SCOPED: LockProvider;
+}
+
+/// Where locks come from: a collection of a MongoDB and the options that its locks start with.
+///
+/// Cheap to clone; all clones are one provider. It renews what it holds with one background task, which starts with
+/// the first acquire and ends with the last clone or with [`shutdown`](Self::shutdown). Like the driver's `Client`, it
+/// belongs to the runtime it is first used in.
+///
+/// ```no_run
+/// use mongolock::LockProvider;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = mongodb::Client::with_uri_str("mongodb://localhost").await?;
+/// LockProvider::new(&client.database("app")).set_global()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct LockProvider {
+    engine: Arc<Engine>,
+}
+
+impl LockProvider {
+    /// A provider with the default options on the collection `distributed_locks` of this database.
+    ///
+    /// Nothing is sent before the first acquire. The write concern is majority and reads go to the primary, whatever
+    /// the client's settings are.
+    #[must_use]
+    pub fn new(database: &Database) -> Self {
+        Self::builder(database).with_defaults()
+    }
+
+    /// A provider with options of your own.
+    pub fn builder(database: &Database) -> LockProviderBuilder {
+        LockProviderBuilder::new(database)
+    }
+
+    /// A provider on a connection of its own, in the database that the URI names (`mongolock` if it names none).
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Mongo`] if the URI is not valid. Whether a server answers shows at the first acquire.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing has been started when it is dropped.
+    pub async fn connect(uri: impl AsRef<str>) -> Result<Self, LockError> {
+        let client = Client::with_uri_str(uri).await?;
+        let database = client
+            .default_database()
+            .unwrap_or_else(|| client.database("mongolock"));
+        Ok(Self::new(&database))
+    }
+
+    /// A provider without a server: the same behaviour among the clones of this provider, for tests of programs that
+    /// use locks. Each call makes a world of its own.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        LockProviderBuilder::in_memory().with_defaults()
+    }
+
+    pub(crate) fn from_engine(engine: Engine) -> Self {
+        Self {
+            engine: Arc::new(engine),
+        }
+    }
+
+    /// The lock of this name: any displayable value, such as an `ObjectId`, a number or a string.
+    ///
+    /// The name is checked when the lock is acquired: 1 to 1024 bytes without control characters.
+    pub fn lock(&self, name: impl Display) -> DistributedLock {
+        self.named(name.to_string().into())
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.engine.options
+    }
+
+    pub(crate) fn named(&self, name: Arc<str>) -> DistributedLock {
+        DistributedLock::new(&self.engine, name)
+    }
+
+    /// Makes this the provider of every annotated function that names none.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::ProviderAlreadySet`] if there is one; that one stays.
+    pub fn set_global(self) -> Result<(), LockError> {
+        GLOBAL.set(self).map_err(|_| LockError::ProviderAlreadySet)
+    }
+
+    /// The provider of the enclosing [`scope`](Self::scope), or else the global one.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::NoProvider`] if there is neither.
+    pub fn global() -> Result<Self, LockError> {
+        match SCOPED.try_with(Clone::clone) {
+            Ok(scoped) => Ok(scoped),
+            Err(_) => GLOBAL.get().cloned().ok_or(LockError::NoProvider),
+        }
+    }
+
+    /// Runs a future with this provider in place of the global one, so that tests can run in parallel.
+    ///
+    /// It holds for the task, not for tasks that it spawns.
+    ///
+    /// ```
+    /// use mongolock::{LockError, LockProvider, distributed_lock};
+    ///
+    /// #[distributed_lock(name = "answer")]
+    /// async fn answer() -> Result<u32, LockError> {
+    ///     Ok(42)
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LockError> {
+    /// let provider = LockProvider::in_memory();
+    /// assert_eq!(provider.scope(answer()).await?, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> {
+        SCOPED.scope(self.clone(), future)
+    }
+
+    /// Ends this provider and all its clones: new and waiting acquires get [`LockError::ShutDown`], live guards are
+    /// lost, and the server has been told of every release when it returns.
+    ///
+    /// If the server does not answer, it gives up after 15 s; the leases that are left end by themselves then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the provider is shut down; a dropped future does not wait for the server.
+    pub async fn shutdown(&self) {
+        self.engine.shut_down().await;
+    }
+}
+
+impl AsRef<LockProvider> for LockProvider {
+    fn as_ref(&self) -> &LockProvider {
+        self
+    }
+}
+
+impl fmt::Debug for LockProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockProvider")
+            .field("owner", &self.engine.owner)
+            .field("options", &self.engine.options)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_is_made_without_a_runtime() {
+        assert_eq!(LockProvider::in_memory().lock(7).name(), "7");
+    }
+}

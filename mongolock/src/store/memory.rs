@@ -1,0 +1,103 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Answer, Standing};
+use crate::FencingToken;
+use crate::lease::ClaimKey;
+use crate::sync::lock;
+
+/// The protocol without a server, by the rules of the pipelines in `mongo.rs`: for tests of programs that use locks.
+pub(crate) struct MemoryStore {
+    /// The "server's" clock starts here.
+    start: Instant,
+    documents: Mutex<HashMap<Arc<str>, Document>>,
+}
+
+struct Document {
+    lock_id: Arc<str>,
+    acquired_at: Duration,
+    expires_at: Duration,
+    token: i64,
+}
+
+impl MemoryStore {
+    pub(crate) fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            documents: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn claim(&self, key: &ClaimKey, expiry: Duration) -> Answer {
+        let now = self.now();
+        let mut documents = lock(&self.documents);
+        let previous = documents.get(&key.name);
+        if previous.is_none_or(|document| document.expires_at <= now) {
+            let token = previous.map_or(0, |document| document.token + 1).max(floor(now));
+            let fresh = Document {
+                lock_id: Arc::clone(&key.lock_id),
+                acquired_at: now,
+                expires_at: now + expiry,
+                token,
+            };
+            documents.insert(Arc::clone(&key.name), fresh);
+        }
+        let document = &documents[&key.name];
+        let remaining = Some(document.expires_at.saturating_sub(now));
+        if document.lock_id == key.lock_id {
+            Answer::Mine {
+                token: FencingToken::new(document.token),
+                remaining,
+            }
+        } else {
+            Answer::Other { remaining }
+        }
+    }
+
+    pub(crate) fn renew(&self, keys: &[ClaimKey], expiry: Duration) -> Standing {
+        let now = self.now();
+        let mut documents = lock(&self.documents);
+        let mut standing = std::collections::HashSet::new();
+        for key in keys {
+            if let Some(document) = own(&mut documents, key) {
+                document.expires_at = now + expiry;
+                standing.insert(Arc::clone(&key.lock_id));
+            }
+        }
+        if standing.len() == keys.len() {
+            Standing::All
+        } else {
+            Standing::Only(standing)
+        }
+    }
+
+    pub(crate) fn release(&self, key: &ClaimKey, min_hold: Duration) -> bool {
+        let now = self.now();
+        let mut documents = lock(&self.documents);
+        let Some(document) = own(&mut documents, key) else {
+            return false;
+        };
+        document.expires_at = now.max(document.acquired_at + min_hold);
+        document.lock_id = Arc::from("");
+        true
+    }
+
+    /// Whole milliseconds, as MongoDB keeps its dates.
+    fn now(&self) -> Duration {
+        let elapsed = self.start.elapsed();
+        Duration::new(elapsed.as_secs(), elapsed.subsec_millis() * 1_000_000)
+    }
+}
+
+fn own<'a>(documents: &'a mut HashMap<Arc<str>, Document>, key: &ClaimKey) -> Option<&'a mut Document> {
+    documents
+        .get_mut(&key.name)
+        .filter(|document| document.lock_id == key.lock_id)
+}
+
+fn floor(now: Duration) -> i64 {
+    i64::try_from(now.as_millis() * 1000).unwrap_or(i64::MAX)
+}

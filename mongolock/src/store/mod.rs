@@ -1,0 +1,109 @@
+//! Where the documents are: the commands of the protocol, on MongoDB or in memory.
+
+mod index;
+mod memory;
+mod mongo;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) use memory::MemoryStore;
+pub(crate) use mongo::MongoStore;
+
+use crate::index::IndexState;
+use crate::lease::ClaimKey;
+use crate::{FencingToken, LockError};
+
+/// The server's answer to a claim.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The document has the claim's own id.
+    Mine {
+        token: FencingToken,
+        /// `None` when the driver repeated the command: the server then answers from its log, without
+        /// computed fields.
+        remaining: Option<Duration>,
+    },
+    /// Somebody else's lease runs, for as long as the server says.
+    Other { remaining: Option<Duration> },
+}
+
+/// Which of some claims stand at the server.
+#[derive(Debug)]
+pub(crate) enum Standing {
+    All,
+    Only(HashSet<Arc<str>>),
+}
+
+impl Standing {
+    pub(crate) fn includes(&self, key: &ClaimKey) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(ids) => ids.contains(&key.lock_id),
+        }
+    }
+}
+
+/// The server. Each call is one command but where it says more; none of the futures may be dropped before its end.
+pub(crate) enum Store {
+    Mongo(MongoStore),
+    Memory(MemoryStore),
+}
+
+impl Store {
+    /// Takes the lock if it is free. Repeating it with the same key is harmless.
+    pub(crate) async fn claim(
+        &self,
+        key: &ClaimKey,
+        expiry: Duration,
+        limit: Duration,
+    ) -> Result<Answer, LockError> {
+        match self {
+            Self::Mongo(store) => store.claim(key, expiry, limit).await,
+            Self::Memory(store) => Ok(store.claim(key, expiry)),
+        }
+    }
+
+    /// Renews all of these claims, and finds out with a second command which of them stand if not all do.
+    pub(crate) async fn renew(
+        &self,
+        keys: &[ClaimKey],
+        expiry: Duration,
+        limit: Duration,
+    ) -> Result<Standing, LockError> {
+        match self {
+            Self::Mongo(store) => store.renew(keys, expiry, limit).await,
+            Self::Memory(store) => Ok(store.renew(keys, expiry)),
+        }
+    }
+
+    /// Ends one claim; `false` when it does not stand.
+    pub(crate) async fn release(&self, key: &ClaimKey, min_hold: Duration) -> Result<bool, LockError> {
+        match self {
+            Self::Mongo(store) => store.release(key, min_hold).await,
+            Self::Memory(store) => Ok(store.release(key, min_hold)),
+        }
+    }
+
+    /// Ends those of these claims that stand.
+    pub(crate) async fn release_many(&self, keys: &[ClaimKey], min_hold: Duration) -> Result<(), LockError> {
+        match self {
+            Self::Mongo(store) => store.release_many(keys, min_hold).await,
+            Self::Memory(store) => {
+                for key in keys {
+                    store.release(key, min_hold);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Creates the index that tidies up, and looks whether it can work.
+    pub(crate) async fn ensure_index(&self, retention: Duration) -> IndexState {
+        match self {
+            Self::Mongo(store) => store.ensure_index(retention).await,
+            Self::Memory(_) => IndexState::Ready,
+        }
+    }
+}

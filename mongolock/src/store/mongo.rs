@@ -1,0 +1,193 @@
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::{
+    Acknowledgment, CollectionOptions, ReadConcern, ReadPreference, ReturnDocument, SelectionCriteria,
+    WriteConcern,
+};
+use mongodb::{Collection, Database};
+
+use super::{Answer, Standing};
+use crate::fault;
+use crate::lease::ClaimKey;
+use crate::{FencingToken, LockError};
+
+/// A release gives up waiting for the majority after this time; it is repeated in the background then.
+const RELEASE_LIMIT: Duration = Duration::from_secs(5);
+
+/// The protocol on a collection of a MongoDB.
+pub(crate) struct MongoStore {
+    /// Claims and releases: what callers wait for.
+    locks: Collection<Document>,
+    /// Renewals and background releases, on a connection pool of their own if the user gave one.
+    pub(super) background: Collection<Document>,
+}
+
+impl MongoStore {
+    pub(crate) fn new(database: &Database, background: Option<&mongodb::Client>, collection: &str) -> Self {
+        let locks = collection_of(database, collection);
+        let background = match background {
+            Some(client) => collection_of(&client.database(database.name()), collection),
+            None => locks.clone(),
+        };
+        Self { locks, background }
+    }
+
+    pub(crate) async fn claim(
+        &self,
+        key: &ClaimKey,
+        expiry: Duration,
+        limit: Duration,
+    ) -> Result<Answer, LockError> {
+        let reply = self
+            .locks
+            .find_one_and_update(doc! { "_id": &*key.name }, vec![claim_stage(key, expiry)])
+            .upsert(true)
+            .return_document(ReturnDocument::After)
+            .projection(doc! {
+                "_id": 0, "lockId": 1, "fencingToken": 1,
+                "remainingMs": { "$subtract": ["$expiresAt", "$$NOW"] },
+            })
+            .max_time(limit)
+            .await;
+        match reply {
+            Ok(Some(document)) => answer(key, &document),
+            // An upsert that returns the new document always has one.
+            Ok(None) => Err(corrupt(key, "the server returned none after an upsert".into())),
+            // Two first claims of a name met: the other one has won.
+            Err(error) if fault::is_duplicate_key(&error) => Ok(Answer::Other { remaining: None }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) async fn renew(
+        &self,
+        keys: &[ClaimKey],
+        expiry: Duration,
+        limit: Duration,
+    ) -> Result<Standing, LockError> {
+        let stage = doc! { "$set": { "expiresAt": { "$add": ["$$NOW", millis(expiry)] } } };
+        let renewed = self
+            .background
+            .update_many(claims(keys), vec![stage])
+            .write_concern(majority(Some(limit)))
+            .await?;
+        // Matched, not modified: two renewals within one millisecond change nothing.
+        if renewed.matched_count == keys.len() as u64 {
+            return Ok(Standing::All);
+        }
+        let mut standing = HashSet::new();
+        let mut found = self
+            .background
+            .find(claims(keys))
+            .projection(doc! { "_id": 0, "lockId": 1 })
+            .await?;
+        while found.advance().await? {
+            if let Ok(id) = found.current().get_str("lockId") {
+                standing.insert(Arc::from(id));
+            }
+        }
+        Ok(Standing::Only(standing))
+    }
+
+    pub(crate) async fn release(&self, key: &ClaimKey, min_hold: Duration) -> Result<bool, LockError> {
+        let filter = doc! { "_id": &*key.name, "lockId": &*key.lock_id };
+        let released = self
+            .locks
+            .update_one(filter, vec![release_stage(min_hold)])
+            .write_concern(majority(Some(RELEASE_LIMIT)))
+            .await?;
+        Ok(released.matched_count > 0)
+    }
+
+    pub(crate) async fn release_many(&self, keys: &[ClaimKey], min_hold: Duration) -> Result<(), LockError> {
+        self.background
+            .update_many(claims(keys), vec![release_stage(min_hold)])
+            .write_concern(majority(Some(RELEASE_LIMIT)))
+            .await?;
+        Ok(())
+    }
+}
+
+/// The settings of mongolock's own handle, whatever the client's are: with less than a majority a failover can
+/// bring back a state in which the lock is free.
+fn collection_of(database: &Database, name: &str) -> Collection<Document> {
+    let options = CollectionOptions::builder()
+        .write_concern(majority(None))
+        .read_concern(ReadConcern::majority())
+        .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+        .build();
+    database.collection_with_options(name, options)
+}
+
+fn majority(limit: Option<Duration>) -> WriteConcern {
+    let mut concern = WriteConcern::builder().w(Acknowledgment::Majority).build();
+    concern.w_timeout = limit;
+    concern
+}
+
+/// All expressions read the document as it was. A missing `expiresAt` is less than every date, so an absent
+/// document is free; `$max` passes over a missing token. Strings of the caller must not be read as field paths.
+fn claim_stage(key: &ClaimKey, expiry: Duration) -> Document {
+    let free = doc! { "$lte": ["$expiresAt", "$$NOW"] };
+    let if_free = |taken: Bson, old: &str| doc! { "$cond": [free.clone(), taken, old] };
+    let next_token = doc! { "$max": [
+        { "$add": ["$fencingToken", 1_i64] },
+        { "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] },
+    ] };
+    doc! { "$set": {
+        "lockId": if_free(doc! { "$literal": &*key.lock_id }.into(), "$lockId"),
+        "acquiredAt": if_free("$$NOW".into(), "$acquiredAt"),
+        "expiresAt": if_free(doc! { "$add": ["$$NOW", millis(expiry)] }.into(), "$expiresAt"),
+        "fencingToken": if_free(next_token.into(), "$fencingToken"),
+    } }
+}
+
+/// Keeps the document, so that tokens go on from where they are; the lease stands until the minimum hold is over.
+fn release_stage(min_hold: Duration) -> Document {
+    let end: Bson = if min_hold.is_zero() {
+        "$$NOW".into()
+    } else {
+        doc! { "$max": ["$$NOW", { "$add": ["$acquiredAt", millis(min_hold)] }] }.into()
+    };
+    doc! { "$set": { "lockId": "", "expiresAt": end } }
+}
+
+fn claims(keys: &[ClaimKey]) -> Document {
+    let names: Vec<&str> = keys.iter().map(|key| &*key.name).collect();
+    let ids: Vec<&str> = keys.iter().map(|key| &*key.lock_id).collect();
+    doc! { "_id": { "$in": names }, "lockId": { "$in": ids } }
+}
+
+fn answer(key: &ClaimKey, document: &Document) -> Result<Answer, LockError> {
+    let remaining = document
+        .get_i64("remainingMs")
+        .ok()
+        .map(|left| Duration::from_millis(u64::try_from(left).unwrap_or_default()));
+    if document.get_str("lockId").ok() != Some(&key.lock_id) {
+        return Ok(Answer::Other { remaining });
+    }
+    match document.get("fencingToken") {
+        Some(Bson::Int64(token)) => Ok(Answer::Mine {
+            token: FencingToken::new(*token),
+            remaining,
+        }),
+        other => Err(corrupt(
+            key,
+            format!("`fencingToken` is {other:?} and not a 64-bit integer"),
+        )),
+    }
+}
+
+fn corrupt(key: &ClaimKey, problem: String) -> LockError {
+    LockError::CorruptDocument {
+        name: key.name.to_string(),
+        problem,
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

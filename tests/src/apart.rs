@@ -1,0 +1,18 @@
+//! Async cleaning up from `Drop`.
+
+use std::thread;
+
+/// Runs `task` to its end on a thread and a runtime of its own: `Drop` cannot await, and the runtime of a test that
+/// ends may not run anything any more.
+pub(crate) fn run_apart<F>(task: F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let worker = thread::spawn(move || {
+        if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            runtime.block_on(task);
+        }
+    });
+    // Best effort: a panic in there has been printed, and the test has its own result.
+    let _ = worker.join();
+}

@@ -1,0 +1,163 @@
+//! A fresh database for each test.
+
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mongodb::options::ClientOptions;
+use mongodb::{Client, Database};
+use tokio::sync::OnceCell;
+
+use crate::apart::run_apart;
+use crate::deployment::shared;
+use crate::error::{SupportError, must};
+use crate::node::random;
+
+const PREFIX: &str = "mongolock_test";
+/// No test runs as long as this: an older database has been left behind by a test that was killed.
+const LEFT_BEHIND: Duration = Duration::from_secs(60 * 60);
+
+/// A database that nobody else uses, with a client for the calling runtime. Keep it until the end of the test.
+///
+/// On a server of our own nothing is removed: the server goes as a whole. On the one of `MONGODB_URI` the database
+/// is dropped with this value, and what killed tests have left behind there is removed by the first test of a later
+/// process, an hour after it was made (the name begins with `mongolock_test` and says when that was).
+#[derive(Debug)]
+#[must_use = "on a foreign server the database is dropped with this value"]
+pub struct TestDb {
+    database: Database,
+    uri: &'static str,
+    is_foreign: bool,
+}
+
+/// [`TestDb::new`] for tests: without a server the test fails with the message that says what to do.
+///
+/// # Panics
+/// Through [`must`].
+pub async fn test_db() -> TestDb {
+    must(TestDb::new().await)
+}
+
+impl TestDb {
+    /// A database of its own name on the [`shared`] server.
+    ///
+    /// # Errors
+    /// Those of [`shared`].
+    pub async fn new() -> Result<Self, SupportError> {
+        let deployment = shared().await?;
+        let is_foreign = deployment.server().is_none();
+        if is_foreign {
+            sweep(deployment.uri()).await;
+        }
+        let name = fresh_name();
+        let client = client(deployment.uri(), &name).await?;
+        Ok(Self {
+            database: client.database(&name),
+            uri: deployment.uri(),
+            is_foreign,
+        })
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Its name; also the application name of the clients, so that a [`FailPoint`](crate::FailPoint) can be
+    /// restricted to this test with [`app_name`](crate::FailPoint::app_name).
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.database.name()
+    }
+
+    /// The server, for child processes.
+    #[must_use]
+    pub fn uri(&self) -> &'static str {
+        self.uri
+    }
+
+    /// The same database through another new client, as another process would see it.
+    ///
+    /// # Errors
+    /// When the driver refuses the connection string.
+    pub async fn connect_again(&self) -> Result<Database, SupportError> {
+        Ok(client(self.uri, self.name()).await?.database(self.name()))
+    }
+}
+
+impl Drop for TestDb {
+    fn drop(&mut self) {
+        if self.is_foreign {
+            let (uri, name) = (self.uri, self.name().to_owned());
+            run_apart(async move {
+                if let Ok(client) = Client::with_uri_str(uri).await {
+                    // Best effort: the sweep of a later process finds it.
+                    let _ = client.database(&name).drop().await;
+                    client.shutdown().immediate(true).await;
+                }
+            });
+        }
+    }
+}
+
+async fn client(uri: &str, app_name: &str) -> Result<Client, SupportError> {
+    let what = || SupportError::mongo("connection string");
+    let mut options = ClientOptions::parse(uri).await.map_err(what())?;
+    options.app_name = Some(app_name.to_owned());
+    Client::with_options(options).map_err(what())
+}
+
+fn fresh_name() -> String {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    // The server allows 63 bytes.
+    format!(
+        "{PREFIX}_{}_{}_{count}_{:08x}",
+        now().as_secs(),
+        process::id(),
+        random() & 0xffff_ffff
+    )
+}
+
+/// Once per process. Somebody else's server may not let us list the databases: then they stay.
+async fn sweep(uri: &str) {
+    static SWEPT: OnceCell<()> = OnceCell::const_new();
+    let sweeping = async || {
+        let Ok(client) = Client::with_uri_str(uri).await else {
+            return;
+        };
+        let names = client.list_database_names().await.unwrap_or_default();
+        for name in names.iter().filter(|name| is_left_behind(name, now())) {
+            let _ = client.database(name).drop().await;
+        }
+        client.shutdown().immediate(true).await;
+    };
+    SWEPT.get_or_init(sweeping).await;
+}
+
+fn is_left_behind(name: &str, now: Duration) -> bool {
+    let made = name
+        .strip_prefix(PREFIX)
+        .and_then(|rest| rest.split('_').nth(1)?.parse().ok());
+    made.is_some_and(|made| Duration::from_secs(made) + LEFT_BEHIND < now)
+}
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LEFT_BEHIND, fresh_name, is_left_behind, now};
+
+    #[test]
+    fn only_old_databases_of_tests_are_swept() {
+        let name = fresh_name();
+        assert!(name.len() < 64, "{name}");
+        assert!(!is_left_behind(&name, now()));
+        assert!(is_left_behind(&name, now() + LEFT_BEHIND * 2));
+        assert!(!is_left_behind("app_1_2_3", now()));
+        assert!(!is_left_behind("mongolock_testing_plan", now()));
+    }
+}

@@ -1,0 +1,257 @@
+//! One `mongod`, and what can be done to it.
+
+use std::collections::hash_map::RandomState;
+use std::env;
+use std::fs;
+use std::hash::BuildHasher;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mongodb::Client;
+use mongodb::bson::doc;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::error::SupportError;
+use crate::options::{PASSWORD, ServerOptions, USER};
+use crate::wait::eventually;
+use crate::watchdog::{State, Watchdog};
+
+/// Long enough for a machine that is busy with many other tests.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+const PORT_ATTEMPTS: usize = 10;
+/// mongod's exit status when its port is taken.
+const ADDRESS_IN_USE: i32 = 48;
+const LOG_TAIL: usize = 20;
+
+/// One `mongod` of a [`Server`](crate::Server), on a port and in a directory of its own.
+#[derive(Debug)]
+pub struct Node {
+    address: String,
+    directory: PathBuf,
+    auth: bool,
+    watchdog: Watchdog,
+}
+
+impl Node {
+    /// Tries other ports while somebody else takes them first.
+    pub(crate) async fn start(binary: &Path, options: &ServerOptions) -> Result<Self, SupportError> {
+        let mut attempt = 1;
+        loop {
+            let node = Self::spawn(binary, options)?;
+            match node.ready(0).await {
+                Ok(()) => return Ok(node),
+                Err(SupportError::Start {
+                    status: Some(ADDRESS_IN_USE),
+                    ..
+                }) if attempt < PORT_ATTEMPTS => {
+                    attempt += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn spawn(binary: &Path, options: &ServerOptions) -> Result<Self, SupportError> {
+        let directory = env::temp_dir().join(format!("mongolock-{:016x}", random()));
+        let port = free_port().map_err(SupportError::io("no free port on 127.0.0.1"))?;
+        let command = options.command(binary, &directory, port);
+        let watchdog = Watchdog::start(&directory, options.key(), command)?;
+        Ok(Self {
+            address: format!("127.0.0.1:{port}"),
+            directory,
+            auth: options.auth,
+            watchdog,
+        })
+    }
+
+    /// Host and port.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Where it keeps its data and its log; gone when the [`Server`](crate::Server) is dropped.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// A connection string for this node alone, whatever its role in a set.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        let options = "directConnection=true&serverSelectionTimeoutMS=5000";
+        if self.auth {
+            return format!(
+                "mongodb://{USER}:{PASSWORD}@{}/?authSource=admin&{options}",
+                self.address
+            );
+        }
+        format!("mongodb://{}/?{options}", self.address)
+    }
+
+    /// A new client for this node alone.
+    ///
+    /// # Errors
+    /// When the driver refuses the connection string.
+    pub async fn client(&self) -> Result<Client, SupportError> {
+        connect(&self.uri()).await
+    }
+
+    /// The process, while it runs (a stopped one runs).
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        match self.watchdog.state() {
+            State::Running(pid) => Some(pid),
+            State::Starting | State::Exited(_) | State::Gone(_) => None,
+        }
+    }
+
+    /// Ends it at once (SIGKILL) and waits for its end. Nothing happens if it has ended already.
+    ///
+    /// # Errors
+    /// When the system refuses the signal.
+    pub async fn kill(&self) -> Result<(), SupportError> {
+        if self.pid().is_some() {
+            self.signal(Signal::KILL)?;
+            self.watchdog
+                .reaches(|state| matches!(state, State::Exited(_)))
+                .await;
+        }
+        Ok(())
+    }
+
+    /// Lets it hang (SIGSTOP): its connections stay open and silent.
+    ///
+    /// # Errors
+    /// [`SupportError::NotRunning`] after [`kill`](Self::kill).
+    pub fn stop(&self) -> Result<(), SupportError> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Ends the hanging (SIGCONT).
+    ///
+    /// # Errors
+    /// [`SupportError::NotRunning`] after [`kill`](Self::kill).
+    pub fn resume(&self) -> Result<(), SupportError> {
+        self.signal(Signal::CONT)
+    }
+
+    /// Starts it again with the same data and port, after a [`kill`](Self::kill) if it still runs, and waits until
+    /// it answers. A member of a set may need longer to become primary or secondary again.
+    ///
+    /// # Errors
+    /// [`SupportError::Start`] when it does not come up.
+    pub async fn restart(&self) -> Result<(), SupportError> {
+        self.kill().await?;
+        let mut attempt = 1;
+        loop {
+            let log_start = fs::metadata(self.directory.join("log")).map_or(0, |file| file.len());
+            self.watchdog.start_again()?;
+            self.watchdog
+                .reaches(|state| matches!(state, State::Running(_)))
+                .await;
+            match self.ready(log_start).await {
+                Err(SupportError::Start {
+                    status: Some(ADDRESS_IN_USE),
+                    ..
+                }) if attempt < PORT_ATTEMPTS => {
+                    attempt += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Lets the cleaning up begin; dropping the node waits for the end.
+    pub(crate) fn dismiss(&self) {
+        self.watchdog.dismiss();
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), SupportError> {
+        let pid = self
+            .pid()
+            .and_then(|pid| i32::try_from(pid).ok())
+            .and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| SupportError::NotRunning {
+            address: self.address.clone(),
+        })?;
+        let sent = kill_process(pid, signal);
+        sent.map_err(|error| SupportError::io(format!("signal to mongod at {}", self.address))(error.into()))
+    }
+
+    /// Waits until it listens, or for its early end. Its own log says so: an answer on the port could come from
+    /// somebody else's server.
+    async fn ready(&self, log_start: u64) -> Result<(), SupportError> {
+        let probe = || async {
+            match self.watchdog.state() {
+                State::Exited(status) => Some(Err((format!("it ended with status {status}"), Some(status)))),
+                State::Gone(said) => Some(Err((format!("its watchdog ended: {said}"), None))),
+                State::Starting | State::Running(_) => self.listens(log_start).then_some(Ok(())),
+            }
+        };
+        let answer = eventually(PATIENCE, "start", probe).await;
+        let answer = answer.unwrap_or_else(|_| Err((format!("not ready within {PATIENCE:?}"), None)));
+        answer.map_err(|(reason, status)| self.start_error(reason, status))?;
+        let client = connect(&format!("mongodb://{}/?directConnection=true", self.address)).await?;
+        let ping = client.database("admin").run_command(doc! { "ping": 1 }).await;
+        client.shutdown().immediate(true).await;
+        ping.map(drop)
+            .map_err(|error| self.start_error(error.to_string(), None))
+    }
+
+    fn listens(&self, log_start: u64) -> bool {
+        let log = fs::read(self.directory.join("log")).unwrap_or_default();
+        let start = usize::try_from(log_start).unwrap_or(0).min(log.len());
+        String::from_utf8_lossy(&log[start..]).contains("Waiting for connections")
+    }
+
+    fn start_error(&self, reason: String, status: Option<i32>) -> SupportError {
+        let log = ["log", "console"]
+            .map(|name| tail(&self.directory.join(name)))
+            .concat();
+        SupportError::Start {
+            address: self.address.clone(),
+            reason,
+            log,
+            status,
+        }
+    }
+}
+
+/// A new client, for the runtime that asks.
+pub(crate) async fn connect(uri: &str) -> Result<Client, SupportError> {
+    Client::with_uri_str(uri)
+        .await
+        .map_err(SupportError::mongo("connection string"))
+}
+
+fn tail(file: &Path) -> String {
+    let text = fs::read(file).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<_> = text.lines().collect();
+    let last = &lines[lines.len().saturating_sub(LOG_TAIL)..];
+    last.iter().flat_map(|line| [*line, "\n"]).collect()
+}
+
+/// A port outside the range that the system gives to outgoing connections: those would take it while a killed
+/// server is down.
+fn free_port() -> std::io::Result<u16> {
+    let candidates = (0..100).map(|_| u16::try_from(12_000 + random() % 18_000).unwrap_or(12_000));
+    let mut last = Err(std::io::ErrorKind::AddrInUse.into());
+    for port in candidates {
+        last = TcpListener::bind(("127.0.0.1", port)).map(|_| port);
+        if last.is_ok() {
+            break;
+        }
+    }
+    last
+}
+
+/// Not for secrets: the standard library seeds its hash maps per process from the system's randomness.
+pub(crate) fn random() -> u64 {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    RandomState::new().hash_one((process::id(), COUNTER.fetch_add(1, Ordering::Relaxed)))
+}

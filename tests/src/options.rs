@@ -1,0 +1,132 @@
+//! What kind of server to start.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::mongod::MongodSource;
+
+/// The replica set's name.
+pub(crate) const SET_NAME: &str = "mongolock";
+/// The user and the password of a server started with [`ServerOptions::auth`].
+pub(crate) const USER: &str = "root";
+/// Servers listen on the loopback address only, for as long as one test.
+pub(crate) const PASSWORD: &str = "secret";
+/// Any base64 text will do: the members of one set must agree.
+const KEY: &str = "bW9uZ29sb2NrIHRlc3RzOiBtZW1iZXJzIG9mIG9uZSBzZXQ=";
+
+/// What kind of server to start: begin with [`standalone`](Self::standalone), [`single`](Self::single) or
+/// [`three_members`](Self::three_members), end with [`Server::start`](crate::Server::start).
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ServerOptions {
+    pub(crate) members: usize,
+    pub(crate) replica_set: bool,
+    pub(crate) auth: bool,
+    pub(crate) election_timeout: Duration,
+    pub(crate) source: MongodSource,
+    parameters: BTreeMap<String, String>,
+    arguments: Vec<OsString>,
+}
+
+impl ServerOptions {
+    /// One server without replication: no change streams, no transactions, no retryable writes.
+    pub fn standalone() -> Self {
+        Self::new(1, false)
+    }
+
+    /// A replica set of one member: everything a set can do, up in about a second.
+    pub fn single() -> Self {
+        Self::new(1, true)
+    }
+
+    /// A replica set of three members, for elections and lost majorities.
+    pub fn three_members() -> Self {
+        Self::new(3, true)
+    }
+
+    fn new(members: usize, replica_set: bool) -> Self {
+        let parameters = [
+            ("diagnosticDataCollectionEnabled", "false"),
+            ("enableTestCommands", "1"),
+            ("ttlMonitorSleepSecs", "1"),
+        ];
+        Self {
+            members,
+            replica_set,
+            auth: false,
+            election_timeout: Duration::from_secs(2),
+            source: MongodSource::from_env(),
+            parameters: parameters
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            arguments: Vec::new(),
+        }
+    }
+
+    /// With access control, and one user who may do everything; [`Server::uri`](crate::Server::uri) names that user.
+    pub fn auth(mut self) -> Self {
+        self.auth = true;
+        self
+    }
+
+    /// How long a set waits for a silent primary before it elects another; two seconds if not set.
+    pub fn election_timeout(mut self, timeout: Duration) -> Self {
+        self.election_timeout = timeout;
+        self
+    }
+
+    /// A server parameter, instead of an own default of the same name.
+    pub fn parameter(mut self, name: &str, value: &str) -> Self {
+        self.parameters.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// One more argument of `mongod`.
+    pub fn argument(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Where the `mongod` comes from, instead of what the environment says.
+    pub fn source(mut self, source: MongodSource) -> Self {
+        self.source = source;
+        self
+    }
+
+    /// The members' common key; a standalone with access control needs none.
+    pub(crate) fn key(&self) -> &'static str {
+        if self.auth && self.replica_set { KEY } else { "" }
+    }
+
+    /// The whole command line.
+    pub(crate) fn command(&self, binary: &Path, directory: &Path, port: u16) -> Vec<OsString> {
+        let mut command: Vec<OsString> = vec![binary.into(), "--port".into(), port.to_string().into()];
+        let paths = [("--dbpath", "data"), ("--logpath", "log"), ("--keyFile", "key")];
+        let paths = if self.key().is_empty() {
+            &paths[..2]
+        } else {
+            &paths[..]
+        };
+        command.extend(
+            paths
+                .iter()
+                .flat_map(|(name, file)| [(*name).into(), directory.join(file).into()]),
+        );
+        // The log is read from where the last start ended, hence --logappend.
+        let fixed = "--logappend --bind_ip 127.0.0.1 --nounixsocket --wiredTigerCacheSizeGB 0.25";
+        command.extend(fixed.split(' ').map(OsString::from));
+        if self.replica_set {
+            command.extend(["--replSet", SET_NAME, "--oplogSize", "64"].map(OsString::from));
+        }
+        if self.auth {
+            command.push("--auth".into());
+        }
+        for (name, value) in &self.parameters {
+            command.extend(["--setParameter".into(), OsString::from(format!("{name}={value}"))]);
+        }
+        command.extend(self.arguments.iter().cloned());
+        command
+    }
+}

@@ -1,0 +1,264 @@
+//! A running MongoDB: one server, or a replica set.
+
+use std::path::Path;
+use std::time::Duration;
+
+use mongodb::Client;
+use mongodb::bson::{Bson, Document, doc, oid::ObjectId};
+use mongodb::error::Error;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::error::SupportError;
+use crate::node::{Node, PATIENCE, connect};
+use crate::options::{PASSWORD, SET_NAME, ServerOptions, USER};
+use crate::wait::eventually;
+
+/// How long a member that hangs may keep a question about roles waiting.
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+/// How long a former primary does not stand for election again.
+const STEP_DOWN_SECONDS: i32 = 5;
+
+/// A MongoDB that belongs to this value: its processes and directories are gone when it is dropped, and also when
+/// this process ends in any other way. Dropping blocks for some milliseconds.
+///
+/// It belongs to no runtime: keep it in a static, use it from every test.
+#[derive(Debug)]
+pub struct Server {
+    nodes: Vec<Node>,
+    replica_set: bool,
+    auth: bool,
+}
+
+impl Server {
+    /// Starts it, and waits until it takes writes (and all members of a set are primary or secondary).
+    ///
+    /// # Errors
+    /// [`SupportError::NoMongod`] without a binary, [`SupportError::Start`] with the log's end when it does not run.
+    pub async fn start(options: ServerOptions) -> Result<Self, SupportError> {
+        let binary = options.source.clone().find().await?;
+        let nodes = start_nodes(&binary, &options).await?;
+        let server = Self {
+            nodes,
+            replica_set: options.replica_set,
+            auth: options.auth,
+        };
+        if server.replica_set {
+            server.initiate(options.election_timeout).await?;
+        }
+        if server.auth {
+            server.create_user().await?;
+        }
+        if server.replica_set {
+            server.wait_for_members().await?;
+        }
+        Ok(server)
+    }
+
+    /// A connection string for the whole deployment, with the user of a server that has access control.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        let hosts = self.nodes.iter().map(Node::address).collect::<Vec<_>>().join(",");
+        let user = if self.auth {
+            format!("{USER}:{PASSWORD}@")
+        } else {
+            String::new()
+        };
+        let mut options = Vec::new();
+        if self.replica_set {
+            options.push(format!("replicaSet={SET_NAME}"));
+        }
+        if self.auth {
+            options.push("authSource=admin".to_owned());
+        }
+        format!("mongodb://{user}{hosts}/?{}", options.join("&"))
+    }
+
+    /// A new client, for the runtime that asks: clients must not be shared between runtimes.
+    ///
+    /// # Errors
+    /// When the driver refuses the connection string.
+    pub async fn client(&self) -> Result<Client, SupportError> {
+        connect(&self.uri()).await
+    }
+
+    /// All members.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The first member: the only one of a standalone and of a set of one.
+    ///
+    /// # Panics
+    /// Never: there is at least one.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.nodes[0]
+    }
+
+    /// The member that takes writes now; waits for an election that is under way.
+    ///
+    /// # Errors
+    /// [`SupportError::Deadline`] if there is none for a minute.
+    pub async fn primary(&self) -> Result<&Node, SupportError> {
+        eventually(PATIENCE, "a primary of the replica set", || self.find_primary()).await
+    }
+
+    /// The members that are secondaries now.
+    pub async fn secondaries(&self) -> Vec<&Node> {
+        let answers = self.roles().await;
+        let secondaries = answers
+            .into_iter()
+            .filter(|(_, hello)| hello.get_bool("secondary") == Ok(true));
+        secondaries.map(|(node, _)| node).collect()
+    }
+
+    /// Makes the primary give up its role, and waits for the next one: another member, or the same in a set of one.
+    ///
+    /// # Errors
+    /// When the server refuses, or no primary follows.
+    pub async fn step_down(&self) -> Result<&Node, SupportError> {
+        let primary = self.primary().await?;
+        let seconds = if self.nodes.len() == 1 {
+            1
+        } else {
+            STEP_DOWN_SECONDS
+        };
+        let command = doc! { "replSetStepDown": seconds, "secondaryCatchUpPeriodSecs": 0, "force": true };
+        admin(primary, command)
+            .await
+            .map_err(SupportError::mongo("replSetStepDown"))?;
+        self.primary().await
+    }
+
+    async fn initiate(&self, election_timeout: Duration) -> Result<(), SupportError> {
+        let members: Vec<Bson> = (0_i32..)
+            .zip(&self.nodes)
+            .map(|(id, node)| member(id, node))
+            .collect();
+        let timeout = i64::try_from(election_timeout.as_millis()).unwrap_or(i64::MAX);
+        let settings = doc! { "electionTimeoutMillis": timeout, "heartbeatIntervalMillis": 500_i64 };
+        let config = doc! { "_id": SET_NAME, "members": members, "settings": settings };
+        // The first user does not exist yet: the server lets exactly this through from its own machine.
+        let client = anonymous(self.node()).await?;
+        let answer = client
+            .database("admin")
+            .run_command(doc! { "replSetInitiate": config })
+            .await;
+        client.shutdown().immediate(true).await;
+        answer.map_err(SupportError::mongo("replSetInitiate"))?;
+        self.primary().await.map(drop)
+    }
+
+    async fn create_user(&self) -> Result<(), SupportError> {
+        let client = anonymous(self.primary().await?).await?;
+        let command = doc! { "createUser": USER, "pwd": PASSWORD, "roles": ["root"] };
+        let answer = client.database("admin").run_command(command).await;
+        client.shutdown().immediate(true).await;
+        answer.map(drop).map_err(SupportError::mongo("createUser"))
+    }
+
+    async fn wait_for_members(&self) -> Result<(), SupportError> {
+        let settled = || async {
+            let primary = self.find_primary().await?;
+            let status = admin(primary, doc! { "replSetGetStatus": 1 }).await.ok()?;
+            let members = status.get_array("members").ok()?;
+            let states = members
+                .iter()
+                .filter_map(|member| member.as_document()?.get_i32("state").ok());
+            // 1 is primary, 2 is secondary.
+            (states.filter(|state| matches!(state, 1 | 2)).count() == self.nodes.len()).then_some(())
+        };
+        eventually(PATIENCE, "all members of the replica set ready", settled).await
+    }
+
+    /// Two may believe that they are it for a while: the later election counts.
+    async fn find_primary(&self) -> Option<&Node> {
+        let answers = self.roles().await;
+        let writable = answers
+            .iter()
+            .filter(|(_, hello)| hello.get_bool("isWritablePrimary") == Ok(true));
+        let election = |hello: &Document| {
+            hello
+                .get_object_id("electionId")
+                .as_ref()
+                .map(ObjectId::bytes)
+                .ok()
+        };
+        writable
+            .max_by_key(|(_, hello)| election(hello))
+            .map(|(node, _)| *node)
+    }
+
+    /// What the members that answer say about themselves.
+    async fn roles(&self) -> Vec<(&Node, Document)> {
+        let mut questions = JoinSet::new();
+        for (index, node) in self
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, node)| node.pid().is_some())
+        {
+            let uri = format!("mongodb://{}/?directConnection=true", node.address());
+            questions.spawn(async move {
+                timeout(ANSWER_LIMIT, hello(&uri))
+                    .await
+                    .ok()?
+                    .map(|answer| (index, answer))
+            });
+        }
+        let answers = questions.join_all().await;
+        answers
+            .into_iter()
+            .flatten()
+            .map(|(index, answer)| (&self.nodes[index], answer))
+            .collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // All at once; the nodes' own drops then wait.
+        self.nodes.iter().for_each(Node::dismiss);
+    }
+}
+
+async fn start_nodes(binary: &Path, options: &ServerOptions) -> Result<Vec<Node>, SupportError> {
+    let mut starting = JoinSet::new();
+    for _ in 0..options.members {
+        let (binary, options) = (binary.to_owned(), options.clone());
+        starting.spawn(async move { Node::start(&binary, &options).await });
+    }
+    let mut nodes = Vec::new();
+    while let Some(started) = starting.join_next().await {
+        nodes.push(
+            started
+                .map_err(std::io::Error::other)
+                .map_err(SupportError::io("start of mongod"))??,
+        );
+    }
+    Ok(nodes)
+}
+
+fn member(id: i32, node: &Node) -> Bson {
+    doc! { "_id": id, "host": node.address() }.into()
+}
+
+async fn anonymous(node: &Node) -> Result<Client, SupportError> {
+    connect(&format!("mongodb://{}/?directConnection=true", node.address())).await
+}
+
+async fn hello(uri: &str) -> Option<Document> {
+    let client = Client::with_uri_str(uri).await.ok()?;
+    let answer = client.database("admin").run_command(doc! { "hello": 1 }).await;
+    client.shutdown().immediate(true).await;
+    answer.ok()
+}
+
+async fn admin(node: &Node, command: Document) -> Result<Document, Error> {
+    let client = Client::with_uri_str(node.uri()).await?;
+    let answer = client.database("admin").run_command(command).await;
+    client.shutdown().immediate(true).await;
+    answer
+}

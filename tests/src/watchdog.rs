@@ -1,0 +1,126 @@
+//! A `sh` beside each server that ends it and removes its directory when this process is gone, however it went.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use crate::error::SupportError;
+
+const SCRIPT: &str = include_str!("watchdog.sh");
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the watchdog has said last.
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    Starting,
+    Running(u32),
+    Exited(i32),
+    /// The watchdog itself has ended; with what it said before.
+    Gone(String),
+}
+
+/// The handle of a watchdog. It holds the only write end of the pipe: when this process ends, in whichever way,
+/// the watchdog reads the end of the file and cleans up.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    child: Mutex<Child>,
+    commands: Mutex<Option<ChildStdin>>,
+    state: watch::Receiver<State>,
+}
+
+impl Watchdog {
+    pub(crate) fn start(directory: &Path, key: &str, command: Vec<OsString>) -> Result<Self, SupportError> {
+        let mut child = Command::new("sh")
+            .args(["-c", SCRIPT, "mongolock-watchdog"])
+            .arg(directory)
+            .arg(key)
+            .args(command)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .current_dir("/")
+            // Ctrl-C goes to the whole group of the test process; the watchdog must outlive that.
+            .process_group(0)
+            .spawn()
+            .map_err(SupportError::io("cannot run sh, which looks after mongod"))?;
+        let (sender, state) = watch::channel(State::Starting);
+        let commands = Mutex::new(child.stdin.take());
+        if let Some(output) = child.stdout.take() {
+            thread::spawn(move || listen(output, &sender));
+        }
+        Ok(Self {
+            child: Mutex::new(child),
+            commands,
+            state,
+        })
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    /// Waits until the watchdog says something that `wanted` accepts, or has ended.
+    pub(crate) async fn reaches(&self, wanted: impl Fn(&State) -> bool) -> State {
+        let mut state = self.state.clone();
+        let reached = state
+            .wait_for(|state| wanted(state) || matches!(state, State::Gone(_)))
+            .await;
+        reached.map_or_else(|_| State::Gone(String::new()), |state| state.clone())
+    }
+
+    /// Starts the server again after it has ended.
+    pub(crate) fn start_again(&self) -> Result<(), SupportError> {
+        let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        let pipe = commands
+            .as_mut()
+            .ok_or_else(|| std::io::Error::other("the watchdog was dismissed"));
+        pipe.and_then(|pipe| pipe.write_all(b"start\n"))
+            .map_err(SupportError::io("restart of mongod"))
+    }
+
+    /// Lets the watchdog begin to clean up; dropping waits for the end.
+    pub(crate) fn dismiss(&self) {
+        self.commands
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.dismiss();
+        let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let started = Instant::now();
+        while matches!(child.try_wait(), Ok(None)) && started.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+fn listen(output: ChildStdout, state: &watch::Sender<State>) {
+    let mut said = String::new();
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        if let Some(new) = parse(&line) {
+            state.send_replace(new);
+        } else {
+            said = line;
+        }
+    }
+    state.send_replace(State::Gone(said));
+}
+
+fn parse(line: &str) -> Option<State> {
+    match line.split_once(' ')? {
+        ("started", pid) => pid.parse().ok().map(State::Running),
+        ("exited", status) => status.parse().ok().map(State::Exited),
+        _ => None,
+    }
+}

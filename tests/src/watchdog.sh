@@ -1,0 +1,41 @@
+# Keeps one mongod and its directory only as long as the other end of stdin is open.
+# Arguments: directory, key of the replica set or nothing, then mongod with its own arguments.
+directory=$1 key=$2 mongod= reader=
+shift 2
+exec 3<&0 </dev/null 2>&1
+
+# Nobody may be listening any more when the end is announced: that must not stop the cleaning up.
+trap : PIPE
+
+clean() {
+    # Unquoted: empty once they have ended, so that no stranger with the same pid is hit.
+    [ -z "$mongod$reader" ] || kill -9 $mongod $reader
+    wait
+    rm -rf -- "$directory"
+    exit
+}
+
+umask 077
+mkdir -- "$directory" "$directory/data" || exit 1
+trap clean HUP INT TERM
+if [ -n "$key" ]; then
+    printf '%s' "$key" >"$directory/key"
+fi
+
+while :; do
+    "$@" >>"$directory/console" 2>&1 3<&- &
+    mongod=$!
+    # A reader of its own, because `wait` cannot watch stdin at the same time.
+    (while read -r line; do :; done; kill -9 "$mongod") <&3 >/dev/null 2>&1 &
+    reader=$!
+    echo "started $mongod"
+    wait "$mongod"
+    status=$?
+    kill -9 "$reader"
+    wait "$reader"
+    mongod= reader=
+    echo "exited $status"
+    # Any line means: once more.
+    read -r line <&3 || break
+done
+clean
