@@ -1,17 +1,18 @@
 //! Writes the locked function. No rules here: whatever arrives can be expanded.
 
-use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::{Expr, ExprReference, Token, Type};
 
-use crate::args::Key;
 use crate::async_trait::Boxed;
 use crate::bind::{Part, Value};
 use crate::erase::erase;
 use crate::item::{Function, split_inner_attributes};
+use crate::key::Key;
 use crate::name::Step;
 use crate::outcome::{self, ends};
-use crate::validate::{Lock, OnBusy, OnLost, Shape, Timeout};
+use crate::shape::Shape;
+use crate::validate::{Lock, OnBusy, OnLost, Timeout};
 
 /// The function with its body under the lock.
 pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStream {
@@ -118,7 +119,7 @@ fn call(lock: &Lock) -> TokenStream {
     }
     match lock.acquire_timeout {
         Some(Timeout::Never) => {
-            call.extend(quote_spanned!(span=> .acquire_timeout(::core::option::Option::None)))
+            call.extend(quote_spanned!(span=> .acquire_timeout(::core::option::Option::None)));
         }
         Some(Timeout::After(millis)) => {
             call.extend(quote_spanned!(span=> .acquire_timeout(::core::option::Option::Some(#millis))));
@@ -169,21 +170,23 @@ fn reference(value: &Value) -> TokenStream {
 }
 
 /// Keywords are written in a template without `r#`.
-fn identifier(name: &str, span: Span) -> proc_macro2::Ident {
-    let ident = proc_macro2::Ident::new(name, span);
-    if syn::parse2::<syn::Ident>(ident.to_token_stream()).is_ok() {
+fn identifier(name: &str, span: Span) -> Ident {
+    let ident = Ident::new(name, span);
+    // `gen` became a keyword with edition 2024, after `syn` made its list.
+    if name != "gen" && syn::parse2::<Ident>(ident.to_token_stream()).is_ok() {
         ident
     } else {
-        proc_macro2::Ident::new_raw(name, span)
+        Ident::new_raw(name, span)
     }
 }
 
 fn private(lock: &Lock) -> TokenStream {
     let span = Span::mixed_site();
-    match &lock.crate_path {
-        Some(path) => quote_spanned!(span=> #path::__private),
-        None => quote_spanned!(span=> ::mongolock::__private),
-    }
+    let path = lock
+        .crate_path
+        .as_ref()
+        .map_or_else(|| quote_spanned!(span=> ::mongolock), ToTokens::to_token_stream);
+    quote_spanned!(span=> #path::__private)
 }
 
 fn at(span: Span, delimiter: Delimiter, inside: TokenStream) -> TokenTree {

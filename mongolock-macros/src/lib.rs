@@ -8,8 +8,10 @@ mod erase;
 mod error;
 mod expand;
 mod item;
+mod key;
 mod name;
 mod outcome;
+mod shape;
 mod similar;
 mod text;
 mod validate;
@@ -37,7 +39,7 @@ fn locked(args: TokenStream, item: TokenStream) -> TokenStream {
     let function = Function::parse(item.clone(), &mut errors);
     let shape = function
         .as_ref()
-        .and_then(|function| validate::shape(function, &mut errors));
+        .and_then(|function| shape::of(function, &mut errors));
     let lock = validate::lock(args, function.as_ref(), &mut errors);
     match (function, shape) {
         (Some(function), Some(shape)) if errors.is_empty() => expand::expand(&function, &lock, shape),

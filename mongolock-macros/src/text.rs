@@ -57,8 +57,8 @@ mod tests {
     #[test]
     fn finds_the_value_inside_the_literal() {
         assert_eq!(offset(r#""report:<id>""#), Some(1));
-        assert_eq!(offset(r##"r"report""##), Some(2));
-        assert_eq!(offset(r###"r#"a"b"#"###), Some(3));
+        assert_eq!(offset(r#"r"report""#), Some(2));
+        assert_eq!(offset(r##"r#"a"b"#"##), Some(3));
         assert_eq!(offset(r#""""#), Some(1));
     }
 

@@ -1,16 +1,15 @@
 //! The rules: from what was written to what can be expanded.
 
 use proc_macro2::Span;
-use quote::ToTokens;
 use syn::ext::IdentExt;
-use syn::{Expr, FnArg, Pat, Path, ReturnType, Type};
+use syn::{Expr, FnArg, Pat, Path};
 
-use crate::args::{Args, Key};
-use crate::async_trait::Boxed;
+use crate::args::Args;
 use crate::bind::{self, Part};
 use crate::duration::{self, DAY};
-use crate::error::{self, Errors, option, target};
+use crate::error::{self, Errors, option};
 use crate::item::Function;
+use crate::key::Key;
 use crate::text::Text;
 
 const MIN_EXPIRY: u64 = 100;
@@ -50,64 +49,12 @@ pub(crate) enum OnLost {
     Continue,
 }
 
-/// How the function makes its future.
-pub(crate) enum Shape {
-    Plain { returned: Type },
-    Boxed(Boxed),
-}
-
 pub(crate) fn known_values(key: Key) -> &'static [&'static str] {
     match key {
         Key::OnBusy => &["wait", "skip", "fail"],
         Key::OnLost => &["cancel", "continue"],
         _ => &[],
     }
-}
-
-/// The future that the function makes, and whether its result can carry an error at all; which error types
-/// qualify is the compiler's to say.
-pub(crate) fn shape(function: &Function, errors: &mut Errors) -> Option<Shape> {
-    let signature = &function.signature;
-    if signature.asyncness.is_none() {
-        let Some(boxed) = Boxed::recognise(function) else {
-            let future = matches!(&signature.output, ReturnType::Type(_, ty) if looks_like_a_future(ty));
-            let message = if future {
-                target::returns_a_future()
-            } else {
-                target::not_async()
-            };
-            errors.push(signature.fn_token.span, message);
-            return None;
-        };
-        return can_fail(function, &boxed.output, errors).then_some(Shape::Boxed(boxed));
-    }
-    match &signature.output {
-        ReturnType::Default => {
-            errors.push(
-                signature.ident.span(),
-                target::cannot_fail(&function.name(), "nothing"),
-            );
-            None
-        }
-        ReturnType::Type(_, returned) => can_fail(function, returned, errors).then(|| Shape::Plain {
-            returned: Type::clone(returned),
-        }),
-    }
-}
-
-fn can_fail(function: &Function, returned: &Type, errors: &mut Errors) -> bool {
-    let what = match returned {
-        Type::Tuple(tuple) if tuple.elems.is_empty() => "nothing",
-        Type::Never(_) => "never",
-        _ => return true,
-    };
-    errors.push_over(returned, target::cannot_fail(&function.name(), what));
-    false
-}
-
-fn looks_like_a_future(returned: &Type) -> bool {
-    matches!(returned, Type::ImplTrait(_) | Type::Path(_))
-        && returned.to_token_stream().to_string().contains("Future")
 }
 
 /// Judges the arguments for this function; the result is to be used only if no error was added.
@@ -237,13 +184,14 @@ fn choice<T: Copy>(args: &Args, key: Key, values: &[T], errors: &mut Errors) -> 
     let Some((_, text)) = args.text(key) else {
         return values[0];
     };
-    match known.iter().position(|name| *name == text.value()) {
-        Some(position) => values[position],
-        None => {
+    let position = known.iter().position(|name| *name == text.value());
+    position.map_or_else(
+        || {
             errors.push(text.span(), option::unknown_value(key, text.value(), known));
             values[0]
-        }
-    }
+        },
+        |position| values[position],
+    )
 }
 
 #[cfg(test)]

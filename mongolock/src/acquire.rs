@@ -75,7 +75,7 @@ impl<'a> Acquire<'a> {
             .await?;
         let turn = Arc::new(entered.ok_or_else(|| self.timeout())?);
         let mut claim = self.claim(&turn);
-        let mut backoff = Backoff::new(self.engine.retry_interval.clone());
+        let mut backoff = Backoff::new(self.engine.settings.retry_interval.clone());
         let mut latest = Latest::NoAnswer;
         loop {
             let answer_by = earlier(deadline, Instant::now() + ANSWER_LIMIT);

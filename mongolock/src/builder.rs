@@ -30,27 +30,33 @@ const MAX_RETENTION: Duration = Duration::from_secs(i32::MAX as u64);
 #[derive(Clone)]
 #[must_use = "call `build` to get the provider"]
 pub struct LockProviderBuilder {
-    /// `None` for a provider without a server.
-    database: Option<Database>,
+    place: Place,
     background: Option<Client>,
     collection: String,
-    options: Options,
-    retry_interval: RangeInclusive<Duration>,
-    retention: Duration,
+    pub(crate) options: Options,
+    pub(crate) retry_interval: RangeInclusive<Duration>,
+    pub(crate) retention: Duration,
     owner: Option<String>,
+}
+
+#[derive(Clone)]
+enum Place {
+    Database(Database),
+    Memory(Arc<MemoryStore>),
 }
 
 impl LockProviderBuilder {
     pub(crate) fn new(database: &Database) -> Self {
-        Self {
-            database: Some(database.clone()),
-            ..Self::in_memory()
-        }
+        Self::at(Place::Database(database.clone()))
     }
 
     pub(crate) fn in_memory() -> Self {
+        Self::at(Place::Memory(Arc::new(MemoryStore::new())))
+    }
+
+    fn at(place: Place) -> Self {
         Self {
-            database: None,
+            place,
             background: None,
             collection: "distributed_locks".to_owned(),
             options: Options::default(),
@@ -130,22 +136,19 @@ impl LockProviderBuilder {
 
     /// For options that are known to be valid.
     pub(crate) fn with_defaults(self) -> LockProvider {
-        let store = match &self.database {
-            Some(database) => Store::Mongo(MongoStore::new(
+        let owner = self.owner.clone().unwrap_or_else(default_owner);
+        LockProvider::from_engine(Engine::new(self, owner.into()))
+    }
+
+    pub(crate) fn store(&self) -> Store {
+        match &self.place {
+            Place::Database(database) => Store::Mongo(MongoStore::new(
                 database,
                 self.background.as_ref(),
                 &self.collection,
             )),
-            None => Store::Memory(MemoryStore::new()),
-        };
-        let owner: Arc<str> = self.owner.unwrap_or_else(default_owner).into();
-        LockProvider::from_engine(Engine::new(
-            store,
-            self.options,
-            self.retry_interval,
-            self.retention,
-            owner,
-        ))
+            Place::Memory(store) => Store::Memory(Arc::clone(store)),
+        }
     }
 
     fn check(&self) -> Result<(), LockError> {

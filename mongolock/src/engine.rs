@@ -1,11 +1,11 @@
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::builder::LockProviderBuilder;
 use crate::keeper::Keeper;
-use crate::options::Options;
+
 use crate::queue::Queues;
 use crate::store::Store;
 
@@ -17,27 +17,20 @@ pub(crate) struct Engine {
     pub(crate) store: Arc<Store>,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) queues: Arc<Queues>,
-    pub(crate) options: Options,
-    pub(crate) retry_interval: RangeInclusive<Duration>,
+    /// What the provider was built from.
+    pub(crate) settings: LockProviderBuilder,
     pub(crate) owner: Arc<str>,
     closed: watch::Sender<bool>,
 }
 
 impl Engine {
-    pub(crate) fn new(
-        store: Store,
-        options: Options,
-        retry_interval: RangeInclusive<Duration>,
-        retention: Duration,
-        owner: Arc<str>,
-    ) -> Self {
-        let store = Arc::new(store);
+    pub(crate) fn new(settings: LockProviderBuilder, owner: Arc<str>) -> Self {
+        let store = Arc::new(settings.store());
         Self {
-            keeper: Arc::new(Keeper::new(Arc::clone(&store), retention)),
+            keeper: Arc::new(Keeper::new(Arc::clone(&store), settings.retention)),
             store,
             queues: Arc::default(),
-            options,
-            retry_interval,
+            settings,
             owner,
             closed: watch::Sender::new(false),
         }

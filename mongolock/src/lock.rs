@@ -48,7 +48,7 @@ impl DistributedLock {
         Self {
             engine: Arc::clone(engine),
             name,
-            options: engine.options.clone(),
+            options: engine.settings.options.clone(),
         }
     }
 

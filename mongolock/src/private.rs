@@ -75,6 +75,7 @@ pub fn finish<T: LockOutput>(ran: Ran<T>) -> impl Future<Output = T> {
 }
 
 /// What the call returns if the lock was not acquired.
+#[must_use]
 pub fn failed<T: LockOutput>(error: LockError) -> T {
     T::from_lock_error(error)
 }

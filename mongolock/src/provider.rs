@@ -76,6 +76,24 @@ impl LockProvider {
         LockProviderBuilder::in_memory().with_defaults()
     }
 
+    /// Builds a further provider on the same locks, with the same options to start from: what another process would
+    /// have. Its holds exclude this one's. Also the way to set the options of an [`in_memory`](Self::in_memory)
+    /// provider.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// let ours = mongolock::LockProvider::in_memory();
+    /// let theirs = ours.another().owner("somebody else").build()?;
+    /// let guard = theirs.lock("report:1").await?;
+    /// assert!(ours.lock("report:1").try_acquire().await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn another(&self) -> LockProviderBuilder {
+        self.engine.settings.clone()
+    }
+
     pub(crate) fn from_engine(engine: Engine) -> Self {
         Self {
             engine: Arc::new(engine),
@@ -90,7 +108,7 @@ impl LockProvider {
     }
 
     pub(crate) fn options(&self) -> &Options {
-        &self.engine.options
+        &self.engine.settings.options
     }
 
     pub(crate) fn named(&self, name: Arc<str>) -> DistributedLock {
@@ -164,7 +182,7 @@ impl fmt::Debug for LockProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockProvider")
             .field("owner", &self.engine.owner)
-            .field("options", &self.engine.options)
+            .field("options", self.options())
             .finish_non_exhaustive()
     }
 }

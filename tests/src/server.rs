@@ -164,11 +164,11 @@ impl Server {
             let primary = self.find_primary().await?;
             let status = admin(primary, doc! { "replSetGetStatus": 1 }).await.ok()?;
             let members = status.get_array("members").ok()?;
-            let states = members
+            let roles = members
                 .iter()
                 .filter_map(|member| member.as_document()?.get_i32("state").ok());
             // 1 is primary, 2 is secondary.
-            (states.filter(|state| matches!(state, 1 | 2)).count() == self.nodes.len()).then_some(())
+            (roles.filter(|state| matches!(state, 1 | 2)).count() == self.nodes.len()).then_some(())
         };
         eventually(PATIENCE, "all members of the replica set ready", settled).await
     }

@@ -1,1 +1,236 @@
+use quote::{ToTokens, quote};
 
+use super::*;
+
+fn parse(tokens: TokenStream) -> (Args, String) {
+    let mut errors = Errors::default();
+    let args = Args::parse(tokens, &mut errors);
+    (args, errors.into_tokens().to_string())
+}
+
+fn accepted(tokens: TokenStream) -> Args {
+    let (args, errors) = parse(tokens);
+    assert_eq!(errors, "");
+    args
+}
+
+/// The messages, one for each `compile_error!`.
+fn refused(tokens: TokenStream) -> Vec<String> {
+    let (_, errors) = parse(tokens);
+    let errors: TokenStream = errors.parse().unwrap();
+    let file: syn::File = syn::parse2(errors).unwrap();
+    file.items
+        .into_iter()
+        .map(|item| match item {
+            syn::Item::Macro(call) => call.mac.parse_body::<LitStr>().unwrap().value(),
+            other => panic!("{}", other.to_token_stream()),
+        })
+        .collect()
+}
+
+fn one(tokens: TokenStream) -> String {
+    let mut messages = refused(tokens);
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    messages.remove(0)
+}
+
+#[test]
+fn reads_every_argument() {
+    let args = accepted(quote! {
+        name = "a", expiry = "1s", renew_interval = r"2s", acquire_timeout = "none", min_hold = r#"3s"#,
+        max_hold = "4s", on_busy = "skip", on_lost = "continue", provider = f::<A, B>(x, y).z, crate = ::b::c,
+    });
+    let texts = [
+        (Key::Name, "a"),
+        (Key::Expiry, "1s"),
+        (Key::RenewInterval, "2s"),
+        (Key::AcquireTimeout, "none"),
+        (Key::MinHold, "3s"),
+        (Key::MaxHold, "4s"),
+        (Key::OnBusy, "skip"),
+        (Key::OnLost, "continue"),
+    ];
+    for (key, value) in texts {
+        assert_eq!(args.text(key).unwrap().1.value(), value);
+    }
+    assert_eq!(
+        args.provider.unwrap().to_token_stream().to_string(),
+        quote!(f::<A, B>(x, y).z).to_string()
+    );
+    assert_eq!(
+        args.crate_path.unwrap().to_token_stream().to_string(),
+        quote!(::b::c).to_string()
+    );
+}
+
+#[test]
+fn every_key_has_its_own_example() {
+    for key in Key::ALL {
+        assert_eq!(Key::find(key.as_str()), Some(key));
+        accepted(key.example().parse().unwrap());
+    }
+}
+
+#[test]
+fn nothing_is_an_argument_list() {
+    assert!(!accepted(quote!()).gives(Key::Name));
+}
+
+#[test]
+fn refuses_unknown_keys() {
+    assert_eq!(
+        one(quote!(nam = "x")),
+        "unknown argument `nam`: did you mean `name`?"
+    );
+    assert_eq!(
+        one(quote!(renewInterval = "x")),
+        "unknown argument `renewInterval`: did you mean `renew_interval`?"
+    );
+    assert!(one(quote!(ttl = "30s")).starts_with("unknown argument `ttl`: expected `name`, `expiry`, "));
+    assert!(one(quote!(ttl = "30s")).ends_with("`provider` or `crate`"));
+    assert!(parse(quote!(nam = "x")).0.gives(Key::Name));
+}
+
+#[test]
+fn refuses_a_second_value() {
+    assert_eq!(
+        one(quote!(name = "x", name = "y")),
+        "`name` is given twice: keep one `name`"
+    );
+    assert_eq!(
+        one(quote!(provider = a, provider = a + b, name = "x")),
+        "`provider` is given twice: keep one `provider`"
+    );
+    assert_eq!(
+        one(quote!(nam = "x", name = "y")),
+        "unknown argument `nam`: did you mean `name`?"
+    );
+}
+
+#[test]
+fn refuses_values_without_a_key() {
+    assert_eq!(
+        one(quote!("report:<id>")),
+        r#"a value without its name: write `name = "report:<id>"`"#
+    );
+    assert_eq!(
+        one(quote!(skip)),
+        r#"`skip` is a value: write `on_busy = "skip"`"#
+    );
+    assert_eq!(
+        one(quote!(continue)),
+        r#"`continue` is a value: write `on_lost = "continue"`"#
+    );
+    assert!(one(quote!(30)).starts_with("expected an argument such as `name = "));
+    assert!(one(quote!(, name = "x")).starts_with("expected an argument such as `name = "));
+}
+
+#[test]
+fn refuses_keys_without_a_value() {
+    for tokens in [
+        quote!(name),
+        quote!(name =),
+        quote!(name = ,),
+        quote!(name("x")),
+        quote!(name: "x"),
+    ] {
+        assert_eq!(
+            one(tokens),
+            r#"`name` needs a value: write `name = "report:<id>"`"#
+        );
+    }
+}
+
+#[test]
+fn refuses_values_of_the_wrong_kind() {
+    let string =
+        |message: &str, write: &str| format!("`{message}` must be a string literal: write `{write}`");
+    let name = string("name", r#"name = "report:<id>""#);
+    for tokens in [
+        quote!(name = NAME),
+        quote!(name = concat!("a", "b")),
+        quote!(name = "a" + "b"),
+        quote!(name = b"a"),
+        quote!(name = 'a'),
+        quote!(name = format!("{}", x)),
+        quote!(name = c"a"),
+    ] {
+        assert_eq!(one(tokens), name);
+    }
+    assert_eq!(one(quote!(expiry = 30)), string("expiry", r#"expiry = "30s""#));
+    assert_eq!(
+        one(quote!(expiry = 500ms)),
+        string("expiry", r#"expiry = "500ms""#)
+    );
+    assert_eq!(one(quote!(expiry = 1.5)), string("expiry", r#"expiry = "30s""#));
+    assert_eq!(
+        one(quote!(min_hold = Duration::from_secs(1))),
+        string("min_hold", r#"min_hold = "1m""#)
+    );
+    assert_eq!(
+        one(quote!(on_busy = fail)),
+        string("on_busy", r#"on_busy = "fail""#)
+    );
+    assert_eq!(
+        one(quote!(on_busy = Skip)),
+        string("on_busy", r#"on_busy = "skip""#)
+    );
+    assert_eq!(
+        one(quote!(acquire_timeout = None)),
+        string("acquire_timeout", r#"acquire_timeout = "none""#)
+    );
+    assert_eq!(
+        one(quote!(name = "a"x)),
+        "`name` must be a plain string literal: remove the suffix `x`"
+    );
+    assert_eq!(
+        one(quote!(crate = "a::b")),
+        "`crate` must be a path: write `crate = a::b`"
+    );
+    assert_eq!(
+        one(quote!(crate = a<B>)),
+        "`crate` must be a path: write `crate = my_crate::mongolock`"
+    );
+    assert!(one(quote!(provider = )).starts_with("`provider` needs a value"));
+    assert!(one(quote!(provider = =)).starts_with("`provider` must be an expression"));
+}
+
+#[test]
+fn a_missing_comma_hides_nothing() {
+    let (args, errors) = parse(quote!(name = "a" expiry = "1s" provider = p crate = c on_busy = "skip"));
+    assert_eq!(errors.matches("expected `,` between two arguments").count(), 4);
+    assert!(
+        [Key::Name, Key::Expiry, Key::Provider, Key::Crate, Key::OnBusy]
+            .into_iter()
+            .all(|key| args.gives(key))
+    );
+}
+
+#[test]
+fn reports_everything_at_once() {
+    assert_eq!(
+        refused(quote!(
+            nam = "x",
+            expiry = 3,
+            expiry = "3s",
+            skip,
+            ttl = "x",
+            crate = 5
+        ))
+        .len(),
+        6
+    );
+}
+
+#[test]
+fn reads_what_macro_rules_passes_on() {
+    let literal = proc_macro2::Group::new(proc_macro2::Delimiter::None, quote!("x:<id>"));
+    assert_eq!(
+        accepted(quote!(name = #literal, expiry = "1s"))
+            .text(Key::Name)
+            .unwrap()
+            .1
+            .value(),
+        "x:<id>"
+    );
+}

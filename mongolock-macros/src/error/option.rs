@@ -1,6 +1,6 @@
 //! Sentences about the arguments of the attribute.
 
-use crate::args::Key;
+use crate::key::Key;
 use crate::similar::nearest;
 
 /// ``a`, `b` or `c``, as sentences list alternatives.

@@ -1,1 +1,231 @@
+use proc_macro2::TokenStream;
+use quote::quote;
 
+use super::*;
+
+fn judge(args: TokenStream, item: TokenStream) -> (Lock, String) {
+    let mut errors = Errors::default();
+    let args = Args::parse(args, &mut errors);
+    let function = Function::parse(item, &mut errors);
+    if let Some(function) = &function {
+        crate::shape::of(function, &mut errors);
+    }
+    let lock = lock(args, function.as_ref(), &mut errors);
+    (lock, errors.into_tokens().to_string().replace("\\\"", "\""))
+}
+
+fn item() -> TokenStream {
+    quote!(
+        async fn job(&self, id: u8, r#type: u8, __arg1: u8) -> Result<(), E> {}
+    )
+}
+
+fn accepted(args: &TokenStream) -> Lock {
+    let (lock, errors) = judge(quote!(name = "x", #args), item());
+    assert_eq!(errors, "");
+    lock
+}
+
+fn refused(args: &TokenStream, message: &str) {
+    let (_, errors) = judge(quote!(name = "x", #args), item());
+    assert!(errors.contains(message), "{errors}");
+    assert_eq!(errors.matches("compile_error").count(), 1, "{errors}");
+}
+
+fn refused_item(item: TokenStream, message: &str) {
+    let (_, errors) = judge(quote!(name = "x"), item);
+    assert!(errors.contains(message), "{errors}");
+    assert_eq!(errors.matches("compile_error").count(), 1, "{errors}");
+}
+
+fn refused_name(name: &str, message: &str) {
+    let (_, errors) = judge(quote!(name = #name), item());
+    assert!(errors.contains(message), "{errors}");
+}
+
+#[test]
+fn the_bounds_are_inside() {
+    assert_eq!(
+        accepted(&quote!(expiry = "100ms")).durations,
+        [(Key::Expiry, 100)]
+    );
+    assert_eq!(accepted(&quote!(expiry = "7d")).durations, [(Key::Expiry, MAX)]);
+    assert_eq!(
+        accepted(&quote!(renew_interval = "1ms")).durations,
+        [(Key::RenewInterval, 1)]
+    );
+    assert_eq!(
+        accepted(&quote!(min_hold = "0s", max_hold = "7d")).durations,
+        [(Key::MinHold, 0), (Key::MaxHold, MAX)]
+    );
+    assert_eq!(
+        accepted(&quote!(acquire_timeout = "0s")).acquire_timeout,
+        Some(Timeout::After(0))
+    );
+    assert_eq!(
+        accepted(&quote!(acquire_timeout = "none")).acquire_timeout,
+        Some(Timeout::Never)
+    );
+    assert_eq!(accepted(&quote!()).acquire_timeout, None);
+}
+
+#[test]
+fn what_lies_outside_is_refused() {
+    refused(
+        &quote!(expiry = "99ms"),
+        "`expiry` must be between `100ms` and `7d`, not `99ms`",
+    );
+    refused(
+        &quote!(expiry = "169h"),
+        "`expiry` must be between `100ms` and `7d`, not `169h`",
+    );
+    refused(
+        &quote!(renew_interval = "0s"),
+        "`renew_interval` must be above `0s`",
+    );
+    refused(
+        &quote!(renew_interval = "7d"),
+        "`renew_interval` must be above `0s` and below `expiry`, which is at most `7d`",
+    );
+    refused(
+        &quote!(min_hold = "8d"),
+        "`min_hold` must be between `0s` and `7d`, not `8d`",
+    );
+    refused(&quote!(max_hold = "8d"), "`max_hold` must be between");
+    refused(&quote!(acquire_timeout = "8d"), "or `none` to wait for ever");
+    refused(&quote!(acquire_timeout = "never"), "`never` is not a duration");
+}
+
+#[test]
+fn a_renewal_comes_before_the_expiry() {
+    accepted(&quote!(expiry = "30s", renew_interval = "29999ms"));
+    refused(
+        &quote!(renew_interval = "1m", expiry = "60s"),
+        "`renew_interval` (`1m`) must be shorter than `expiry` (`60s`)",
+    );
+    refused(
+        &quote!(expiry = "30", renew_interval = "1h"),
+        "`30` has no unit: write `30s`",
+    );
+}
+
+#[test]
+fn choices_are_read() {
+    assert_eq!(accepted(&quote!(on_busy = "fail")).on_busy, OnBusy::Fail);
+    assert_eq!(accepted(&quote!(on_busy = "wait")).on_busy, OnBusy::Wait);
+    assert_eq!(accepted(&quote!(on_lost = "continue")).on_lost, OnLost::Continue);
+    refused(
+        &quote!(on_busy = "skp"),
+        "`on_busy` cannot be `skp`: did you mean `skip`?",
+    );
+    refused(
+        &quote!(on_lost = "abort"),
+        "`on_lost` cannot be `abort`: write `cancel` or `continue`",
+    );
+}
+
+#[test]
+fn a_timeout_needs_a_wait() {
+    accepted(&quote!(on_busy = "skip", acquire_timeout = "1s"));
+    refused(
+        &quote!(on_busy = "fail", acquire_timeout = "1s"),
+        "`acquire_timeout` has no effect with `on_busy = \"fail\"`",
+    );
+    refused(
+        &quote!(on_busy = "skip", acquire_timeout = "none"),
+        "would never skip",
+    );
+}
+
+#[test]
+fn placeholders_name_arguments() {
+    for name in ["<id>", "<self.a.0.b()>", "<type>", "<id>:<id>", "<__arg1>"] {
+        assert_eq!(judge(quote!(name = #name), item()).1, "");
+    }
+    refused_name("<idd>", "`job` has no argument `idd`: did you mean `<id>`?");
+    refused_name(
+        "<tenant.x>",
+        "it takes `self`, `id`, `type`; for a field write `<self.tenant.x>`",
+    );
+    let (_, errors) = judge(
+        quote!(name = "<self.a>"),
+        quote!(
+            async fn f(id: u8) -> Result<(), E> {}
+        ),
+    );
+    assert!(
+        errors.contains("`<self.a>` needs a method, and `f` has no `self`"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn a_missing_name_is_suggested() {
+    let missing = |item| judge(quote!(), item).1;
+    assert!(missing(item()).contains("`name` is missing: write `#[distributed_lock(name = \"job:<id>\")]`"));
+    assert!(
+        missing(quote!(
+            async fn job(_: u8) -> T {}
+        ))
+        .contains("name = \"job\"")
+    );
+    assert_eq!(
+        judge(quote!(nam = "x"), item())
+            .1
+            .matches("compile_error")
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn the_function_must_be_async_and_able_to_fail() {
+    refused_item(
+        quote!(
+            fn f() -> Result<(), E> {}
+        ),
+        "needs an `async fn`; if another attribute removed the `async`",
+    );
+    refused_item(
+        quote!(
+            fn f() -> impl Future<Output = Result<(), E>> {}
+        ),
+        "instead of returning a future",
+    );
+    refused_item(
+        quote!(
+            async fn f() {}
+        ),
+        "`f` returns nothing, so it cannot report",
+    );
+    refused_item(
+        quote!(
+            async fn f() -> () {}
+        ),
+        "`f` returns nothing, so it cannot report",
+    );
+    refused_item(
+        quote!(
+            async fn f() -> ! {}
+        ),
+        "`f` returns never, so it cannot report",
+    );
+}
+
+#[test]
+fn everything_is_reported_at_once() {
+    let (_, errors) = judge(
+        quote!(
+            name = " {id}<idd>",
+            expiry = "1",
+            on_busy = "fail",
+            acquire_timeout = "x",
+            on_lost = "y"
+        ),
+        quote!(
+            #[distributed_lock(name = "y")]
+            fn f(id: u8) {}
+        ),
+    );
+    assert_eq!(errors.matches("compile_error").count(), 9, "{errors}");
+}

@@ -48,7 +48,7 @@ impl Standing {
 /// The server. Each call is one command but where it says more; none of the futures may be dropped before its end.
 pub(crate) enum Store {
     Mongo(MongoStore),
-    Memory(MemoryStore),
+    Memory(Arc<MemoryStore>),
 }
 
 impl Store {

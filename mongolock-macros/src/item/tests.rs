@@ -1,0 +1,111 @@
+use quote::quote;
+
+use super::*;
+
+fn parse(item: TokenStream) -> Result<Function, String> {
+    let mut errors = Errors::default();
+    let function = Function::parse(item, &mut errors);
+    function
+        .filter(|_| errors.is_empty())
+        .ok_or_else(|| errors.into_tokens().to_string())
+}
+
+fn refused(item: TokenStream) -> String {
+    parse(item).err().unwrap()
+}
+
+fn names(item: TokenStream) -> Vec<String> {
+    parse(item)
+        .unwrap()
+        .bindings()
+        .into_iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+#[test]
+fn finds_every_binding() {
+    assert_eq!(
+        names(quote!(
+            async fn f(&self, a: u8, mut b: u8, _: u8) {}
+        )),
+        ["a", "b"]
+    );
+    assert_eq!(
+        names(quote!(
+            async fn f((a, [b, .., c]): T, P { x, y: z, .. }: P) {}
+        )),
+        ["a", "b", "c", "x", "z"]
+    );
+    assert_eq!(
+        names(quote!(
+            async fn f(p @ P(ref a, &b): P, (c | (c)): u8, m!(): u8) {}
+        )),
+        ["p", "a", "b", "c", "c"]
+    );
+}
+
+#[test]
+fn keeps_every_token_of_the_head() {
+    let head = quote!(#[a] /** doc */ pub(crate) default const async unsafe extern "C" fn f<T: X>(a: T) -> Y where T: Z);
+    let function = parse(quote!(#head { not - rust })).unwrap();
+    assert_eq!(function.head.to_string(), head.to_string());
+    assert_eq!(function.body.stream().to_string(), "not - rust");
+}
+
+#[test]
+fn looks_through_the_groups_of_macro_rules() {
+    let block = Group::new(Delimiter::None, quote!({ body }));
+    let item = Group::new(Delimiter::None, quote!(async fn f() #block));
+    assert_eq!(parse(quote!(#item)).unwrap().body.stream().to_string(), "body");
+}
+
+#[test]
+fn refuses_what_has_no_body() {
+    assert!(
+        refused(quote!(
+            async fn f();
+        ))
+        .contains("no body to run")
+    );
+    assert!(refused(quote!(async fn f())).contains("no body to run"));
+}
+
+#[test]
+fn refuses_what_is_no_function() {
+    assert!(refused(quote!(impl X {})).contains("`impl` blocks"));
+    assert!(
+        refused(quote!(
+            #[a]
+            pub trait X {}
+        ))
+        .contains("`trait` blocks")
+    );
+    assert!(
+        refused(quote!(
+            pub const X: u8 = 1;
+        ))
+        .contains("only functions")
+    );
+    assert!(refused(quote!(let x = 1;)).contains("only functions"));
+    assert!(refused(TokenStream::new()).contains("only functions"));
+}
+
+#[test]
+fn reports_a_signature_that_cannot_be_read() {
+    assert!(refused(quote!(async fn f(a b) {})).contains("expected"));
+}
+
+#[test]
+fn moves_inner_attributes_out_of_the_body() {
+    let function = parse(quote!(
+        async fn f() {
+            #![allow(unused)]
+            let x = 1;
+        }
+    ))
+    .unwrap();
+    let (attributes, block) = split_inner_attributes(&function.body);
+    assert_eq!(attributes.to_string(), quote!(#![allow(unused)]).to_string());
+    assert_eq!(block.stream().to_string(), quote!(let x = 1;).to_string());
+}

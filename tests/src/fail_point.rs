@@ -1,0 +1,161 @@
+//! Errors that the server itself makes, on demand.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::ClientOptions;
+use tokio::sync::OwnedMutexGuard;
+
+use crate::apart::run_apart;
+use crate::error::SupportError;
+use crate::node::connect;
+
+/// The server's `failCommand`: chosen commands fail, hang or cut the connection. The servers that this crate starts
+/// allow it; others only with `enableTestCommands`.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct FailPoint {
+    mode: Bson,
+    data: Document,
+}
+
+impl FailPoint {
+    /// For these commands, as the server knows them (`findAndModify`, `update`, …), once; say what with the others.
+    pub fn on(commands: &[&str]) -> Self {
+        Self {
+            mode: doc! { "times": 1 }.into(),
+            data: doc! { "failCommands": commands },
+        }
+    }
+
+    /// This many times instead of once.
+    pub fn times(mut self, times: u32) -> Self {
+        self.mode = doc! { "times": i64::from(times) }.into();
+        self
+    }
+
+    /// Until it is cleared.
+    pub fn always(mut self) -> Self {
+        self.mode = "alwaysOn".into();
+        self
+    }
+
+    /// The command is not run and answers with this error.
+    pub fn error_code(self, code: i32) -> Self {
+        self.with("errorCode", code)
+    }
+
+    /// The labels of the error, instead of those that the server would give it.
+    pub fn error_labels(self, labels: &[&str]) -> Self {
+        self.with("errorLabels", labels)
+    }
+
+    /// The command is not run and its connection closed.
+    pub fn close_connection(self) -> Self {
+        self.with("closeConnection", true)
+    }
+
+    /// The command waits first.
+    pub fn block(self, time: Duration) -> Self {
+        let milliseconds = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        self.with("blockConnection", true)
+            .with("blockTimeMS", milliseconds)
+    }
+
+    /// The command is run, and its answer carries this write concern error.
+    pub fn write_concern_error(self, code: i32, message: &str) -> Self {
+        self.with("writeConcernError", doc! { "code": code, "errmsg": message })
+    }
+
+    /// Only for clients of this application name: tests in parallel do not notice it. See
+    /// [`TestDb::name`](crate::TestDb::name).
+    pub fn app_name(self, name: &str) -> Self {
+        self.with("appName", name)
+    }
+
+    fn with(mut self, key: &str, value: impl Into<Bson>) -> Self {
+        self.data.insert(key, value);
+        self
+    }
+
+    /// Sets it at the server that `uri` names (of a set: at its primary) until the guard is cleared or dropped. A
+    /// server has only one: whoever comes second in this process waits here. Across processes nobody waits.
+    ///
+    /// # Errors
+    /// When the server refuses, as one without `enableTestCommands` does.
+    pub async fn enable(self, uri: &str) -> Result<FailPointGuard, SupportError> {
+        let turn = turn(uri).await?;
+        let command = doc! { "configureFailPoint": "failCommand", "mode": self.mode, "data": self.data };
+        // Before the command: a reply that gets lost must not leave the fail point behind.
+        let guard = FailPointGuard {
+            uri: Some(uri.to_owned()),
+            _turn: turn,
+        };
+        configure(uri, command).await?;
+        Ok(guard)
+    }
+}
+
+/// A fail point that is set.
+#[derive(Debug)]
+#[must_use = "dropping it clears the fail point"]
+pub struct FailPointGuard {
+    uri: Option<String>,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl FailPointGuard {
+    /// Clears it now; dropping the guard does the same, and blocks for it.
+    ///
+    /// # Errors
+    /// When the server does not answer.
+    pub async fn clear(mut self) -> Result<(), SupportError> {
+        let Some(uri) = &self.uri else { return Ok(()) };
+        configure(uri, off()).await?;
+        self.uri = None;
+        Ok(())
+    }
+}
+
+impl Drop for FailPointGuard {
+    fn drop(&mut self) {
+        if let Some(uri) = self.uri.take() {
+            // Best effort: a server that is gone has no fail point.
+            run_apart(async move { drop(configure(&uri, off()).await) });
+        }
+    }
+}
+
+fn off() -> Document {
+    doc! { "configureFailPoint": "failCommand", "mode": "off" }
+}
+
+async fn configure(uri: &str, command: Document) -> Result<(), SupportError> {
+    let client = connect(uri).await?;
+    let answer = client.database("admin").run_command(command).await;
+    client.shutdown().immediate(true).await;
+    answer
+        .map(drop)
+        .map_err(SupportError::mongo("configureFailPoint"))
+}
+
+/// One at a time for each server, whatever else its connection string says.
+async fn turn(uri: &str) -> Result<OwnedMutexGuard<()>, SupportError> {
+    static TURNS: Mutex<Option<HashMap<String, Arc<tokio::sync::Mutex<()>>>>> = Mutex::new(None);
+    let options = ClientOptions::parse(uri)
+        .await
+        .map_err(SupportError::mongo("connection string"))?;
+    let hosts = options
+        .hosts
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(",");
+    let turn = {
+        let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(turns.get_or_insert_default().entry(hosts).or_default())
+    };
+    Ok(turn.lock_owned().await)
+}

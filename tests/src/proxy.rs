@@ -1,0 +1,195 @@
+//! A bad network, on demand: a TCP proxy on the loopback address that knows MongoDB's messages.
+
+mod fault;
+mod frame;
+mod relay;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::error::SupportError;
+use fault::{Armed, Hit};
+pub use fault::{Fault, Injected};
+use relay::relay;
+
+/// A way through a [`Proxy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Requests.
+    ToServer,
+    /// Replies.
+    ToClient,
+}
+
+/// Stands in front of one [`Node`](crate::Node) and does to the messages what a test asks for. It lives on the
+/// runtime that started it; all its tasks and connections end when it is dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    address: String,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: String,
+    armed: Mutex<Armed>,
+    seen: Mutex<HashMap<String, u64>>,
+    /// Of requests and of replies.
+    delays: Mutex<(Duration, Duration)>,
+    frozen: watch::Sender<bool>,
+    resets: watch::Sender<()>,
+    refusing: AtomicBool,
+}
+
+impl Proxy {
+    /// A proxy on a free port of its own, in front of `target` (host and port).
+    ///
+    /// # Errors
+    /// When there is no free port.
+    pub async fn start(target: &str) -> Result<Self, SupportError> {
+        let what = || SupportError::io("cannot listen on 127.0.0.1");
+        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(what())?;
+        let address = listener.local_addr().map_err(what())?.to_string();
+        let shared = Arc::new(Shared {
+            target: target.to_owned(),
+            armed: Mutex::default(),
+            seen: Mutex::default(),
+            delays: Mutex::default(),
+            frozen: watch::Sender::new(false),
+            resets: watch::Sender::new(()),
+            refusing: AtomicBool::new(false),
+        });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Ok(Self {
+            address,
+            shared,
+            accepting,
+        })
+    }
+
+    /// Host and port.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// A connection string for the node behind it.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        format!("mongodb://{}/?directConnection=true", self.address)
+    }
+
+    /// Lets something happen to the next message of its kind; faults for the same message happen one after the
+    /// other, in the order of the calls.
+    #[expect(
+        clippy::must_use_candidate,
+        reason = "many tests only look at what comes of it"
+    )]
+    pub fn inject(&self, fault: Fault) -> Injected {
+        lock(&self.shared.armed).add(fault)
+    }
+
+    /// Takes back what has not happened yet.
+    pub fn clear_faults(&self) {
+        lock(&self.shared.armed).clear();
+    }
+
+    /// How many requests of this command have come in, those of a fault included.
+    #[must_use]
+    pub fn seen(&self, command: &str) -> u64 {
+        lock(&self.shared.seen).get(command).copied().unwrap_or(0)
+    }
+
+    /// Delays every message in one direction from now on; zero ends it.
+    pub fn set_delay(&self, direction: Direction, delay: Duration) {
+        let mut delays = lock(&self.shared.delays);
+        match direction {
+            Direction::ToServer => delays.0 = delay,
+            Direction::ToClient => delays.1 = delay,
+        }
+    }
+
+    /// Nothing gets through any more, in either direction; connections stay open, and new ones seem to succeed.
+    pub fn freeze(&self) {
+        self.shared.frozen.send_replace(true);
+    }
+
+    /// Ends the freeze; what was held back arrives now.
+    pub fn thaw(&self) {
+        self.shared.frozen.send_replace(false);
+    }
+
+    /// Breaks all connections that exist, as a crashed machine would (TCP reset).
+    pub fn reset_connections(&self) {
+        self.shared.resets.send_replace(());
+    }
+
+    /// Resets new connections at once from now on; those that exist stay.
+    pub fn refuse_connections(&self) {
+        self.shared.refusing.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets new connections in again.
+    pub fn accept_connections(&self) {
+        self.shared.refusing.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Shared {
+    /// Counts a request, and tells what is to happen to it.
+    fn observe(&self, command: &str) -> Option<Hit> {
+        *lock(&self.seen).entry(command.to_owned()).or_default() += 1;
+        lock(&self.armed).take(command)
+    }
+
+    fn delay(&self, direction: Direction) -> Duration {
+        let delays = lock(&self.delays);
+        match direction {
+            Direction::ToServer => delays.0,
+            Direction::ToClient => delays.1,
+        }
+    }
+
+    async fn thawed(&self) {
+        // Fails only without a sender, and that one lives as long as `self`.
+        let _ = self.frozen.subscribe().wait_for(|frozen| !frozen).await;
+    }
+}
+
+/// The connections' tasks belong to the set, so they end with this one.
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((client, _)) = accepted else { return };
+                if shared.refusing.load(Ordering::SeqCst) {
+                    // Best effort: without it the client sees a plain close.
+                    let _ = client.set_zero_linger();
+                    continue;
+                }
+                let shared = Arc::clone(&shared);
+                // A broken connection is what the proxy is for; both sides see it for themselves.
+                connections.spawn(async move { relay(client, &shared).await.ok() });
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

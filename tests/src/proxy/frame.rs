@@ -1,0 +1,117 @@
+//! The messages of MongoDB's wire protocol, as far as a proxy has to know them.
+
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+const HEADER: usize = 16;
+/// The server's own limit for one message is 48 MB.
+const LIMIT: usize = 64 << 20;
+const OP_MSG: i32 = 2013;
+
+/// One whole message.
+#[derive(Debug)]
+pub(super) struct Frame(Vec<u8>);
+
+impl Frame {
+    /// The next message, or `None` at the end of the connection.
+    pub(super) async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Self>> {
+        let mut bytes = vec![0; HEADER];
+        match from.read_exact(&mut bytes).await {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
+        };
+        let length = int(&bytes, 0).and_then(|length| usize::try_from(length).ok());
+        let length = length.filter(|length| (HEADER..=LIMIT).contains(length));
+        bytes.resize(length.ok_or(io::ErrorKind::InvalidData)?, 0);
+        from.read_exact(&mut bytes[HEADER..]).await?;
+        Ok(Some(Self(bytes)))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(super) fn request_id(&self) -> Option<i32> {
+        int(&self.0, 4)
+    }
+
+    pub(super) fn response_to(&self) -> Option<i32> {
+        int(&self.0, 8)
+    }
+
+    /// The first key of the command's document. The old form of the first handshake (`OP_QUERY`) has none.
+    pub(super) fn command(&self) -> Option<&str> {
+        if int(&self.0, 12) != Some(OP_MSG) {
+            return None;
+        }
+        // After the header and the flags come sections: kind 0 is the command, kind 1 a list of documents for it.
+        let mut at = HEADER + 4;
+        while *self.0.get(at)? == 1 {
+            at += 1 + usize::try_from(int(&self.0, at + 1)?)
+                .ok()
+                .filter(|length| *length > 0)?;
+        }
+        // The kind, the document's length and the type of its first element stand before the key.
+        let key = self.0.get(at + 6..)?;
+        let end = key.iter().position(|byte| *byte == 0)?;
+        str::from_utf8(&key[..end]).ok()
+    }
+}
+
+fn int(bytes: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Frame;
+
+    fn message(op_code: i32, sections: &[u8]) -> Vec<u8> {
+        let length = i32::try_from(20 + sections.len()).unwrap_or_default();
+        let header = [length, 7, 3, op_code, 0].map(i32::to_le_bytes).concat();
+        [&header, sections].concat()
+    }
+
+    const PING: &[u8] = b"\0\x0f\0\0\0\x10ping\0\x01\0\0\0\0";
+
+    #[tokio::test]
+    async fn names_the_command_wherever_its_section_is() {
+        let list = b"\x01\x0c\0\0\0updates\0";
+        for sections in [PING.to_vec(), [list, PING].concat()] {
+            let bytes = message(2013, &sections);
+            let frame = Frame::read(&mut &bytes[..])
+                .await
+                .ok()
+                .flatten()
+                .expect("a whole frame");
+            assert_eq!(frame.command(), Some("ping"));
+            assert_eq!((frame.request_id(), frame.response_to()), (Some(7), Some(3)));
+            assert_eq!(frame.bytes(), bytes);
+        }
+    }
+
+    #[tokio::test]
+    async fn reads_on_past_what_it_does_not_know() {
+        let mut bytes = &[
+            message(2004, PING),
+            message(2013, b"\x01\0\0\0\0"),
+            message(2013, b""),
+        ]
+        .concat()[..];
+        for _ in 0..3 {
+            let frame = Frame::read(&mut bytes)
+                .await
+                .ok()
+                .flatten()
+                .expect("a whole frame");
+            assert_eq!(frame.command(), None);
+        }
+        assert!(matches!(Frame::read(&mut bytes).await, Ok(None)));
+    }
+
+    #[tokio::test]
+    async fn refuses_a_length_that_cannot_be() {
+        assert!(Frame::read(&mut &[0xff; 32][..]).await.is_err());
+    }
+}

@@ -1,0 +1,134 @@
+//! One connection through the proxy.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::time::sleep;
+
+use super::fault::{Action, Hit};
+use super::frame::Frame;
+use super::{Direction, Shared};
+
+/// Requests that have gone through and whose reply a fault waits for, by request id.
+type Pending = Mutex<HashMap<i32, Hit>>;
+
+/// Why a connection ends.
+enum End {
+    Closed,
+    Reset,
+    /// The client is cut off now, the server gets this message later.
+    Late(Frame, Duration),
+}
+
+/// Carries messages until one side closes, an error occurs, or a control of the proxy ends it.
+pub(super) async fn relay(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
+    let mut resets = shared.resets.subscribe();
+    let mut server = TcpStream::connect(&shared.target).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let pending = Pending::default();
+    let end = {
+        let (from_client, to_client) = client.split();
+        let (from_server, to_server) = server.split();
+        tokio::select! {
+            end = requests(from_client, to_server, shared, &pending) => end?,
+            end = replies(from_server, to_client, shared, &pending) => end?,
+            _ = resets.changed() => End::Reset,
+        }
+    };
+    match end {
+        End::Closed => {}
+        End::Reset => client.set_zero_linger()?,
+        End::Late(frame, delay) => {
+            drop(client);
+            sleep(delay).await;
+            server.write_all(frame.bytes()).await?;
+            // Closing before the server has answered could make it drop the message.
+            Frame::read(&mut server).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn requests(
+    mut from: ReadHalf<'_>,
+    mut to: WriteHalf<'_>,
+    shared: &Shared,
+    pending: &Pending,
+) -> io::Result<End> {
+    while let Some(frame) = Frame::read(&mut from).await? {
+        if let Some(hit) = frame.command().and_then(|command| shared.observe(command)) {
+            match hit.action {
+                Action::DropReply | Action::DelayReply(_) => remember(pending, &frame, hit),
+                Action::DropRequest => {
+                    hit.count();
+                    return Ok(End::Closed);
+                }
+                Action::DelayRequest(delay) => {
+                    hit.count();
+                    sleep(delay).await;
+                }
+                Action::LateRequest(delay) => {
+                    hit.count();
+                    return Ok(End::Late(frame, delay));
+                }
+            }
+        }
+        pass(&frame, &mut to, shared, Direction::ToServer).await?;
+    }
+    Ok(End::Closed)
+}
+
+async fn replies(
+    mut from: ReadHalf<'_>,
+    mut to: WriteHalf<'_>,
+    shared: &Shared,
+    pending: &Pending,
+) -> io::Result<End> {
+    while let Some(frame) = Frame::read(&mut from).await? {
+        if let Some(hit) = recall(pending, &frame) {
+            hit.count();
+            match hit.action {
+                Action::DelayReply(delay) => sleep(delay).await,
+                _ => return Ok(End::Closed),
+            }
+        }
+        pass(&frame, &mut to, shared, Direction::ToClient).await?;
+    }
+    Ok(End::Closed)
+}
+
+async fn pass(
+    frame: &Frame,
+    to: &mut WriteHalf<'_>,
+    shared: &Shared,
+    direction: Direction,
+) -> io::Result<()> {
+    let delay = shared.delay(direction);
+    if !delay.is_zero() {
+        sleep(delay).await;
+    }
+    shared.thawed().await;
+    to.write_all(frame.bytes()).await
+}
+
+fn remember(pending: &Pending, request: &Frame, hit: Hit) {
+    if let Some(id) = request.request_id() {
+        pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, hit);
+    }
+}
+
+fn recall(pending: &Pending, reply: &Frame) -> Option<Hit> {
+    pending
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(&reply.response_to()?)
+}

@@ -1,0 +1,208 @@
+//! `#[distributed_lock]` on every way out of a function.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::world::{AMPLE, World};
+
+#[derive(Debug, thiserror::Error)]
+enum AppError {
+    #[error("the body failed")]
+    Body,
+    #[error(transparent)]
+    Lock(#[from] LockError),
+}
+
+/// What the body of `work` is to do.
+#[derive(Clone)]
+enum Way {
+    Tail,
+    Return,
+    Question,
+    Error,
+    Panic,
+    /// Say that it is inside, and stay.
+    Stay(Arc<Notify>),
+}
+
+#[distributed_lock(name = "work:<id>", expiry = "30s")]
+async fn work(id: u32, way: Way) -> Result<i64, AppError> {
+    let token = LockContext::current()
+        .expect("inside the attribute")
+        .fencing_token();
+    match way {
+        Way::Tail => {}
+        Way::Return => return Ok(token.get()),
+        Way::Question => Err(AppError::Body)?,
+        Way::Error => return Err(AppError::Body),
+        Way::Panic => panic!("as asked"),
+        Way::Stay(inside) => {
+            inside.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+    Ok(token.get())
+}
+
+/// That the lock is free for another process now, long before it would expire.
+async fn assert_free(provider: &LockProvider, name: &str) {
+    let lock = provider.lock(name);
+    let guard = timeout(AMPLE / 2, lock.acquire())
+        .await
+        .expect("it was released")
+        .unwrap();
+    guard.release().await.unwrap();
+}
+
+/// S0.4, S0.6, S4.6: the name comes from the argument.
+#[tokio::test]
+async fn return_and_error_release() {
+    let world = World::mongodb().await;
+    for way in [Way::Tail, Way::Return] {
+        let token = world.provider.scope(work(1, way)).await.unwrap();
+        let document = world.document("work:1").await.unwrap();
+        assert_eq!(document.get_i64("fencingToken").unwrap(), token);
+        assert_eq!(
+            document.get_str("lockId").unwrap(),
+            "",
+            "released when the call returns"
+        );
+    }
+    for way in [Way::Question, Way::Error] {
+        assert!(matches!(
+            world.provider.scope(work(1, way)).await,
+            Err(AppError::Body)
+        ));
+        assert_eq!(
+            world.document("work:1").await.unwrap().get_str("lockId").unwrap(),
+            ""
+        );
+    }
+    assert!(LockContext::current().is_none());
+}
+
+/// S4.6
+#[tokio::test]
+async fn a_panic_releases_and_goes_on() {
+    let world = World::mongodb().await;
+    let provider = world.provider.clone();
+    let panicked = tokio::spawn(async move { provider.scope(work(2, Way::Panic)).await })
+        .await
+        .unwrap_err();
+    assert_eq!(panicked.into_panic().downcast_ref(), Some(&"as asked"));
+    assert_eq!(
+        world.document("work:2").await.unwrap().get_str("lockId").unwrap(),
+        ""
+    );
+}
+
+#[tokio::test]
+async fn a_dropped_future_releases() {
+    let world = World::mongodb().await;
+    let inside = Arc::new(Notify::new());
+    let call = world.provider.scope(work(3, Way::Stay(inside.clone())));
+    tokio::select! {
+        _ = call => unreachable!("it stays"),
+        () = inside.notified() => {}
+    }
+    assert_free(&world.rival(), "work:3").await;
+}
+
+#[tokio::test]
+async fn an_aborted_task_releases() {
+    let world = World::mongodb().await;
+    let inside = Arc::new(Notify::new());
+    let (provider, way) = (world.provider.clone(), Way::Stay(inside.clone()));
+    let task = tokio::spawn(async move { provider.scope(work(4, way)).await });
+    inside.notified().await;
+    task.abort();
+    assert!(task.await.unwrap_err().is_cancelled());
+    assert_free(&world.rival(), "work:4").await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_never_polled_acquires_nothing() {
+    let world = World::mongodb().await;
+    drop(world.provider.scope(work(5, Way::Tail)));
+    assert!(world.document("work:5").await.is_none());
+}
+
+/// B16: the body never runs without the lock.
+#[tokio::test]
+async fn a_busy_lock_keeps_the_body_from_running() {
+    #[distributed_lock(name = "busy", acquire_timeout = "100ms")]
+    async fn never() -> Result<(), LockError> {
+        unreachable!("the lock is held by another")
+    }
+
+    let world = World::mongodb().await;
+    let _held = world.rival().lock("busy").await.unwrap();
+    assert!(matches!(
+        world.provider.scope(never()).await,
+        Err(LockError::Timeout { .. })
+    ));
+}
+
+#[tokio::test]
+async fn a_call_without_a_provider_says_so() {
+    assert!(matches!(
+        work(6, Way::Tail).await,
+        Err(AppError::Lock(LockError::NoProvider))
+    ));
+}
+
+struct Reports {
+    tenant: String,
+    provider: LockProvider,
+}
+
+impl Reports {
+    #[distributed_lock(name = "<self.tenant>:<id>", provider = self.provider)]
+    async fn rebuild(&self, id: u32) -> Result<String, LockError> {
+        Ok(LockContext::current().expect("inside").name().to_owned() + &format!("/{id}"))
+    }
+}
+
+#[tokio::test]
+async fn a_method_takes_its_name_and_its_provider_from_self() {
+    let world = World::mongodb().await;
+    let reports = Reports {
+        tenant: "acme".into(),
+        provider: world.provider.clone(),
+    };
+    assert_eq!(reports.rebuild(7).await.unwrap(), "acme:7/7");
+    assert_free(&world.rival(), "acme:7").await;
+}
+
+/// S0.1: whoever reads before the other has written would lose an update.
+#[tokio::test]
+async fn annotated_calls_lose_no_update() {
+    static COUNT: std::sync::Mutex<u32> = std::sync::Mutex::new(0);
+
+    #[distributed_lock(name = "counter")]
+    async fn increment() -> Result<(), LockError> {
+        let read = *COUNT.lock().unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        *COUNT.lock().unwrap() = read + 1;
+        Ok(())
+    }
+
+    let world = World::mongodb().await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for index in 0..24 {
+        let provider = if index % 2 == 0 {
+            world.provider.clone()
+        } else {
+            world.rival()
+        };
+        tasks.spawn(async move { provider.scope(increment()).await });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap().unwrap();
+    }
+    assert_eq!(*COUNT.lock().unwrap(), 24);
+}

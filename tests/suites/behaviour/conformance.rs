@@ -1,0 +1,481 @@
+//! One suite, two providers: in memory and on MongoDB a lock behaves alike.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mongolock::{DistributedLock, FencingToken, LockError, LockProvider};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::world::{AMPLE, World};
+
+macro_rules! conformance {
+    ($($name:ident),* $(,)?) => {
+        mod in_memory {
+            $(#[tokio::test] async fn $name() { super::$name(super::World::memory()).await; })*
+        }
+        mod on_mongodb {
+            $(#[tokio::test] async fn $name() { super::$name(super::World::mongodb().await).await; })*
+        }
+    };
+}
+
+conformance!(
+    one_at_a_time_in_one_process,
+    one_at_a_time_between_processes,
+    different_names_do_not_wait,
+    leaving_the_scope_releases,
+    a_release_lets_the_next_waiter_in,
+    a_wait_ends_with_an_error_that_names_the_lock,
+    a_free_lock_is_taken_without_waiting,
+    the_lock_itself_is_awaitable,
+    trying_never_waits,
+    one_of_many_wins_a_new_name,
+    one_of_many_wins_an_expired_lock,
+    a_held_lock_outlives_its_expiry,
+    a_lock_that_is_not_renewed_can_be_taken_after_its_expiry,
+    a_lease_that_ran_out_is_lost_and_its_release_harms_nobody,
+    many_locks_are_held_at_once,
+    tokens_rise_from_hold_to_hold,
+    a_name_is_any_displayable_value,
+    bad_names_and_options_are_refused_before_anything_is_sent,
+    a_cancelled_wait_leaves_nothing,
+    shutdown_ends_everything,
+    min_hold_keeps_others_out,
+    waiting_without_a_limit_ends_with_the_release,
+);
+
+/// Adds up how many are inside at once.
+#[derive(Clone, Default)]
+struct Section {
+    inside: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+}
+
+impl Section {
+    async fn pass(&self) {
+        let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(inside, Ordering::SeqCst);
+        sleep(Duration::from_millis(2)).await;
+        self.inside.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    async fn pass_many(&self, locks: Vec<DistributedLock>) {
+        let mut tasks = JoinSet::new();
+        for lock in locks {
+            let section = self.clone();
+            tasks.spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                section.pass().await;
+                guard.release().await.unwrap();
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+    }
+}
+
+/// S0.1
+async fn one_at_a_time_in_one_process(world: World) {
+    let section = Section::default();
+    section
+        .pass_many((0..20).map(|_| world.provider.lock("one")).collect())
+        .await;
+    assert_eq!(section.most.load(Ordering::SeqCst), 1);
+}
+
+/// S0.1, S2.5
+async fn one_at_a_time_between_processes(world: World) {
+    let section = Section::default();
+    let rivals: Vec<LockProvider> = (0..4).map(|_| world.rival()).collect();
+    section
+        .pass_many((0..20).map(|i| rivals[i % 4].lock("one")).collect())
+        .await;
+    assert_eq!(section.most.load(Ordering::SeqCst), 1);
+}
+
+/// S0.2: both are inside at the same time, else the barrier is never passed.
+async fn different_names_do_not_wait(world: World) {
+    let barrier = tokio::sync::Barrier::new(2);
+    let meet = |name: &'static str| {
+        let (lock, barrier) = (world.provider.lock(name), &barrier);
+        async move {
+            let _guard = lock.acquire().await.unwrap();
+            barrier.wait().await;
+        }
+    };
+    timeout(AMPLE, async { tokio::join!(meet("a"), meet("b")) })
+        .await
+        .expect("each waits for the other");
+}
+
+/// S0.6, S1.1
+async fn leaving_the_scope_releases(world: World) {
+    {
+        let guard = world.provider.lock("scope").acquire().await.unwrap();
+        assert!(!guard.is_lost() && guard.remaining() > Duration::ZERO);
+        assert!(world.rival().lock("scope").try_acquire().await.unwrap().is_none());
+    }
+    let next = timeout(AMPLE / 2, world.rival().lock("scope").acquire()).await;
+    next.expect("long before the expiry")
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}
+
+/// S0.10, S1.5
+async fn a_release_lets_the_next_waiter_in(world: World) {
+    let first = world.provider.lock("next").await.unwrap();
+    let rival = world.rival().lock("next");
+    let waiter = tokio::spawn(async move { rival.acquire().await });
+    let local = world.provider.lock("next");
+    let local_waiter = tokio::spawn(async move { local.acquire().await.unwrap().release().await });
+    sleep(Duration::from_millis(30)).await;
+    assert!(!waiter.is_finished() && !local_waiter.is_finished());
+    first.release().await.unwrap();
+    let second = timeout(AMPLE, waiter).await.unwrap().unwrap().unwrap();
+    second.release().await.unwrap();
+    timeout(AMPLE, local_waiter).await.unwrap().unwrap().unwrap();
+}
+
+/// S0.5, S0.16: only the one that waited in vain hears of it.
+async fn a_wait_ends_with_an_error_that_names_the_lock(world: World) {
+    let _held = world.provider.lock("busy:7").await.unwrap();
+    let limit = Duration::from_millis(120);
+    for provider in [world.provider.clone(), world.rival()] {
+        let begun = Instant::now();
+        let error = provider
+            .lock("busy:7")
+            .acquire_timeout(limit)
+            .acquire()
+            .await
+            .unwrap_err();
+        assert!(begun.elapsed() >= limit);
+        assert!(
+            matches!(&error, LockError::Timeout { name, waited } if name == "busy:7" && *waited >= limit)
+        );
+        assert!(error.to_string().contains("busy:7"), "{error}");
+        provider
+            .lock("other")
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    }
+}
+
+/// S4.3: with a back-off of half a minute, a sleep before the first attempt would show.
+async fn a_free_lock_is_taken_without_waiting(world: World) {
+    let slow = world
+        .provider
+        .another()
+        .retry_interval(AMPLE..=AMPLE)
+        .build()
+        .unwrap();
+    timeout(AMPLE / 3, slow.lock("free").acquire())
+        .await
+        .expect("no sleep")
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}
+
+/// S4.7
+async fn the_lock_itself_is_awaitable(world: World) {
+    let guard = world.provider.lock("t1").await.unwrap();
+    assert_eq!(guard.name(), "t1");
+}
+
+async fn trying_never_waits(world: World) {
+    let lock = world.provider.lock("try");
+    let guard = lock.try_acquire().await.unwrap().expect("it is free");
+    assert!(lock.try_acquire().await.unwrap().is_none(), "held here");
+    assert!(
+        world.rival().lock("try").try_acquire().await.unwrap().is_none(),
+        "held there"
+    );
+    guard.release().await.unwrap();
+    lock.try_acquire()
+        .await
+        .unwrap()
+        .expect("free again")
+        .release()
+        .await
+        .unwrap();
+}
+
+/// S0.12, S2.5, S3.4: 64 at once on a name that nobody has used; one wins and nobody gets an error.
+async fn one_of_many_wins_a_new_name(world: World) {
+    assert_eq!(winners(&world, "new", 64).await.len(), 1);
+}
+
+/// S3.7, S1.6
+async fn one_of_many_wins_an_expired_lock(world: World) {
+    let expired = unrenewed(&world.provider, "expired").acquire().await.unwrap();
+    expired.lost().await;
+    sleep(Duration::from_millis(60)).await;
+    let winners = winners(&world, "expired", 32).await;
+    assert_eq!(winners.len(), 1);
+    assert!(winners[0] > expired.fencing_token());
+}
+
+/// The tokens of those of `takers` processes that got the lock; each keeps it until all have tried.
+async fn winners(world: &World, name: &'static str, takers: usize) -> Vec<FencingToken> {
+    let mut tasks = JoinSet::new();
+    let start = Arc::new(tokio::sync::Barrier::new(takers));
+    for _ in 0..takers {
+        let (lock, start) = (world.rival().lock(name), Arc::clone(&start));
+        tasks.spawn(async move {
+            start.wait().await;
+            lock.try_acquire().await.unwrap()
+        });
+    }
+    let guards = tasks.join_all().await;
+    guards
+        .iter()
+        .flatten()
+        .map(mongolock::LockGuard::fencing_token)
+        .collect()
+}
+
+/// A lock whose lease is not renewed, as that of a crashed or paused process.
+fn unrenewed(provider: &LockProvider, name: &str) -> DistributedLock {
+    provider
+        .lock(name)
+        .expiry(Duration::from_millis(200))
+        .max_hold(Duration::ZERO)
+}
+
+/// S1.4
+async fn a_held_lock_outlives_its_expiry(world: World) {
+    let expiry = Duration::from_millis(600);
+    let guard = world
+        .provider
+        .lock("long")
+        .expiry(expiry)
+        .acquire()
+        .await
+        .unwrap();
+    let rival = world.rival().lock("long");
+    let end = Instant::now() + expiry * 3;
+    while Instant::now() < end {
+        assert!(rival.try_acquire().await.unwrap().is_none());
+        assert!(!guard.is_lost());
+        sleep(Duration::from_millis(25)).await;
+    }
+    guard.release().await.unwrap();
+}
+
+/// S0.13, S1.6, S2.9, S1.26
+async fn a_lock_that_is_not_renewed_can_be_taken_after_its_expiry(world: World) {
+    let lock = unrenewed(&world.provider, "dead");
+    let begun = Instant::now();
+    let dead = lock.acquire().await.unwrap();
+    let next = world.rival().lock("dead").acquire().await.unwrap();
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+    assert!(dead.is_lost() && dead.remaining() == Duration::ZERO);
+    assert!(next.fencing_token() > dead.fencing_token());
+}
+
+/// S2.10, B8, S3.8
+async fn a_lease_that_ran_out_is_lost_and_its_release_harms_nobody(world: World) {
+    let dead = unrenewed(&world.provider, "stale").acquire().await.unwrap();
+    let context = dead.context();
+    context.ensure_held().unwrap();
+    timeout(AMPLE, context.lost()).await.expect("the deadline passes");
+    let next = world.rival().lock("stale").acquire().await.unwrap();
+    assert!(matches!(context.ensure_held(), Err(LockError::Lost { .. })));
+    assert!(matches!(dead.release().await, Err(LockError::Lost { .. })));
+    assert!(
+        world
+            .provider
+            .lock("stale")
+            .try_acquire()
+            .await
+            .unwrap()
+            .is_none()
+    );
+    next.release().await.expect("still the next one's");
+}
+
+/// S1.10, S2.11
+async fn many_locks_are_held_at_once(world: World) {
+    let mut guards = Vec::new();
+    for index in 0..50 {
+        guards.push(world.provider.lock(index).await.unwrap());
+    }
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}
+
+/// S1.19
+async fn tokens_rise_from_hold_to_hold(world: World) {
+    let providers = [world.provider.clone(), world.rival()];
+    let mut last = None;
+    for round in 0..50 {
+        let guard = providers[round % 2].lock("token").await.unwrap();
+        let token = guard.fencing_token();
+        assert!(last < Some(token), "{last:?} before {token:?}");
+        assert!(token.get() < 1 << 53);
+        last = Some(token);
+        guard.release().await.unwrap();
+    }
+}
+
+/// S2.3
+async fn a_name_is_any_displayable_value(world: World) {
+    struct Order(u32);
+    impl std::fmt::Display for Order {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "order:{}", self.0)
+        }
+    }
+    let id = mongodb::bson::oid::ObjectId::new();
+    let uuid = mongodb::bson::Uuid::new();
+    let provider = &world.provider;
+    let locks = [
+        provider.lock(id),
+        provider.lock(uuid),
+        provider.lock(-7_i64),
+        provider.lock("text"),
+        provider.lock(String::from("owned")),
+        provider.lock(Order(3)),
+    ];
+    let names: Vec<&str> = locks.iter().map(DistributedLock::name).collect();
+    assert_eq!(
+        names,
+        [&id.to_hex(), &uuid.to_string(), "-7", "text", "owned", "order:3"]
+    );
+    for lock in &locks {
+        lock.acquire().await.unwrap().release().await.unwrap();
+    }
+}
+
+async fn bad_names_and_options_are_refused_before_anything_is_sent(world: World) {
+    let lock = |name: &str| world.provider.lock(name);
+    for name in ["", "a\nb", &"n".repeat(1025)] {
+        assert!(matches!(
+            lock(name).acquire().await,
+            Err(LockError::InvalidName { .. })
+        ));
+        assert!(matches!(
+            lock(name).try_acquire().await,
+            Err(LockError::InvalidName { .. })
+        ));
+    }
+    // B6
+    let second = Duration::from_secs(1);
+    for (lock, named) in [
+        (lock("n").expiry(Duration::ZERO), "expiry"),
+        (lock("n").renew_interval(Duration::ZERO), "renew_interval"),
+        (lock("n").expiry(second).renew_interval(second), "renew_interval"),
+        (
+            lock("n").acquire_timeout(second * 60 * 60 * 24 * 8),
+            "acquire_timeout",
+        ),
+    ] {
+        match lock.acquire().await {
+            Err(LockError::InvalidOption { option, .. }) => assert_eq!(option, named),
+            other => panic!("{named} was not refused: {other:?}"),
+        }
+    }
+    // A new expiry rescales the interval that nobody set.
+    lock("n")
+        .expiry(second)
+        .acquire()
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}
+
+/// B2
+async fn a_cancelled_wait_leaves_nothing(world: World) {
+    for micros in (0..4000).step_by(40) {
+        let lock = world.provider.lock("cancelled");
+        let _ = timeout(Duration::from_micros(micros), lock.acquire()).await;
+    }
+    let next = timeout(AMPLE / 2, world.rival().lock("cancelled").acquire()).await;
+    next.expect("nothing is left until its expiry")
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}
+
+async fn shutdown_ends_everything(world: World) {
+    let held = world.provider.lock("held").await.unwrap();
+    let waiting = world.provider.lock("held");
+    let waiter = tokio::spawn(async move { waiting.acquire().await });
+    let dropped = world.provider.lock("dropped").await.unwrap();
+    drop(dropped);
+    world.provider.shutdown().await;
+    assert!(matches!(waiter.await.unwrap(), Err(LockError::ShutDown { name }) if name == "held"));
+    assert!(held.is_lost());
+    for name in ["held", "dropped"] {
+        let free = world.rival().lock(name).try_acquire().await.unwrap();
+        free.expect("released at the server when shutdown returns")
+            .release()
+            .await
+            .unwrap();
+        assert!(matches!(
+            world.provider.lock(name).acquire().await,
+            Err(LockError::ShutDown { .. })
+        ));
+    }
+    assert!(matches!(held.release().await, Err(LockError::Lost { .. })));
+}
+
+async fn min_hold_keeps_others_out(world: World) {
+    let min_hold = Duration::from_millis(400);
+    for dropped in [false, true] {
+        let begun = Instant::now();
+        let guard = world
+            .provider
+            .lock("job")
+            .min_hold(min_hold)
+            .acquire()
+            .await
+            .unwrap();
+        if dropped {
+            drop(guard);
+        } else {
+            guard.release().await.unwrap();
+            assert!(begun.elapsed() < min_hold, "the release returns at once");
+        }
+        world
+            .rival()
+            .lock("job")
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        assert!(begun.elapsed() >= min_hold, "{dropped}");
+    }
+}
+
+async fn waiting_without_a_limit_ends_with_the_release(world: World) {
+    let guard = world.provider.lock("ever").await.unwrap();
+    let lock = world.rival().lock("ever").acquire_timeout(None);
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    sleep(Duration::from_millis(50)).await;
+    guard.release().await.unwrap();
+    timeout(AMPLE, waiter)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}

@@ -1,0 +1,251 @@
+//! The commands and the documents, as another program on the same collection sees them.
+
+use std::time::Duration;
+
+use mongodb::bson::{Bson, doc};
+use mongolock::{LockError, LockProvider};
+use mongolock_tests::{eventually, must};
+use tokio::time::sleep;
+
+use crate::world::{AMPLE, World, names, recorded};
+
+/// S1.3, S1.7, S1.8, S1.16, S0.15, S2.2, S2.4, S3.5
+#[tokio::test]
+async fn a_held_lock_is_one_document_of_five_fields() {
+    let world = World::mongodb().await;
+    let provider = world.provider.another().owner("billing#1").build().unwrap();
+    let guard = provider
+        .lock("report:1")
+        .expiry(Duration::from_secs(60))
+        .acquire()
+        .await
+        .unwrap();
+    let document = world.document("report:1").await.unwrap();
+    let mut fields: Vec<&str> = document.keys().map(String::as_str).collect();
+    fields.sort_unstable();
+    assert_eq!(
+        fields,
+        ["_id", "acquiredAt", "expiresAt", "fencingToken", "lockId"]
+    );
+    assert_eq!(
+        document.get_i64("fencingToken").unwrap(),
+        guard.fencing_token().get()
+    );
+    let acquired = document.get_datetime("acquiredAt").unwrap().timestamp_millis();
+    let expires = document.get_datetime("expiresAt").unwrap().timestamp_millis();
+    assert_eq!(expires - acquired, 60_000);
+    let id = document.get_str("lockId").unwrap();
+    let uuid = id
+        .strip_prefix("billing#1#")
+        .expect("the owner can be read from the id");
+    assert!(mongodb::bson::Uuid::parse_str(uuid).is_ok(), "{id}");
+
+    guard.release().await.unwrap();
+    let again = provider.lock("report:1").await.unwrap();
+    let next = world.document("report:1").await.unwrap();
+    assert_ne!(next.get_str("lockId").unwrap(), id, "an id is never used again");
+    again.release().await.unwrap();
+}
+
+/// S1.18: released is free at once, and the document stays.
+#[tokio::test]
+async fn a_released_lock_keeps_its_document() {
+    let world = World::mongodb().await;
+    let guard = world.provider.lock("kept").await.unwrap();
+    let held = world.document("kept").await.unwrap();
+    guard.release().await.unwrap();
+    let released = world.document("kept").await.unwrap();
+    assert_eq!(released.get_str("lockId").unwrap(), "");
+    assert_eq!(released.get("fencingToken"), held.get("fencingToken"));
+    assert!(released.get_datetime("expiresAt").unwrap() < held.get_datetime("expiresAt").unwrap());
+    assert_eq!(released.len(), 5);
+}
+
+/// S0.7: one command acquires and one releases, whatever the driver does besides.
+#[tokio::test]
+async fn a_hold_costs_two_commands() {
+    let world = World::mongodb().await;
+    let (database, commands) = recorded(world.db(), &[]).await;
+    let provider = LockProvider::new(&database);
+    provider.lock("warm").await.unwrap().release().await.unwrap();
+    commands.until_sent("createIndexes").await;
+    commands.take();
+    for _ in 0..10 {
+        provider.lock("hot").await.unwrap().release().await.unwrap();
+    }
+    let sent = commands.take();
+    let own: Vec<&str> = names(&sent)
+        .into_iter()
+        .filter(|name| *name != "listCollections")
+        .collect();
+    assert_eq!(own, ["findAndModify", "update"].repeat(10));
+}
+
+/// S0.7, S1.17: a failed attempt leaves the document as it is, to the byte, and writes nothing to the oplog.
+#[tokio::test]
+async fn a_failed_attempt_changes_nothing() {
+    let world = World::mongodb().await;
+    let _held = world.provider.lock("held").await.unwrap();
+    let oplog = world
+        .database()
+        .client()
+        .database("local")
+        .collection::<mongodb::bson::Document>("oplog.rs");
+    let entries = async || {
+        let namespace = format!("{}.distributed_locks", world.database().name());
+        oplog
+            .count_documents(doc! { "ns": namespace, "op": { "$in": ["i", "u", "d"] } })
+            .await
+            .unwrap()
+    };
+    let raw = world.locks().clone_with_type::<mongodb::bson::RawDocumentBuf>();
+    let before = (
+        raw.find_one(doc! { "_id": "held" }).await.unwrap().unwrap(),
+        entries().await,
+    );
+    let rival = world.rival().lock("held");
+    for _ in 0..20 {
+        assert!(rival.try_acquire().await.unwrap().is_none());
+    }
+    let after = (
+        raw.find_one(doc! { "_id": "held" }).await.unwrap().unwrap(),
+        entries().await,
+    );
+    assert_eq!(before.0.as_bytes(), after.0.as_bytes());
+    assert_eq!(before.1, after.1);
+}
+
+/// S1.23: the new expiry counts from the renewal, not from the old expiry.
+#[tokio::test]
+async fn a_renewal_counts_from_the_servers_now() {
+    let world = World::mongodb().await;
+    let expiry = Duration::from_secs(2);
+    let lock = world
+        .provider
+        .lock("renewed")
+        .expiry(expiry)
+        .renew_interval(Duration::from_millis(100));
+    let guard = lock.acquire().await.unwrap();
+    let first = world.document("renewed").await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let later = world.document("renewed").await.unwrap();
+    let moved = later.get_datetime("expiresAt").unwrap().timestamp_millis()
+        - first.get_datetime("expiresAt").unwrap().timestamp_millis();
+    // Ten intervals at least have passed; had each added the expiry, it would be twenty seconds.
+    assert!((500..10_000).contains(&moved), "{moved} ms");
+    assert_eq!(later.get("acquiredAt"), first.get("acquiredAt"));
+    assert_eq!(later.get("fencingToken"), first.get("fencingToken"));
+    guard.release().await.unwrap();
+}
+
+/// S3.1, B12: whatever the client's own settings are.
+#[tokio::test]
+async fn majority_and_primary_are_set_on_every_command() {
+    let world = World::mongodb().await;
+    let (database, commands) = recorded(
+        world.db(),
+        &["w=1", "readPreference=secondary", "readConcernLevel=local"],
+    )
+    .await;
+    let provider = LockProvider::new(&database);
+    let lock = provider.lock("safe").expiry(Duration::from_millis(600));
+    let guard = lock.acquire().await.unwrap();
+    commands.until_sent("update").await;
+    guard.release().await.unwrap();
+    drop(lock.acquire().await.unwrap());
+    must(
+        eventually(AMPLE, "the dropped guard is released", async || {
+            lock.try_acquire().await.unwrap().map(|guard| drop(guard))
+        })
+        .await,
+    );
+    let sent = commands.take();
+    let writes = sent
+        .iter()
+        .filter(|c| c.contains_key("findAndModify") || c.contains_key("update"));
+    let mut seen = 0;
+    for command in writes {
+        assert_eq!(
+            command.get_document("writeConcern").unwrap().get_str("w"),
+            Ok("majority"),
+            "{command}"
+        );
+        assert!(
+            command
+                .get("$readPreference")
+                .is_none_or(|p| p.as_document() == Some(&doc! { "mode": "primary" }))
+        );
+        seen += 1;
+    }
+    assert!(seen >= 5, "{seen}");
+}
+
+/// S3.8, S2.10, S2.6: by hand, with the document's name, the lock is anybody's to free; its holder hears of it.
+#[tokio::test]
+async fn only_ones_own_claim_is_released() {
+    let world = World::mongodb().await;
+    let guard = world.provider.lock("mine").await.unwrap();
+    let foreign = doc! { "$set": { "lockId": "somebody#else" } };
+    world
+        .locks()
+        .update_one(doc! { "_id": "mine" }, foreign)
+        .await
+        .unwrap();
+    let before = world.document("mine").await.unwrap();
+    let error = guard.release().await.unwrap_err();
+    assert!(
+        matches!(&error, LockError::Lost { name, .. } if name == "mine"),
+        "{error}"
+    );
+    assert_eq!(world.document("mine").await.unwrap(), before);
+}
+
+/// S2.1: the lock is a document of its own; what it protects is never touched.
+#[tokio::test]
+async fn the_locked_document_is_left_alone() {
+    let world = World::mongodb().await;
+    let orders = world.database().collection("orders");
+    let order = doc! { "_id": "order:1", "total": 7 };
+    orders.insert_one(&order).await.unwrap();
+    let guard = world.provider.lock("order:1").await.unwrap();
+    assert_eq!(orders.find_one(doc! {}).await.unwrap().as_ref(), Some(&order));
+    guard.release().await.unwrap();
+    assert_eq!(orders.find_one(doc! {}).await.unwrap(), Some(order));
+}
+
+/// S3.2, S0.12: names are unique by `_id`; a name that looks like an expression is only a name.
+#[tokio::test]
+async fn strings_of_the_caller_are_only_strings() {
+    let world = World::mongodb().await;
+    let provider = world.provider.another().owner("$$NOW").build().unwrap();
+    for name in ["$expiresAt", "$$NOW", "{ $gt: 0 }", "a.b"] {
+        let guard = provider.lock(name).await.unwrap();
+        let document = world.document(name).await.unwrap();
+        assert!(document.get_str("lockId").unwrap().starts_with("$$NOW#"));
+        assert!(world.rival().lock(name).try_acquire().await.unwrap().is_none());
+        guard.release().await.unwrap();
+    }
+    assert_eq!(world.locks().count_documents(doc! {}).await.unwrap(), 4);
+}
+
+#[tokio::test]
+async fn a_damaged_document_is_reported_and_not_held() {
+    let world = World::mongodb().await;
+    world
+        .locks()
+        .insert_one(doc! { "_id": "bad", "fencingToken": 1e300 })
+        .await
+        .unwrap();
+    let error = world.provider.lock("bad").acquire().await.unwrap_err();
+    assert!(
+        matches!(&error, LockError::CorruptDocument { name, .. } if name == "bad"),
+        "{error}"
+    );
+    assert!(error.to_string().contains("fencingToken"), "{error}");
+    must(
+        eventually(AMPLE, "the claim is withdrawn", async || {
+            (world.document("bad").await?.get("lockId") == Some(&Bson::from(""))).then_some(())
+        })
+        .await,
+    );
+}

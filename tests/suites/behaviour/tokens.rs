@@ -1,0 +1,82 @@
+//! S1.19: tokens rise whatever happens to the document.
+
+use std::time::Duration;
+
+use mongodb::bson::doc;
+use mongolock::{FencingToken, LockProvider};
+use mongolock_tests::{eventually, must};
+
+use crate::world::{AMPLE, World};
+
+async fn next_token(provider: &LockProvider, name: &str) -> FencingToken {
+    let guard = provider.lock(name).await.unwrap();
+    let token = guard.fencing_token();
+    guard.release().await.unwrap();
+    token
+}
+
+/// S1.19, B1
+#[tokio::test]
+async fn after_the_document_was_deleted_by_hand() {
+    let world = World::mongodb().await;
+    let mut last = next_token(&world.provider, "deleted").await;
+    for _ in 0..20 {
+        world.locks().delete_one(doc! { "_id": "deleted" }).await.unwrap();
+        let token = next_token(&world.provider, "deleted").await;
+        assert!(token > last, "{token} after {last}");
+        last = token;
+    }
+}
+
+/// S1.19, S1.9, B1, B17: the server's own sweep, once a second in the tests.
+#[tokio::test]
+async fn after_the_document_was_tidied_away() {
+    let world = World::mongodb().await;
+    let provider = world
+        .provider
+        .another()
+        .retention(Duration::from_secs(1))
+        .build()
+        .unwrap();
+    let before = next_token(&provider, "swept").await;
+    let held = provider.lock("held").await.unwrap();
+    must(
+        eventually(AMPLE * 3, "the document is swept", async || {
+            world.document("swept").await.is_none().then_some(())
+        })
+        .await,
+    );
+    assert!(
+        world.document("held").await.is_some(),
+        "a held lock is never swept"
+    );
+    assert!(next_token(&provider, "swept").await > before);
+    held.release().await.unwrap();
+}
+
+/// S1.19: also when the stored token is ahead of the clock.
+#[tokio::test]
+async fn after_a_token_of_the_future() {
+    let world = World::mongodb().await;
+    let ahead = i64::pow(2, 52);
+    world
+        .locks()
+        .insert_one(doc! { "_id": "ahead", "fencingToken": ahead })
+        .await
+        .unwrap();
+    assert_eq!(next_token(&world.provider, "ahead").await.get(), ahead + 1);
+    assert_eq!(next_token(&world.provider, "ahead").await.get(), ahead + 2);
+}
+
+#[test]
+fn a_token_is_a_number_everywhere() {
+    let json = "1795225770144000";
+    let token: FencingToken = serde_json::from_str(json).unwrap();
+    assert_eq!(serde_json::to_string(&token).unwrap(), json);
+    assert_eq!(token.to_string(), json);
+    assert_eq!(
+        doc! { "token": token },
+        doc! { "token": 1_795_225_770_144_000_i64 }
+    );
+    assert_eq!(i64::from(token), token.get());
+}

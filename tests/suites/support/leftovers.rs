@@ -1,0 +1,114 @@
+//! Nothing stays behind, however the process ends.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use mongolock_tests::{Server, ServerOptions, eventually, must};
+use rustix::process::{Pid, test_kill_process};
+
+fn exists(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid).is_ok())
+}
+
+async fn gone(pid: u32, directory: PathBuf) {
+    let what = format!("process {pid} and {} gone", directory.display());
+    let gone = || async { (!exists(pid) && !directory.exists()).then_some(()) };
+    must(eventually(Duration::from_secs(10), &what, gone).await);
+}
+
+/// Runs `holder` until it is ready, kills it with SIGKILL, and says which servers it had.
+fn kill_a_holder(kind: &str) -> Vec<(u32, PathBuf)> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holder"));
+    command
+        .arg(kind)
+        .env_remove("MONGODB_URI")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut holder = must(command.spawn());
+    let output = BufReader::new(holder.stdout.take().expect("it is piped"));
+    let lines = output
+        .lines()
+        .map_while(Result::ok)
+        .take_while(|line| line != "ready");
+    let nodes: Vec<_> = lines
+        .filter_map(|line| {
+            let (pid, directory) = line.split_once(' ')?;
+            Some((pid.parse().ok()?, PathBuf::from(directory)))
+        })
+        .collect();
+    assert!(
+        nodes
+            .iter()
+            .all(|(pid, directory)| exists(*pid) && directory.is_dir())
+    );
+    must(holder.kill());
+    must(holder.wait());
+    nodes
+}
+
+#[tokio::test]
+async fn a_killed_process_leaves_nothing() {
+    for (kind, expected) in [("single", 1), ("three", 3)] {
+        let nodes = kill_a_holder(kind);
+        assert_eq!(nodes.len(), expected);
+        for (pid, directory) in nodes {
+            gone(pid, directory).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn dropping_waits_until_everything_is_gone() {
+    let server = must(Server::start(ServerOptions::single()).await);
+    let (pid, directory) = (
+        server.node().pid().unwrap_or_default(),
+        server.node().directory().to_owned(),
+    );
+    assert!(exists(pid) && directory.is_dir());
+    drop(server);
+    assert!(!exists(pid) && !directory.exists());
+}
+
+#[tokio::test]
+async fn a_stopped_or_killed_server_leaves_nothing() {
+    let server = must(Server::start(ServerOptions::standalone()).await);
+    let (pid, directory) = (
+        server.node().pid().unwrap_or_default(),
+        server.node().directory().to_owned(),
+    );
+    must(server.node().stop());
+    drop(server);
+    assert!(!exists(pid) && !directory.exists());
+
+    let server = must(Server::start(ServerOptions::standalone()).await);
+    let directory = server.node().directory().to_owned();
+    must(server.node().kill().await);
+    drop(server);
+    assert!(!directory.exists());
+}
+
+#[tokio::test]
+async fn a_start_that_is_given_up_leaves_nothing() {
+    let starting = Server::start(ServerOptions::single().parameter("ttlMonitorSleepSecs", "77"));
+    assert!(
+        tokio::time::timeout(Duration::from_millis(60), starting)
+            .await
+            .is_err()
+    );
+    let processes = || async {
+        let listing = must(Command::new("ps").args(["-A", "-o", "args"]).output());
+        let listing = String::from_utf8_lossy(&listing.stdout).into_owned();
+        (!listing.contains("ttlMonitorSleepSecs=77")).then_some(())
+    };
+    must(
+        eventually(
+            Duration::from_secs(10),
+            "the server that nobody waits for gone",
+            processes,
+        )
+        .await,
+    );
+}
