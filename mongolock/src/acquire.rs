@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::backoff::Backoff;
 use crate::claim::{Attempt, Claim};
@@ -10,7 +11,7 @@ use crate::engine::Engine;
 use crate::lease::Terms;
 use crate::options::Options;
 use crate::queue::Turn;
-use crate::{LockError, LockGuard, fault};
+use crate::{LockError, LockGuard, fault, trace};
 
 /// A request without an answer after this time is left to itself and a new one is sent.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -42,18 +43,38 @@ impl<'a> Acquire<'a> {
 
     /// Waits for the lock until the acquire timeout.
     pub(crate) async fn wait(&self) -> Result<LockGuard, LockError> {
-        // No time to wait still is time to ask.
-        let Some(limit) = self.options.acquire_timeout.filter(|limit| !limit.is_zero()) else {
-            return match self.options.acquire_timeout {
-                Some(_) => self.try_once().await?.ok_or_else(|| self.timeout()),
-                None => self.in_turn(None).await,
-            };
+        let patiently = async {
+            match self.options.acquire_timeout {
+                // No time to wait still is time to ask.
+                Some(Duration::ZERO) => self.once().await,
+                limit => self
+                    .in_turn(limit.map(|limit| self.begun + limit))
+                    .await
+                    .map(Some),
+            }
         };
-        self.in_turn(Some(self.begun + limit)).await
+        self.observed(patiently).await?.ok_or_else(|| self.timeout())
     }
 
     /// Asks once, and not at all if this process itself holds or awaits the lock.
     pub(crate) async fn try_once(&self) -> Result<Option<LockGuard>, LockError> {
+        self.observed(self.once()).await
+    }
+
+    async fn observed(
+        &self,
+        acquiring: impl Future<Output = Result<Option<LockGuard>, LockError>>,
+    ) -> Result<Option<LockGuard>, LockError> {
+        let span = trace::acquire_span(self.name, &self.engine.owner);
+        let outcome = acquiring.instrument(span.clone()).await;
+        let token = outcome
+            .as_ref()
+            .map(|guard| guard.as_ref().map(LockGuard::fencing_token));
+        trace::acquire_ended(&span, self.begun.elapsed(), token);
+        outcome
+    }
+
+    async fn once(&self) -> Result<Option<LockGuard>, LockError> {
         self.ready()?;
         let Some(turn) = self.engine.queues.try_enter(self.name) else {
             return Ok(None);
@@ -85,22 +106,24 @@ impl<'a> Acquire<'a> {
                 Some(Attempt::Held(claim, remaining)) => {
                     latest = Latest::Held;
                     pause = until_free(backoff.next(), remaining);
+                    trace::waiting(self.name, remaining, pause);
                     claim
                 }
                 Some(Attempt::Failed(_, error)) if !fault::is_passing(&error) => return Err(error),
                 Some(Attempt::Failed(claim, error)) => {
-                    latest = Latest::Failed(error);
                     pause = backoff.next();
+                    trace::retrying(self.name, &error, pause);
+                    latest = Latest::Failed(error);
                     claim
                 }
                 // The old claim withdraws itself; its id must not be used again.
                 Some(Attempt::TooLate) | None => self.claim(&turn),
             };
-            if self
-                .unless_closed(deadline, tokio::time::sleep(pause))
-                .await?
-                .is_none()
-            {
+            let next = Instant::now() + pause;
+            let waited = self
+                .unless_closed(deadline, tokio::time::sleep_until(next))
+                .await?;
+            if waited.is_none() || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Err(self.gave_up(latest));
             }
         }

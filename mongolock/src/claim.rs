@@ -10,7 +10,7 @@ use crate::lease::{ClaimKey, Grant, Lease, Terms, counted};
 use crate::queue::Turn;
 use crate::store::Answer;
 use crate::withdrawal::Withdrawal;
-use crate::{LockError, LockGuard, fault};
+use crate::{LockError, LockGuard, fault, trace};
 
 /// The server gives up a command after this time.
 const COMMAND_LIMIT: Duration = Duration::from_secs(5);
@@ -100,6 +100,7 @@ impl Claim {
             self.terms,
             Arc::clone(&self.turn),
         );
+        trace::acquired(&lease);
         Attempt::Won(LockGuard::new(Arc::new(lease)))
     }
 }

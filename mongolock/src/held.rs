@@ -10,10 +10,11 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::futures::TaskLocalFuture;
+use tracing::Span;
 
 use crate::context::{CURRENT, LockContext};
 use crate::lease::Lease;
-use crate::{LockError, LockGuard, LockOutput};
+use crate::{LockError, LockGuard, LockOutput, trace};
 
 /// A lock that a call has: its own, or that of the call it was made in.
 pub struct Held {
@@ -65,6 +66,7 @@ impl Held {
     pub fn run<B: Future>(self, body: B) -> Locked<B, impl Future<Output = ()>> {
         let lease = Arc::clone(self.context.lease());
         Locked {
+            span: trace::hold_span(&lease),
             body: Some(CURRENT.scope(self.context, body)),
             lost: async move { lease.until_over().await },
             hold: Some(self.hold),
@@ -99,6 +101,7 @@ pin_project! {
         lost: L,
         hold: Option<Hold>,
         on_lost: OnLost,
+        span: Span,
     }
 }
 
@@ -107,6 +110,7 @@ impl<B: Future, L: Future<Output = ()>> Future for Locked<B, L> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
+        let _entered = this.span.enter();
         let cancel = *this.on_lost == OnLost::Cancel;
         let over = this.hold.as_ref().is_none_or(|hold| hold.lease().is_over());
         // Asked before the body goes on: a process that was stopped must not do a step more without the lock.
@@ -128,6 +132,7 @@ impl<B: Future, L: Future<Output = ()>> Future for Locked<B, L> {
         let Some(hold) = this.hold.take() else {
             unreachable!("the hold is taken once")
         };
+        trace::hold_ended(this.span, hold.lease(), ended.name());
         Poll::Ready(Ran {
             ended,
             hold,
@@ -147,6 +152,16 @@ enum Ended<T> {
     Returned(T),
     Lost,
     Panicked(Box<dyn Any + Send>),
+}
+
+impl<T> Ended<T> {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Returned(_) => "returned",
+            Self::Lost => "lost",
+            Self::Panicked(_) => "panicked",
+        }
+    }
 }
 
 impl<T: LockOutput> Ran<T> {

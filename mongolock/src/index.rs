@@ -5,6 +5,7 @@ use mongodb::error::Error;
 
 use crate::fault;
 use crate::store::Store;
+use crate::trace;
 
 /// How often a missing index is looked after.
 const RETRY: Duration = Duration::from_secs(60);
@@ -52,20 +53,24 @@ impl IndexState {
 pub(crate) async fn ensure(store: Arc<Store>, retention: Duration) {
     let mut reported = None;
     loop {
-        let look = tokio::spawn({
-            let store = Arc::clone(&store);
-            async move { store.ensure_index(retention).await }
-        });
-        let Ok(state) = look.await else { return };
-        if state == IndexState::Ready {
-            tracing::debug!(target: "mongolock::index", "documents of unused locks are tidied up");
-            return;
-        }
+        let state = look(&store, retention).await;
         // Once for each new finding: a missing index is a nuisance, a log full of it is another.
         if reported.as_ref() != Some(&state) {
-            tracing::warn!(target: "mongolock::index", ?state, "documents of unused locks are not tidied up");
-            reported = Some(state);
+            trace::index(&state);
         }
+        if state == IndexState::Ready {
+            return;
+        }
+        reported = Some(state);
         tokio::time::sleep(RETRY).await;
     }
+}
+
+/// Creates the index if it is missing, on a task of its own: it runs to its end.
+pub(crate) async fn look(store: &Arc<Store>, retention: Duration) -> IndexState {
+    let store = Arc::clone(store);
+    let looking = tokio::spawn(async move { store.ensure_index(retention).await });
+    looking.await.unwrap_or_else(|ended| IndexState::Failed {
+        reason: ended.to_string(),
+    })
 }

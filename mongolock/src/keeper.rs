@@ -11,6 +11,7 @@ use crate::renewal;
 use crate::schedule::{self, Schedule};
 use crate::store::Store;
 use crate::sync::lock;
+use crate::trace::Loss;
 use crate::withdrawal::{self, Withdrawal};
 
 /// A failed renewal is repeated after this time, while the lease lasts.
@@ -114,7 +115,7 @@ impl Keeper {
         let leases = lock(&self.agenda).schedule.drain();
         for lease in leases {
             let withdrawal = Withdrawal::of_lease(&lease);
-            lease.lose("its provider was shut down");
+            lease.lose(Loss::ShutDown);
             self.withdraw(withdrawal);
         }
     }

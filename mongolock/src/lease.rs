@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use crate::engine::Engine;
 use crate::queue::Turn;
 use crate::sync::lock;
+use crate::trace::{self, Loss};
 use crate::{FencingToken, LockError};
 
 /// The name of a lock and the id of one claim on it, as they stand in the document.
@@ -101,7 +102,7 @@ impl Lease {
             }
             // A renewal that is answered this very moment must not revive a lease that was seen to be over.
             if self.end(seen, LOST) {
-                self.announce_loss("its deadline passed");
+                self.announce_loss(Loss::Expired);
                 return true;
             }
         }
@@ -155,7 +156,7 @@ impl Lease {
     }
 
     /// Ends the lease because somebody else has the claim, or because nobody answers for it any more.
-    pub(crate) fn lose(&self, why: &'static str) {
+    pub(crate) fn lose(&self, why: Loss) {
         if self.finish(LOST) {
             self.announce_loss(why);
         }
@@ -164,7 +165,10 @@ impl Lease {
     /// Ends the lease for a release; `false` when it was over before.
     pub(crate) fn begin_release(&self) -> bool {
         let live = !self.is_over() && self.finish(RELEASED);
-        self.over.notify_waiters();
+        if live {
+            self.over.notify_waiters();
+            trace::released(self);
+        }
         live
     }
 
@@ -196,14 +200,10 @@ impl Lease {
             .is_ok()
     }
 
-    fn announce_loss(&self, why: &'static str) {
+    fn announce_loss(&self, why: Loss) {
         self.over.notify_waiters();
         drop(self.take_turn());
-        tracing::warn!(
-            target: "mongolock::lost",
-            { lock.name = %self.key.name, lock.token = self.token.get(), reason = why },
-            "lock lost"
-        );
+        trace::lost(self, why);
     }
 
     fn encode(&self, instant: Instant) -> u64 {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod acquire;
+mod admin;
 mod backoff;
 mod builder;
 mod claim;
@@ -25,12 +26,14 @@ mod schedule;
 mod store;
 mod sync;
 mod token;
+mod trace;
 mod withdrawal;
 
 #[doc(hidden)]
 #[path = "private.rs"]
 pub mod __private;
 
+pub use admin::LockAdmin;
 pub use builder::LockProviderBuilder;
 pub use context::LockContext;
 pub use error::LockError;

@@ -6,6 +6,7 @@ use mongodb::{Client, Database};
 use once_cell::sync::OnceCell;
 
 use crate::LockError;
+use crate::admin::LockAdmin;
 use crate::builder::LockProviderBuilder;
 use crate::engine::Engine;
 use crate::lock::DistributedLock;
@@ -157,6 +158,12 @@ impl LockProvider {
     /// ```
     pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> {
         SCOPED.scope(self.clone(), future)
+    }
+
+    /// The view of an operator on the locks of this provider.
+    #[must_use]
+    pub fn admin(&self) -> LockAdmin {
+        LockAdmin::new(&self.engine)
     }
 
     /// Ends this provider and all its clones: new and waiting acquires get [`LockError::ShutDown`], live guards are

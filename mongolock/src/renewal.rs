@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use crate::keeper::Keeper;
 use crate::lease::{ClaimKey, Lease};
+use crate::trace::{self, Loss};
 
 /// Claims in one command: larger commands cost the same, but other writers wait longer for their turn at the server.
 pub(crate) const BATCH: usize = 500;
@@ -37,20 +38,15 @@ pub(crate) async fn renew(keeper: Arc<Keeper>, leases: Vec<Arc<Lease>>) {
             for lease in &leases {
                 if standing.includes(&lease.key) {
                     lease.extend(sent);
+                    trace::renewed(lease);
                 } else {
-                    lease.lose("its claim is gone from the server");
+                    lease.lose(Loss::Gone);
                 }
             }
             keeper.renewed(&leases, sent);
         }
         Err(error) => {
-            tracing::warn!(
-                target: "mongolock::renewal_failed",
-                locks = leases.len(),
-                first = %keys[0].name,
-                %error,
-                "renewal failed, it is repeated while the leases last"
-            );
+            trace::renewal_failed(&keys, &error);
             keeper.renewal_failed(&leases);
         }
     }

@@ -9,6 +9,7 @@ use crate::lease::{ClaimKey, Lease};
 use crate::queue::Turn;
 use crate::renewal::BATCH;
 use crate::store::Store;
+use crate::trace;
 
 /// A claim that nobody wants any more, to be taken back in the background.
 pub(crate) struct Withdrawal {
@@ -63,13 +64,7 @@ pub(crate) async fn withdraw(store: Arc<Store>, withdrawals: Vec<Withdrawal>) {
     while let Err(error) = store.release_many(&keys, min_hold).await {
         let pause = backoff.next();
         if Instant::now() + pause >= until {
-            tracing::warn!(
-                target: "mongolock::release_failed",
-                locks = keys.len(),
-                first = %keys[0].name,
-                %error,
-                "release failed, the leases end by themselves"
-            );
+            trace::release_failed(&keys, &error);
             return;
         }
         tokio::time::sleep(pause).await;

@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 use crate::apart::run_apart;
 use crate::deployment::shared;
 use crate::error::{SupportError, must};
-use crate::node::random;
+use crate::place::random;
 
 const PREFIX: &str = "mongolock_test";
 /// No test runs as long as this: an older database has been left behind by a test that was killed.

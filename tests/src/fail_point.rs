@@ -10,7 +10,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::apart::run_apart;
 use crate::error::SupportError;
-use crate::node::connect;
+use crate::node::run_admin;
 
 /// The server's `failCommand`: chosen commands fail, hang or cut the connection. The servers that this crate starts
 /// allow it; others only with `enableTestCommands`.
@@ -93,7 +93,7 @@ impl FailPoint {
             uri: Some(uri.to_owned()),
             _turn: turn,
         };
-        configure(uri, command).await?;
+        run_admin(uri, command).await?;
         Ok(guard)
     }
 }
@@ -113,7 +113,7 @@ impl FailPointGuard {
     /// When the server does not answer.
     pub async fn clear(mut self) -> Result<(), SupportError> {
         let Some(uri) = &self.uri else { return Ok(()) };
-        configure(uri, off()).await?;
+        run_admin(uri, off()).await?;
         self.uri = None;
         Ok(())
     }
@@ -123,22 +123,13 @@ impl Drop for FailPointGuard {
     fn drop(&mut self) {
         if let Some(uri) = self.uri.take() {
             // Best effort: a server that is gone has no fail point.
-            run_apart(async move { drop(configure(&uri, off()).await) });
+            run_apart(async move { drop(run_admin(&uri, off()).await) });
         }
     }
 }
 
 fn off() -> Document {
     doc! { "configureFailPoint": "failCommand", "mode": "off" }
-}
-
-async fn configure(uri: &str, command: Document) -> Result<(), SupportError> {
-    let client = connect(uri).await?;
-    let answer = client.database("admin").run_command(command).await;
-    client.shutdown().immediate(true).await;
-    answer
-        .map(drop)
-        .map_err(SupportError::mongo("configureFailPoint"))
 }
 
 /// One at a time for each server, whatever else its connection string says.

@@ -30,6 +30,7 @@ mod fetch;
 mod mongod;
 mod node;
 mod options;
+mod place;
 mod proxy;
 mod server;
 mod wait;

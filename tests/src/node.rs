@@ -1,21 +1,17 @@
 //! One `mongod`, and what can be done to it.
 
-use std::collections::hash_map::RandomState;
 use std::env;
 use std::fs;
-use std::hash::BuildHasher;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mongodb::Client;
-use mongodb::bson::doc;
+use mongodb::bson::{Document, doc};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::SupportError;
 use crate::options::{PASSWORD, ServerOptions, USER};
+use crate::place::{free_port, random, tail};
 use crate::wait::eventually;
 use crate::watchdog::{State, Watchdog};
 
@@ -24,7 +20,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const PORT_ATTEMPTS: usize = 10;
 /// mongod's exit status when its port is taken.
 const ADDRESS_IN_USE: i32 = 48;
-const LOG_TAIL: usize = 20;
 
 /// One `mongod` of a [`Server`](crate::Server), on a port and in a directory of its own.
 #[derive(Debug)]
@@ -90,6 +85,11 @@ impl Node {
             );
         }
         format!("mongodb://{}/?{options}", self.address)
+    }
+
+    /// For what a server with access control lets through without a user.
+    pub(crate) fn anonymous_uri(&self) -> String {
+        format!("mongodb://{}/?directConnection=true", self.address)
     }
 
     /// A new client for this node alone.
@@ -195,9 +195,7 @@ impl Node {
         let answer = eventually(PATIENCE, "start", probe).await;
         let answer = answer.unwrap_or_else(|_| Err((format!("not ready within {PATIENCE:?}"), None)));
         answer.map_err(|(reason, status)| self.start_error(reason, status))?;
-        let client = connect(&format!("mongodb://{}/?directConnection=true", self.address)).await?;
-        let ping = client.database("admin").run_command(doc! { "ping": 1 }).await;
-        client.shutdown().immediate(true).await;
+        let ping = run_admin(&self.anonymous_uri(), doc! { "ping": 1 }).await;
         ping.map(drop)
             .map_err(|error| self.start_error(error.to_string(), None))
     }
@@ -228,30 +226,11 @@ pub(crate) async fn connect(uri: &str) -> Result<Client, SupportError> {
         .map_err(SupportError::mongo("connection string"))
 }
 
-fn tail(file: &Path) -> String {
-    let text = fs::read(file).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<_> = text.lines().collect();
-    let last = &lines[lines.len().saturating_sub(LOG_TAIL)..];
-    last.iter().flat_map(|line| [*line, "\n"]).collect()
-}
-
-/// A port outside the range that the system gives to outgoing connections: those would take it while a killed
-/// server is down.
-fn free_port() -> std::io::Result<u16> {
-    let candidates = (0..100).map(|_| u16::try_from(12_000 + random() % 18_000).unwrap_or(12_000));
-    let mut last = Err(std::io::ErrorKind::AddrInUse.into());
-    for port in candidates {
-        last = TcpListener::bind(("127.0.0.1", port)).map(|_| port);
-        if last.is_ok() {
-            break;
-        }
-    }
-    last
-}
-
-/// Not for secrets: the standard library seeds its hash maps per process from the system's randomness.
-pub(crate) fn random() -> u64 {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    RandomState::new().hash_one((process::id(), COUNTER.fetch_add(1, Ordering::Relaxed)))
+/// One command on the admin database, with a client of its own.
+pub(crate) async fn run_admin(uri: &str, command: Document) -> Result<Document, SupportError> {
+    let name = command.keys().next().cloned().unwrap_or_default();
+    let client = connect(uri).await?;
+    let answer = client.database("admin").run_command(command).await;
+    client.shutdown().immediate(true).await;
+    answer.map_err(SupportError::mongo(name))
 }

@@ -1,21 +1,18 @@
 //! A running MongoDB: one server, or a replica set.
 
+mod replica_set;
+
 use std::path::Path;
-use std::time::Duration;
 
 use mongodb::Client;
-use mongodb::bson::{Bson, Document, doc, oid::ObjectId};
-use mongodb::error::Error;
+use mongodb::bson::doc;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use crate::error::SupportError;
-use crate::node::{Node, PATIENCE, connect};
+use crate::node::{Node, PATIENCE, connect, run_admin};
 use crate::options::{PASSWORD, SET_NAME, ServerOptions, USER};
 use crate::wait::eventually;
 
-/// How long a member that hangs may keep a question about roles waiting.
-const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// How long a former primary does not stand for election again.
 const STEP_DOWN_SECONDS: i32 = 5;
 
@@ -126,94 +123,8 @@ impl Server {
             STEP_DOWN_SECONDS
         };
         let command = doc! { "replSetStepDown": seconds, "secondaryCatchUpPeriodSecs": 0, "force": true };
-        admin(primary, command)
-            .await
-            .map_err(SupportError::mongo("replSetStepDown"))?;
+        run_admin(&primary.uri(), command).await?;
         self.primary().await
-    }
-
-    async fn initiate(&self, election_timeout: Duration) -> Result<(), SupportError> {
-        let members: Vec<Bson> = (0_i32..)
-            .zip(&self.nodes)
-            .map(|(id, node)| member(id, node))
-            .collect();
-        let timeout = i64::try_from(election_timeout.as_millis()).unwrap_or(i64::MAX);
-        let settings = doc! { "electionTimeoutMillis": timeout, "heartbeatIntervalMillis": 500_i64 };
-        let config = doc! { "_id": SET_NAME, "members": members, "settings": settings };
-        // The first user does not exist yet: the server lets exactly this through from its own machine.
-        let client = anonymous(self.node()).await?;
-        let answer = client
-            .database("admin")
-            .run_command(doc! { "replSetInitiate": config })
-            .await;
-        client.shutdown().immediate(true).await;
-        answer.map_err(SupportError::mongo("replSetInitiate"))?;
-        self.primary().await.map(drop)
-    }
-
-    async fn create_user(&self) -> Result<(), SupportError> {
-        let client = anonymous(self.primary().await?).await?;
-        let command = doc! { "createUser": USER, "pwd": PASSWORD, "roles": ["root"] };
-        let answer = client.database("admin").run_command(command).await;
-        client.shutdown().immediate(true).await;
-        answer.map(drop).map_err(SupportError::mongo("createUser"))
-    }
-
-    async fn wait_for_members(&self) -> Result<(), SupportError> {
-        let settled = || async {
-            let primary = self.find_primary().await?;
-            let status = admin(primary, doc! { "replSetGetStatus": 1 }).await.ok()?;
-            let members = status.get_array("members").ok()?;
-            let roles = members
-                .iter()
-                .filter_map(|member| member.as_document()?.get_i32("state").ok());
-            // 1 is primary, 2 is secondary.
-            (roles.filter(|state| matches!(state, 1 | 2)).count() == self.nodes.len()).then_some(())
-        };
-        eventually(PATIENCE, "all members of the replica set ready", settled).await
-    }
-
-    /// Two may believe that they are it for a while: the later election counts.
-    async fn find_primary(&self) -> Option<&Node> {
-        let answers = self.roles().await;
-        let writable = answers
-            .iter()
-            .filter(|(_, hello)| hello.get_bool("isWritablePrimary") == Ok(true));
-        let election = |hello: &Document| {
-            hello
-                .get_object_id("electionId")
-                .as_ref()
-                .map(ObjectId::bytes)
-                .ok()
-        };
-        writable
-            .max_by_key(|(_, hello)| election(hello))
-            .map(|(node, _)| *node)
-    }
-
-    /// What the members that answer say about themselves.
-    async fn roles(&self) -> Vec<(&Node, Document)> {
-        let mut questions = JoinSet::new();
-        for (index, node) in self
-            .nodes
-            .iter()
-            .enumerate()
-            .filter(|(_, node)| node.pid().is_some())
-        {
-            let uri = format!("mongodb://{}/?directConnection=true", node.address());
-            questions.spawn(async move {
-                timeout(ANSWER_LIMIT, hello(&uri))
-                    .await
-                    .ok()?
-                    .map(|answer| (index, answer))
-            });
-        }
-        let answers = questions.join_all().await;
-        answers
-            .into_iter()
-            .flatten()
-            .map(|(index, answer)| (&self.nodes[index], answer))
-            .collect()
     }
 }
 
@@ -239,26 +150,4 @@ async fn start_nodes(binary: &Path, options: &ServerOptions) -> Result<Vec<Node>
         );
     }
     Ok(nodes)
-}
-
-fn member(id: i32, node: &Node) -> Bson {
-    doc! { "_id": id, "host": node.address() }.into()
-}
-
-async fn anonymous(node: &Node) -> Result<Client, SupportError> {
-    connect(&format!("mongodb://{}/?directConnection=true", node.address())).await
-}
-
-async fn hello(uri: &str) -> Option<Document> {
-    let client = Client::with_uri_str(uri).await.ok()?;
-    let answer = client.database("admin").run_command(doc! { "hello": 1 }).await;
-    client.shutdown().immediate(true).await;
-    answer.ok()
-}
-
-async fn admin(node: &Node, command: Document) -> Result<Document, Error> {
-    let client = Client::with_uri_str(node.uri()).await?;
-    let answer = client.database("admin").run_command(command).await;
-    client.shutdown().immediate(true).await;
-    answer
 }

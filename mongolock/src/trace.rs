@@ -1,0 +1,168 @@
+//! Every span and event in one place: their names, targets and fields are part of the public interface (see the table in
+//! the crate's documentation).
+
+use std::time::Duration;
+
+use tracing::{Level, Span, debug, span, trace, warn};
+
+use crate::index::IndexState;
+use crate::lease::{ClaimKey, Lease};
+use crate::{FencingToken, LockError};
+
+macro_rules! target {
+    () => {
+        "mongolock"
+    };
+}
+
+/// The wait for a lock, from the call to its outcome.
+pub(crate) fn acquire_span(name: &str, owner: &str) -> Span {
+    span!(
+        target: target!(), Level::DEBUG, "mongolock.acquire",
+        lock.name = name, lock.owner = owner,
+        lock.token = tracing::field::Empty, waited_ms = tracing::field::Empty, outcome = tracing::field::Empty,
+    )
+}
+
+/// How the wait ended; recorded on its span.
+pub(crate) fn acquire_ended(
+    span: &Span,
+    waited: Duration,
+    outcome: Result<Option<FencingToken>, &LockError>,
+) {
+    if span.is_disabled() {
+        return;
+    }
+    span.record("waited_ms", millis(waited));
+    span.record(
+        "outcome",
+        match outcome {
+            Ok(Some(_)) => "acquired",
+            Ok(None) => "busy",
+            Err(LockError::Timeout { .. }) => "timeout",
+            Err(LockError::ShutDown { .. }) => "shut_down",
+            Err(_) => "error",
+        },
+    );
+    if let Ok(Some(token)) = outcome {
+        span.record("lock.token", token.get());
+    }
+}
+
+/// The body of an annotated function, or of `run`, under its lock.
+pub(crate) fn hold_span(lease: &Lease) -> Span {
+    span!(
+        target: target!(), Level::DEBUG, "mongolock.hold",
+        lock.name = &*lease.key.name, lock.owner = &*lease.engine.owner, lock.token = lease.token.get(),
+        held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
+    )
+}
+
+pub(crate) fn hold_ended(span: &Span, lease: &Lease, outcome: &'static str) {
+    span.record("held_ms", millis(lease.acquired.elapsed()));
+    span.record("outcome", outcome);
+}
+
+pub(crate) fn waiting(name: &str, remaining: Option<Duration>, pause: Duration) {
+    debug!(
+        name: "mongolock.waiting", target: target!(),
+        { lock.name = name, remaining_ms = remaining.map(millis), pause_ms = millis(pause) },
+        "held by another"
+    );
+}
+
+pub(crate) fn retrying(name: &str, error: &LockError, pause: Duration) {
+    warn!(
+        name: "mongolock.retrying", target: target!(),
+        { lock.name = name, error = %error, pause_ms = millis(pause) },
+        "attempt failed, it is repeated"
+    );
+}
+
+pub(crate) fn acquired(lease: &Lease) {
+    debug!(
+        name: "mongolock.acquired", target: target!(),
+        { lock.name = &*lease.key.name, lock.owner = &*lease.engine.owner, lock.token = lease.token.get() },
+        "acquired"
+    );
+}
+
+pub(crate) fn renewed(lease: &Lease) {
+    trace!(
+        name: "mongolock.renewed", target: target!(),
+        { lock.name = &*lease.key.name, lock.token = lease.token.get() },
+        "renewed"
+    );
+}
+
+pub(crate) fn released(lease: &Lease) {
+    debug!(
+        name: "mongolock.released", target: target!(),
+        {
+            lock.name = &*lease.key.name, lock.token = lease.token.get(),
+            held_ms = millis(lease.acquired.elapsed())
+        },
+        "released"
+    );
+}
+
+pub(crate) fn lost(lease: &Lease, why: Loss) {
+    warn!(
+        name: "mongolock.lost", target: target!(),
+        {
+            lock.name = &*lease.key.name, lock.token = lease.token.get(),
+            held_ms = millis(lease.acquired.elapsed()), reason = why.reason()
+        },
+        "lost"
+    );
+}
+
+/// Why a lease ended without a release.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Loss {
+    Expired,
+    Gone,
+    ShutDown,
+}
+
+impl Loss {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Gone => "gone",
+            Self::ShutDown => "shut_down",
+        }
+    }
+}
+
+pub(crate) fn renewal_failed(keys: &[ClaimKey], error: &LockError) {
+    warn!(
+        name: "mongolock.renewal_failed", target: target!(),
+        { locks = keys.len(), lock.name = first(keys), error = %error },
+        "renewal failed, it is repeated while the leases last"
+    );
+}
+
+pub(crate) fn release_failed(keys: &[ClaimKey], error: &LockError) {
+    warn!(
+        name: "mongolock.release_failed", target: target!(),
+        { locks = keys.len(), lock.name = first(keys), error = %error },
+        "release failed, the leases end by themselves"
+    );
+}
+
+pub(crate) fn index(state: &IndexState) {
+    if *state == IndexState::Ready {
+        debug!(name: "mongolock.index", target: target!(), { state = ?state }, "unused documents are tidied up");
+    } else {
+        warn!(name: "mongolock.index", target: target!(), { state = ?state }, "unused documents are not tidied up");
+    }
+}
+
+fn first(keys: &[ClaimKey]) -> &str {
+    keys.first().map_or("", |key| &key.name)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

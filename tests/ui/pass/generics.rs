@@ -1,0 +1,126 @@
+//! Type, const and lifetime parameters, elided lifetimes, closures and generic associated types.
+
+#![deny(warnings)]
+
+use std::fmt::{Debug, Display};
+use std::future::Future;
+
+use mongolock::{LockError, LockProvider, distributed_lock};
+
+#[distributed_lock(name = "a:<id>")]
+async fn types<T: Display, U>(id: T, rest: U) -> Result<U, LockError>
+where
+    U: Debug + Clone,
+{
+    println!("{rest:?}");
+    Ok(rest.clone())
+}
+
+#[distributed_lock(name = "b:<first>")]
+async fn constants<const N: usize>(first: u8, bytes: [u8; N]) -> Result<usize, LockError> {
+    Ok(usize::from(first) + bytes.len() + N)
+}
+
+#[distributed_lock(name = "c:<text>")]
+async fn elided(text: &str) -> Result<&str, LockError> {
+    Ok(text.trim())
+}
+
+#[distributed_lock(name = "d:<a>:<b>")]
+async fn named<'a, 'b: 'a>(a: &'a str, b: &'b str) -> Result<&'a str, LockError> {
+    Ok(if a.is_empty() { b } else { a })
+}
+
+struct Reader<'r>(&'r str);
+
+impl<'r> Reader<'r> {
+    #[distributed_lock(name = "e:<self.0>")]
+    async fn read(&self) -> Result<&'r str, LockError> {
+        Ok(self.0)
+    }
+
+    #[distributed_lock(name = "f:<self.0>")]
+    async fn again(&self) -> Result<Reader<'_>, LockError> {
+        Ok(Reader(self.0))
+    }
+}
+
+#[distributed_lock(name = "g")]
+async fn higher_ranked<F>(call: F) -> Result<usize, LockError>
+where
+    F: for<'x> Fn(&'x str) -> &'x str,
+{
+    Ok(call("abc").len())
+}
+
+#[distributed_lock(name = "h")]
+async fn async_closure<F, R>(call: F) -> Result<u8, LockError>
+where
+    F: FnOnce(u8) -> R,
+    R: Future<Output = u8>,
+{
+    Ok(call(3).await)
+}
+
+#[distributed_lock(name = "i")]
+async fn async_fn(call: impl AsyncFn(u8) -> u8) -> Result<u8, LockError> {
+    Ok(call(3).await + call(4).await)
+}
+
+#[distributed_lock(name = "j:<id>")]
+async fn impl_arguments(id: impl Display + Copy, all: impl IntoIterator<Item = u8>) -> Result<String, LockError> {
+    Ok(format!("{id}{}", all.into_iter().count()))
+}
+
+#[distributed_lock(name = "k")]
+async fn trait_object(print: &(dyn Display + Sync)) -> Result<Box<dyn Display + '_>, LockError> {
+    Ok(Box::new(print))
+}
+
+trait Lender {
+    type Lent<'l>
+    where
+        Self: 'l;
+
+    fn lend(&mut self) -> Self::Lent<'_>;
+}
+
+impl Lender for Vec<u8> {
+    type Lent<'l> = &'l mut [u8];
+
+    fn lend(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+#[distributed_lock(name = "l")]
+async fn generic_associated<L: Lender>(lender: &mut L) -> Result<L::Lent<'_>, LockError> {
+    Ok(lender.lend())
+}
+
+#[distributed_lock(name = "m:<x.0>")]
+async fn unused_parameter<T>(x: (u8, Option<T>)) -> Result<Option<T>, LockError> {
+    Ok(x.1)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), LockError> {
+    LockProvider::in_memory()
+        .scope(async {
+            assert_eq!(types("x", 3).await?, 3);
+            assert_eq!(constants(1, [0; 4]).await?, 9);
+            assert_eq!(elided(" x ").await?, "x");
+            assert_eq!(named("", "b").await?, "b");
+            assert_eq!(Reader("r").read().await?, "r");
+            assert_eq!(Reader("r").again().await?.0, "r");
+            assert_eq!(higher_ranked(|text| &text[1..]).await?, 2);
+            assert_eq!(async_closure(|x| async move { x + 1 }).await?, 4);
+            assert_eq!(async_fn(async |x| x + 1).await?, 9);
+            assert_eq!(impl_arguments(1, [1, 2]).await?, "12");
+            assert_eq!(trait_object(&5).await?.to_string(), "5");
+            assert_eq!(generic_associated(&mut vec![1]).await?, [1]);
+            assert_eq!(unused_parameter((1, None::<u8>)).await?, None);
+            Ok(())
+        })
+        .await
+}
