@@ -101,11 +101,14 @@ impl fmt::Display for NameMistake {
                 }
             }
             Self::Braced { written, write } => {
-                let write = write.as_deref().unwrap_or("argument");
                 write!(
                     f,
-                    "`{written}` is not filled in, so every call would share one lock: write `<{write}>`"
-                )
+                    "`{written}` is not filled in, so every call would share one lock: "
+                )?;
+                match write {
+                    Some(write) => write!(f, "write `<{write}>`"),
+                    None => f.write_str("write the argument, such as `<id>`"),
+                }
             }
             Self::Brace { brace } => {
                 write!(
@@ -143,7 +146,7 @@ pub(crate) fn out_of_bounds(option: &str, text: &str, bounds: &str) -> String {
 }
 
 pub(crate) const EXPIRY_BOUNDS: &str = "between `100ms` and `7d`";
-pub(crate) const RENEW_BOUNDS: &str = "above `0s` and below `expiry`, which is at most `7d`";
+pub(crate) const RENEW_BOUNDS: &str = "above `0s` and below `expiry` (at most `7d`)";
 pub(crate) const OTHER_BOUNDS: &str = "between `0s` and `7d`";
 
 pub(crate) const TIMEOUT_BOUNDS: &str = "between `0s` and `7d`, or `none` to wait for ever";

@@ -149,8 +149,11 @@ fn name(lock: &Lock) -> TokenStream {
 
 /// A reference to the value: the body may still move the argument.
 fn reference(value: &Value) -> TokenStream {
-    let Value { root, steps, .. } = value;
-    let span = root.span();
+    let Value {
+        root, steps, span, ..
+    } = value;
+    // Not the root's span: in the compiler's eyes it is the user's, and a suggestion would rewrite the literal.
+    let span = Span::mixed_site().located_at(*span);
     let steps = steps.iter().map(|step| match step {
         Step::Field(name) => {
             let field = identifier(name, span);
@@ -165,7 +168,7 @@ fn reference(value: &Value) -> TokenStream {
             quote_spanned!(span=> .#method())
         }
     });
-    let and = Token![&](Span::mixed_site().located_at(span));
+    let and = Token![&](span);
     quote!(#and #root #(#steps)*)
 }
 

@@ -30,18 +30,16 @@ pub(crate) fn of(function: &Function, errors: &mut Errors) -> Option<Shape> {
         };
         return can_fail(function, &boxed.output, errors).then_some(Shape::Boxed(boxed));
     }
-    match &signature.output {
-        ReturnType::Default => {
-            errors.push(
-                signature.ident.span(),
-                target::cannot_fail(&function.name(), "nothing"),
-            );
-            None
-        }
-        ReturnType::Type(_, returned) => can_fail(function, returned, errors).then(|| Shape::Plain {
-            returned: Type::clone(returned),
-        }),
-    }
+    let ReturnType::Type(_, returned) = &signature.output else {
+        errors.push(
+            signature.ident.span(),
+            target::cannot_fail(&function.name(), "nothing"),
+        );
+        return None;
+    };
+    can_fail(function, returned, errors).then(|| Shape::Plain {
+        returned: Type::clone(returned),
+    })
 }
 
 fn can_fail(function: &Function, returned: &Type, errors: &mut Errors) -> bool {
@@ -50,11 +48,23 @@ fn can_fail(function: &Function, returned: &Type, errors: &mut Errors) -> bool {
         Type::Never(_) => "never",
         _ => return true,
     };
-    errors.push_over(returned, target::cannot_fail(&function.name(), what));
+    let message = target::cannot_fail(&function.name(), what);
+    if function.signature.asyncness.is_some() {
+        errors.push_over(returned, message);
+    } else {
+        // Behind `#[async_trait]` a unit type may be written nowhere.
+        errors.push(function.signature.ident.span(), message);
+    }
     false
 }
 
 fn looks_like_a_future(returned: &Type) -> bool {
-    matches!(returned, Type::ImplTrait(_) | Type::Path(_))
-        && returned.to_token_stream().to_string().contains("Future")
+    let outer = match returned {
+        Type::ImplTrait(_) => true,
+        Type::Path(path) => path.path.segments.last().is_some_and(|segment| {
+            segment.ident == "Pin" || segment.ident == "Box" || segment.ident.to_string().ends_with("Future")
+        }),
+        _ => false,
+    };
+    outer && returned.to_token_stream().to_string().contains("Future")
 }

@@ -10,7 +10,7 @@ use crate::claim::{Attempt, Claim};
 use crate::engine::Engine;
 use crate::lease::Terms;
 use crate::options::Options;
-use crate::queue::Turn;
+use crate::queue::{News, Place, Turn};
 use crate::{LockError, LockGuard, fault, trace};
 
 /// A request without an answer after this time is left to itself and a new one is sent.
@@ -22,13 +22,6 @@ pub(crate) struct Acquire<'a> {
     name: &'a Arc<str>,
     options: &'a Options,
     begun: Instant,
-}
-
-/// What is known of the server when the time is up.
-enum Latest {
-    NoAnswer,
-    Held,
-    Failed(LockError),
 }
 
 impl<'a> Acquire<'a> {
@@ -76,13 +69,14 @@ impl<'a> Acquire<'a> {
 
     async fn once(&self) -> Result<Option<LockGuard>, LockError> {
         self.ready()?;
-        let Some(turn) = self.engine.queues.try_enter(self.name) else {
+        let place = self.engine.queues.join(self.name);
+        let Some(turn) = place.try_turn() else {
             return Ok(None);
         };
-        let claim = self.claim(&Arc::new(turn));
+        let claim = self.claim(&place);
         let deadline = self.begun + self.options.attempt_limit();
         match self.answer(claim, deadline).await? {
-            Some(Attempt::Won(guard)) => Ok(Some(guard)),
+            Some(Attempt::Won(guard)) => Ok(Some(won(guard, &place, turn))),
             Some(Attempt::Held(..) | Attempt::TooLate) => Ok(None),
             Some(Attempt::Failed(_, error)) => Err(error),
             None => Err(fault::unanswered(self.begun.elapsed())),
@@ -91,20 +85,19 @@ impl<'a> Acquire<'a> {
 
     async fn in_turn(&self, deadline: Option<Instant>) -> Result<LockGuard, LockError> {
         self.ready()?;
-        let entered = self
-            .unless_closed(deadline, self.engine.queues.enter(self.name))
-            .await?;
-        let turn = Arc::new(entered.ok_or_else(|| self.timeout())?);
-        let mut claim = self.claim(&turn);
+        let place = self.engine.queues.join(self.name);
+        let Some(turn) = self.unless_closed(deadline, place.turn()).await? else {
+            return Err(self.gave_up(place.news()));
+        };
+        let mut claim = self.claim(&place);
         let mut backoff = Backoff::new(self.engine.settings.retry_interval.clone());
-        let mut latest = Latest::NoAnswer;
         loop {
             let answer_by = earlier(deadline, Instant::now() + ANSWER_LIMIT);
             let mut pause = Duration::ZERO;
             claim = match self.answer(claim, answer_by).await? {
-                Some(Attempt::Won(guard)) => return Ok(guard),
+                Some(Attempt::Won(guard)) => return Ok(won(guard, &place, turn)),
                 Some(Attempt::Held(claim, remaining)) => {
-                    latest = Latest::Held;
+                    place.tell(News::Held);
                     pause = until_free(backoff.next(), remaining);
                     trace::waiting(self.name, remaining, pause);
                     claim
@@ -113,18 +106,18 @@ impl<'a> Acquire<'a> {
                 Some(Attempt::Failed(claim, error)) => {
                     pause = backoff.next();
                     trace::retrying(self.name, &error, pause);
-                    latest = Latest::Failed(error);
+                    place.tell(News::Failed(error));
                     claim
                 }
                 // The old claim withdraws itself; its id must not be used again.
-                Some(Attempt::TooLate) | None => self.claim(&turn),
+                Some(Attempt::TooLate) | None => self.claim(&place),
             };
             let next = Instant::now() + pause;
             let waited = self
                 .unless_closed(deadline, tokio::time::sleep_until(next))
                 .await?;
             if waited.is_none() || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                return Err(self.gave_up(latest));
+                return Err(self.gave_up(place.news()));
             }
         }
     }
@@ -137,7 +130,7 @@ impl<'a> Acquire<'a> {
         Ok(())
     }
 
-    fn claim(&self, turn: &Arc<Turn>) -> Claim {
+    fn claim(&self, place: &Arc<Place>) -> Claim {
         let options = self.options;
         let terms = Terms {
             expiry: options.expiry,
@@ -145,7 +138,7 @@ impl<'a> Acquire<'a> {
             min_hold: options.min_hold,
             max_hold: options.max_hold,
         };
-        Claim::new(self.engine, self.name, terms, turn)
+        Claim::new(self.engine, self.name, terms, place)
     }
 
     /// `None` when the answer did not come in time.
@@ -180,11 +173,11 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    fn gave_up(&self, latest: Latest) -> LockError {
-        match latest {
-            Latest::Held => self.timeout(),
-            Latest::Failed(error) => error,
-            Latest::NoAnswer => fault::unanswered(self.begun.elapsed()),
+    fn gave_up(&self, news: News) -> LockError {
+        match news {
+            News::Held => self.timeout(),
+            News::Failed(error) => error,
+            News::NoAnswer => fault::unanswered(self.begun.elapsed()),
         }
     }
 
@@ -200,6 +193,13 @@ impl<'a> Acquire<'a> {
             name: self.name.to_string(),
         }
     }
+}
+
+/// From now on the turn goes with the lease; those behind wait for its holder.
+fn won(guard: LockGuard, place: &Place, turn: Turn) -> LockGuard {
+    place.tell(News::Held);
+    guard.lease().keep_turn(turn);
+    guard
 }
 
 fn earlier(deadline: Option<Instant>, other: Instant) -> Instant {

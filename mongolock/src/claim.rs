@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::engine::Engine;
 use crate::lease::{ClaimKey, Grant, Lease, Terms, counted};
-use crate::queue::Turn;
+use crate::queue::Place;
 use crate::store::Answer;
 use crate::withdrawal::Withdrawal;
 use crate::{LockError, LockGuard, fault, trace};
@@ -26,7 +26,7 @@ pub(crate) struct Claim {
     engine: Arc<Engine>,
     key: ClaimKey,
     terms: Terms,
-    turn: Arc<Turn>,
+    place: Arc<Place>,
     may_stand: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Attempt {
 }
 
 impl Claim {
-    pub(crate) fn new(engine: &Arc<Engine>, name: &Arc<str>, terms: Terms, turn: &Arc<Turn>) -> Self {
+    pub(crate) fn new(engine: &Arc<Engine>, name: &Arc<str>, terms: Terms, place: &Arc<Place>) -> Self {
         let lock_id = format!("{}#{}", engine.owner, Uuid::new_v4());
         Self {
             engine: Arc::clone(engine),
@@ -50,7 +50,7 @@ impl Claim {
                 lock_id: lock_id.into(),
             },
             terms,
-            turn: Arc::clone(turn),
+            place: Arc::clone(place),
             may_stand: false,
         }
     }
@@ -93,13 +93,7 @@ impl Claim {
         }
         self.may_stand = false;
         let engine = Arc::clone(&self.engine);
-        let lease = Lease::new(
-            engine,
-            self.key.clone(),
-            grant,
-            self.terms,
-            Arc::clone(&self.turn),
-        );
+        let lease = Lease::new(engine, self.key.clone(), grant, self.terms);
         trace::acquired(&lease);
         Attempt::Won(LockGuard::new(Arc::new(lease)))
     }
@@ -111,16 +105,17 @@ impl Drop for Claim {
             return;
         }
         let now = Instant::now();
-        let withdrawal = |at: Instant, turn: Option<Arc<Turn>>| Withdrawal {
+        let withdrawal = |at: Instant, place: Option<Arc<Place>>| Withdrawal {
             key: self.key.clone(),
             min_hold: Duration::ZERO,
             at,
             until: at + self.terms.expiry,
-            _turn: turn,
+            _turn: None,
+            _place: place,
         };
         self.engine
             .keeper
-            .withdraw(withdrawal(now, Some(Arc::clone(&self.turn))));
+            .withdraw(withdrawal(now, Some(Arc::clone(&self.place))));
         self.engine.keeper.withdraw(withdrawal(now + LATE_REQUEST, None));
     }
 }

@@ -6,7 +6,7 @@ use crate::FencingToken;
 ///
 /// "Held by another" ([`Timeout`](Self::Timeout), [`Busy`](Self::Busy)) and "MongoDB does not work"
 /// ([`Mongo`](Self::Mongo)) are never mixed up.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
     /// The lock stayed with others until the acquire timeout had passed.

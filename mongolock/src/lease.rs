@@ -52,7 +52,7 @@ pub(crate) struct Lease {
     deadline: AtomicU64,
     over: Notify,
     /// Kept here and not in the guard: a lease that is lost must not keep the name from this process's other callers.
-    turn: Mutex<Option<Arc<Turn>>>,
+    turn: Mutex<Option<Turn>>,
 }
 
 const LOST: u64 = 0;
@@ -60,13 +60,7 @@ const RELEASED: u64 = 1;
 const FIRST_LIVE: u64 = 2;
 
 impl Lease {
-    pub(crate) fn new(
-        engine: Arc<Engine>,
-        key: ClaimKey,
-        grant: Grant,
-        terms: Terms,
-        turn: Arc<Turn>,
-    ) -> Self {
+    pub(crate) fn new(engine: Arc<Engine>, key: ClaimKey, grant: Grant, terms: Terms) -> Self {
         let lease = Self {
             key,
             token: grant.token,
@@ -75,7 +69,7 @@ impl Lease {
             engine,
             deadline: AtomicU64::new(FIRST_LIVE),
             over: Notify::new(),
-            turn: Mutex::new(Some(turn)),
+            turn: Mutex::new(None),
         };
         let deadline = lease.encode(grant.sent + counted(grant.lasts));
         lease.deadline.store(deadline, Ordering::Release);
@@ -172,8 +166,16 @@ impl Lease {
         live
     }
 
+    /// Keeps the turn of the call that has won the lease for as long as that is held.
+    pub(crate) fn keep_turn(&self, turn: Turn) {
+        *lock(&self.turn) = Some(turn);
+        if self.is_over() {
+            drop(self.take_turn());
+        }
+    }
+
     /// The turn in this process, to be given on once the server has been told.
-    pub(crate) fn take_turn(&self) -> Option<Arc<Turn>> {
+    pub(crate) fn take_turn(&self) -> Option<Turn> {
         lock(&self.turn).take()
     }
 

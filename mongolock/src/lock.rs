@@ -114,10 +114,13 @@ impl DistributedLock {
     /// # Panics
     ///
     /// Outside a tokio runtime with time enabled.
-    pub async fn acquire(&self) -> Result<LockGuard, LockError> {
-        self.check()?;
-        self.refuse_own()?;
-        Acquire::new(&self.engine, &self.name, &self.options).wait().await
+    pub fn acquire(&self) -> impl Future<Output = Result<LockGuard, LockError>> + Send + use<> {
+        let lock = self.clone();
+        async move {
+            lock.check()?;
+            lock.refuse_own()?;
+            lock.acquiring().wait().await
+        }
     }
 
     /// Acquires the lock if it is free now: at most one request, bounded by the acquire timeout or 10 s. None is sent
@@ -170,19 +173,22 @@ impl DistributedLock {
     /// # Panics
     ///
     /// When the body does, after the release; and outside a tokio runtime with time enabled.
-    pub async fn run<F, B>(&self, body: F) -> B::Output
+    pub fn run<F, B>(&self, body: F) -> impl Future<Output = B::Output> + use<F, B>
     where
         F: FnOnce(LockContext) -> B,
         B: Future,
         B::Output: LockOutput,
     {
-        match self.hold(OnBusy::Wait, OnLost::Cancel).await {
-            Ok(Some(held)) => {
-                let body = body(held.context().clone());
-                held.run(body).await.finish().await
+        let lock = self.clone();
+        async move {
+            match lock.hold(OnBusy::Wait, OnLost::Cancel).await {
+                Ok(Some(held)) => {
+                    let body = body(held.context().clone());
+                    held.run(body).await.finish().await
+                }
+                Ok(None) => LockOutput::from_lock_error(lock.busy_error()),
+                Err(error) => LockOutput::from_lock_error(error),
             }
-            Ok(None) => LockOutput::from_lock_error(self.busy_error()),
-            Err(error) => LockOutput::from_lock_error(error),
         }
     }
 
@@ -192,7 +198,7 @@ impl DistributedLock {
         if let Some(outer) = LockContext::enclosing(&self.engine, &self.name) {
             return join(&outer, on_busy, on_lost).await;
         }
-        let acquire = Acquire::new(&self.engine, &self.name, &self.options);
+        let acquire = self.acquiring();
         let guard = match on_busy {
             OnBusy::Wait => Some(acquire.wait().await?),
             OnBusy::Leave => acquire.try_once().await?,
@@ -204,6 +210,10 @@ impl DistributedLock {
         LockError::Busy {
             name: self.name.to_string(),
         }
+    }
+
+    fn acquiring(&self) -> Acquire<'_> {
+        Acquire::new(&self.engine, &self.name, &self.options)
     }
 
     fn check(&self) -> Result<(), LockError> {
@@ -242,7 +252,7 @@ impl IntoFuture for DistributedLock {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.acquire().await })
+        Box::pin(self.acquire())
     }
 }
 

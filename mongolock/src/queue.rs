@@ -3,75 +3,68 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+use crate::LockError;
 use crate::sync::lock;
 
-/// The queues of this process, one for each name that is held or awaited here; an idle name costs nothing.
+/// The queues of this process, one for each name that somebody here has to do with; an idle name costs nothing.
 ///
 /// Whoever has the [`Turn`] of a name is alone in this process in holding it or asking the server for it;
 /// the others wait in the order in which they came.
 #[derive(Default)]
 pub(crate) struct Queues {
-    names: Mutex<HashMap<Arc<str>, Queue>>,
+    names: Mutex<HashMap<Arc<str>, Entry>>,
     idle: Notify,
+}
+
+struct Entry {
+    queue: Arc<Queue>,
+    /// The one whose turn it is, those behind it, and claims that are still to be settled with the server.
+    people: usize,
 }
 
 struct Queue {
     turn: Arc<Semaphore>,
-    /// The one whose turn it is, and those behind it.
-    people: usize,
+    news: Mutex<News>,
+}
+
+/// What the one whose turn it is has last heard of the lock: those behind it know no more when their time is up.
+#[derive(Debug, Clone)]
+pub(crate) enum News {
+    NoAnswer,
+    Held,
+    Failed(LockError),
+}
+
+/// A place with a name, left on drop.
+pub(crate) struct Place {
+    queues: Arc<Queues>,
+    name: Arc<str>,
+    queue: Arc<Queue>,
 }
 
 /// The right to hold a name in this process, or to ask the server for it.
 pub(crate) struct Turn {
     // Given back before the place is left, so that the next in the queue finds the same semaphore.
     _permit: OwnedSemaphorePermit,
-    _place: Place,
-}
-
-/// A place in the queue of a name, left on drop.
-struct Place {
-    queues: Arc<Queues>,
-    name: Arc<str>,
+    _place: Arc<Place>,
 }
 
 impl Queues {
-    /// Waits for the turn. Cancel safe: a dropped wait leaves the queue.
-    pub(crate) async fn enter(self: &Arc<Self>, name: &Arc<str>) -> Turn {
-        let (place, turn) = self.stand(name);
-        match turn.acquire_owned().await {
-            Ok(permit) => Turn {
-                _permit: permit,
-                _place: place,
-            },
-            Err(_) => unreachable!("the semaphore of a queue is never closed"),
-        }
-    }
-
-    /// The turn, if nobody in this process holds or awaits the name.
-    pub(crate) fn try_enter(self: &Arc<Self>, name: &Arc<str>) -> Option<Turn> {
-        let (place, turn) = self.stand(name);
-        let permit = turn.try_acquire_owned().ok()?;
-        Some(Turn {
-            _permit: permit,
-            _place: place,
+    pub(crate) fn join(self: &Arc<Self>, name: &Arc<str>) -> Arc<Place> {
+        let mut names = lock(&self.names);
+        let entry = names.entry(Arc::clone(name)).or_insert_with(|| Entry {
+            queue: Queue::new(),
+            people: 0,
+        });
+        entry.people += 1;
+        Arc::new(Place {
+            queues: Arc::clone(self),
+            name: Arc::clone(name),
+            queue: Arc::clone(&entry.queue),
         })
     }
 
-    fn stand(self: &Arc<Self>, name: &Arc<str>) -> (Place, Arc<Semaphore>) {
-        let mut names = lock(&self.names);
-        let queue = names.entry(Arc::clone(name)).or_insert_with(|| Queue {
-            turn: Arc::new(Semaphore::new(1)),
-            people: 0,
-        });
-        queue.people += 1;
-        let place = Place {
-            queues: Arc::clone(self),
-            name: Arc::clone(name),
-        };
-        (place, Arc::clone(&queue.turn))
-    }
-
-    /// Waits until no name is held or awaited in this process.
+    /// Waits until nobody in this process has to do with any name.
     pub(crate) async fn until_idle(&self) {
         loop {
             let notified = self.idle.notified();
@@ -83,12 +76,55 @@ impl Queues {
     }
 }
 
+impl Queue {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            turn: Arc::new(Semaphore::new(1)),
+            news: Mutex::new(News::NoAnswer),
+        })
+    }
+}
+
+impl Place {
+    /// Waits for the turn. Cancel safe: a dropped wait gives up its place in the order.
+    pub(crate) async fn turn(self: &Arc<Self>) -> Turn {
+        match Arc::clone(&self.queue.turn).acquire_owned().await {
+            Ok(permit) => self.begin(permit),
+            Err(_) => unreachable!("the semaphore of a queue is never closed"),
+        }
+    }
+
+    /// The turn, if nobody in this process holds or awaits the name.
+    pub(crate) fn try_turn(self: &Arc<Self>) -> Option<Turn> {
+        Arc::clone(&self.queue.turn)
+            .try_acquire_owned()
+            .ok()
+            .map(|permit| self.begin(permit))
+    }
+
+    fn begin(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Turn {
+        self.tell(News::NoAnswer);
+        Turn {
+            _permit: permit,
+            _place: Arc::clone(self),
+        }
+    }
+
+    pub(crate) fn tell(&self, news: News) {
+        *lock(&self.queue.news) = news;
+    }
+
+    pub(crate) fn news(&self) -> News {
+        lock(&self.queue.news).clone()
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         let mut names = lock(&self.queues.names);
-        if let Some(queue) = names.get_mut(&self.name) {
-            queue.people -= 1;
-            if queue.people == 0 {
+        if let Some(entry) = names.get_mut(&self.name) {
+            entry.people -= 1;
+            if entry.people == 0 {
                 names.remove(&self.name);
             }
         }
@@ -102,20 +138,20 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    fn name(text: &str) -> Arc<str> {
-        Arc::from(text)
+    fn join(queues: &Arc<Queues>, name: &str) -> Arc<Place> {
+        queues.join(&Arc::from(name))
     }
 
     #[tokio::test]
     async fn turns_come_in_order_and_leave_nothing_behind() {
         let queues = Arc::new(Queues::default());
-        let first = queues.enter(&name("n")).await;
+        let first = join(&queues, "n").turn().await;
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut waiters = tokio::task::JoinSet::new();
         for index in 0..5 {
             let (queues, order) = (Arc::clone(&queues), Arc::clone(&order));
             waiters.spawn(async move {
-                let _turn = queues.enter(&name("n")).await;
+                let _turn = join(&queues, "n").turn().await;
                 lock(&order).push(index);
             });
             tokio::task::yield_now().await;
@@ -129,14 +165,30 @@ mod tests {
     #[tokio::test]
     async fn a_cancelled_waiter_leaves_and_trying_never_waits() {
         let queues = Arc::new(Queues::default());
-        let first = queues.try_enter(&name("n")).unwrap();
-        assert!(queues.try_enter(&name("n")).is_none());
-        assert!(queues.try_enter(&name("other")).is_some());
-        let waiter =
-            tokio::time::timeout(std::time::Duration::from_millis(1), queues.enter(&name("n"))).await;
-        assert!(waiter.is_err());
+        let first = join(&queues, "n").try_turn().unwrap();
+        assert!(join(&queues, "n").try_turn().is_none());
+        assert!(join(&queues, "other").try_turn().is_some());
+        let short = std::time::Duration::from_millis(1);
+        assert!(
+            tokio::time::timeout(short, join(&queues, "n").turn())
+                .await
+                .is_err()
+        );
         drop(first);
         queues.until_idle().await;
-        assert!(queues.try_enter(&name("n")).is_some());
+        assert!(join(&queues, "n").try_turn().is_some());
+    }
+
+    #[tokio::test]
+    async fn those_behind_hear_the_news_of_the_one_in_front() {
+        let queues = Arc::new(Queues::default());
+        let (front, behind) = (join(&queues, "n"), join(&queues, "n"));
+        let turn = front.turn().await;
+        assert!(matches!(behind.news(), News::NoAnswer));
+        front.tell(News::Held);
+        assert!(matches!(behind.news(), News::Held));
+        drop(turn);
+        let _turn = behind.turn().await;
+        assert!(matches!(front.news(), News::NoAnswer));
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::backoff::Backoff;
 use crate::lease::{ClaimKey, Lease};
-use crate::queue::Turn;
+use crate::queue::{Place, Turn};
 use crate::renewal::BATCH;
 use crate::store::Store;
 use crate::trace;
@@ -19,7 +19,9 @@ pub(crate) struct Withdrawal {
     /// The claim has ended by itself by then.
     pub(crate) until: Instant,
     /// Given on to the next in this process once the server has been told.
-    pub(crate) _turn: Option<Arc<Turn>>,
+    pub(crate) _turn: Option<Turn>,
+    /// Kept until then, so that a shutdown waits for it.
+    pub(crate) _place: Option<Arc<Place>>,
 }
 
 impl Withdrawal {
@@ -31,6 +33,7 @@ impl Withdrawal {
             at: now,
             until: now + lease.terms.expiry,
             _turn: lease.take_turn(),
+            _place: None,
         }
     }
 }

@@ -6,6 +6,8 @@ mod binary;
 mod fail_points;
 #[path = "support/faults.rs"]
 mod faults;
+#[path = "support/foreign.rs"]
+mod foreign;
 #[path = "support/leftovers.rs"]
 mod leftovers;
 #[path = "support/proxy.rs"]

@@ -5,9 +5,11 @@ use crate::similar::nearest;
 pub(crate) fn not_a_function(keyword: &str) -> String {
     match keyword {
         "impl" | "trait" | "mod" => {
-            format!("`{keyword}` blocks cannot be locked as a whole: apply it to each function inside")
+            format!(
+                "`{keyword}` blocks cannot be locked as a whole: put `#[distributed_lock]` on each function inside"
+            )
         }
-        _ => "only functions can be locked: apply it to an `async fn`".to_owned(),
+        _ => "only functions can be locked: put `#[distributed_lock]` on an `async fn`".to_owned(),
     }
 }
 
@@ -28,7 +30,7 @@ pub(crate) fn stacked() -> &'static str {
     "a function takes one `#[distributed_lock]`: for two locks call a second function, which also shows their order"
 }
 
-/// `never` for `!`, which no error can be turned into either.
+/// `returned` is `nothing`, or `never` for `!`.
 pub(crate) fn cannot_fail(function: &str, returned: &str) -> String {
     format!(
         "`{function}` returns {returned}, so it cannot report that the lock was not taken: \

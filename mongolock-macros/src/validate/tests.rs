@@ -85,7 +85,7 @@ fn what_lies_outside_is_refused() {
     );
     refused(
         &quote!(renew_interval = "7d"),
-        "`renew_interval` must be above `0s` and below `expiry`, which is at most `7d`",
+        "`renew_interval` must be above `0s` and below `expiry` (at most `7d`)",
     );
     refused(
         &quote!(min_hold = "8d"),

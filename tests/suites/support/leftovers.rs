@@ -90,6 +90,41 @@ async fn a_stopped_or_killed_server_leaves_nothing() {
     assert!(!directory.exists());
 }
 
+/// No process has `text` on its command line.
+async fn nobody_names(text: &str) {
+    let processes = || async {
+        let listing = must(Command::new("ps").args(["-A", "-ww", "-o", "args"]).output());
+        (!String::from_utf8_lossy(&listing.stdout).contains(text)).then_some(())
+    };
+    must(
+        eventually(
+            Duration::from_secs(10),
+            "all processes of the server gone",
+            processes,
+        )
+        .await,
+    );
+}
+
+#[tokio::test]
+async fn a_process_killed_while_it_starts_a_server_leaves_nothing() {
+    for milliseconds in [5, 15, 30, 60, 120, 200] {
+        let place = must(tempfile::tempdir());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holder"));
+        command
+            .arg("three")
+            .env("TMPDIR", place.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
+        let mut holder = must(command.spawn());
+        tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+        must(holder.kill());
+        must(holder.wait());
+        nobody_names(&place.path().to_string_lossy()).await;
+        assert_eq!(must(place.path().read_dir()).count(), 0);
+    }
+}
+
 #[tokio::test]
 async fn a_start_that_is_given_up_leaves_nothing() {
     let starting = Server::start(ServerOptions::single().parameter("ttlMonitorSleepSecs", "77"));
@@ -98,17 +133,5 @@ async fn a_start_that_is_given_up_leaves_nothing() {
             .await
             .is_err()
     );
-    let processes = || async {
-        let listing = must(Command::new("ps").args(["-A", "-o", "args"]).output());
-        let listing = String::from_utf8_lossy(&listing.stdout).into_owned();
-        (!listing.contains("ttlMonitorSleepSecs=77")).then_some(())
-    };
-    must(
-        eventually(
-            Duration::from_secs(10),
-            "the server that nobody waits for gone",
-            processes,
-        )
-        .await,
-    );
+    nobody_names("ttlMonitorSleepSecs=77").await;
 }

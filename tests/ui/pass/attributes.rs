@@ -35,12 +35,6 @@ async fn locked_test() -> Result<(), LockError> {
     Ok(())
 }
 
-#[expect(dead_code)]
-#[distributed_lock(name = "e")]
-async fn never_called() -> Result<(), LockError> {
-    Ok(())
-}
-
 /// # Safety
 ///
 /// None needed.
@@ -49,6 +43,7 @@ async unsafe fn is_unsafe(id: u8) -> Result<u8, LockError> {
     Ok(id)
 }
 
+#[allow(improper_ctypes_definitions)]
 #[distributed_lock(name = "g:<id>")]
 async extern "C" fn with_abi(id: u8) -> Result<u8, LockError> {
     Ok(id)

@@ -111,8 +111,7 @@ async fn recursive(depth: u8) -> Result<u8, LockError> {
     if depth == 0 {
         return Ok(0);
     }
-    let below: std::pin::Pin<Box<dyn Future<Output = Result<u8, LockError>> + Send>> = Box::pin(recursive(depth - 1));
-    Ok(below.await? + 1)
+    Ok(Box::pin(recursive(depth - 1)).await? + 1)
 }
 
 #[distributed_lock(name = "j")]
@@ -142,6 +141,11 @@ async fn waits(argument: Noisy) -> Result<(), LockError> {
     let _captured = &argument;
     let _local = Noisy("local");
     std::future::pending().await
+}
+
+fn in_a_task<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
+    let provider = LockProvider::global().expect("in a scope");
+    tokio::spawn(async move { provider.scope(future).await })
 }
 
 async fn is_free(name: &str) -> bool {
@@ -174,11 +178,10 @@ async fn main() -> anyhow::Result<()> {
             drops(Noisy("argument")).await?;
             assert_eq!(events(), ["end", "local", "held", "argument", "held"]);
 
-            let task = LockProvider::global()?.scope(panics(Noisy("argument")));
-            assert!(tokio::spawn(task).await.unwrap_err().is_panic());
+            assert!(in_a_task(panics(Noisy("argument"))).await.unwrap_err().is_panic());
             assert_eq!(events(), ["local", "held", "argument", "held"]);
             assert!(is_free("l").await);
-            assert!(tokio::spawn(LockProvider::global()?.scope(not_written())).await.is_err());
+            assert!(in_a_task(not_written()).await.is_err());
 
             assert!(tokio::time::timeout(short, waits(Noisy("argument"))).await.is_err());
             assert_eq!(events()[..1], ["local"]);

@@ -110,7 +110,7 @@ async fn main() -> Result<(), LockError> {
             assert_eq!(types("x", 3).await?, 3);
             assert_eq!(constants(1, [0; 4]).await?, 9);
             assert_eq!(elided(" x ").await?, "x");
-            assert_eq!(named("", "b").await?, "b");
+            assert_eq!(named("a", "b").await?, "a");
             assert_eq!(Reader("r").read().await?, "r");
             assert_eq!(Reader("r").again().await?.0, "r");
             assert_eq!(higher_ranked(|text| &text[1..]).await?, 2);

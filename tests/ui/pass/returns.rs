@@ -167,6 +167,7 @@ async fn main() -> anyhow::Result<()> {
         .await?;
     let _busy = [provider.lock("l").acquire().await?, provider.lock("n").acquire().await?];
     let _other = provider.lock("o").acquire().await?;
+    provider
         .scope(async {
             assert_eq!(skips().await.unwrap(), Tick::Skipped);
             assert!(skips_opaque().await?.is_none());

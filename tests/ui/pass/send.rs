@@ -42,8 +42,8 @@ fn send<F: Future + Send>(future: F) -> F {
 #[tokio::main]
 async fn main() -> Result<(), LockError> {
     let provider = LockProvider::in_memory();
-    let spawned = |future| provider.scope(future);
-    let task = tokio::spawn(spawned(send(generic(1, 2_u8))));
+    let spawned = provider.clone();
+    let task = tokio::spawn(async move { spawned.scope(send(generic(1, 2_u8))).await });
     assert_eq!(task.await.expect("no panic")?, 2);
     let values = vec![String::new()];
     assert_eq!(provider.scope(send(borrowed(&values))).await?, Some(1));

@@ -1,0 +1,98 @@
+//! B2, B15: however and whenever a wait is cancelled, nothing is left of it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use mongolock::LockProvider;
+use mongolock_tests::{eventually, must, test_db};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::{AMPLE, document};
+
+/// Polls a future so many times and then gives it up: at each of its await points in turn.
+struct PollTimes<F>(F, usize);
+
+impl<F: Future + Unpin> Future for PollTimes<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.1 == 0 {
+            return Poll::Ready(None);
+        }
+        self.1 -= 1;
+        Pin::new(&mut self.0).poll(cx).map(Some)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_cancelled_waits_leave_no_claim() {
+    let db = test_db().await;
+    let provider = LockProvider::builder(db.database())
+        .acquire_timeout(AMPLE)
+        .build()
+        .unwrap();
+    let mut tasks = JoinSet::new();
+    for index in 0..1000_u64 {
+        let lock = provider.lock(format!("cancelled:{}", index % 50));
+        tasks.spawn(async move {
+            if index % 2 == 0 {
+                let polls = usize::try_from(index % 14).unwrap();
+                drop(PollTimes(Box::pin(lock.acquire()), polls).await);
+            } else {
+                let micros = index * 7919 % 12_000;
+                let _ = timeout(Duration::from_micros(micros), lock.acquire()).await;
+            }
+        });
+        if index % 25 == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    let held = mongodb::bson::doc! { "lockId": { "$ne": "" } };
+    let locks = db
+        .database()
+        .collection::<mongodb::bson::Document>("distributed_locks");
+    must(
+        eventually(Duration::from_secs(5), "no claim is left", async || {
+            (locks.count_documents(held.clone()).await.ok()? == 0).then_some(())
+        })
+        .await,
+    );
+    for index in 0..50 {
+        let guard = provider
+            .lock(format!("cancelled:{index}"))
+            .acquire()
+            .await
+            .unwrap();
+        assert_eq!(
+            document(db.database(), guard.name())
+                .await
+                .get_i64("fencingToken")
+                .unwrap(),
+            guard.fencing_token().get()
+        );
+        guard.release().await.unwrap();
+    }
+}
+
+/// A release that nobody waits for any more goes on.
+#[tokio::test]
+async fn a_cancelled_release_arrives() {
+    let db = test_db().await;
+    let provider = LockProvider::new(db.database());
+    for polls in 0..4 {
+        let guard = provider.lock("released").acquire().await.unwrap();
+        drop(PollTimes(Box::pin(guard.release()), polls).await);
+        let next = timeout(AMPLE / 4, provider.lock("released").acquire()).await;
+        next.expect("long before the expiry")
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    }
+}

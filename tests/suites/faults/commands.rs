@@ -1,0 +1,258 @@
+//! Commands that the server fails.
+
+use std::time::Duration;
+
+use mongolock::{LockError, LockProvider, distributed_lock};
+use mongolock_tests::{FailPoint, Server, ServerOptions, TestDb, eventually, must, shared, test_db};
+use tokio::time::Instant;
+
+use crate::{AMPLE, acquire_soon, connect, document, with_parameter};
+
+fn provider(db: &TestDb) -> LockProvider {
+    LockProvider::builder(db.database())
+        .acquire_timeout(AMPLE)
+        .build()
+        .unwrap()
+}
+
+async fn fail(db: &TestDb, point: FailPoint) -> mongolock_tests::FailPointGuard {
+    point
+        .app_name(db.name())
+        .enable(shared().await.unwrap().uri())
+        .await
+        .unwrap()
+}
+
+/// B5, S4.4: errors that pass are repeated within the deadline.
+#[tokio::test]
+async fn passing_errors_are_repeated() {
+    let db = test_db().await;
+    // After a "not primary" that is not true the driver waits for the next heartbeat.
+    let uri = with_parameter(db.uri(), "heartbeatFrequencyMS=500");
+    let provider = LockProvider::new(&connect(&uri, db.name()).await);
+    for code in [91, 112, 189, 10107, 11602] {
+        // Three times: the driver itself repeats a command once.
+        let _point = fail(&db, FailPoint::on(&["findAndModify"]).times(3).error_code(code)).await;
+        let guard = acquire_soon(&provider, "passing").await;
+        guard
+            .release()
+            .await
+            .unwrap_or_else(|error| panic!("{code}: {error}"));
+    }
+    let _point = fail(&db, FailPoint::on(&["findAndModify"]).times(3).close_connection()).await;
+    acquire_soon(&provider, "passing").await.release().await.unwrap();
+}
+
+/// S4.5, B13: errors that stay reach the caller at once.
+#[tokio::test]
+async fn lasting_errors_are_reported_at_once() {
+    let db = test_db().await;
+    let provider = provider(&db);
+    for code in [13, 2, 9, 40324] {
+        let _point = fail(&db, FailPoint::on(&["findAndModify"]).always().error_code(code)).await;
+        let begun = Instant::now();
+        let error = provider.lock("lasting").acquire().await.unwrap_err();
+        assert!(matches!(error, LockError::Mongo(_)), "{error}");
+        assert!(begun.elapsed() < AMPLE / 4, "{code}");
+    }
+    acquire_soon(&provider, "lasting").await.release().await.unwrap();
+}
+
+/// At the deadline the last error is what the caller gets.
+#[tokio::test]
+async fn an_error_that_stays_until_the_deadline_is_reported() {
+    let db = test_db().await;
+    let provider = provider(&db);
+    let _point = fail(&db, FailPoint::on(&["findAndModify"]).always().error_code(189)).await;
+    let lock = provider.lock("down").acquire_timeout(Duration::from_millis(300));
+    match lock.acquire().await {
+        Err(LockError::Mongo(error)) => assert!(error.to_string().contains("189"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A write that is not yet safe is not a lock, and is cleaned up.
+#[tokio::test]
+async fn a_write_concern_error_is_not_a_win() {
+    let db = test_db().await;
+    let provider = provider(&db);
+    let point = fail(
+        &db,
+        FailPoint::on(&["findAndModify"])
+            .always()
+            .write_concern_error(64, "as asked"),
+    )
+    .await;
+    let lock = provider
+        .lock("unsafe")
+        .acquire_timeout(Duration::from_millis(300));
+    assert!(matches!(lock.acquire().await, Err(LockError::Mongo(_))));
+    must(point.clear().await);
+    acquire_soon(&LockProvider::new(db.database()), "unsafe")
+        .await
+        .release()
+        .await
+        .unwrap();
+}
+
+/// Wrong credentials are said at once, and a user without rights on the collection hears of that.
+#[tokio::test]
+async fn access_control_errors_are_plain() {
+    let server = Server::start(ServerOptions::single().auth()).await.unwrap();
+    let admin = server.client().await.unwrap();
+    let create = mongodb::bson::doc! {
+        "createUser": "reader", "pwd": "reader", "roles": [{ "role": "read", "db": "app" }],
+    };
+    admin.database("app").run_command(create).await.unwrap();
+    let right = server.uri();
+    let wrong = right.replace("root:secret@", "root:wrong@");
+    let reader = right
+        .replace("root:secret@", "reader:reader@")
+        .replace("authSource=admin", "authSource=app");
+    assert!(wrong != right && reader != right);
+    for uri in [wrong, reader] {
+        let provider = LockProvider::new(&connect(&uri, "app").await);
+        let begun = Instant::now();
+        let error = provider
+            .lock("closed")
+            .acquire_timeout(AMPLE)
+            .acquire()
+            .await
+            .unwrap_err();
+        assert!(matches!(error, LockError::Mongo(_)), "{error}");
+        assert!(begun.elapsed() < AMPLE / 4);
+    }
+    let writer = LockProvider::new(&connect(&right, "app").await);
+    acquire_soon(&writer, "open").await.release().await.unwrap();
+}
+
+/// A release that fails once arrives all the same; B10: the body's own error is what the caller gets.
+#[tokio::test]
+async fn a_release_that_fails_is_repeated_and_hides_nothing() {
+    #[derive(Debug, thiserror::Error)]
+    enum AppError {
+        #[error("the body failed")]
+        Body,
+        #[error(transparent)]
+        Lock(#[from] LockError),
+    }
+
+    #[distributed_lock(name = "failing")]
+    async fn failing() -> Result<(), AppError> {
+        Err(AppError::Body)
+    }
+
+    #[distributed_lock(name = "failing")]
+    async fn working() -> Result<u32, AppError> {
+        Ok(7)
+    }
+
+    let db = test_db().await;
+    let provider = provider(&db);
+    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(189)).await;
+    assert!(matches!(provider.scope(failing()).await, Err(AppError::Body)));
+    must(point.clear().await);
+    acquire_soon(&LockProvider::new(db.database()), "failing")
+        .await
+        .release()
+        .await
+        .unwrap();
+
+    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(189)).await;
+    assert_eq!(
+        provider.scope(working()).await.unwrap(),
+        7,
+        "the work was done under the lock"
+    );
+    must(point.clear().await);
+    acquire_soon(&LockProvider::new(db.database()), "failing")
+        .await
+        .release()
+        .await
+        .unwrap();
+}
+
+/// B4, S1.11: every renewal fails; the holder hears of it no later than another can take the lock.
+#[tokio::test]
+async fn a_lock_that_cannot_be_renewed_is_lost_in_time() {
+    let db = test_db().await;
+    let provider = provider(&db);
+    let lock = provider.lock("unrenewable").expiry(Duration::from_secs(1));
+    let guard = lock.acquire().await.unwrap();
+    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(189)).await;
+    let rival = LockProvider::builder(&db.connect_again().await.unwrap())
+        .acquire_timeout(AMPLE)
+        .build()
+        .unwrap();
+    let taking = tokio::spawn(async move {
+        let next = rival.lock("unrenewable").acquire().await.unwrap();
+        (Instant::now(), next.fencing_token())
+    });
+    guard.lost().await;
+    let lost_at = Instant::now();
+    let (taken_at, token) = taking.await.unwrap();
+    assert!(lost_at <= taken_at);
+    assert!(token > guard.fencing_token());
+    must(point.clear().await);
+}
+
+/// S1.11, B8: somebody removed the claim; the holder hears of it with the next renewal and extends nothing.
+#[tokio::test]
+async fn a_removed_claim_is_noticed() {
+    let db = test_db().await;
+    let provider = provider(&db);
+    let lock = provider
+        .lock("removed")
+        .expiry(Duration::from_secs(20))
+        .renew_interval(Duration::from_millis(200));
+    let guard = lock.acquire().await.unwrap();
+    let bystander = provider
+        .lock("bystander")
+        .renew_interval(Duration::from_millis(200))
+        .acquire()
+        .await
+        .unwrap();
+    let locks = db
+        .database()
+        .collection::<mongodb::bson::Document>("distributed_locks");
+    let theirs = mongodb::bson::doc! { "$set": { "lockId": "rival#1" } };
+    locks
+        .update_one(mongodb::bson::doc! { "_id": "removed" }, theirs)
+        .await
+        .unwrap();
+    let before = document(db.database(), "removed").await;
+    must(
+        eventually(AMPLE, "the loss is noticed", async || {
+            guard.is_lost().then_some(())
+        })
+        .await,
+    );
+    assert_eq!(document(db.database(), "removed").await, before);
+    assert!(!bystander.is_lost(), "one lost lock is no other's loss");
+    bystander.release().await.unwrap();
+}
+
+/// B14: nothing is renewed after a release or a drop.
+#[tokio::test]
+async fn renewal_ends_with_the_hold() {
+    let db = test_db().await;
+    let provider = provider(&db);
+    let lock = provider.lock("ended").renew_interval(Duration::from_millis(100));
+    lock.acquire().await.unwrap().release().await.unwrap();
+    drop(lock.acquire().await.unwrap());
+    must(
+        eventually(AMPLE, "the dropped guard is released", async || {
+            (document(db.database(), "ended").await.get_str("lockId") == Ok("")).then_some(())
+        })
+        .await,
+    );
+    let point = FailPoint::on(&["update"])
+        .always()
+        .error_code(189)
+        .app_name(db.name());
+    let before = document(db.database(), "ended").await;
+    let point = point.enable(shared().await.unwrap().uri()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    must(point.clear().await);
+    assert_eq!(document(db.database(), "ended").await, before);
+}

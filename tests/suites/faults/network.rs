@@ -1,0 +1,195 @@
+//! Lost, late and frozen messages, on a replica set (where the driver repeats commands) and on a standalone server.
+
+use std::time::Duration;
+
+use mongolock::{LockError, LockProvider};
+use mongolock_tests::{Fault, Proxy, Server, ServerOptions, eventually, must, test_db};
+use tokio::time::{Instant, timeout};
+
+use crate::{AMPLE, acquire_soon, connect, document, through_proxy, with_parameter};
+
+/// B3, S0.9: on a set the driver asks again and gets the server's old answer.
+#[tokio::test]
+async fn a_lost_reply_is_recognised_as_ones_own_claim() {
+    let db = test_db().await;
+    let (proxy, database) = through_proxy(&db).await;
+    let provider = LockProvider::new(&database);
+    acquire_soon(&provider, "warm").await.release().await.unwrap();
+    let dropped = proxy.inject(Fault::drop_reply().command("findAndModify"));
+    let guard = acquire_soon(&provider, "own").await;
+    must(dropped.happened(AMPLE).await);
+    let stored = document(db.database(), "own").await;
+    assert_eq!(
+        stored.get_i64("fencingToken").unwrap(),
+        guard.fencing_token().get()
+    );
+    guard.release().await.unwrap();
+}
+
+/// B3, S0.9: without the driver's help, mongolock asks again with the same id.
+#[tokio::test]
+async fn a_lost_reply_of_a_standalone_is_recognised() {
+    let server = Server::start(ServerOptions::standalone()).await.unwrap();
+    let proxy = Proxy::start(server.node().address()).await.unwrap();
+    let provider = LockProvider::new(&connect(&proxy.uri(), "app").await);
+    let direct = connect(&server.uri(), "app").await;
+    acquire_soon(&provider, "warm").await.release().await.unwrap();
+
+    let dropped = proxy.inject(Fault::drop_reply().command("findAndModify").times(2));
+    let guard = acquire_soon(&provider, "own").await;
+    must(dropped.happened(AMPLE).await);
+    let stored = document(&direct, "own").await;
+    assert_eq!(
+        stored.get_i64("fencingToken").unwrap(),
+        guard.fencing_token().get()
+    );
+
+    // A release whose reply is lost is not a loss of the lock.
+    proxy.inject(Fault::drop_reply().command("update"));
+    guard.release().await.unwrap();
+    assert_eq!(document(&direct, "own").await.get_str("lockId"), Ok(""));
+}
+
+/// B2: the answer comes after the caller has gone.
+#[tokio::test]
+async fn a_reply_after_the_timeout_leaves_no_claim() {
+    let db = test_db().await;
+    let (proxy, database) = through_proxy(&db).await;
+    let provider = LockProvider::new(&database);
+    acquire_soon(&provider, "warm").await.release().await.unwrap();
+    let late = proxy.inject(Fault::delay_reply(Duration::from_millis(900)).command("findAndModify"));
+    let begun = Instant::now();
+    let error = provider
+        .lock("late")
+        .acquire_timeout(Duration::from_millis(200))
+        .acquire()
+        .await
+        .unwrap_err();
+    assert!(
+        begun.elapsed() < Duration::from_millis(900),
+        "it does not wait for the answer"
+    );
+    // Nothing was heard of the server: that is not "held by another".
+    assert!(matches!(error, LockError::Mongo(_)), "{error}");
+    must(late.happened(AMPLE).await);
+    acquire_soon(&LockProvider::new(db.database()), "late")
+        .await
+        .release()
+        .await
+        .unwrap();
+}
+
+/// B2: the request itself arrives late, after the wait is over and its first withdrawal has been made.
+#[tokio::test]
+async fn a_request_that_arrives_late_leaves_no_ghost() {
+    let server = Server::start(ServerOptions::standalone()).await.unwrap();
+    let proxy = Proxy::start(server.node().address()).await.unwrap();
+    let provider = LockProvider::new(&connect(&proxy.uri(), "app").await);
+    let direct = LockProvider::new(&connect(&server.uri(), "app").await);
+    acquire_soon(&provider, "warm").await.release().await.unwrap();
+    let late = proxy.inject(Fault::late_request(Duration::from_millis(1500)).command("findAndModify"));
+    let lock = provider.lock("ghost").acquire_timeout(Duration::from_millis(1));
+    assert!(lock.acquire().await.is_err());
+    must(late.happened(AMPLE).await);
+    acquire_soon(&direct, "ghost").await.release().await.unwrap();
+    let database = connect(&server.uri(), "app").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    // The ghost has come by now. It is gone long before its expiry of half a minute.
+    let free = async || (document(&database, "ghost").await.get_str("lockId") == Ok("")).then_some(());
+    must(eventually(Duration::from_secs(10), "nobody holds the lock", free).await);
+}
+
+/// B4, S1.11, S1.27: cut off from the server, a holder gives up before anybody else can have the lock.
+#[tokio::test]
+async fn a_frozen_connection_ends_the_hold_in_time() {
+    let db = test_db().await;
+    let (proxy, database) = through_proxy(&db).await;
+    let provider = LockProvider::builder(&database)
+        .expiry(Duration::from_secs(1))
+        .build()
+        .unwrap();
+    let guard = provider.lock("cut").await.unwrap();
+    let body = provider.lock("body").run(async |context| {
+        context.lost().await;
+        // Cancelled here at the latest.
+        std::future::pending::<Result<Instant, LockError>>().await
+    });
+    let rival = LockProvider::new(db.database());
+    let taking = tokio::spawn(async move {
+        let next = rival.lock("cut").acquire_timeout(AMPLE).acquire().await.unwrap();
+        (Instant::now(), next)
+    });
+    let freeze = async {
+        must(
+            eventually(AMPLE, "both are held", async || {
+                (proxy.seen("findAndModify") >= 2).then_some(())
+            })
+            .await,
+        );
+        proxy.freeze();
+    };
+    let lost = async {
+        guard.lost().await;
+        Instant::now()
+    };
+    let (ran, (), lost_at) = timeout(AMPLE, async { tokio::join!(body, freeze, lost) })
+        .await
+        .unwrap();
+    assert!(
+        matches!(ran, Err(LockError::Lost { ref name, .. }) if name == "body"),
+        "{ran:?}"
+    );
+    assert!(guard.is_lost() && guard.remaining().is_zero());
+    let (taken_at, next) = taking.await.unwrap();
+    assert!(
+        lost_at <= taken_at,
+        "the holder knew {:?} too late",
+        lost_at - taken_at
+    );
+    assert!(next.fencing_token() > guard.fencing_token());
+    // A release that cannot learn anything does not wait for the network.
+    assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
+    proxy.thaw();
+    next.release()
+        .await
+        .expect("what the first one sent late harms nobody");
+}
+
+/// B9: a renewal that gets no answer is repeated while the lease lasts.
+#[tokio::test]
+async fn renewals_go_on_after_failures() {
+    let db = test_db().await;
+    let (proxy, database) = through_proxy(&db).await;
+    let provider = LockProvider::builder(&database)
+        .expiry(Duration::from_secs(3))
+        .build()
+        .unwrap();
+    let guard = provider.lock("kept").await.unwrap();
+    for _ in 0..3 {
+        let failed = proxy.inject(Fault::drop_request().command("update"));
+        must(failed.happened(AMPLE).await);
+        let before = proxy.seen("update");
+        let again = async || (proxy.seen("update") > before).then_some(());
+        must(eventually(AMPLE, "the renewal is repeated", again).await);
+    }
+    assert!(!guard.is_lost());
+    guard.release().await.unwrap();
+}
+
+/// S4.5, B13: MongoDB that is down is an error, and not "held".
+#[tokio::test]
+async fn a_server_that_is_down_is_not_a_busy_lock() {
+    let db = test_db().await;
+    let (proxy, _) = through_proxy(&db).await;
+    let uri = proxy.uri();
+    drop(proxy);
+    let quick = connect(&with_parameter(&uri, "serverSelectionTimeoutMS=200"), db.name()).await;
+    let slow = connect(&uri, db.name()).await;
+    for database in [quick, slow] {
+        let lock = LockProvider::new(&database)
+            .lock("down")
+            .acquire_timeout(Duration::from_secs(1));
+        assert!(matches!(lock.acquire().await, Err(LockError::Mongo(_))));
+        assert!(matches!(lock.try_acquire().await, Err(LockError::Mongo(_))));
+    }
+}

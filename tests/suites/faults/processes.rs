@@ -1,0 +1,136 @@
+//! Real processes that are killed, stopped, or have a wrong clock.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use mongolock::LockProvider;
+use mongolock_tests::{TestDb, test_db};
+use rustix::process::Signal;
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::actor::Actor;
+use crate::{AMPLE, document};
+
+fn provider(db: &TestDb) -> LockProvider {
+    LockProvider::builder(db.database())
+        .acquire_timeout(AMPLE)
+        .build()
+        .unwrap()
+}
+
+/// S0.13, S0.14, S1.26: no sweep and no hand is needed.
+#[tokio::test]
+async fn a_killed_holders_lock_is_free_after_its_expiry() {
+    let db = test_db().await;
+    let expiry = Duration::from_millis(1500);
+    let mut holder = Actor::start(&db, expiry, &[]);
+    let dead: i64 = holder.until("held").await.parse().unwrap();
+    holder.until("step").await;
+    holder.signal(Signal::KILL);
+    let begun = Instant::now();
+    let next = provider(&db).lock("actor").acquire().await.unwrap();
+    assert!(
+        begun.elapsed() <= expiry + Duration::from_secs(1),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert!(next.fencing_token().get() > dead);
+    next.release().await.unwrap();
+}
+
+/// A holder that was stopped beyond its lease does not take one step more, and harms nobody.
+#[tokio::test]
+async fn a_stopped_holder_learns_of_its_loss_first() {
+    let db = test_db().await;
+    let mut holder = Actor::start(&db, Duration::from_secs(1), &[]);
+    let old: i64 = holder.until("held").await.parse().unwrap();
+    holder.until("step").await;
+    holder.signal(Signal::STOP);
+    let next = provider(&db).lock("actor").acquire().await.unwrap();
+    // What it had said before it was stopped.
+    while let Ok((word, _)) = timeout(Duration::from_millis(100), holder.next()).await {
+        assert_eq!(word, "step");
+    }
+    holder.signal(Signal::CONT);
+    let (word, token) = holder.next().await;
+    assert_eq!(
+        (word.as_str(), token.parse()),
+        ("lost", Ok(old)),
+        "not a step more"
+    );
+    assert!(next.fencing_token().get() > old);
+    sleep(Duration::from_millis(300)).await;
+    assert!(!next.is_lost());
+    assert_eq!(
+        document(db.database(), "actor").await.get_i64("fencingToken"),
+        Ok(next.fencing_token().get())
+    );
+    next.release()
+        .await
+        .expect("its late release and renewals touch no other's claim");
+}
+
+/// S3.3: only the server's clock counts.
+#[tokio::test]
+async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let shim = wrong_clock(directory.path()).await;
+    for shift in [-3600_i64, 3600] {
+        let db = test_db().await;
+        let environment = [
+            ("LD_PRELOAD", shim.display().to_string()),
+            ("MONGOLOCK_CLOCK_SHIFT", shift.to_string()),
+        ];
+        let mut wrong = Actor::start(&db, Duration::from_secs(1), &environment);
+        let clock: i64 = wrong.until("clock").await.parse().unwrap();
+        let true_clock = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap()
+            .as_secs();
+        let off = clock - i64::try_from(true_clock).unwrap();
+        assert!((off - shift).abs() < 60, "its clock is {off} s off");
+
+        // It holds and renews as long as it lives: several expiries.
+        let held: i64 = wrong.until("held").await.parse().unwrap();
+        let rival = provider(&db).lock("actor");
+        let end = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < end {
+            assert!(rival.try_acquire().await.unwrap().is_none());
+            sleep(Duration::from_millis(50)).await;
+        }
+        wrong.signal(Signal::KILL);
+        let next = rival.acquire().await.unwrap();
+        assert!(next.fencing_token().get() > held);
+
+        // And it waits for its turn like everybody else.
+        let mut waiting = Actor::start(&db, Duration::from_secs(1), &environment);
+        waiting.until("clock").await;
+        assert!(
+            timeout(Duration::from_millis(1500), waiting.until("held"))
+                .await
+                .is_err()
+        );
+        let token = next.fencing_token().get();
+        next.release().await.unwrap();
+        assert!(waiting.until("held").await.parse::<i64>().unwrap() > token);
+    }
+}
+
+/// A library that shifts the wall clock of a process and leaves its monotonic clock alone.
+async fn wrong_clock(directory: &Path) -> std::path::PathBuf {
+    let library = directory.join("wrong_clock.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/faults/wrong_clock.c");
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(&library)
+        .arg(source)
+        .status()
+        .await;
+    assert!(
+        built
+            .expect("a C compiler is there: the TLS library needs one too")
+            .success()
+    );
+    library
+}

@@ -1,0 +1,70 @@
+//! Elections, lost primaries and lost majorities.
+
+use std::time::Duration;
+
+use mongolock::{LockError, LockProvider};
+use mongolock_tests::{Server, ServerOptions, must};
+use tokio::time::{Instant, sleep};
+
+use crate::{AMPLE, acquire_soon, connect};
+
+async fn provider(server: &Server) -> LockProvider {
+    let database = connect(&server.uri(), "app").await;
+    LockProvider::builder(&database)
+        .acquire_timeout(AMPLE)
+        .build()
+        .unwrap()
+}
+
+/// B5, S1.19: the wait goes on and the hold outlives it, for the lease is longer than the election.
+#[tokio::test]
+async fn a_stepdown_ends_neither_a_hold_nor_a_wait() {
+    let server = Server::start(ServerOptions::three_members()).await.unwrap();
+    let (ours, theirs) = (provider(&server).await, provider(&server).await);
+    let guard = ours.lock("kept").acquire().await.unwrap();
+    let waiter = tokio::spawn(async move { theirs.lock("kept").acquire().await });
+    sleep(Duration::from_millis(100)).await;
+    must(server.step_down().await);
+    assert!(!guard.is_lost() && !waiter.is_finished());
+    let held = guard.fencing_token();
+    guard.release().await.unwrap();
+    let next = waiter.await.unwrap().unwrap();
+    assert!(next.fencing_token() > held);
+    next.release().await.unwrap();
+}
+
+/// B12: what a majority has acknowledged outlives the primary.
+#[tokio::test]
+async fn a_killed_primary_costs_no_lock() {
+    let server = Server::start(ServerOptions::three_members()).await.unwrap();
+    let (ours, theirs) = (provider(&server).await, provider(&server).await);
+    let guard = ours.lock("kept").expiry(AMPLE).acquire().await.unwrap();
+    let primary = server.primary().await.unwrap();
+    must(primary.kill().await);
+    let rival = theirs.lock("kept").acquire_timeout(Duration::from_secs(20));
+    let answer = rival.try_acquire().await;
+    assert!(matches!(answer, Ok(None)), "{answer:?}");
+    assert!(!guard.is_lost());
+    let held = guard.fencing_token();
+    guard.release().await.unwrap();
+    assert!(acquire_soon(&theirs, "kept").await.fencing_token() > held);
+}
+
+/// B12: without a majority there is no lock, and nothing is left of the attempt.
+#[tokio::test]
+async fn without_a_majority_nothing_is_acquired() {
+    let server = Server::start(ServerOptions::three_members()).await.unwrap();
+    let provider = provider(&server).await;
+    acquire_soon(&provider, "warm").await.release().await.unwrap();
+    let secondaries = server.secondaries().await;
+    assert_eq!(secondaries.len(), 2);
+    secondaries.iter().for_each(|node| must(node.stop()));
+    let begun = Instant::now();
+    let lock = provider.lock("lonely").acquire_timeout(Duration::from_secs(3));
+    let error = lock.acquire().await.unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(10), "the limit holds");
+    assert!(matches!(error, LockError::Mongo(_)), "{error}");
+    secondaries.iter().for_each(|node| must(node.resume()));
+    // Far sooner than the expiry of half a minute.
+    acquire_soon(&provider, "lonely").await.release().await.unwrap();
+}

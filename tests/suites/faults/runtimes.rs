@@ -1,0 +1,113 @@
+//! Guards that end where no runtime is, or when it ends.
+
+use std::time::Duration;
+
+use mongolock::LockProvider;
+use mongolock_tests::{shared, test_db};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{AMPLE, acquire_soon, connect};
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+#[tokio::test]
+async fn a_guard_is_dropped_on_a_plain_thread() {
+    let db = test_db().await;
+    let provider = LockProvider::new(db.database());
+    let guard = provider.lock("thread").acquire().await.unwrap();
+    std::thread::spawn(move || drop(guard))
+        .join()
+        .expect("no panic without a runtime");
+    acquire_soon(&LockProvider::new(db.database()), "thread")
+        .await
+        .release()
+        .await
+        .unwrap();
+}
+
+/// The lease ends by itself, and nothing panics.
+#[test]
+fn a_runtime_ends_with_guards_alive() {
+    let main = runtime();
+    let db = main.block_on(test_db());
+    for multi_thread in [false, true] {
+        let short = if multi_thread {
+            Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .unwrap()
+        } else {
+            runtime()
+        };
+        let (provider, kept) = short.block_on(async {
+            let database = connect(shared().await.unwrap().uri(), db.name()).await;
+            let provider = LockProvider::builder(&database)
+                .expiry(Duration::from_secs(2))
+                .build()
+                .unwrap();
+            let owned = provider.lock("owned by a task").acquire().await.unwrap();
+            tokio::spawn(async move {
+                let _owned = owned;
+                std::future::pending::<()>().await;
+            });
+            let kept = provider.lock("kept outside").acquire().await.unwrap();
+            (provider, kept)
+        });
+        short.shutdown_timeout(Duration::from_secs(5));
+        drop(kept);
+        drop(provider);
+        main.block_on(async {
+            let rival = LockProvider::builder(db.database())
+                .acquire_timeout(AMPLE)
+                .build()
+                .unwrap();
+            for name in ["owned by a task", "kept outside"] {
+                rival.lock(name).acquire().await.unwrap().release().await.unwrap();
+            }
+        });
+    }
+}
+
+/// A provider without a server may be used on one runtime after another: its background task starts anew.
+#[test]
+fn the_background_task_outlives_its_runtime() {
+    let provider = LockProvider::in_memory();
+    for round in 0..3 {
+        let runtime = runtime();
+        runtime.block_on(async {
+            let lock = provider.lock("again").expiry(Duration::from_millis(300));
+            let guard = lock.acquire().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            assert!(!guard.is_lost(), "renewed in round {round}");
+            guard.release().await.unwrap();
+        });
+    }
+}
+
+/// B14: a leaked guard is bounded by `max_hold`.
+#[tokio::test]
+async fn a_leaked_guard_ends_at_its_cap() {
+    let db = test_db().await;
+    let provider = LockProvider::builder(db.database())
+        .acquire_timeout(AMPLE)
+        .build()
+        .unwrap();
+    let lock = provider
+        .lock("leaked")
+        .expiry(Duration::from_millis(500))
+        .max_hold(Duration::from_millis(1200));
+    let guard = lock.acquire().await.unwrap();
+    let context = guard.context();
+    std::mem::forget(guard);
+    let begun = tokio::time::Instant::now();
+    let here = provider.lock("leaked").acquire().await.unwrap();
+    assert!(
+        begun.elapsed() >= Duration::from_millis(1100),
+        "renewed until the cap"
+    );
+    assert!(context.is_lost());
+    here.release().await.unwrap();
+}
