@@ -21,7 +21,9 @@ pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStr
         Shape::Plain { returned } => {
             let (attributes, block) = split_inner_attributes(&function.body);
             let body = body(lock, &returned, &block);
-            quote!(#head { #attributes #body })
+            // The user's place for the outer braces, too: unused functions are reported only if they end there.
+            let body = at(function.body.span(), Delimiter::Brace, quote!(#attributes #body));
+            quote!(#head #body)
         }
         Shape::Boxed(Boxed {
             before,
@@ -33,7 +35,8 @@ pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStr
             let body = body(lock, &output, &block);
             let mut inside = Group::new(Delimiter::Parenthesis, quote!(#keywords { #body }));
             inside.set_span(call.span());
-            quote!(#head { #before #inside })
+            let body = at(function.body.span(), Delimiter::Brace, quote!(#before #inside));
+            quote!(#head #body)
         }
     }
 }

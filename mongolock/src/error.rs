@@ -103,6 +103,6 @@ pub enum LockError {
         problem: String,
     },
     /// MongoDB refused the operation or could not be reached.
-    #[error("MongoDB failed a lock operation: {0}")]
+    #[error("MongoDB failed a lock operation: {}", .0.kind)]
     Mongo(#[from] mongodb::error::Error),
 }

@@ -39,7 +39,7 @@ pub enum IndexState {
 
 impl IndexState {
     pub(crate) fn from_error(error: &Error) -> Self {
-        let reason = error.to_string();
+        let reason = error.kind.to_string();
         match fault::code(error) {
             // IndexOptionsConflict, IndexKeySpecsConflict
             Some(85 | 86) => Self::Conflict { reason },

@@ -13,10 +13,11 @@ const INDEX_NAME: &str = "expiresAt_ttl";
 
 impl MongoStore {
     pub(crate) async fn ensure_index(&self, retention: Duration) -> IndexState {
-        match self.create_index(retention).await {
-            Ok(()) if self.is_capped().await => IndexState::Capped,
-            Ok(()) => IndexState::Ready,
-            Err(error) => IndexState::from_error(&error),
+        // Some servers refuse a TTL index on a capped collection, others make one that does nothing.
+        match (self.create_index(retention).await, self.is_capped().await) {
+            (_, true) => IndexState::Capped,
+            (Ok(()), false) => IndexState::Ready,
+            (Err(error), false) => IndexState::from_error(&error),
         }
     }
 

@@ -10,16 +10,19 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::{AMPLE, World};
 
+/// Each of these functions as a test in memory and as a test on MongoDB.
 macro_rules! conformance {
     ($($name:ident),* $(,)?) => {
         mod in_memory {
-            $(#[tokio::test] async fn $name() { super::$name(super::World::memory()).await; })*
+            $(#[tokio::test] async fn $name() { super::$name($crate::world::World::memory()).await; })*
         }
         mod on_mongodb {
-            $(#[tokio::test] async fn $name() { super::$name(super::World::mongodb().await).await; })*
+            $(#[tokio::test] async fn $name() { super::$name($crate::world::World::mongodb().await).await; })*
         }
     };
 }
+
+pub(crate) use conformance;
 
 conformance!(
     one_at_a_time_in_one_process,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use mongodb::IndexModel;
 use mongodb::bson::doc;
 use mongodb::options::IndexOptions;
-use mongolock_tests::{eventually, must};
+use mongolock::IndexState;
+use mongolock_tests::{Server, ServerOptions, eventually, must};
 
 use crate::world::{AMPLE, World};
 
@@ -42,15 +43,85 @@ async fn it_appears_by_itself() {
 #[tokio::test]
 async fn locks_work_without_it() {
     let world = World::mongodb().await;
-    let plain = IndexModel::builder()
-        .keys(doc! { "expiresAt": 1 })
-        .options(IndexOptions::builder().name("mine".to_owned()).build())
-        .build();
-    world.locks().create_index(plain).await.unwrap();
+    create(&world, "mine", None).await;
     for _ in 0..5 {
         let guard = world.provider.lock("works").await.unwrap();
         assert!(world.rival().lock("works").try_acquire().await.unwrap().is_none());
         guard.release().await.unwrap();
     }
     assert_eq!(world.locks().list_index_names().await.unwrap(), ["_id_", "mine"]);
+}
+
+/// B7, S2.12, S1.9: what is wrong with the index is said to the one who asks.
+#[tokio::test]
+async fn its_state_names_what_is_wrong() {
+    let fine = World::mongodb().await;
+    assert_eq!(fine.provider.admin().index_state().await, IndexState::Ready);
+
+    // As DistributedLock.MongoDB makes it.
+    let foreign = World::mongodb().await;
+    create(&foreign, "expiresAt_ttl", Some(Duration::ZERO)).await;
+    let state = foreign.provider.admin().index_state().await;
+    assert!(
+        matches!(&state, IndexState::Conflict { reason } if reason.contains("expiresAt_ttl")),
+        "{state:?}"
+    );
+
+    let plain = World::mongodb().await;
+    create(&plain, "mine", None).await;
+    assert!(matches!(
+        plain.provider.admin().index_state().await,
+        IndexState::Conflict { .. }
+    ));
+
+    let capped = World::mongodb().await;
+    capped
+        .database()
+        .create_collection("distributed_locks")
+        .capped(true)
+        .size(1 << 20)
+        .await
+        .unwrap();
+    assert_eq!(capped.provider.admin().index_state().await, IndexState::Capped);
+    let guard = capped.provider.lock("works").await.unwrap();
+    guard.release().await.unwrap();
+}
+
+/// S1.25: without the right to create it, only the tidying is missing.
+#[tokio::test]
+async fn a_missing_right_is_reported() {
+    let server = Server::start(ServerOptions::single().auth()).await.unwrap();
+    let app = server.client().await.unwrap().database("app");
+    let privileges = doc! {
+        "resource": { "db": "app", "collection": "distributed_locks" },
+        "actions": ["find", "insert", "update"],
+    };
+    app.run_command(doc! { "createRole": "locks", "privileges": [privileges], "roles": [] })
+        .await
+        .unwrap();
+    app.run_command(doc! { "createUser": "app", "pwd": "app", "roles": ["locks"] })
+        .await
+        .unwrap();
+    let uri = server
+        .uri()
+        .replace("root:secret@", "app:app@")
+        .replace("authSource=admin", "authSource=app");
+    let client = mongodb::Client::with_uri_str(uri).await.unwrap();
+    let provider = mongolock::LockProvider::new(&client.database("app"));
+    let guard = provider.lock("works").await.unwrap();
+    assert!(matches!(
+        provider.admin().index_state().await,
+        IndexState::Unauthorized { .. }
+    ));
+    guard.release().await.unwrap();
+}
+
+async fn create(world: &World, name: &str, expire_after: Option<Duration>) {
+    let mut options = IndexOptions::builder().name(name.to_owned()).build();
+    options.expire_after = expire_after;
+    let index = IndexModel::builder()
+        .keys(doc! { "expiresAt": 1 })
+        .options(options)
+        .build();
+    world.locks().create_index(index).await.unwrap();
 }

@@ -3,6 +3,9 @@
 mod attribute;
 mod conformance;
 mod index;
+mod nested;
+mod options;
 mod protocol;
 mod tokens;
+mod tracing_events;
 mod world;

@@ -256,9 +256,15 @@ async fn a_duplicate_key_is_a_busy_lock() {
     let world = World::mongodb().await;
     let _first = world.provider.lock("first").await.unwrap();
     let unique = mongodb::options::IndexOptions::builder().unique(true).build();
-    let index = mongodb::IndexModel::builder().keys(doc! { "missing": 1 }).options(unique).build();
+    let index = mongodb::IndexModel::builder()
+        .keys(doc! { "missing": 1 })
+        .options(unique)
+        .build();
     world.locks().create_index(index).await.unwrap();
-    let second = world.provider.lock("second").acquire_timeout(Duration::from_millis(100));
+    let second = world
+        .provider
+        .lock("second")
+        .acquire_timeout(Duration::from_millis(100));
     assert!(second.try_acquire().await.unwrap().is_none());
     assert!(matches!(second.acquire().await, Err(LockError::Timeout { .. })));
 }

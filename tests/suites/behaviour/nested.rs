@@ -1,0 +1,194 @@
+//! Calls within calls of the same lock (B11).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mongolock::{FencingToken, LockContext, LockError, LockProvider, distributed_lock};
+use tokio::time::{sleep, timeout};
+
+use crate::conformance::conformance;
+use crate::world::{AMPLE, World};
+
+conformance!(
+    a_nested_call_joins_the_hold,
+    it_joins_across_other_locks_and_deeper_levels,
+    siblings_are_serialised,
+    siblings_are_busy_to_each_other,
+    an_explicit_acquire_within_ones_own_hold_is_refused,
+    another_provider_is_another_lock,
+    a_context_goes_along_into_a_task,
+    a_lost_hold_cannot_be_joined,
+    a_context_ends_with_its_hold,
+);
+
+/// Of the hold that encloses the caller.
+fn token() -> FencingToken {
+    LockContext::current().expect("within a hold").fencing_token()
+}
+
+async fn a_nested_call_joins_the_hold(world: World) {
+    #[distributed_lock(name = "joined:<id>")]
+    async fn outer(id: u32) -> Result<(FencingToken, FencingToken), LockError> {
+        let inner = inner(id).await?;
+        // The inner call's end has not released the outer's lock.
+        LockContext::current().expect("within a hold").ensure_held()?;
+        Ok((token(), inner))
+    }
+
+    // Its options do not apply: the hold is there.
+    #[distributed_lock(name = "joined:<id>", on_busy = "fail", min_hold = "1h")]
+    async fn inner(id: u32) -> Result<FencingToken, LockError> {
+        assert_eq!(
+            LockContext::current().expect("within a hold").name(),
+            format!("joined:{id}")
+        );
+        Ok(token())
+    }
+
+    let (outer, inner) = timeout(AMPLE, world.provider.scope(outer(1)))
+        .await
+        .expect("no deadlock")
+        .unwrap();
+    assert_eq!(outer, inner);
+    let free = world.rival().lock("joined:1").try_acquire().await.unwrap();
+    drop(free.expect("released once the outer call is over, without the inner one's minimum hold"));
+}
+
+async fn it_joins_across_other_locks_and_deeper_levels(world: World) {
+    let (a, b) = (world.provider.lock("a"), world.provider.lock("b"));
+    let tokens = a.run(async |_| {
+        let first = token();
+        let deeper = b.run(async |context| {
+            assert_eq!(context.name(), "b");
+            a.run(async |context| {
+                assert_eq!(context.name(), "a");
+                let third = a.run(async |_| Ok::<_, LockError>(token())).await?;
+                Ok::<_, LockError>([token(), third])
+            })
+            .await
+        });
+        let [second, third] = deeper.await?;
+        Ok::<_, LockError>([first, second, third])
+    });
+    let [first, second, third] = timeout(AMPLE, tokens).await.expect("no deadlock").unwrap();
+    assert_eq!([first, first], [second, third]);
+}
+
+async fn siblings_are_serialised(world: World) {
+    let lock = world.provider.lock("siblings");
+    let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let sibling = || {
+        lock.run(async |_| {
+            most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            sleep(Duration::from_millis(5)).await;
+            inside.fetch_sub(1, Ordering::SeqCst);
+            Ok::<_, LockError>(token())
+        })
+    };
+    let tokens = lock
+        .run(async |_| {
+            let (a, b, c) = tokio::join!(sibling(), sibling(), sibling());
+            Ok::<_, LockError>([token(), a?, b?, c?])
+        })
+        .await
+        .unwrap();
+    assert!(tokens.iter().all(|token| *token == tokens[0]));
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+}
+
+async fn siblings_are_busy_to_each_other(world: World) {
+    #[distributed_lock(name = "pair", on_busy = "fail")]
+    async fn failing() -> Result<(), LockError> {
+        sleep(Duration::from_millis(50)).await;
+        Ok(())
+    }
+
+    #[distributed_lock(name = "pair", on_busy = "skip")]
+    async fn skipping() -> Result<Option<()>, LockError> {
+        Ok(Some(()))
+    }
+
+    let pair = world.provider.lock("pair").run(async |_| {
+        let both = tokio::join!(failing(), failing(), skipping());
+        Ok::<_, LockError>(both)
+    });
+    let (first, second, third) = world.provider.scope(pair).await.unwrap();
+    first.unwrap();
+    assert!(matches!(second, Err(LockError::Busy { name }) if name == "pair"));
+    assert_eq!(third.unwrap(), None);
+}
+
+async fn an_explicit_acquire_within_ones_own_hold_is_refused(world: World) {
+    let lock = world.provider.lock("own");
+    let refused = lock.run(async |_| {
+        let waited = lock.acquire().await;
+        let tried = lock.try_acquire().await;
+        Ok::<_, LockError>((waited.map(drop), tried.map(drop)))
+    });
+    let (waited, tried) = timeout(AMPLE, refused).await.expect("at once").unwrap();
+    assert!(matches!(waited, Err(LockError::Reentrant { name }) if name == "own"));
+    assert!(matches!(tried, Err(LockError::Reentrant { .. })));
+}
+
+async fn another_provider_is_another_lock(world: World) {
+    let rival = world
+        .rival()
+        .lock("theirs")
+        .acquire_timeout(Duration::from_millis(50));
+    let own = world.provider.lock("theirs").run(async |_| {
+        let theirs = rival.run(async |_| Ok::<_, LockError>(())).await;
+        Ok::<_, LockError>(theirs)
+    });
+    assert!(matches!(own.await.unwrap(), Err(LockError::Timeout { .. })));
+    let elsewhere = LockProvider::in_memory().lock("theirs");
+    let apart = world
+        .provider
+        .lock("theirs")
+        .run(async |_| elsewhere.run(async |_| Ok::<_, LockError>(())).await);
+    apart.await.unwrap();
+}
+
+async fn a_context_goes_along_into_a_task(world: World) {
+    let lock = Arc::new(world.provider.lock("carried"));
+    let inner = Arc::clone(&lock);
+    let tokens = lock.run(async move |context| {
+        let carried = context.scope(async move { inner.run(async |_| Ok::<_, LockError>(token())).await });
+        let joined = tokio::spawn(carried).await.expect("it does not panic")?;
+        Ok::<_, LockError>((token(), joined))
+    });
+    let (outer, joined) = timeout(AMPLE, tokens).await.expect("no deadlock").unwrap();
+    assert_eq!(outer, joined);
+    assert!(LockContext::current().is_none());
+}
+
+async fn a_lost_hold_cannot_be_joined(world: World) {
+    #[distributed_lock(name = "lost", expiry = "200ms", max_hold = "0s", on_lost = "continue")]
+    async fn outer() -> Result<Result<(), LockError>, LockError> {
+        LockContext::current().expect("within a hold").lost().await;
+        Ok(inner().await)
+    }
+
+    #[distributed_lock(name = "lost")]
+    async fn inner() -> Result<(), LockError> {
+        unreachable!("the hold is lost")
+    }
+
+    let joined = timeout(AMPLE, world.provider.scope(outer()))
+        .await
+        .expect("the lease ends")
+        .unwrap();
+    assert!(matches!(joined, Err(LockError::Lost { name, .. }) if name == "lost"));
+}
+
+async fn a_context_ends_with_its_hold(world: World) {
+    let context = world
+        .provider
+        .lock("over")
+        .run(async |context| Ok::<_, LockError>(context))
+        .await
+        .unwrap();
+    assert!(context.is_lost() && context.remaining().is_zero());
+    assert!(context.ensure_held().is_err());
+    timeout(AMPLE, context.lost()).await.expect("it is over");
+}

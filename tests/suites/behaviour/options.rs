@@ -1,0 +1,242 @@
+//! `on_busy`, `on_lost`, `min_hold` and the rules for names, as the attribute knows them.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mongolock::{LockContext, LockError, LockProvider, Skipped, distributed_lock};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::conformance::conformance;
+use crate::world::{AMPLE, World};
+
+conformance!(
+    a_busy_call_is_skipped_in_the_types_own_words,
+    a_patient_skip_waits_first,
+    a_busy_call_fails_at_once,
+    a_free_lock_is_neither_skipped_nor_failed,
+    a_lost_lock_cancels_the_body,
+    a_body_that_continues_returns_its_own_result,
+    a_body_that_ends_without_noticing_is_told,
+    a_failed_body_keeps_its_error_when_the_lock_is_lost,
+    a_minimum_hold_outlives_every_exit,
+    names_are_checked_when_they_are_rendered,
+    options_that_do_not_fit_the_providers_are_refused,
+);
+
+#[derive(Debug, PartialEq)]
+enum Tick {
+    Done,
+    Left,
+}
+
+impl Skipped for Tick {
+    fn skipped() -> Self {
+        Self::Left
+    }
+}
+
+#[distributed_lock(name = "tick", on_busy = "skip")]
+async fn unit() -> Result<(), LockError> {
+    unreachable!("it is busy")
+}
+
+#[distributed_lock(name = "tick", on_busy = "skip")]
+async fn option() -> Result<Option<u8>, LockError> {
+    Ok(Some(1))
+}
+
+#[distributed_lock(name = "tick", on_busy = "skip")]
+async fn own() -> Result<Tick, LockError> {
+    Ok(Tick::Done)
+}
+
+#[distributed_lock(name = "tick", on_busy = "skip", acquire_timeout = "30s")]
+async fn patient() -> Result<Tick, LockError> {
+    Ok(Tick::Done)
+}
+
+#[distributed_lock(name = "tick", on_busy = "fail")]
+async fn failing() -> Result<Tick, LockError> {
+    Ok(Tick::Done)
+}
+
+async fn a_busy_call_is_skipped_in_the_types_own_words(world: World) {
+    let _busy = world.rival().lock("tick").await.unwrap();
+    world.provider.scope(unit()).await.unwrap();
+    assert_eq!(world.provider.scope(option()).await.unwrap(), None);
+    assert_eq!(world.provider.scope(own()).await.unwrap(), Tick::Left);
+}
+
+async fn a_patient_skip_waits_first(world: World) {
+    let busy = world.rival().lock("tick").await.unwrap();
+    let (ticked, released) = tokio::join!(world.provider.scope(patient()), async {
+        sleep(Duration::from_millis(50)).await;
+        busy.release().await
+    });
+    released.unwrap();
+    assert_eq!(ticked.unwrap(), Tick::Done);
+}
+
+async fn a_busy_call_fails_at_once(world: World) {
+    let _busy = world.rival().lock("tick").await.unwrap();
+    let error = world.provider.scope(failing()).await.unwrap_err();
+    assert!(matches!(&error, LockError::Busy { name } if name == "tick"));
+    assert!(error.to_string().contains("`tick`"), "{error}");
+}
+
+async fn a_free_lock_is_neither_skipped_nor_failed(world: World) {
+    assert_eq!(world.provider.scope(option()).await.unwrap(), Some(1));
+    assert_eq!(world.provider.scope(own()).await.unwrap(), Tick::Done);
+    assert_eq!(world.provider.scope(failing()).await.unwrap(), Tick::Done);
+}
+
+/// A lock that is lost after a fifth of a second, as if no renewal was confirmed.
+#[distributed_lock(name = "short", expiry = "200ms", max_hold = "0s")]
+async fn short(steps: &AtomicUsize, stay: Duration) -> Result<(), AppError> {
+    steps.fetch_add(1, Ordering::SeqCst);
+    sleep(stay).await;
+    steps.fetch_add(1, Ordering::SeqCst);
+    Ok(())
+}
+
+#[derive(Debug, thiserror::Error)]
+enum AppError {
+    #[error("the body failed")]
+    Body,
+    #[error(transparent)]
+    Lock(#[from] LockError),
+}
+
+async fn a_lost_lock_cancels_the_body(world: World) {
+    let steps = AtomicUsize::new(0);
+    let ended = timeout(AMPLE, world.provider.scope(short(&steps, AMPLE * 2)))
+        .await
+        .expect("it is cancelled");
+    assert!(
+        matches!(ended, Err(AppError::Lock(LockError::Lost { .. }))),
+        "{ended:?}"
+    );
+    assert_eq!(steps.load(Ordering::SeqCst), 1);
+}
+
+async fn a_body_that_continues_returns_its_own_result(world: World) {
+    #[distributed_lock(name = "short", expiry = "200ms", max_hold = "0s", on_lost = "continue")]
+    async fn continuing() -> Result<bool, LockError> {
+        let context = LockContext::current().expect("within a hold");
+        context.lost().await;
+        Ok(context.is_lost())
+    }
+    assert!(
+        timeout(AMPLE, world.provider.scope(continuing()))
+            .await
+            .expect("the lease ends")
+            .unwrap()
+    );
+}
+
+/// The body blocks its thread beyond the lease and returns `Ok`: the caller hears that it was not alone.
+async fn a_body_that_ends_without_noticing_is_told(world: World) {
+    #[distributed_lock(name = "blocked", expiry = "200ms", max_hold = "0s")]
+    async fn blocked() -> Result<(), AppError> {
+        std::thread::sleep(Duration::from_millis(300));
+        Ok(())
+    }
+    let ended = world.provider.scope(blocked()).await;
+    assert!(
+        matches!(ended, Err(AppError::Lock(LockError::Lost { .. }))),
+        "{ended:?}"
+    );
+}
+
+/// B10
+async fn a_failed_body_keeps_its_error_when_the_lock_is_lost(world: World) {
+    #[distributed_lock(name = "blocked", expiry = "200ms", max_hold = "0s")]
+    async fn blocked() -> Result<(), AppError> {
+        std::thread::sleep(Duration::from_millis(300));
+        Err(AppError::Body)
+    }
+    assert!(matches!(
+        world.provider.scope(blocked()).await,
+        Err(AppError::Body)
+    ));
+}
+
+async fn a_minimum_hold_outlives_every_exit(world: World) {
+    #[distributed_lock(name = "once", min_hold = "400ms")]
+    async fn once(way: u8) -> Result<(), AppError> {
+        match way {
+            0 => Ok(()),
+            1 => Err(AppError::Body),
+            2 => panic!("as asked"),
+            _ => std::future::pending().await,
+        }
+    }
+
+    for way in 0..4 {
+        let begun = Instant::now();
+        let provider = world.provider.clone();
+        let call = tokio::spawn(async move { provider.scope(once(way)).await });
+        if way == 3 {
+            sleep(Duration::from_millis(50)).await;
+            call.abort();
+        }
+        let _ = call.await;
+        assert!(
+            begun.elapsed() < Duration::from_millis(400),
+            "the call returns at once"
+        );
+        world
+            .rival()
+            .lock("once")
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(400), "exit {way}");
+    }
+}
+
+async fn names_are_checked_when_they_are_rendered(world: World) {
+    #[distributed_lock(name = "user:<name>")]
+    async fn greet(name: &str) -> Result<String, LockError> {
+        Ok(LockContext::current().expect("within a hold").name().to_owned())
+    }
+
+    let greeted = async |name: &str| world.provider.scope(greet(name)).await;
+    assert_eq!(greeted("Zoë <1>").await.unwrap(), "user:Zoë <1>");
+    let longest = "n".repeat(1024 - "user:".len());
+    assert!(greeted(&longest).await.is_ok());
+    for bad in ["", "a\tb", "\u{85}", &format!("{longest}n")] {
+        let error = greeted(bad).await.unwrap_err();
+        assert!(matches!(error, LockError::InvalidName { .. }), "{error}");
+    }
+    let error = greeted("").await.unwrap_err().to_string();
+    assert!(error.contains("<name>"), "it names the placeholder: {error}");
+}
+
+async fn options_that_do_not_fit_the_providers_are_refused(world: World) {
+    #[distributed_lock(name = "n", renew_interval = "40s")]
+    async fn slow() -> Result<(), LockError> {
+        unreachable!("the provider's expiry is 30 s")
+    }
+
+    let error = world.provider.scope(slow()).await.unwrap_err();
+    assert!(
+        matches!(
+            &error,
+            LockError::InvalidOption {
+                option: "renew_interval",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let provider: LockProvider = world.provider.another().expiry(AMPLE * 4).build().unwrap();
+    #[distributed_lock(name = "n", renew_interval = "40s")]
+    async fn fits() -> Result<(), LockError> {
+        Ok(())
+    }
+    provider.scope(fits()).await.unwrap();
+}

@@ -1,0 +1,191 @@
+//! S0.17, S1.15: what can be observed, under the names that the documentation promises.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mongolock::{LockError, LockProvider};
+use tracing::field::{Field, Visit};
+use tracing::instrument::WithSubscriber;
+use tracing::{Event, Id, Level, Metadata, Subscriber, span};
+
+/// Notes events, and spans with all that is recorded on them.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Noted>>);
+
+#[derive(Default)]
+struct Noted {
+    spans: Vec<(&'static str, Fields)>,
+    events: Vec<(&'static str, Level, Fields)>,
+}
+
+#[derive(Clone, Default)]
+struct Fields(BTreeMap<&'static str, String>);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let text = self.0.entry(field.name()).or_default();
+        text.clear();
+        write!(text, "{value:?}").unwrap();
+    }
+}
+
+impl Notes {
+    fn event(&self, name: &str) -> Option<(Level, Fields)> {
+        let noted = self.0.lock().unwrap();
+        noted
+            .events
+            .iter()
+            .find(|(event, ..)| *event == name)
+            .map(|(_, level, fields)| (*level, fields.clone()))
+    }
+
+    fn spans(&self, name: &str) -> Vec<Fields> {
+        let noted = self.0.lock().unwrap();
+        noted
+            .spans
+            .iter()
+            .filter(|(span, _)| *span == name)
+            .map(|(_, fields)| fields.clone())
+            .collect()
+    }
+}
+
+impl Subscriber for Notes {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("mongolock")
+    }
+
+    fn new_span(&self, span: &span::Attributes<'_>) -> Id {
+        let mut noted = self.0.lock().unwrap();
+        let mut fields = Fields::default();
+        span.record(&mut fields);
+        noted.spans.push((span.metadata().name(), fields));
+        Id::from_u64(noted.spans.len() as u64)
+    }
+
+    fn record(&self, span: &Id, values: &span::Record<'_>) {
+        let mut noted = self.0.lock().unwrap();
+        let index = usize::try_from(span.into_u64()).unwrap() - 1;
+        values.record(&mut noted.spans[index].1);
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let metadata = event.metadata();
+        self.0
+            .lock()
+            .unwrap()
+            .events
+            .push((metadata.name(), *metadata.level(), fields));
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// On a runtime of its own, so that the provider's background task reports to the same place.
+fn observed(scenario: impl AsyncFnOnce(LockProvider)) -> Notes {
+    let notes = Notes::default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    tracing::subscriber::with_default(notes.clone(), || {
+        runtime.block_on(scenario(LockProvider::in_memory()).with_current_subscriber());
+    });
+    notes
+}
+
+#[test]
+fn waits_and_holds_are_spans() {
+    let notes = observed(async |provider| {
+        let rival = provider.another().owner("rival").build().unwrap();
+        let lock = provider.lock("seen").expiry(Duration::from_millis(400));
+        let waited = rival.lock("seen");
+        let held = lock.run(async |_| {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            Ok::<_, LockError>(())
+        });
+        let (held, next) = tokio::join!(held, async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert!(waited.try_acquire().await.unwrap().is_none());
+            waited.acquire().await
+        });
+        held.unwrap();
+        next.unwrap().release().await.unwrap();
+        let brief = lock.acquire_timeout(Duration::from_millis(20));
+        let _busy = rival.lock("seen").await.unwrap();
+        brief.acquire().await.unwrap_err();
+    });
+    let outcomes: Vec<String> = notes
+        .spans("mongolock.acquire")
+        .iter()
+        .map(|s| s.0["outcome"].clone())
+        .collect();
+    assert_eq!(
+        outcomes,
+        [
+            "\"acquired\"",
+            "\"busy\"",
+            "\"acquired\"",
+            "\"acquired\"",
+            "\"timeout\""
+        ]
+    );
+    for span in notes.spans("mongolock.acquire") {
+        assert_eq!(span.0["lock.name"], "\"seen\"");
+        assert!(span.0.contains_key("lock.owner") && span.0["waited_ms"].parse::<u64>().is_ok());
+    }
+    let [hold] = &notes.spans("mongolock.hold")[..] else {
+        panic!("one body ran")
+    };
+    assert_eq!(hold.0["outcome"], "\"returned\"");
+    assert!(hold.0["held_ms"].parse::<u64>().unwrap() >= 300);
+    assert!(hold.0["lock.token"].parse::<i64>().is_ok());
+    for (event, level) in [
+        ("mongolock.acquired", Level::DEBUG),
+        ("mongolock.waiting", Level::DEBUG),
+        ("mongolock.renewed", Level::TRACE),
+        ("mongolock.released", Level::DEBUG),
+        ("mongolock.index", Level::DEBUG),
+    ] {
+        assert_eq!(notes.event(event).expect(event).0, level);
+    }
+    let loud = notes
+        .0
+        .lock()
+        .unwrap()
+        .events
+        .iter()
+        .any(|(_, level, _)| *level <= Level::INFO);
+    assert!(!loud, "nothing is logged at info while all goes well");
+}
+
+#[test]
+fn losses_are_warnings_with_their_reason() {
+    let notes = observed(async |provider| {
+        let lock = provider
+            .lock("expired")
+            .expiry(Duration::from_millis(150))
+            .max_hold(Duration::ZERO);
+        let guard = lock.acquire().await.unwrap();
+        guard.lost().await;
+        drop(guard);
+        let _held = provider.lock("shut down").await.unwrap();
+        provider.shutdown().await;
+    });
+    let reasons: Vec<String> = {
+        let noted = notes.0.lock().unwrap();
+        let lost = noted
+            .events
+            .iter()
+            .filter(|(name, level, _)| *name == "mongolock.lost" && *level == Level::WARN);
+        lost.map(|(_, _, fields)| fields.0["lock.name"].clone() + &fields.0["reason"])
+            .collect()
+    };
+    assert_eq!(reasons, ["\"expired\"\"expired\"", "\"shut down\"\"shut_down\""]);
+}
