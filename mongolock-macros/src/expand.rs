@@ -69,10 +69,10 @@ fn body(lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
     quote_spanned! {Span::mixed_site()=>
         let call = #call;
         let name = #name;
-        match call.#ask(name).await {
+        return match call.#ask(name).await {
             ::core::result::Result::Err(error) => #failed,
             ::core::result::Result::Ok(held) => #outcomes,
-        }
+        };
     }
 }
 

@@ -47,6 +47,7 @@ conformance!(
     shutdown_ends_everything,
     min_hold_keeps_others_out,
     waiting_without_a_limit_ends_with_the_release,
+    a_thousand_waiters_on_one_thread_make_progress,
 );
 
 /// Adds up how many are inside at once.
@@ -481,4 +482,30 @@ async fn waiting_without_a_limit_ends_with_the_release(world: World) {
         .release()
         .await
         .unwrap();
+}
+
+/// S4.2: the tests' runtime has one thread, and it is never blocked.
+async fn a_thousand_waiters_on_one_thread_make_progress(world: World) {
+    let held = world.provider.lock("thousand").await.unwrap();
+    let mut waiters = JoinSet::new();
+    for index in 0..1000 {
+        let limit = if index % 100 == 0 {
+            AMPLE * 4
+        } else {
+            Duration::from_millis(200)
+        };
+        let lock = world.provider.lock("thousand").acquire_timeout(limit);
+        waiters.spawn(async move { Ok::<_, LockError>(lock.acquire().await?.release().await?) });
+    }
+    let mut timeouts = 0;
+    while timeouts < 990 {
+        match waiters.join_next().await.expect("they end").unwrap() {
+            Err(LockError::Timeout { .. }) => timeouts += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    held.release().await.unwrap();
+    while let Some(done) = waiters.join_next().await {
+        done.unwrap().unwrap();
+    }
 }

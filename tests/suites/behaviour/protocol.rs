@@ -268,3 +268,118 @@ async fn a_duplicate_key_is_a_busy_lock() {
     assert!(second.try_acquire().await.unwrap().is_none());
     assert!(matches!(second.acquire().await, Err(LockError::Timeout { .. })));
 }
+
+/// S1.7, S1.8
+#[tokio::test]
+async fn a_collection_of_ones_own_is_created_by_use() {
+    let world = World::mongodb().await;
+    let provider = world.provider.another().collection("my.locks").build().unwrap();
+    assert!(world.database().list_collection_names().await.unwrap().is_empty());
+    provider.lock("here").await.unwrap().release().await.unwrap();
+    let mine = world.database().collection::<mongodb::bson::Document>("my.locks");
+    assert_eq!(mine.count_documents(doc! { "_id": "here" }).await.unwrap(), 1);
+    assert!(
+        !world
+            .database()
+            .list_collection_names()
+            .await
+            .unwrap()
+            .contains(&"distributed_locks".to_owned())
+    );
+}
+
+/// S3.9: the holder's lease has run out, and it renews in the moment between the rival's look and its attempt.
+#[tokio::test]
+async fn a_renewal_between_a_look_and_an_attempt_wins() {
+    let world = World::mongodb().await;
+    let _guard = world.provider.lock("renewing").await.unwrap();
+    let past = doc! { "$set": { "expiresAt": mongodb::bson::DateTime::from_millis(0) } };
+    world
+        .locks()
+        .update_one(doc! { "_id": "renewing" }, past)
+        .await
+        .unwrap();
+    let seen = world.document("renewing").await.unwrap();
+    assert_eq!(
+        seen.get_datetime("expiresAt").unwrap().timestamp_millis(),
+        0,
+        "a rival sees it expired"
+    );
+    let renewal = vec![doc! { "$set": { "expiresAt": { "$add": ["$$NOW", 30_000_i64] } } }];
+    let own = doc! { "_id": "renewing", "lockId": seen.get_str("lockId").unwrap() };
+    assert_eq!(
+        world
+            .locks()
+            .update_one(own, renewal)
+            .await
+            .unwrap()
+            .matched_count,
+        1
+    );
+    assert!(
+        world
+            .rival()
+            .lock("renewing")
+            .try_acquire()
+            .await
+            .unwrap()
+            .is_none()
+    );
+}
+
+/// B18: fifty wait, one of them asks.
+#[tokio::test]
+async fn waiters_of_one_process_ask_one_at_a_time() {
+    let world = World::mongodb().await;
+    let (database, commands) = recorded(world.db(), &[]).await;
+    let pause = Duration::from_millis(100);
+    let provider = LockProvider::builder(&database)
+        .retry_interval(pause..=pause)
+        .build()
+        .unwrap();
+    let held = world.rival().lock("crowded").await.unwrap();
+    let mut waiters = tokio::task::JoinSet::new();
+    for _ in 0..50 {
+        let lock = provider.lock("crowded").acquire_timeout(AMPLE);
+        waiters.spawn(async move { lock.acquire().await.unwrap().release().await });
+    }
+    sleep(pause * 10).await;
+    let asked = names(&commands.take())
+        .into_iter()
+        .filter(|name| *name == "findAndModify")
+        .count();
+    assert!((2..=11).contains(&asked), "{asked} attempts in ten pauses");
+    held.release().await.unwrap();
+    while let Some(done) = waiters.join_next().await {
+        done.unwrap().unwrap();
+    }
+}
+
+/// B19: a hundred locks, a handful of commands.
+#[tokio::test]
+async fn many_locks_are_renewed_together() {
+    let world = World::mongodb().await;
+    let (database, commands) = recorded(world.db(), &[]).await;
+    let provider = LockProvider::builder(&database)
+        .expiry(Duration::from_secs(3))
+        .build()
+        .unwrap();
+    let mut guards = Vec::new();
+    for index in 0..100 {
+        guards.push(provider.lock(index).await.unwrap());
+    }
+    commands.take();
+    sleep(Duration::from_secs(5)).await;
+    let renewals = names(&commands.take())
+        .into_iter()
+        .filter(|name| *name == "update")
+        .count();
+    assert!(
+        (4..=20).contains(&renewals),
+        "{renewals} renewals in five intervals"
+    );
+    for guard in guards {
+        assert!(!guard.is_lost());
+        guard.release().await.unwrap();
+    }
+}
