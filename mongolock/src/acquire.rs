@@ -5,12 +5,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::backoff::Backoff;
 use crate::claim::{Attempt, Claim};
 use crate::engine::Engine;
 use crate::lease::Terms;
 use crate::options::Options;
 use crate::queue::{News, Place, Turn};
+use crate::waiting::Waiting;
 use crate::{LockError, LockGuard, fault, trace};
 
 /// A request without an answer after this time is left to itself and a new one is sent.
@@ -73,6 +73,9 @@ impl<'a> Acquire<'a> {
         let Some(turn) = place.try_turn() else {
             return Ok(None);
         };
+        if let Some(guard) = self.taken_over(&turn).await {
+            return Ok(Some(won(guard, &place, turn)));
+        }
         let claim = self.claim(&place);
         let deadline = self.begun + self.options.attempt_limit();
         match self.answer(claim, deadline).await? {
@@ -89,8 +92,12 @@ impl<'a> Acquire<'a> {
         let Some(turn) = self.unless_closed(deadline, place.turn()).await? else {
             return Err(self.gave_up(place.news()));
         };
+        let begun = self.unless_closed(deadline, self.begin(&turn)).await?;
+        if let Some(guard) = begun.ok_or_else(|| self.gave_up(News::Held))? {
+            return Ok(won(guard, &place, turn));
+        }
         let mut claim = self.claim(&place);
-        let mut backoff = Backoff::new(self.engine.settings.retry_interval.clone());
+        let mut waiting = Waiting::new(self.engine, self.name);
         loop {
             let answer_by = earlier(deadline, Instant::now() + ANSWER_LIMIT);
             let mut pause = Duration::ZERO;
@@ -98,13 +105,14 @@ impl<'a> Acquire<'a> {
                 Some(Attempt::Won(guard)) => return Ok(won(guard, &place, turn)),
                 Some(Attempt::Held(claim, remaining)) => {
                     place.tell(News::Held);
-                    pause = until_free(backoff.next(), remaining);
+                    turn.streak().others_want_it();
+                    pause = waiting.after_held(remaining);
                     trace::waiting(self.name, remaining, pause);
                     claim
                 }
                 Some(Attempt::Failed(_, error)) if !fault::is_passing(&error) => return Err(error),
                 Some(Attempt::Failed(claim, error)) => {
-                    pause = backoff.next();
+                    pause = waiting.after_error();
                     trace::retrying(self.name, &error, pause);
                     place.tell(News::Failed(error));
                     claim
@@ -112,14 +120,36 @@ impl<'a> Acquire<'a> {
                 // The old claim withdraws itself; its id must not be used again.
                 Some(Attempt::TooLate) | None => self.claim(&place),
             };
-            let next = Instant::now() + pause;
-            let waited = self
-                .unless_closed(deadline, tokio::time::sleep_until(next))
-                .await?;
+            let waited = self.unless_closed(deadline, waiting.pause(pause)).await?;
             if waited.is_none() || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Err(self.gave_up(place.news()));
             }
         }
+    }
+
+    /// The hold that was handed over with the turn; if there is none, others get their moment.
+    async fn begin(&self, turn: &Turn) -> Option<LockGuard> {
+        let taken_over = self.taken_over(turn).await;
+        if taken_over.is_none() {
+            let courtesy = turn.streak().courtesy();
+            if let Some(moment) = courtesy {
+                turn.streak().nobody_wants_it();
+                tokio::time::sleep(moment).await;
+            }
+        }
+        taken_over
+    }
+
+    /// The hold that was handed over with the turn, if it fits what this call asks for.
+    async fn taken_over(&self, turn: &Turn) -> Option<LockGuard> {
+        let guard = turn.take_over()?;
+        if guard.lease().terms == self.terms() && !guard.is_lost() {
+            trace::acquired(guard.lease());
+            return Some(guard);
+        }
+        // What comes of it is nothing to this call: it asks for the lock anew.
+        let _ = guard.release().await;
+        None
     }
 
     fn ready(&self) -> Result<(), LockError> {
@@ -131,14 +161,17 @@ impl<'a> Acquire<'a> {
     }
 
     fn claim(&self, place: &Arc<Place>) -> Claim {
+        Claim::new(self.engine, self.name, self.terms(), place)
+    }
+
+    fn terms(&self) -> Terms {
         let options = self.options;
-        let terms = Terms {
+        Terms {
             expiry: options.expiry,
             renew_interval: options.renew_interval(),
             min_hold: options.min_hold,
             max_hold: options.max_hold,
-        };
-        Claim::new(self.engine, self.name, terms, place)
+        }
     }
 
     /// `None` when the answer did not come in time.
@@ -204,10 +237,4 @@ fn won(guard: LockGuard, place: &Place, turn: Turn) -> LockGuard {
 
 fn earlier(deadline: Option<Instant>, other: Instant) -> Instant {
     deadline.map_or(other, |deadline| deadline.min(other))
-}
-
-/// Nobody need wait longer than the holder's lease lasts, by the server's own count.
-fn until_free(pause: Duration, remaining: Option<Duration>) -> Duration {
-    let just_after = Duration::from_millis(1 + fastrand::u64(0..10));
-    remaining.map_or(pause, |remaining| pause.min(remaining + just_after))
 }

@@ -36,6 +36,7 @@ pub struct LockProviderBuilder {
     pub(crate) options: Options,
     pub(crate) retry_interval: RangeInclusive<Duration>,
     pub(crate) retention: Duration,
+    pub(crate) wake_up: bool,
     owner: Option<String>,
 }
 
@@ -62,6 +63,7 @@ impl LockProviderBuilder {
             options: Options::default(),
             retry_interval: Duration::from_millis(10)..=Duration::from_millis(800),
             retention: Duration::from_secs(24 * 60 * 60),
+            wake_up: true,
             owner: None,
         }
     }
@@ -106,6 +108,15 @@ impl LockProviderBuilder {
     /// whole seconds.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
+        self
+    }
+
+    /// Whether somebody who waits is woken by a change stream when another process releases the lock; on if not set.
+    ///
+    /// The stream is open only while somebody waits. Switched off, on a standalone server, or without the right to
+    /// watch the collection, waiting polls within `retry_interval`.
+    pub fn wake_up(mut self, wake_up: bool) -> Self {
+        self.wake_up = wake_up;
         self
     }
 

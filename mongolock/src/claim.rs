@@ -8,15 +8,18 @@ use uuid::Uuid;
 use crate::engine::Engine;
 use crate::lease::{ClaimKey, Grant, Lease, Terms, counted};
 use crate::queue::Place;
-use crate::store::Answer;
+use crate::store::{Answer, Ask};
 use crate::withdrawal::Withdrawal;
-use crate::{LockError, LockGuard, fault, trace};
+use crate::{FencingToken, LockError, LockGuard, fault, trace};
 
 /// The server gives up a command after this time.
 const COMMAND_LIMIT: Duration = Duration::from_secs(5);
 
 /// A request that was under way when its sender gave up can reach the server this much later.
 const LATE_REQUEST: Duration = Duration::from_secs(5);
+
+/// Tokens reserved when others wait in this process: one for each hold that can be handed over.
+const HANDOVERS: i64 = 1000;
 
 /// One try to acquire a lock, with an id that is its own.
 ///
@@ -27,6 +30,8 @@ pub(crate) struct Claim {
     key: ClaimKey,
     terms: Terms,
     place: Arc<Place>,
+    /// Asked for with every request of this claim: the answer to a repeated one is read with the same number.
+    tokens: i64,
     may_stand: bool,
 }
 
@@ -51,6 +56,7 @@ impl Claim {
             },
             terms,
             place: Arc::clone(place),
+            tokens: 1,
             may_stand: false,
         }
     }
@@ -62,17 +68,28 @@ impl Claim {
     }
 
     async fn attempt(mut self) -> Attempt {
+        if !self.may_stand && self.place.others_wait() {
+            self.tokens = HANDOVERS;
+        }
+        let ask = Ask {
+            expiry: self.terms.expiry,
+            tokens: self.tokens,
+        };
         let stood = std::mem::replace(&mut self.may_stand, true);
         let sent = Instant::now();
-        match self
-            .engine
-            .store
-            .claim(&self.key, self.terms.expiry, COMMAND_LIMIT)
-            .await
-        {
-            Ok(Answer::Mine { token, remaining }) => {
+        match self.engine.store.claim(&self.key, ask, COMMAND_LIMIT).await {
+            Ok(Answer::Mine {
+                last_token,
+                remaining,
+            }) => {
+                let token = FencingToken::new(last_token.get() - (self.tokens - 1));
                 let lasts = remaining.map_or(self.terms.expiry, |left| left.min(self.terms.expiry));
-                self.won(Grant { token, sent, lasts })
+                self.won(Grant {
+                    token,
+                    last_token,
+                    sent,
+                    lasts,
+                })
             }
             Ok(Answer::Other { remaining }) => {
                 self.may_stand = stood;

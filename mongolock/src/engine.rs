@@ -8,6 +8,7 @@ use crate::keeper::Keeper;
 
 use crate::queue::Queues;
 use crate::store::Store;
+use crate::wake::WakeUps;
 
 /// How long `shutdown` waits for the server to be told of every release.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(15);
@@ -17,6 +18,7 @@ pub(crate) struct Engine {
     pub(crate) store: Arc<Store>,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) queues: Arc<Queues>,
+    pub(crate) wake_ups: Arc<WakeUps>,
     /// What the provider was built from.
     pub(crate) settings: LockProviderBuilder,
     pub(crate) owner: Arc<str>,
@@ -28,6 +30,7 @@ impl Engine {
         let store = Arc::new(settings.store());
         Self {
             keeper: Arc::new(Keeper::new(Arc::clone(&store), settings.retention)),
+            wake_ups: Arc::new(WakeUps::new(Arc::clone(&store), settings.wake_up)),
             store,
             queues: Arc::default(),
             settings,

@@ -38,6 +38,7 @@ struct Agenda {
 
 /// What the task does in one round.
 struct Round {
+    over: Vec<Arc<Lease>>,
     renewals: Vec<Vec<Arc<Lease>>>,
     withdrawals: Vec<Vec<Withdrawal>>,
     next: Option<Instant>,
@@ -144,6 +145,7 @@ impl Keeper {
         agenda.wakes_at = next;
         drop(agenda);
         Round {
+            over: due.over,
             renewals: renewal::batches(due.renew),
             withdrawals: withdrawal::batches(withdrawals),
             next,
@@ -156,6 +158,10 @@ async fn run(keeper: Arc<Keeper>) {
     let tidying = tokio::spawn(index::ensure(Arc::clone(&keeper.store), keeper.retention));
     loop {
         let round = keeper.round();
+        for lease in round.over {
+            // Looking makes it final and tells everybody.
+            lease.is_over();
+        }
         for leases in round.renewals {
             tokio::spawn(renewal::renew(Arc::clone(&keeper), leases));
         }

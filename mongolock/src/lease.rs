@@ -23,6 +23,8 @@ pub(crate) struct ClaimKey {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grant {
     pub(crate) token: FencingToken,
+    /// The last of the tokens that were reserved for holds that are handed over in this process.
+    pub(crate) last_token: FencingToken,
     /// Read before the request was sent: the lease cannot have begun earlier.
     pub(crate) sent: Instant,
     /// How long from `sent` the holder may count on the lease.
@@ -30,7 +32,7 @@ pub(crate) struct Grant {
 }
 
 /// The part of the options that a lease needs while it is held.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Terms {
     pub(crate) expiry: Duration,
     pub(crate) renew_interval: Duration,
@@ -46,8 +48,12 @@ pub(crate) struct Lease {
     pub(crate) key: ClaimKey,
     pub(crate) token: FencingToken,
     pub(crate) terms: Terms,
+    /// When this hold began.
     pub(crate) acquired: Instant,
     pub(crate) engine: Arc<Engine>,
+    last_token: FencingToken,
+    /// When the claim was won: this hold's own beginning, or that of the first in a row that was handed over.
+    claimed: Instant,
     /// Nanoseconds from `acquired`, or one of the two ends.
     deadline: AtomicU64,
     over: Notify,
@@ -67,6 +73,8 @@ impl Lease {
             terms,
             acquired: grant.sent,
             engine,
+            last_token: grant.last_token,
+            claimed: grant.sent,
             deadline: AtomicU64::new(FIRST_LIVE),
             over: Notify::new(),
             turn: Mutex::new(None),
@@ -74,6 +82,41 @@ impl Lease {
         let deadline = lease.encode(grant.sent + counted(grant.lasts));
         lease.deadline.store(deadline, Ordering::Release);
         lease
+    }
+
+    /// The next hold on the same claim, by another caller in this process: with a token of its own, and with what is
+    /// left of the lease.
+    pub(crate) fn successor(&self, deadline: Instant) -> Option<Self> {
+        let token = FencingToken::new(self.token.get() + 1);
+        if token > self.last_token {
+            return None;
+        }
+        let next = Self {
+            key: self.key.clone(),
+            token,
+            terms: self.terms,
+            acquired: Instant::now(),
+            engine: Arc::clone(&self.engine),
+            last_token: self.last_token,
+            claimed: self.claimed,
+            deadline: AtomicU64::new(FIRST_LIVE),
+            over: Notify::new(),
+            turn: Mutex::new(None),
+        };
+        next.deadline.store(next.encode(deadline), Ordering::Release);
+        Some(next)
+    }
+
+    pub(crate) fn claimed(&self) -> Instant {
+        self.claimed
+    }
+
+    /// When the request was sent that last confirmed the lease.
+    pub(crate) fn confirmed(&self) -> Instant {
+        let deadline = self.deadline().unwrap_or(self.acquired);
+        deadline
+            .checked_sub(counted(self.terms.expiry))
+            .unwrap_or(self.acquired)
     }
 
     /// When the holder stops counting on the lease; `None` once it is over.
@@ -156,22 +199,26 @@ impl Lease {
         }
     }
 
-    /// Ends the lease for a release; `false` when it was over before.
-    pub(crate) fn begin_release(&self) -> bool {
-        let live = !self.is_over() && self.finish(RELEASED);
-        if live {
-            self.over.notify_waiters();
-            trace::released(self);
-        }
-        live
+    /// Ends the lease for a release and returns the deadline it had; `None` when it was over before.
+    pub(crate) fn begin_release(&self) -> Option<Instant> {
+        let deadline = self
+            .deadline()
+            .filter(|_| !self.is_over() && self.finish(RELEASED))?;
+        self.over.notify_waiters();
+        trace::released(self);
+        Some(deadline)
     }
 
     /// Keeps the turn of the call that has won the lease for as long as that is held.
     pub(crate) fn keep_turn(&self, turn: Turn) {
-        *lock(&self.turn) = Some(turn);
+        self.put_turn(turn);
         if self.is_over() {
             drop(self.take_turn());
         }
+    }
+
+    pub(crate) fn put_turn(&self, turn: Turn) {
+        *lock(&self.turn) = Some(turn);
     }
 
     /// The turn in this process, to be given on once the server has been told.

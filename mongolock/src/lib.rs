@@ -17,6 +17,7 @@
 //! | `mongolock.lost` | event, warn | `lock.name`, `lock.token`, `held_ms`, `reason`: `expired`, `gone`, `shut_down` | a hold ended early |
 //! | `mongolock.renewal_failed` | event, warn | `locks`, `lock.name` (the first), `error` | a renewal failed and is repeated |
 //! | `mongolock.release_failed` | event, warn | `locks`, `lock.name` (the first), `error` | a release in the background was given up |
+//! | `mongolock.wake_up_failed` | event, debug | `error` | the change stream broke or cannot be had; waiting polls |
 //! | `mongolock.index` | event, debug or warn | `state` | the TTL index is there, or why not |
 
 mod acquire;
@@ -43,9 +44,12 @@ mod release;
 mod renewal;
 mod schedule;
 mod store;
+mod streak;
 mod sync;
 mod token;
 mod trace;
+mod waiting;
+mod wake;
 mod withdrawal;
 
 #[doc(hidden)]

@@ -1,10 +1,12 @@
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::LockError;
+use crate::streak::Streak;
 use crate::sync::lock;
+use crate::{LockError, LockGuard};
 
 /// The queues of this process, one for each name that somebody here has to do with; an idle name costs nothing.
 ///
@@ -24,7 +26,12 @@ struct Entry {
 
 struct Queue {
     turn: Arc<Semaphore>,
+    /// How many wait for the turn.
+    waiting: AtomicUsize,
     news: Mutex<News>,
+    /// A hold on its way from one caller to the next. Dropped with the queue, it releases the lock.
+    handed_over: Mutex<Option<LockGuard>>,
+    streak: Mutex<Streak>,
 }
 
 /// What the one whose turn it is has last heard of the lock: those behind it know no more when their time is up.
@@ -46,7 +53,7 @@ pub(crate) struct Place {
 pub(crate) struct Turn {
     // Given back before the place is left, so that the next in the queue finds the same semaphore.
     _permit: OwnedSemaphorePermit,
-    _place: Arc<Place>,
+    place: Arc<Place>,
 }
 
 impl Queues {
@@ -80,7 +87,10 @@ impl Queue {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             turn: Arc::new(Semaphore::new(1)),
+            waiting: AtomicUsize::new(0),
             news: Mutex::new(News::NoAnswer),
+            handed_over: Mutex::new(None),
+            streak: Mutex::new(Streak::default()),
         })
     }
 }
@@ -88,6 +98,7 @@ impl Queue {
 impl Place {
     /// Waits for the turn. Cancel safe: a dropped wait gives up its place in the order.
     pub(crate) async fn turn(self: &Arc<Self>) -> Turn {
+        let _waiting = Waiting::begin(&self.queue);
         match Arc::clone(&self.queue.turn).acquire_owned().await {
             Ok(permit) => self.begin(permit),
             Err(_) => unreachable!("the semaphore of a queue is never closed"),
@@ -106,8 +117,13 @@ impl Place {
         self.tell(News::NoAnswer);
         Turn {
             _permit: permit,
-            _place: Arc::clone(self),
+            place: Arc::clone(self),
         }
+    }
+
+    /// Whether the lock would have a next holder in this process.
+    pub(crate) fn others_wait(&self) -> bool {
+        self.queue.waiting.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn tell(&self, news: News) {
@@ -116,6 +132,47 @@ impl Place {
 
     pub(crate) fn news(&self) -> News {
         lock(&self.queue.news).clone()
+    }
+}
+
+impl Turn {
+    pub(crate) fn others_wait(&self) -> bool {
+        self.place.others_wait()
+    }
+
+    pub(crate) fn streak(&self) -> MutexGuard<'_, Streak> {
+        lock(&self.place.queue.streak)
+    }
+
+    /// Ends the turn and leaves a hold for the next in the queue.
+    pub(crate) fn hand_over(self, hold: LockGuard) {
+        *lock(&self.place.queue.handed_over) = Some(hold);
+    }
+
+    /// The hold that the turn came with.
+    pub(crate) fn take_over(&self) -> Option<LockGuard> {
+        lock(&self.place.queue.handed_over).take()
+    }
+}
+
+/// One who waits for the turn of a queue.
+struct Waiting<'a>(&'a Queue);
+
+impl<'a> Waiting<'a> {
+    fn begin(queue: &'a Queue) -> Self {
+        queue.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(queue)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let last = self.0.waiting.fetch_sub(1, Ordering::Relaxed) == 1;
+        // A hold was left for one who has just gone, and nobody else is there to take it.
+        if last && let Ok(_permit) = self.0.turn.try_acquire() {
+            let abandoned = lock(&self.0.handed_over).take();
+            drop(abandoned);
+        }
     }
 }
 

@@ -34,7 +34,7 @@ impl Schedule {
     /// Takes the lease in and returns when it must be looked at.
     pub(crate) fn insert(&mut self, lease: Arc<Lease>) -> Instant {
         let interval = lease.terms.renew_interval.mul_f64(1.0 - jitter());
-        let at = next_look(&lease, lease.acquired + interval);
+        let at = next_look(&lease, lease.confirmed() + interval);
         self.put(lease, at, false);
         at
     }
@@ -68,7 +68,7 @@ impl Schedule {
                 break;
             }
             let entry = &self.entries[id];
-            if entry.lease.is_over() {
+            if entry.lease.deadline().is_none_or(|deadline| deadline <= now) {
                 due.over.push(Arc::clone(&entry.lease));
                 looked_at.push(*id);
                 continue;
@@ -100,7 +100,7 @@ impl Schedule {
                 continue;
             };
             self.by_time.remove(&(entry.at, id));
-            if entry.lease.deadline().is_some() {
+            if entry.lease.deadline().is_some_and(|deadline| deadline > now) {
                 let at = next_look(&entry.lease, now + entry.lease.terms.renew_interval);
                 self.put(entry.lease, at, true);
             }

@@ -151,6 +151,14 @@ pub(crate) fn release_failed(keys: &[ClaimKey], error: &LockError) {
     );
 }
 
+pub(crate) fn wake_up_failed(error: &LockError) {
+    debug!(
+        name: "mongolock.wake_up_failed", target: target!(),
+        { error = %error },
+        "no stream of releases, waiting polls"
+    );
+}
+
 pub(crate) fn index(state: &IndexState) {
     if *state == IndexState::Ready {
         debug!(name: "mongolock.index", target: target!(), { state = ?state }, "unused documents are tidied up");

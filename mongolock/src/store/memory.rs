@@ -2,9 +2,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use super::{Answer, Standing};
+use super::{Answer, Ask, Standing};
 use crate::FencingToken;
 use crate::lease::ClaimKey;
 use crate::sync::lock;
@@ -14,6 +15,7 @@ pub(crate) struct MemoryStore {
     /// The "server's" clock starts here.
     start: Instant,
     documents: Mutex<HashMap<Arc<str>, Document>>,
+    pub(super) releases: broadcast::Sender<Arc<str>>,
 }
 
 struct Document {
@@ -28,20 +30,21 @@ impl MemoryStore {
         Self {
             start: Instant::now(),
             documents: Mutex::default(),
+            releases: broadcast::Sender::new(1024),
         }
     }
 
-    pub(crate) fn claim(&self, key: &ClaimKey, expiry: Duration) -> Answer {
+    pub(crate) fn claim(&self, key: &ClaimKey, ask: Ask) -> Answer {
         let now = self.now();
         let mut documents = lock(&self.documents);
         let previous = documents.get(&key.name);
         if previous.is_none_or(|document| document.expires_at <= now) {
-            let token = previous.map_or(0, |document| document.token + 1).max(floor(now));
+            let next = previous.map_or(0, |document| document.token + 1).max(floor(now));
             let fresh = Document {
                 lock_id: Arc::clone(&key.lock_id),
                 acquired_at: now,
-                expires_at: now + expiry,
-                token,
+                expires_at: now + ask.expiry,
+                token: next + (ask.tokens - 1),
             };
             documents.insert(Arc::clone(&key.name), fresh);
         }
@@ -49,7 +52,7 @@ impl MemoryStore {
         let remaining = Some(document.expires_at.saturating_sub(now));
         if document.lock_id == key.lock_id {
             Answer::Mine {
-                token: FencingToken::new(document.token),
+                last_token: FencingToken::new(document.token),
                 remaining,
             }
         } else {
@@ -82,6 +85,8 @@ impl MemoryStore {
         };
         document.expires_at = now.max(document.acquired_at + min_hold);
         document.lock_id = Arc::from("");
+        // Nobody need listen.
+        let _ = self.releases.send(Arc::clone(&key.name));
         true
     }
 

@@ -3,6 +3,7 @@
 mod index;
 mod memory;
 mod mongo;
+mod releases;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,17 +11,27 @@ use std::time::Duration;
 
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
+pub(crate) use releases::Releases;
 
 use crate::index::IndexState;
 use crate::lease::ClaimKey;
 use crate::{FencingToken, LockError};
+
+/// What a claim asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ask {
+    pub(crate) expiry: Duration,
+    /// How many tokens it needs, one for each hold; the document keeps the last of them.
+    pub(crate) tokens: i64,
+}
 
 /// The server's answer to a claim.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// The document has the claim's own id.
     Mine {
-        token: FencingToken,
+        /// The greatest of the tokens asked for.
+        last_token: FencingToken,
         /// `None` when the driver repeated the command: the server then answers from its log, without
         /// computed fields.
         remaining: Option<Duration>,
@@ -53,15 +64,10 @@ pub(crate) enum Store {
 
 impl Store {
     /// Takes the lock if it is free. Repeating it with the same key is harmless.
-    pub(crate) async fn claim(
-        &self,
-        key: &ClaimKey,
-        expiry: Duration,
-        limit: Duration,
-    ) -> Result<Answer, LockError> {
+    pub(crate) async fn claim(&self, key: &ClaimKey, ask: Ask, limit: Duration) -> Result<Answer, LockError> {
         match self {
-            Self::Mongo(store) => store.claim(key, expiry, limit).await,
-            Self::Memory(store) => Ok(store.claim(key, expiry)),
+            Self::Mongo(store) => store.claim(key, ask, limit).await,
+            Self::Memory(store) => Ok(store.claim(key, ask)),
         }
     }
 
@@ -104,6 +110,14 @@ impl Store {
         match self {
             Self::Mongo(store) => store.ensure_index(retention).await,
             Self::Memory(_) => IndexState::Ready,
+        }
+    }
+
+    /// Opens the stream of releases and deletions.
+    pub(crate) async fn watch(&self) -> Result<Releases, LockError> {
+        match self {
+            Self::Mongo(store) => store.watch().await,
+            Self::Memory(store) => Ok(store.watch()),
         }
     }
 }

@@ -9,7 +9,7 @@ use mongodb::options::{
 };
 use mongodb::{Collection, Database};
 
-use super::{Answer, Standing};
+use super::{Answer, Ask, Standing};
 use crate::fault;
 use crate::lease::ClaimKey;
 use crate::{FencingToken, LockError};
@@ -35,15 +35,10 @@ impl MongoStore {
         Self { locks, background }
     }
 
-    pub(crate) async fn claim(
-        &self,
-        key: &ClaimKey,
-        expiry: Duration,
-        limit: Duration,
-    ) -> Result<Answer, LockError> {
+    pub(crate) async fn claim(&self, key: &ClaimKey, ask: Ask, limit: Duration) -> Result<Answer, LockError> {
         let reply = self
             .locks
-            .find_one_and_update(doc! { "_id": &*key.name }, vec![claim_stage(key, expiry)])
+            .find_one_and_update(doc! { "_id": &*key.name }, vec![claim_stage(key, ask)])
             .upsert(true)
             .return_document(ReturnDocument::After)
             .projection(doc! {
@@ -130,7 +125,7 @@ fn majority(limit: Option<Duration>) -> WriteConcern {
 
 /// All expressions read the document as it was. A missing `expiresAt` is less than every date, so an absent
 /// document is free; `$max` passes over a missing token. Strings of the caller must not be read as field paths.
-fn claim_stage(key: &ClaimKey, expiry: Duration) -> Document {
+fn claim_stage(key: &ClaimKey, ask: Ask) -> Document {
     let free = doc! { "$lte": ["$expiresAt", "$$NOW"] };
     let if_free = |taken: Bson, old: &str| doc! { "$cond": [free.clone(), taken, old] };
     let next_token = doc! { "$max": [
@@ -140,8 +135,8 @@ fn claim_stage(key: &ClaimKey, expiry: Duration) -> Document {
     doc! { "$set": {
         "lockId": if_free(doc! { "$literal": &*key.lock_id }.into(), "$lockId"),
         "acquiredAt": if_free("$$NOW".into(), "$acquiredAt"),
-        "expiresAt": if_free(doc! { "$add": ["$$NOW", millis(expiry)] }.into(), "$expiresAt"),
-        "fencingToken": if_free(next_token.into(), "$fencingToken"),
+        "expiresAt": if_free(doc! { "$add": ["$$NOW", millis(ask.expiry)] }.into(), "$expiresAt"),
+        "fencingToken": if_free(doc! { "$add": [next_token, ask.tokens - 1] }.into(), "$fencingToken"),
     } }
 }
 
@@ -171,7 +166,7 @@ fn answer(key: &ClaimKey, document: &Document) -> Result<Answer, LockError> {
     }
     match document.get("fencingToken") {
         Some(Bson::Int64(token)) => Ok(Answer::Mine {
-            token: FencingToken::new(*token),
+            last_token: FencingToken::new(*token),
             remaining,
         }),
         other => Err(corrupt(

@@ -1,0 +1,62 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::{Document, doc};
+use mongodb::change_stream::ChangeStream;
+use mongodb::change_stream::event::ChangeStreamEvent;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::timeout;
+
+use super::memory::MemoryStore;
+use super::mongo::MongoStore;
+use crate::LockError;
+
+/// The longest wait for an event before the caller has a look at other things.
+const AWAIT: Duration = Duration::from_secs(1);
+
+/// The names of locks that are released or deleted, as it happens.
+pub(crate) enum Releases {
+    Mongo(Box<ChangeStream<ChangeStreamEvent<Document>>>),
+    Memory(Receiver<Arc<str>>),
+}
+
+impl Releases {
+    /// The next one, or `None` if there was none for a while.
+    pub(crate) async fn next(&mut self) -> Result<Option<Arc<str>>, LockError> {
+        match self {
+            Self::Mongo(stream) => {
+                let event = stream.next_if_any().await?;
+                let key = event.and_then(|event| event.document_key);
+                Ok(key.and_then(|key| key.get_str("_id").map(Arc::from).ok()))
+            }
+            Self::Memory(releases) => Ok(match timeout(AWAIT, releases.recv()).await {
+                Ok(Ok(name)) => Some(name),
+                // Hints may be lost: whoever missed one looks again by himself.
+                Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) | Err(_) => None,
+            }),
+        }
+    }
+}
+
+impl MongoStore {
+    /// The server filters: renewals and acquisitions are not sent.
+    pub(super) async fn watch(&self) -> Result<Releases, LockError> {
+        let released = doc! { "operationType": "update", "updateDescription.updatedFields.lockId": "" };
+        let matching = doc! { "$match": { "$or": [released, { "operationType": "delete" }] } };
+        let names = doc! { "$project": { "operationType": 1, "documentKey": 1 } };
+        let stream = self
+            .background
+            .watch()
+            .pipeline([matching, names])
+            .max_await_time(AWAIT)
+            .await?;
+        Ok(Releases::Mongo(Box::new(stream)))
+    }
+}
+
+impl MemoryStore {
+    pub(super) fn watch(&self) -> Releases {
+        Releases::Memory(self.releases.subscribe())
+    }
+}

@@ -1,0 +1,81 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backoff::Backoff;
+use crate::engine::Engine;
+use crate::wake::Watch;
+
+/// So many attempts may fail before a wait is thought worth a stream.
+const SHORT_WAIT: u32 = 2;
+
+/// With a stream open, somebody who was not woken looks again after this time: a hint can be lost.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// The pauses of the one in this process who asks the server for a held lock.
+pub(crate) struct Waiting<'a> {
+    engine: &'a Arc<Engine>,
+    name: &'a Arc<str>,
+    backoff: Backoff,
+    failed: u32,
+    watch: Option<Watch>,
+}
+
+impl<'a> Waiting<'a> {
+    pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a Arc<str>) -> Self {
+        let backoff = Backoff::new(engine.settings.retry_interval.clone());
+        Self {
+            engine,
+            name,
+            backoff,
+            failed: 0,
+            watch: None,
+        }
+    }
+
+    /// The pause after an attempt that ended with an error.
+    pub(crate) fn after_error(&mut self) -> Duration {
+        self.backoff.next()
+    }
+
+    /// The longest pause after an attempt that found the lock held; a wake-up may end it early.
+    pub(crate) fn after_held(&mut self, remaining: Option<Duration>) -> Duration {
+        self.failed += 1;
+        if self.failed > SHORT_WAIT && self.watch.is_none() {
+            self.watch = self.engine.wake_ups.watch(self.name);
+        }
+        let open = self.watch.as_ref().is_some_and(Watch::is_open);
+        // A fifth more or less, so that a fleet does not look again together.
+        let pause = if open {
+            LOOK_AGAIN.mul_f64(0.8 + 0.4 * fastrand::f64())
+        } else {
+            self.backoff.next()
+        };
+        until_free(pause, remaining)
+    }
+
+    /// Waits so long, or until the lock is released.
+    pub(crate) async fn pause(&self, longest: Duration) {
+        match &self.watch {
+            None => tokio::time::sleep(longest).await,
+            Some(watch) => {
+                if tokio::time::timeout(longest, watch.woken()).await.is_ok() {
+                    spread().await;
+                }
+            }
+        }
+    }
+}
+
+/// Nobody need wait longer than the holder's lease lasts, by the server's own count.
+fn until_free(pause: Duration, remaining: Option<Duration>) -> Duration {
+    let just_after = Duration::from_millis(1 + fastrand::u64(0..10));
+    remaining.map_or(pause, |remaining| pause.min(remaining + just_after))
+}
+
+/// Processes that were woken together do not all ask in the same moment.
+async fn spread() {
+    let pause = fastrand::u64(0..3);
+    if pause > 0 {
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+    }
+}

@@ -1,0 +1,178 @@
+//! Push instead of poll: releases in other processes wake those who wait here.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::backoff::Backoff;
+use crate::store::{Releases, Store};
+use crate::sync::lock;
+use crate::{LockError, fault, trace};
+
+/// The stream of releases is closed when nobody has waited for so long: it costs the server a cursor and the client a
+/// connection.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// Wakes those who wait for a lock when somebody releases it, by one stream of the store's releases for the whole
+/// provider, open only while somebody waits. A wake-up is a hint: who is woken asks the server, and who is not asks it
+/// later.
+pub(crate) struct WakeUps {
+    store: Arc<Store>,
+    desk: Mutex<Desk>,
+}
+
+struct Desk {
+    waiters: HashMap<Arc<str>, Arc<Notify>>,
+    stream: Stream,
+    task: Option<JoinHandle<()>>,
+    /// When somebody last began or ended to wait.
+    used: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Closed,
+    Open,
+    /// Switched off, or the server cannot or may not: poll for good.
+    Unavailable,
+}
+
+/// One who waits for a lock, until dropped.
+pub(crate) struct Watch {
+    wake_ups: Arc<WakeUps>,
+    name: Arc<str>,
+    woken: Arc<Notify>,
+}
+
+impl WakeUps {
+    pub(crate) fn new(store: Arc<Store>, enabled: bool) -> Self {
+        let stream = if enabled {
+            Stream::Closed
+        } else {
+            Stream::Unavailable
+        };
+        let desk = Desk {
+            waiters: HashMap::new(),
+            stream,
+            task: None,
+            used: Instant::now(),
+        };
+        Self {
+            store,
+            desk: Mutex::new(desk),
+        }
+    }
+
+    /// Has the caller woken by releases of the lock from now on; `None` where that cannot be had. Whatever happened
+    /// before, the caller has to ask the server once more: it is woken for that as soon as the stream is open.
+    pub(crate) fn watch(self: &Arc<Self>, name: &Arc<str>) -> Option<Watch> {
+        let mut desk = lock(&self.desk);
+        let woken = Arc::new(Notify::new());
+        match desk.stream {
+            Stream::Unavailable => return None,
+            Stream::Open => woken.notify_one(),
+            Stream::Closed => {}
+        }
+        desk.waiters.insert(Arc::clone(name), Arc::clone(&woken));
+        desk.used = Instant::now();
+        if desk.task.as_ref().is_none_or(JoinHandle::is_finished) {
+            desk.task = Some(tokio::spawn(run(Arc::clone(self))));
+        }
+        Some(Watch {
+            wake_ups: Arc::clone(self),
+            name: Arc::clone(name),
+            woken,
+        })
+    }
+
+    fn wake(&self, name: &str) {
+        if let Some(woken) = lock(&self.desk).waiters.get(name) {
+            woken.notify_one();
+        }
+    }
+
+    /// Everybody looks again: what happened while the stream was in another state was not seen.
+    fn turn(&self, stream: Stream) {
+        let mut desk = lock(&self.desk);
+        desk.stream = stream;
+        desk.waiters.values().for_each(|woken| woken.notify_one());
+    }
+
+    /// Ends the task if nobody has waited for a while; whoever comes now starts another.
+    fn close_if_idle(&self) -> bool {
+        let mut desk = lock(&self.desk);
+        let idle = desk.waiters.is_empty() && desk.used.elapsed() >= IDLE;
+        if idle {
+            desk.stream = Stream::Closed;
+            desk.task = None;
+        }
+        idle
+    }
+}
+
+impl Watch {
+    /// Whether releases reach the caller now.
+    pub(crate) fn is_open(&self) -> bool {
+        lock(&self.wake_ups.desk).stream == Stream::Open
+    }
+
+    pub(crate) async fn woken(&self) {
+        self.woken.notified().await;
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut desk = lock(&self.wake_ups.desk);
+        // A later watch of the same name has taken the place.
+        if desk
+            .waiters
+            .get(&self.name)
+            .is_some_and(|woken| Arc::ptr_eq(woken, &self.woken))
+        {
+            desk.waiters.remove(&self.name);
+        }
+        desk.used = Instant::now();
+    }
+}
+
+async fn run(wake_ups: Arc<WakeUps>) {
+    let mut backoff = Backoff::new(Duration::from_millis(100)..=Duration::from_secs(10));
+    loop {
+        match wake_ups.store.watch().await {
+            Ok(releases) => {
+                wake_ups.turn(Stream::Open);
+                match follow(&wake_ups, releases).await {
+                    Ok(()) => return,
+                    Err(error) => trace::wake_up_failed(&error),
+                }
+                wake_ups.turn(Stream::Closed);
+            }
+            Err(error) if !fault::is_passing(&error) => {
+                trace::wake_up_failed(&error);
+                wake_ups.turn(Stream::Unavailable);
+                return;
+            }
+            Err(error) => trace::wake_up_failed(&error),
+        }
+        if wake_ups.close_if_idle() {
+            return;
+        }
+        tokio::time::sleep(backoff.next()).await;
+    }
+}
+
+/// Passes releases on until nobody waits any more.
+async fn follow(wake_ups: &WakeUps, mut releases: Releases) -> Result<(), LockError> {
+    loop {
+        match releases.next().await? {
+            Some(name) => wake_ups.wake(&name),
+            None if wake_ups.close_if_idle() => return Ok(()),
+            None => {}
+        }
+    }
+}
