@@ -39,12 +39,28 @@ fn a_crate_outside_the_workspace() {
         let status = Command::new(env!("CARGO"))
             .args(arguments)
             .current_dir(&fixture)
-            .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("fixture"))
+            .env(
+                "CARGO_TARGET_DIR",
+                Path::new(env!("CARGO_TARGET_TMPDIR")).join("fixture"),
+            )
             .env_remove("RUSTFLAGS")
             .status();
-        assert!(status.expect("cargo starts").success(), "cargo {} failed", arguments.join(" "));
+        assert!(
+            status.expect("cargo starts").success(),
+            "cargo {} failed",
+            arguments.join(" ")
+        );
     };
-    cargo(&["clippy", "--workspace", "--offline", "--", "-D", "warnings", "-D", "clippy::pedantic"]);
+    cargo(&[
+        "clippy",
+        "--workspace",
+        "--offline",
+        "--",
+        "-D",
+        "warnings",
+        "-D",
+        "clippy::pedantic",
+    ]);
     for package in ["fixture", "fixture-2021", "fixture-2018"] {
         cargo(&["run", "--quiet", "--offline", "--package", package]);
     }

@@ -206,3 +206,47 @@ async fn annotated_calls_lose_no_update() {
     }
     assert_eq!(*COUNT.lock().unwrap(), 24);
 }
+
+/// S4.1: one mutex for each type of data.
+#[tokio::test]
+async fn types_are_serialised_and_run_side_by_side() {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Kind {
+        Orders,
+        Invoices,
+    }
+
+    impl std::fmt::Display for Kind {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(match self {
+                Self::Orders => "orders",
+                Self::Invoices => "invoices",
+            })
+        }
+    }
+
+    #[distributed_lock(name = "import:<kind>")]
+    async fn import(kind: Kind, met: Arc<tokio::sync::Barrier>) -> Result<(), LockError> {
+        met.wait().await;
+        Ok(())
+    }
+
+    let world = World::mongodb().await;
+    let both = Arc::new(tokio::sync::Barrier::new(2));
+    let (orders, invoices) = (
+        import(Kind::Orders, both.clone()),
+        import(Kind::Invoices, both.clone()),
+    );
+    let side_by_side = world.provider.scope(async { tokio::join!(orders, invoices) });
+    let (orders, invoices) = timeout(AMPLE, side_by_side)
+        .await
+        .expect("they are inside together");
+    orders.unwrap();
+    invoices.unwrap();
+    let (one, other) = (import(Kind::Orders, both.clone()), import(Kind::Orders, both));
+    let serialised = world.provider.scope(async { tokio::join!(one, other) });
+    assert!(
+        timeout(Duration::from_millis(500), serialised).await.is_err(),
+        "two of a kind never meet"
+    );
+}

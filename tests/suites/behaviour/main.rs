@@ -2,10 +2,12 @@
 
 mod attribute;
 mod conformance;
+mod handover;
 mod index;
 mod nested;
 mod options;
 mod protocol;
 mod tokens;
 mod tracing_events;
+mod wake_up;
 mod world;

@@ -73,6 +73,10 @@ impl Commands {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
+    pub(crate) fn all(&self) -> Vec<Document> {
+        self.0.lock().unwrap().clone()
+    }
+
     pub(crate) async fn until_sent(&self, name: &str) {
         let sent = async || names(&self.0.lock().unwrap()).contains(&name).then_some(());
         must(eventually(AMPLE, name, sent).await);

@@ -71,6 +71,47 @@ async fn a_stopped_holder_learns_of_its_loss_first() {
         .expect("its late release and renewals touch no other's claim");
 }
 
+/// S4.9: of several workers of one type one works; when it dies, another follows, until none is left.
+#[tokio::test]
+async fn workers_take_over_in_turn() {
+    let db = test_db().await;
+    let expiry = Duration::from_secs(1);
+    let mut workers: Vec<Actor> = (0..3).map(|_| Actor::start(&db, expiry, &[])).collect();
+    for worker in &mut workers {
+        worker.until("clock").await;
+    }
+    let mut last = 0;
+    while !workers.is_empty() {
+        let (holder, token) = first_to_hold(&mut workers).await;
+        assert!(token > last);
+        last = token;
+        let mut holder = workers.swap_remove(holder);
+        for _ in 0..5 {
+            holder.until("step").await;
+        }
+        for waiting in &mut workers {
+            assert!(
+                timeout(Duration::from_millis(50), waiting.next()).await.is_err(),
+                "one works at a time"
+            );
+        }
+        holder.signal(Signal::KILL);
+    }
+}
+
+async fn first_to_hold(workers: &mut [Actor]) -> (usize, i64) {
+    let begun = Instant::now();
+    while begun.elapsed() < AMPLE {
+        for (index, worker) in workers.iter_mut().enumerate() {
+            if let Ok((word, token)) = timeout(Duration::from_millis(20), worker.next()).await {
+                assert_eq!(word, "held");
+                return (index, token.parse().unwrap());
+            }
+        }
+    }
+    panic!("nobody takes over");
+}
+
 /// S3.3: only the server's clock counts.
 #[tokio::test]
 async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {

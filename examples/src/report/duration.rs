@@ -1,0 +1,65 @@
+//! Durations as people write and read them.
+
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+/// `20ms`, `2s`, `1m`; a bare number is milliseconds.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "ms" | "" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        _ => return Err(malformed()),
+    };
+    let count: u64 = digits.parse().map_err(|_| malformed())?;
+    let duration = count.checked_mul(unit).map(Duration::from_millis);
+    duration
+        .filter(|duration| *duration <= HOUR)
+        .ok_or_else(|| "write at most 60m".to_owned())
+}
+
+fn malformed() -> String {
+    "write a whole number and `ms`, `s` or `m`, such as `20ms`".to_owned()
+}
+
+/// In milliseconds up to ten seconds, which is what most numbers here are.
+pub(crate) fn show(duration: Duration) -> String {
+    if duration < Duration::from_secs(10) {
+        format!("{} ms", duration.as_millis())
+    } else {
+        format!("{:.1} s", duration.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_units_and_bare_milliseconds() {
+        assert_eq!(parse("20ms"), Ok(Duration::from_millis(20)));
+        assert_eq!(parse("20"), Ok(Duration::from_millis(20)));
+        assert_eq!(parse("0"), Ok(Duration::ZERO));
+        assert_eq!(parse("2s"), Ok(Duration::from_secs(2)));
+        assert_eq!(parse("60m"), Ok(HOUR));
+    }
+
+    #[test]
+    fn refuses_what_it_cannot_read() {
+        for text in [
+            "",
+            "ms",
+            "-1",
+            "1.5s",
+            "1 s",
+            "1h",
+            "61m",
+            "99999999999999999999",
+            "5é",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The command line, the same for the program and the processes that it starts.
+
+use std::time::Duration;
+
+use clap::{Args, Parser, value_parser};
+
+const ABOUT: &str = "\
+Several processes rebuild the same reports under distributed locks, and the program checks that no work was lost.
+
+It starts a MongoDB of its own, which is gone when the program ends. With MONGODB_URI it uses that one instead, in a \
+database of its own, which it drops at the end.";
+
+const STATUS: &str = "Exit status: 0 if nothing went wrong, 1 if something did, 2 for a wrong command line.";
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(name = "report", about = ABOUT, after_help = STATUS)]
+pub(crate) struct Options {
+    /// Processes to start
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(1..=64))]
+    pub(crate) processes: u32,
+
+    /// Calls of `rebuild_report` in each process, made by up to four tasks at a time
+    #[arg(long, value_name = "NUMBER", default_value_t = 12, value_parser = value_parser!(u32).range(1..=100_000))]
+    pub(crate) calls: u32,
+
+    /// Reports that the calls are spread over
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(1..=10_000))]
+    pub(crate) ids: u32,
+
+    /// Pause between reading and writing a report, under the lock
+    #[arg(long, value_name = "DURATION", default_value = "50ms", value_parser = crate::duration::parse)]
+    pub(crate) hold: Duration,
+
+    /// Rebuild without the lock, to see what it prevents; fails when updates are lost
+    #[arg(long)]
+    pub(crate) without_lock: bool,
+
+    #[command(flatten)]
+    pub(crate) worker: Option<Worker>,
+}
+
+/// What the program tells the processes that it starts; the connection string may hold a password and travels in the
+/// environment.
+#[derive(Debug, Args)]
+#[group(requires_all = ["worker", "database"], multiple = true)]
+pub(crate) struct Worker {
+    /// The number of this process.
+    #[arg(long = "worker", id = "worker", hide = true, required = false)]
+    pub(crate) number: u32,
+
+    /// The database to work in.
+    #[arg(long, hide = true, required = false)]
+    pub(crate) database: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn only_started_processes_are_workers() {
+        let own = Options::try_parse_from(["report"]).unwrap();
+        assert!(own.worker.is_none());
+        let started = Options::try_parse_from(["report", "--worker", "2", "--database", "d"]).unwrap();
+        assert_eq!(started.worker.unwrap().number, 2);
+        assert!(Options::try_parse_from(["report", "--worker", "2"]).is_err());
+    }
+}

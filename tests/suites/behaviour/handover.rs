@@ -1,0 +1,204 @@
+//! How a lock goes from one caller to the next inside a process, and when it goes to others.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mongolock::{FencingToken, LockError, LockProvider};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::conformance::conformance;
+use crate::world::{AMPLE, World, names, recorded};
+
+conformance!(
+    callers_come_in_the_order_in_which_they_asked,
+    each_hold_has_a_greater_token_of_its_own,
+    callers_with_other_options_get_what_they_asked_for,
+    a_caller_that_leaves_takes_nothing_along,
+    a_minimum_hold_is_not_handed_over,
+    another_process_gets_its_turn,
+    names_that_were_used_once_leave_nothing,
+);
+
+/// Takes the lock in a task of its own and notes the token.
+fn queue_up(
+    tasks: &mut JoinSet<()>,
+    provider: &LockProvider,
+    noted: &Arc<Mutex<Vec<(usize, FencingToken)>>>,
+    index: usize,
+) {
+    let (lock, noted) = (provider.lock("queue"), Arc::clone(noted));
+    tasks.spawn(async move {
+        let guard = lock.acquire().await.unwrap();
+        noted.lock().unwrap().push((index, guard.fencing_token()));
+        if index % 2 == 0 {
+            guard.release().await.unwrap();
+        }
+    });
+}
+
+async fn noted_queue(provider: &LockProvider, people: usize) -> Vec<(usize, FencingToken)> {
+    let noted = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = JoinSet::new();
+    let first = provider.lock("queue").await.unwrap();
+    for index in 0..people {
+        queue_up(&mut tasks, provider, &noted, index);
+        tokio::task::yield_now().await;
+    }
+    first.release().await.unwrap();
+    timeout(AMPLE, tasks.join_all())
+        .await
+        .expect("all have their turn");
+    let noted = noted.lock().unwrap();
+    noted.clone()
+}
+
+async fn callers_come_in_the_order_in_which_they_asked(world: World) {
+    let order: Vec<usize> = noted_queue(&world.provider, 50)
+        .await
+        .into_iter()
+        .map(|(index, _)| index)
+        .collect();
+    assert_eq!(order, (0..50).collect::<Vec<_>>());
+}
+
+/// S1.19
+async fn each_hold_has_a_greater_token_of_its_own(world: World) {
+    let tokens: Vec<_> = noted_queue(&world.provider, 50)
+        .await
+        .into_iter()
+        .map(|(_, token)| token)
+        .collect();
+    assert!(
+        tokens.is_sorted_by(|earlier, later| earlier < later),
+        "{tokens:?}"
+    );
+    let next = world.rival().lock("queue").await.unwrap();
+    assert!(
+        next.fencing_token() > tokens[49],
+        "greater than all that were reserved"
+    );
+}
+
+async fn callers_with_other_options_get_what_they_asked_for(world: World) {
+    let first = world.provider.lock("options").await.unwrap();
+    let mut tasks = JoinSet::new();
+    for seconds in [30, 60, 60, 90] {
+        let lock = world
+            .provider
+            .lock("options")
+            .expiry(Duration::from_secs(seconds));
+        tasks.spawn(async move {
+            let guard = lock.acquire().await.unwrap();
+            let remaining = guard.remaining();
+            guard.release().await.unwrap();
+            (seconds, remaining)
+        });
+        tokio::task::yield_now().await;
+    }
+    first.release().await.unwrap();
+    for (seconds, remaining) in timeout(AMPLE, tasks.join_all())
+        .await
+        .expect("all have their turn")
+    {
+        assert!(remaining <= Duration::from_secs(seconds) && remaining > Duration::from_secs(seconds / 2));
+    }
+}
+
+async fn a_caller_that_leaves_takes_nothing_along(world: World) {
+    for micros in (0..2000).step_by(50) {
+        let first = world.provider.lock("leaving").await.unwrap();
+        let leaving = world.provider.lock("leaving");
+        let waiter = tokio::spawn(async move {
+            let _ = timeout(Duration::from_micros(micros), leaving.acquire()).await;
+        });
+        tokio::task::yield_now().await;
+        sleep(Duration::from_micros(micros)).await;
+        first.release().await.unwrap();
+        waiter.await.unwrap();
+    }
+    let next = timeout(AMPLE / 2, world.rival().lock("leaving").acquire()).await;
+    next.expect("nothing is left until its expiry")
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}
+
+async fn a_minimum_hold_is_not_handed_over(world: World) {
+    let lock = world.provider.lock("rate").min_hold(Duration::from_millis(200));
+    let begun = Instant::now();
+    for _ in 0..3 {
+        lock.acquire().await.unwrap().release().await.unwrap();
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(400));
+}
+
+/// Four callers here never stop asking; one there gets the lock all the same, again and again.
+async fn another_process_gets_its_turn(world: World) {
+    let busy = world.provider.clone();
+    let mut greedy = JoinSet::new();
+    for _ in 0..4 {
+        let lock = busy.lock("shared");
+        greedy.spawn(async move {
+            loop {
+                let guard = lock.acquire().await.unwrap();
+                sleep(Duration::from_millis(1)).await;
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    let other = world.rival();
+    for _ in 0..5 {
+        let guard = timeout(AMPLE, other.lock("shared").acquire())
+            .await
+            .expect("its turn comes")
+            .unwrap();
+        sleep(Duration::from_millis(1)).await;
+        guard.release().await.unwrap();
+    }
+    greedy.shutdown().await;
+}
+
+/// S2.11, B17: in this process.
+async fn names_that_were_used_once_leave_nothing(world: World) {
+    for index in 0..200 {
+        world
+            .provider
+            .lock(format!("once:{index}"))
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    }
+    // It waits for everything that this process has to do with any name.
+    let begun = Instant::now();
+    world.provider.shutdown().await;
+    assert!(begun.elapsed() < AMPLE / 3);
+    assert!(matches!(
+        world.provider.lock("once:0").acquire().await,
+        Err(LockError::ShutDown { .. })
+    ));
+}
+
+/// A queue of a process costs a handful of commands, however long it is.
+#[tokio::test]
+async fn a_hand_over_costs_no_command() {
+    let world = World::mongodb().await;
+    let (database, commands) = recorded(world.db(), &[]).await;
+    let provider = LockProvider::builder(&database)
+        .acquire_timeout(AMPLE)
+        .build()
+        .unwrap();
+    provider.lock("warm").await.unwrap().release().await.unwrap();
+    commands.take();
+    let holds = noted_queue(&provider, 200).await.len();
+    let sent = commands.take();
+    let trips = names(&sent)
+        .into_iter()
+        .filter(|name| ["findAndModify", "update"].contains(name))
+        .count();
+    assert_eq!(holds, 200);
+    assert!(trips <= 40, "{trips} commands for 201 holds");
+}
