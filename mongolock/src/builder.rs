@@ -9,6 +9,9 @@ use crate::options::{Options, refused};
 use crate::store::{MemoryStore, MongoStore, Store};
 use crate::{LockError, LockProvider};
 
+/// Whoever looks less often has forgotten what he waits for.
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60 * 60);
+
 /// MongoDB takes at most this many seconds for a TTL index.
 const MAX_RETENTION: Duration = Duration::from_secs(i32::MAX as u64);
 
@@ -92,7 +95,8 @@ impl LockProviderBuilder {
         self
     }
 
-    /// The shortest and the longest pause between two attempts; 10 ms to 800 ms if not set, above 0.
+    /// The shortest and the longest pause between two attempts that poll; 10 ms to 800 ms if not set, above 0 and at
+    /// most 1 h.
     pub fn retry_interval(mut self, range: RangeInclusive<Duration>) -> Self {
         self.retry_interval = range;
         self
@@ -164,11 +168,11 @@ impl LockProviderBuilder {
 
     fn check(&self) -> Result<(), LockError> {
         let (min, max) = (*self.retry_interval.start(), *self.retry_interval.end());
-        if min.is_zero() || min > max {
+        if min.is_zero() || min > max || max > MAX_RETRY_INTERVAL {
             return Err(refused(
                 "retry_interval",
                 &self.retry_interval,
-                "use more than 0, the shorter pause first",
+                "use more than 0 and at most 1 h, the shorter pause first",
             ));
         }
         if self.retention.subsec_nanos() != 0

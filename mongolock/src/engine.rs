@@ -54,12 +54,17 @@ impl Engine {
         self.keeper.ensure_running();
         self.keeper.end_leases();
         let _ = tokio::time::timeout(SHUTDOWN_LIMIT, self.queues.until_idle()).await;
+        self.stop();
+    }
+
+    fn stop(&self) {
         self.keeper.stop();
+        self.wake_ups.stop();
     }
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.keeper.stop();
+        self.stop();
     }
 }

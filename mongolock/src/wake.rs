@@ -98,19 +98,29 @@ impl WakeUps {
     /// Everybody looks again: what happened while the stream was in another state was not seen.
     fn turn(&self, stream: Stream) {
         let mut desk = lock(&self.desk);
-        desk.stream = stream;
+        if desk.stream != Stream::Unavailable {
+            desk.stream = stream;
+        }
         desk.waiters.values().for_each(|woken| woken.notify_one());
     }
 
-    /// Ends the task if nobody has waited for a while; whoever comes now starts another.
+    /// Ends the task if nobody has waited for a while, or for good; whoever comes after an idle while starts another.
     fn close_if_idle(&self) -> bool {
         let mut desk = lock(&self.desk);
+        if desk.stream == Stream::Unavailable {
+            return true;
+        }
         let idle = desk.waiters.is_empty() && desk.used.elapsed() >= IDLE;
         if idle {
             desk.stream = Stream::Closed;
             desk.task = None;
         }
         idle
+    }
+
+    /// For good: the stream is closed with its next answer.
+    pub(crate) fn stop(&self) {
+        self.turn(Stream::Unavailable);
     }
 }
 
@@ -169,10 +179,11 @@ async fn run(wake_ups: Arc<WakeUps>) {
 /// Passes releases on until nobody waits any more.
 async fn follow(wake_ups: &WakeUps, mut releases: Releases) -> Result<(), LockError> {
     loop {
-        match releases.next().await? {
-            Some(name) => wake_ups.wake(&name),
-            None if wake_ups.close_if_idle() => return Ok(()),
-            None => {}
+        if let Some(name) = releases.next().await? {
+            wake_ups.wake(&name);
+        }
+        if wake_ups.close_if_idle() {
+            return Ok(());
         }
     }
 }

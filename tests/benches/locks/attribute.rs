@@ -1,0 +1,111 @@
+//! The attribute beside the closure form of the runtime, and what it adds to a future.
+//!
+//! Both take the same way, so that any difference is the expansion's own. Against a server the difference drowns in
+//! the commands; in memory, on one thread, nothing hides it.
+
+use std::time::{Duration, Instant};
+
+use mongolock::{LockError, LockProvider, distributed_lock};
+
+use crate::report::Report;
+use crate::samples::{Samples, ratio};
+use crate::setting::Setting;
+
+const GOAL: f64 = 1.01;
+const BYTES: f64 = 1024.0;
+/// Calls in one measurement, in memory: one alone is too short for the clock.
+const BATCH: u32 = 200;
+
+async fn work(id: u64) -> u64 {
+    tokio::task::yield_now().await;
+    id
+}
+
+async fn plain(_provider: &LockProvider, id: u64) -> Result<u64, LockError> {
+    Ok(work(id).await)
+}
+
+#[distributed_lock(name = "attribute:<id>", provider = provider)]
+async fn attributed(provider: &LockProvider, id: u64) -> Result<u64, LockError> {
+    Ok(work(id).await)
+}
+
+async fn closure(provider: &LockProvider, id: u64) -> Result<u64, LockError> {
+    let lock = provider.lock(format_args!("attribute:{id}"));
+    lock.run(|_| async move { Ok(work(id).await) }).await
+}
+
+pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    let provider = LockProvider::new(&setting.database().await?);
+    let rounds = setting.pick(2_000, 300);
+    let (with_attribute, with_closure) = compare(&provider, rounds, 1).await?;
+    report.micros("on the server: attribute, p50", with_attribute.p50());
+    report.micros("on the server: `run`, p50", with_closure.p50());
+    let over = ratio(with_attribute.p50(), with_closure.p50());
+    report.at_most(GOAL, "on the server: attribute over `run`, p50", over, "x");
+    provider.shutdown().await;
+
+    let rounds = setting.pick(2_000, 300);
+    let in_memory = tokio::task::spawn_blocking(move || compare_in_memory(rounds));
+    let (with_attribute, with_closure) = in_memory.await??;
+    report.micros("in memory: attribute, p50", with_attribute.p50() / BATCH);
+    report.micros("in memory: `run`, p50", with_closure.p50() / BATCH);
+    let over = ratio(with_attribute.p50(), with_closure.p50());
+    report.at_most(GOAL, "in memory: attribute over `run`, p50", over, "x");
+    sizes(report);
+    Ok(())
+}
+
+/// On one thread, with the provider's tasks between the calls.
+fn compare_in_memory(rounds: u32) -> anyhow::Result<(Samples, Samples)> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(compare(&LockProvider::in_memory(), rounds, BATCH))
+}
+
+/// In turns, and each first in every second round.
+async fn compare(provider: &LockProvider, rounds: u32, batch: u32) -> anyhow::Result<(Samples, Samples)> {
+    let (mut with_attribute, mut with_closure) = (Samples::default(), Samples::default());
+    let warm_up = 50;
+    for round in 0..warm_up + rounds {
+        let (first, second) = if round % 2 == 0 {
+            let first = timed_attribute(provider, batch).await?;
+            (first, timed_closure(provider, batch).await?)
+        } else {
+            let second = timed_closure(provider, batch).await?;
+            (timed_attribute(provider, batch).await?, second)
+        };
+        if round >= warm_up {
+            with_attribute.add(first);
+            with_closure.add(second);
+        }
+    }
+    Ok((with_attribute, with_closure))
+}
+
+async fn timed_attribute(provider: &LockProvider, batch: u32) -> anyhow::Result<Duration> {
+    let begun = Instant::now();
+    for _ in 0..batch {
+        attributed(provider, 7).await?;
+    }
+    Ok(begun.elapsed())
+}
+
+async fn timed_closure(provider: &LockProvider, batch: u32) -> anyhow::Result<Duration> {
+    let begun = Instant::now();
+    for _ in 0..batch {
+        closure(provider, 7).await?;
+    }
+    Ok(begun.elapsed())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes of futures are small")]
+fn sizes(report: &mut Report) {
+    let provider = LockProvider::in_memory();
+    let bare = size_of_val(&plain(&provider, 7)) as f64;
+    let with_attribute = size_of_val(&attributed(&provider, 7)) as f64;
+    let with_closure = size_of_val(&closure(&provider, 7)) as f64;
+    report.at_most(BYTES, "future: added by the attribute", with_attribute - bare, "bytes");
+    report.figure("future: added by `run`", with_closure - bare, "bytes");
+}

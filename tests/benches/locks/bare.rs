@@ -1,0 +1,91 @@
+//! The floor: what mongolock sends for an uncontended hold, sent by the driver alone.
+
+use std::time::{Duration, Instant};
+
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::{Acknowledgment, CollectionOptions, ReturnDocument, WriteConcern};
+use mongodb::{Collection, Database};
+
+use crate::samples::Samples;
+
+const EXPIRY_MILLIS: i64 = 30_000;
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// One name, acquired and released with the same documents, options and write concern as mongolock's, in the same
+/// collection, but without ids of one's own, queue, renewal or a task for the request.
+#[derive(Clone)]
+pub(crate) struct Bare {
+    locks: Collection<Document>,
+    name: String,
+    lock_id: String,
+}
+
+impl Bare {
+    pub(crate) fn new(database: &Database, name: impl Into<String>) -> Self {
+        let options = CollectionOptions::builder().write_concern(majority(None)).build();
+        Self {
+            locks: database.collection_with_options("distributed_locks", options),
+            name: name.into(),
+            lock_id: "somebody.example:12345#67e55044-10b1-426f-9247-bb680e5fe0c8".to_owned(),
+        }
+    }
+
+    pub(crate) async fn acquire(&self) -> anyhow::Result<()> {
+        let taken = self
+            .locks
+            .find_one_and_update(doc! { "_id": &*self.name }, vec![self.claim()])
+            .upsert(true)
+            .return_document(ReturnDocument::After)
+            .projection(doc! {
+                "_id": 0, "lockId": 1, "fencingToken": 1,
+                "remainingMs": { "$subtract": ["$expiresAt", "$$NOW"] },
+            })
+            .max_time(LIMIT)
+            .await?;
+        let mine = taken.is_some_and(|taken| taken.get_str("lockId").ok() == Some(&self.lock_id));
+        anyhow::ensure!(mine, "somebody else uses the name");
+        Ok(())
+    }
+
+    pub(crate) async fn release(&self) -> anyhow::Result<()> {
+        let mine = doc! { "_id": &*self.name, "lockId": &*self.lock_id };
+        self.locks
+            .update_one(mine, vec![doc! { "$set": { "lockId": "", "expiresAt": "$$NOW" } }])
+            .write_concern(majority(Some(LIMIT)))
+            .await?;
+        Ok(())
+    }
+
+    /// The length of single commands, acquiring and releasing in turn.
+    pub(crate) async fn commands(&self, pairs: usize) -> anyhow::Result<Samples> {
+        let mut samples = Samples::default();
+        for _ in 0..pairs {
+            let begun = Instant::now();
+            self.acquire().await?;
+            let taken = Instant::now();
+            self.release().await?;
+            samples.extend([taken - begun, taken.elapsed()]);
+        }
+        Ok(samples)
+    }
+
+    fn claim(&self) -> Document {
+        let if_free = |taken: Bson, old: &str| doc! { "$cond": [{ "$lte": ["$expiresAt", "$$NOW"] }, taken, old] };
+        let next_token = doc! { "$max": [
+            { "$add": ["$fencingToken", 1_i64] },
+            { "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] },
+        ] };
+        doc! { "$set": {
+            "lockId": if_free(doc! { "$literal": &*self.lock_id }.into(), "$lockId"),
+            "acquiredAt": if_free("$$NOW".into(), "$acquiredAt"),
+            "expiresAt": if_free(doc! { "$add": ["$$NOW", EXPIRY_MILLIS] }.into(), "$expiresAt"),
+            "fencingToken": if_free(doc! { "$add": [next_token, 0_i64] }.into(), "$fencingToken"),
+        } }
+    }
+}
+
+fn majority(limit: Option<Duration>) -> WriteConcern {
+    let mut concern = WriteConcern::builder().w(Acknowledgment::Majority).build();
+    concern.w_timeout = limit;
+    concern
+}

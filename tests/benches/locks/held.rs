@@ -1,0 +1,115 @@
+//! Thousands of locks held at once: what renewing them costs, whether any is lost, and how much memory they take.
+//!
+//! All commands of the holding process are counted after the last acquire. The memory is that of the whole process:
+//! the driver's own is there before, because connections are opened first.
+
+use std::time::Duration;
+
+use mongolock::{LockGuard, LockProvider};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::memory::{each, resident};
+use crate::report::Report;
+use crate::setting::Setting;
+
+const COMMANDS: f64 = 3.0;
+const BYTES: f64 = 1024.0;
+/// Acquired at the same time, while the locks are being taken.
+const AT_ONCE: usize = 64;
+const WAITERS: usize = 20_000;
+
+pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    waiters(report).await?;
+    let long = setting.pick(Duration::from_secs(61), Duration::from_secs(21));
+    let short = setting.pick(Duration::from_secs(15), Duration::from_secs(6));
+    // The larger one first: memory that the smaller one leaves would hide what it takes.
+    many(setting, 10_000, Duration::from_secs(30), long, report).await?;
+    many(setting, 1_000, Duration::from_secs(3), short, report).await
+}
+
+async fn many(
+    setting: &Setting,
+    count: usize,
+    expiry: Duration,
+    time: Duration,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let (database, sent) = setting.counted().await?;
+    let provider = LockProvider::builder(&database).expiry(expiry).build()?;
+    let warm_up = acquire(&provider, "warm-up", AT_ONCE * 4).await?;
+    release(warm_up).await?;
+    let before = resident()?;
+    let guards = acquire(&provider, "held", count).await?;
+    let after = resident()?;
+    let acquired = sent.so_far();
+    sleep(time).await;
+    let commands = sent.so_far() - acquired;
+    let lost = guards.iter().filter(|guard| guard.is_lost()).count();
+    let who = format!("{count} locks, expiry {expiry:?}");
+    report.at_most(COMMANDS, format!("{who}: commands"), per_second(commands, time), "/s");
+    report.at_most(0.0, format!("{who}: lost"), each(0, lost as u64, 1), "locks");
+    if count >= 10_000 {
+        report.at_most(
+            BYTES,
+            format!("{who}: memory of each"),
+            each(before, after, count),
+            "bytes",
+        );
+        let later = each(before, resident()?, count);
+        report.figure(format!("{who}: memory of each after renewals"), later, "bytes");
+    }
+    release(guards).await?;
+    provider.shutdown().await;
+    Ok(())
+}
+
+/// What one who waits takes, the task that waits included, in memory: no connection is in the way.
+async fn waiters(report: &mut Report) -> anyhow::Result<()> {
+    let provider = LockProvider::in_memory();
+    let holder = provider.another().build()?;
+    let guard = holder.lock("waiters").acquire().await?;
+    let lock = provider.lock("waiters").acquire_timeout(None);
+    let future = size_of_val(&lock.acquire());
+    let before = resident()?;
+    let mut tasks = JoinSet::new();
+    for _ in 0..WAITERS {
+        tasks.spawn(lock.acquire());
+    }
+    sleep(Duration::from_millis(500)).await;
+    let taken = each(before, resident()?, WAITERS);
+    report.figure("the future of `acquire`", each(0, future as u64, 1), "bytes");
+    report.figure("one who waits, with the task that waits", taken, "bytes");
+    tasks.shutdown().await;
+    guard.release().await?;
+    Ok(())
+}
+
+async fn acquire(provider: &LockProvider, prefix: &str, count: usize) -> anyhow::Result<Vec<LockGuard>> {
+    let mut acquiring = JoinSet::new();
+    let mut guards = Vec::with_capacity(count);
+    for index in 0..count {
+        if acquiring.len() == AT_ONCE
+            && let Some(guard) = acquiring.join_next().await
+        {
+            guards.push(guard??);
+        }
+        acquiring.spawn(provider.lock(format_args!("{prefix}:{index}")).acquire());
+    }
+    while let Some(guard) = acquiring.join_next().await {
+        guards.push(guard??);
+    }
+    Ok(guards)
+}
+
+/// One after another would take too long, so that the locks are given back by dropping them, in batches.
+async fn release(guards: Vec<LockGuard>) -> anyhow::Result<()> {
+    drop(guards);
+    sleep(Duration::from_secs(1)).await;
+    Ok(())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn per_second(count: u64, time: Duration) -> f64 {
+    count as f64 / time.as_secs_f64()
+}

@@ -1,0 +1,161 @@
+//! Fifty callers of one process that wait for a lock which another process holds.
+//!
+//! Waiting shall cost next to nothing, however many wait. All commands of the waiting process are counted, the change
+//! stream's own among them, first while it gets ready and then in a quiet stretch. With the wake-ups switched off the
+//! same is measured for polling. "Another process" is a provider with a client of its own: to mongolock and to the
+//! server it is one.
+
+use std::time::{Duration, Instant};
+
+use mongolock::{LockError, LockGuard, LockProvider};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::sleep;
+
+use crate::report::Report;
+use crate::samples::Samples;
+use crate::setting::{Sent, Setting};
+
+const WAITERS: usize = 50;
+const GOAL: f64 = 2.0;
+/// Until the stream is open and the waits have settled.
+const SETTLE: Duration = Duration::from_secs(3);
+
+pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    for (kind, wake_up) in [("woken", true), ("polling", false)] {
+        let costs = quiet(setting, kind, wake_up).await?;
+        report.figure(
+            format!("{kind}: commands of the first 3 s"),
+            costs.at_first,
+            "commands",
+        );
+        let name = format!("{kind}: commands while 50 wait");
+        if wake_up {
+            report.at_most(GOAL, name, costs.per_second, "/s");
+        } else {
+            report.figure(name, costs.per_second, "/s");
+        }
+        let served = served(setting, kind, wake_up).await?;
+        report.millis(format!("{kind}: release to first hold, p50"), served.first.p50());
+        report.millis(format!("{kind}: release to first hold, max"), served.first.max());
+        report.millis(
+            format!("{kind}: release until all 50 have had it, p50"),
+            served.all.p50(),
+        );
+        report.millis(
+            format!("{kind}: release until all 50 have had it, max"),
+            served.all.max(),
+        );
+    }
+    Ok(())
+}
+
+struct Costs {
+    at_first: f64,
+    per_second: f64,
+}
+
+/// How many commands are sent while nothing happens.
+async fn quiet(setting: &Setting, kind: &str, wake_up: bool) -> anyhow::Result<Costs> {
+    let room = Room::open(setting, format!("waiters:quiet:{kind}"), wake_up).await?;
+    let guard = room.other.lock(&room.name).acquire().await?;
+    let before = room.sent.so_far();
+    let mut held = room.wait_together();
+    sleep(SETTLE).await;
+    let settled = room.sent.so_far();
+    let time = setting.pick(Duration::from_secs(20), Duration::from_secs(5));
+    sleep(time).await;
+    let quiet = room.sent.so_far() - settled;
+    guard.release().await?;
+    drain(&mut held).await?;
+    Ok(Costs {
+        at_first: as_f64(settled - before),
+        per_second: as_f64(quiet) / time.as_secs_f64(),
+    })
+}
+
+struct Served {
+    first: Samples,
+    all: Samples,
+}
+
+/// How long it takes from a release to the first hold, and until all have had the lock.
+async fn served(setting: &Setting, kind: &str, wake_up: bool) -> anyhow::Result<Served> {
+    let room = Room::open(setting, format!("waiters:served:{kind}"), wake_up).await?;
+    let mut served = Served {
+        first: Samples::default(),
+        all: Samples::default(),
+    };
+    for _ in 0..setting.pick(15, 4) {
+        let guard = room.other.lock(&room.name).acquire().await?;
+        let mut held = room.wait_together();
+        // Not always in the same phase of the waiters' pauses.
+        sleep(Duration::from_millis(1500 + as_millis(served.all.len()) * 37 % 700)).await;
+        let released = Instant::now();
+        guard.release().await?;
+        let times = drain(&mut held).await?;
+        served.first.add(*times.iter().min().unwrap_or(&released) - released);
+        served.all.add(*times.iter().max().unwrap_or(&released) - released);
+    }
+    Ok(served)
+}
+
+/// The process that waits, and the other one.
+struct Room {
+    name: String,
+    waiting: LockProvider,
+    other: LockProvider,
+    sent: Sent,
+}
+
+impl Room {
+    async fn open(setting: &Setting, name: String, wake_up: bool) -> anyhow::Result<Self> {
+        let (database, sent) = setting.counted().await?;
+        let waiting = LockProvider::builder(&database)
+            .wake_up(wake_up)
+            .acquire_timeout(None);
+        let other = LockProvider::new(&setting.database().await?);
+        Ok(Self {
+            name,
+            waiting: waiting.build()?,
+            other,
+            sent,
+        })
+    }
+
+    /// What comes back is told of each hold as it begins.
+    fn wait_together(&self) -> UnboundedReceiver<Result<Instant, LockError>> {
+        let (tell, held) = unbounded_channel();
+        for _ in 0..WAITERS {
+            tokio::spawn(wait_once(self.waiting.clone(), self.name.clone(), tell.clone()));
+        }
+        held
+    }
+}
+
+async fn wait_once(provider: LockProvider, name: String, tell: UnboundedSender<Result<Instant, LockError>>) {
+    let outcome = provider.lock(name).acquire().await;
+    let held = outcome.as_ref().map(|_| Instant::now());
+    // Nobody listens any more only when another waiter has failed.
+    let _ = tell.send(held.map_err(Clone::clone));
+    if let Ok(guard) = outcome {
+        let _ = LockGuard::release(guard).await;
+    }
+}
+
+/// When each of them had the lock.
+async fn drain(held: &mut UnboundedReceiver<Result<Instant, LockError>>) -> anyhow::Result<Vec<Instant>> {
+    let mut times = Vec::new();
+    while let Some(time) = held.recv().await {
+        times.push(time?);
+    }
+    Ok(times)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
+fn as_millis(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or_default()
+}
