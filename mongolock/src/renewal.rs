@@ -6,24 +6,40 @@ use tokio::time::Instant;
 
 use crate::keeper::Keeper;
 use crate::lease::{ClaimKey, Lease};
+use crate::schedule::Renewal;
 use crate::trace::{self, Loss};
 
 /// Claims in one command: larger commands cost the same, but other writers wait longer for their turn at the server.
 pub(crate) const BATCH: usize = 500;
 
+/// Claims in one command after one without an answer.
+const SMALL_BATCH: usize = 25;
+
 /// The longest wait for a majority; a sixth of the expiry leaves time for more attempts.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Leases that one command can renew: those of one expiry, a bounded number.
-pub(crate) fn batches(leases: Vec<Arc<Lease>>) -> Vec<Vec<Arc<Lease>>> {
-    let mut by_expiry: BTreeMap<Duration, Vec<Arc<Lease>>> = BTreeMap::new();
-    for lease in leases {
-        by_expiry.entry(lease.terms.expiry).or_default().push(lease);
+///
+/// The server stops at a document that a foreign transaction has changed, and the rest of the command waits. After a
+/// command without an answer its leases are therefore asked for in small groups, and then one by one.
+pub(crate) fn batches(renewals: Vec<Renewal>) -> Vec<Vec<Arc<Lease>>> {
+    let mut groups: BTreeMap<(Duration, usize), Vec<Arc<Lease>>> = BTreeMap::new();
+    for Renewal { lease, unanswered } in renewals {
+        let together = match unanswered {
+            0 => BATCH,
+            1 => SMALL_BATCH,
+            _ => 1,
+        };
+        groups
+            .entry((lease.terms.expiry, together))
+            .or_default()
+            .push(lease);
     }
-    by_expiry
-        .into_values()
-        .flat_map(|group| group.chunks(BATCH).map(<[_]>::to_vec).collect::<Vec<_>>())
-        .collect()
+    let mut batches = Vec::new();
+    for ((_, together), leases) in groups {
+        batches.extend(leases.chunks(together).map(<[_]>::to_vec));
+    }
+    batches
 }
 
 /// Renews leases of one expiry with one command, on a task of its own: it may hang.

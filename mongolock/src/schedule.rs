@@ -1,5 +1,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -12,6 +13,9 @@ pub(crate) struct Schedule {
     by_time: BTreeSet<(Instant, Id)>,
 }
 
+/// Renewals of one lease that may be under way: each without an answer occupies a connection.
+const MOST_UNANSWERED: u32 = 3;
+
 /// The address of the lease: its own for as long as the schedule keeps it.
 type Id = usize;
 
@@ -19,15 +23,22 @@ struct Entry {
     lease: Arc<Lease>,
     /// The next moment to look at the lease.
     at: Instant,
-    /// A renewal is under way: not to be sent again just because others are.
-    in_flight: bool,
+    /// Renewals that were sent since the last answer.
+    unanswered: u32,
 }
 
 /// What is to be done now.
 #[derive(Default)]
 pub(crate) struct Due {
     pub(crate) over: Vec<Arc<Lease>>,
-    pub(crate) renew: Vec<Arc<Lease>>,
+    pub(crate) renew: Vec<Renewal>,
+}
+
+/// A lease that is to be renewed.
+pub(crate) struct Renewal {
+    pub(crate) lease: Arc<Lease>,
+    /// Earlier attempts that are still without an answer.
+    pub(crate) unanswered: u32,
 }
 
 impl Schedule {
@@ -35,7 +46,7 @@ impl Schedule {
     pub(crate) fn insert(&mut self, lease: Arc<Lease>) -> Instant {
         let interval = lease.terms.renew_interval.mul_f64(1.0 - jitter());
         let at = next_look(&lease, lease.confirmed() + interval);
-        self.put(lease, at, false);
+        self.put(lease, at, 0);
         at
     }
 
@@ -49,7 +60,7 @@ impl Schedule {
     pub(crate) fn replan(&mut self, lease: &Arc<Lease>, renewal: Instant) {
         if self.entries.contains_key(&id(lease)) {
             self.remove(lease);
-            self.put(Arc::clone(lease), next_look(lease, renewal), false);
+            self.put(Arc::clone(lease), next_look(lease, renewal), 0);
         }
     }
 
@@ -76,11 +87,14 @@ impl Schedule {
             let together = entry.lease.terms.renew_interval / 2;
             if *at <= now {
                 horizon = horizon.max(now + together);
-            } else if entry.in_flight || *at > now + together {
+            } else if entry.unanswered > 0 || *at > now + together {
                 continue;
             }
             if renewable(&entry.lease, now) {
-                due.renew.push(Arc::clone(&entry.lease));
+                due.renew.push(Renewal {
+                    lease: Arc::clone(&entry.lease),
+                    unanswered: entry.unanswered,
+                });
             }
             looked_at.push(*id);
         }
@@ -93,24 +107,41 @@ impl Schedule {
         self.entries.drain().map(|(_, entry)| entry.lease).collect()
     }
 
-    /// A renewal may hang: one more is sent after another interval, and the lease is over at its deadline in any case.
+    /// A renewal may hang: another is sent while there is time for more, and the lease is over at its deadline in any
+    /// case.
     fn look_again(&mut self, now: Instant, looked_at: Vec<Id>) {
         for id in looked_at {
             let Some(entry) = self.entries.remove(&id) else {
                 continue;
             };
             self.by_time.remove(&(entry.at, id));
-            if entry.lease.deadline().is_some_and(|deadline| deadline > now) {
-                let at = next_look(&entry.lease, now + entry.lease.terms.renew_interval);
-                self.put(entry.lease, at, true);
+            let left = entry
+                .lease
+                .deadline()
+                .map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(now));
+            if !left.is_zero() {
+                let patience = if entry.unanswered < MOST_UNANSWERED {
+                    entry.lease.terms.renew_interval.min(left / 4)
+                } else {
+                    left
+                };
+                let at = next_look(&entry.lease, now + patience);
+                self.put(entry.lease, at, entry.unanswered + 1);
             }
         }
     }
 
-    fn put(&mut self, lease: Arc<Lease>, at: Instant, in_flight: bool) {
+    fn put(&mut self, lease: Arc<Lease>, at: Instant, unanswered: u32) {
         let id = id(&lease);
         self.by_time.insert((at, id));
-        self.entries.insert(id, Entry { lease, at, in_flight });
+        self.entries.insert(
+            id,
+            Entry {
+                lease,
+                at,
+                unanswered,
+            },
+        );
     }
 }
 

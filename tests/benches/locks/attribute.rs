@@ -106,6 +106,11 @@ fn sizes(report: &mut Report) {
     let bare = size_of_val(&plain(&provider, 7)) as f64;
     let with_attribute = size_of_val(&attributed(&provider, 7)) as f64;
     let with_closure = size_of_val(&closure(&provider, 7)) as f64;
-    report.at_most(BYTES, "future: added by the attribute", with_attribute - bare, "bytes");
+    report.at_most(
+        BYTES,
+        "future: added by the attribute",
+        with_attribute - bare,
+        "bytes",
+    );
     report.figure("future: added by `run`", with_closure - bare, "bytes");
 }

@@ -50,7 +50,10 @@ impl Bare {
     pub(crate) async fn release(&self) -> anyhow::Result<()> {
         let mine = doc! { "_id": &*self.name, "lockId": &*self.lock_id };
         self.locks
-            .update_one(mine, vec![doc! { "$set": { "lockId": "", "expiresAt": "$$NOW" } }])
+            .update_one(
+                mine,
+                vec![doc! { "$set": { "lockId": "", "expiresAt": "$$NOW" } }],
+            )
             .write_concern(majority(Some(LIMIT)))
             .await?;
         Ok(())
@@ -70,7 +73,8 @@ impl Bare {
     }
 
     fn claim(&self) -> Document {
-        let if_free = |taken: Bson, old: &str| doc! { "$cond": [{ "$lte": ["$expiresAt", "$$NOW"] }, taken, old] };
+        let if_free =
+            |taken: Bson, old: &str| doc! { "$cond": [{ "$lte": ["$expiresAt", "$$NOW"] }, taken, old] };
         let next_token = doc! { "$max": [
             { "$add": ["$fencingToken", 1_i64] },
             { "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] },

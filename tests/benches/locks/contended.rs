@@ -70,10 +70,7 @@ impl Run {
     /// From the end of a section to the beginning of the next one, for such neighbours.
     pub(crate) fn gaps(&self, of: impl Fn(&Section, &Section) -> bool) -> Samples {
         let mut gaps = Samples::default();
-        let neighbours = self
-            .sections
-            .windows(2)
-            .filter(|pair| of(&pair[0], &pair[1]));
+        let neighbours = self.sections.windows(2).filter(|pair| of(&pair[0], &pair[1]));
         gaps.extend(neighbours.map(|pair| pair[1].begun.saturating_sub(pair[0].ended)));
         gaps
     }

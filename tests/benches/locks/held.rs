@@ -47,7 +47,12 @@ async fn many(
     let commands = sent.so_far() - acquired;
     let lost = guards.iter().filter(|guard| guard.is_lost()).count();
     let who = format!("{count} locks, expiry {expiry:?}");
-    report.at_most(COMMANDS, format!("{who}: commands"), per_second(commands, time), "/s");
+    report.at_most(
+        COMMANDS,
+        format!("{who}: commands"),
+        per_second(commands, time),
+        "/s",
+    );
     report.at_most(0.0, format!("{who}: lost"), each(0, lost as u64, 1), "locks");
     if count >= 10_000 {
         report.at_most(

@@ -57,7 +57,12 @@ fn tell(kind: &str, runs: &[Run], floor: &Samples, goals: bool, report: &mut Rep
         "x",
     );
     let unfairness = runs.iter().map(|run| ratio(run.waits.max(), run.waits.mean()));
-    figure(5.0, "longest wait over the mean", unfairness.fold(0.0, f64::max), "x");
+    figure(
+        5.0,
+        "longest wait over the mean",
+        unfairness.fold(0.0, f64::max),
+        "x",
+    );
     let overlaps = runs.iter().map(Run::overlaps).sum();
     figure(0.0, "sections that overlapped", overlaps, "sections");
     details(kind, runs, &gaps, report);

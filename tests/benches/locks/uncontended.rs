@@ -52,7 +52,12 @@ async fn one(
     }
     summary("1 task", &floor, &locked, report);
     let throughput = ratio(locked.sum(), floor.sum());
-    report.at_most(GOAL, "1 task: time for all of it, over the floor", throughput, "x");
+    report.at_most(
+        GOAL,
+        "1 task: time for all of it, over the floor",
+        throughput,
+        "x",
+    );
     Ok(())
 }
 
@@ -89,7 +94,12 @@ async fn many(
     report.figure("64 tasks: holds, the floor", floor.per_second(), "/s");
     report.figure("64 tasks: holds", locked.per_second(), "/s");
     let throughput = ratio(locked.time, floor.time);
-    report.at_most(GOAL, "64 tasks: time for all of it, over the floor", throughput, "x");
+    report.at_most(
+        GOAL,
+        "64 tasks: time for all of it, over the floor",
+        throughput,
+        "x",
+    );
     Ok(())
 }
 

@@ -89,12 +89,19 @@ async fn served(setting: &Setting, kind: &str, wake_up: bool) -> anyhow::Result<
         let guard = room.other.lock(&room.name).acquire().await?;
         let mut held = room.wait_together();
         // Not always in the same phase of the waiters' pauses.
-        sleep(Duration::from_millis(1500 + as_millis(served.all.len()) * 37 % 700)).await;
+        sleep(Duration::from_millis(
+            1500 + as_millis(served.all.len()) * 37 % 700,
+        ))
+        .await;
         let released = Instant::now();
         guard.release().await?;
         let times = drain(&mut held).await?;
-        served.first.add(*times.iter().min().unwrap_or(&released) - released);
-        served.all.add(*times.iter().max().unwrap_or(&released) - released);
+        served
+            .first
+            .add(*times.iter().min().unwrap_or(&released) - released);
+        served
+            .all
+            .add(*times.iter().max().unwrap_or(&released) - released);
     }
     Ok(served)
 }

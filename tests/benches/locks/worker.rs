@@ -36,7 +36,15 @@ pub(crate) struct Job {
 
 impl Job {
     pub(crate) fn to_argument(&self) -> String {
-        json!([self.uri, self.database, self.name, self.tasks, self.sections, self.wake_up]).to_string()
+        json!([
+            self.uri,
+            self.database,
+            self.name,
+            self.tasks,
+            self.sections,
+            self.wake_up
+        ])
+        .to_string()
     }
 
     fn from_argument(job: &str) -> anyhow::Result<Self> {

@@ -256,3 +256,35 @@ async fn renewal_ends_with_the_hold() {
     must(point.clear().await);
     assert_eq!(document(db.database(), "ended").await, before);
 }
+
+/// A foreign transaction has changed one lock's document: the bulk renewal waits at it, and no other lock is lost.
+#[tokio::test]
+async fn a_blocked_renewal_endangers_no_other() {
+    let db = test_db().await;
+    let provider = LockProvider::builder(db.database())
+        .expiry(Duration::from_secs(3))
+        .build()
+        .unwrap();
+    let mut guards = Vec::new();
+    for index in 0..40 {
+        guards.push(provider.lock(format!("blocked:{index:02}")).await.unwrap());
+    }
+    let foreign = db.connect_again().await.unwrap();
+    let mut session = foreign.client().start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    let locks = foreign.collection::<mongodb::bson::Document>("distributed_locks");
+    let touch = mongodb::bson::doc! { "$set": { "touched": true } };
+    locks
+        .update_one(mongodb::bson::doc! { "_id": "blocked:03" }, touch)
+        .session(&mut session)
+        .await
+        .unwrap();
+    tokio::time::sleep(Duration::from_secs(7)).await;
+    for guard in &guards {
+        assert_eq!(guard.is_lost(), guard.name() == "blocked:03", "{}", guard.name());
+    }
+    session.abort_transaction().await.unwrap();
+    for guard in guards.into_iter().filter(|guard| !guard.is_lost()) {
+        guard.release().await.unwrap();
+    }
+}
