@@ -60,12 +60,22 @@ async fn read_work_write(id: u32, call: &Call<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn main() -> anyhow::Result<ExitCode> {
+fn main() -> ExitCode {
     let options = Options::parse();
+    match run(&options) {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("Error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let status = match &options.worker {
-        Some(worker) => runtime.block_on(worker::run(worker, &options)),
-        None => runtime.block_on(parent::run(&options)),
+        Some(worker) => runtime.block_on(worker::run(worker, options)),
+        None => runtime.block_on(parent::run(options)),
     };
     // A download that Ctrl-C has left behind must not keep the program.
     runtime.shutdown_background();

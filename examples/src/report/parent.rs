@@ -48,8 +48,10 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
 /// `None` on Ctrl-C; the future is dropped then, and whatever it has started ends.
 async fn unless_interrupted<F: Future>(future: F) -> Option<F::Output> {
     tokio::select! {
-        output = future => Some(output),
+        // Ctrl-C ends the processes as well: that is no outcome to report.
+        biased;
         Ok(()) = tokio::signal::ctrl_c() => None,
+        output = future => Some(output),
     }
 }
 
@@ -104,6 +106,7 @@ fn worker(number: u32, options: &Options, uri: &str, database: &str) -> anyhow::
     let mut command = Command::new(program);
     command
         .args(["--worker", &number.to_string(), "--database", database])
+        .args(["--processes", &options.processes.to_string()])
         .args(["--calls", &options.calls.to_string()])
         .args(["--ids", &options.ids.to_string()])
         .args(["--hold", &format!("{}ms", options.hold.as_millis())])

@@ -24,10 +24,17 @@ pub(crate) fn heading(options: &Options) -> String {
         "under the lock `report:<id>`"
     };
     format!(
-        "{processes} processes make {calls} calls each on {ids} reports: read, pause for {}, write back, {lock}.\n\n\
+        "{} with {} each on {}: read, pause for {}, write back, {lock}.\n\n\
          process  report     fencing token      waited        held",
+        count(*processes, "process", "processes"),
+        count(*calls, "call", "calls"),
+        count(*ids, "report", "reports"),
         show(*hold)
     )
+}
+
+fn count(number: u32, one: &str, more: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { more })
 }
 
 /// The line of a call.
@@ -106,8 +113,9 @@ impl Summary<'_> {
             .collect();
         match places.len() {
             0 => String::new(),
-            1..=10 => format!(" (reports {})", places.join(", ")),
-            more => format!(" ({more} reports)"),
+            1 => format!(" in report {}", places[0]),
+            2..=10 => format!(" in reports {}", places.join(", ")),
+            more => format!(" in {more} reports"),
         }
     }
 }

@@ -21,6 +21,12 @@ use crate::{read_work_write, rebuild_report};
 /// Tasks that make calls at the same time.
 const TASKS: u32 = 4;
 
+/// What a killed process keeps the others waiting (its lease), and then some.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// The longest `acquire_timeout`.
+const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
 const PARENT_IS_GONE: i32 = 3;
 
 /// One call, as the body sees it.
@@ -97,9 +103,8 @@ pub(crate) async fn run(worker: &options::Worker, options: &Options) -> anyhow::
     let uri = env::var("MONGODB_URI").context("MONGODB_URI is not set for a started process")?;
     let client = Client::with_uri_str(uri).await?;
     let database = client.database(&worker.database);
-    // A call may wait for all the others: however long that takes, it is no error here.
     LockProvider::builder(&database)
-        .acquire_timeout(None)
+        .acquire_timeout(longest_wait(options))
         .owner(format!("process {process}"))
         .build()?
         .set_global()?;
@@ -124,6 +129,14 @@ pub(crate) async fn run(worker: &options::Worker, options: &Options) -> anyhow::
     }
     LockProvider::global()?.shutdown().await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A call may have to wait for all the others; longer than that there is something wrong.
+fn longest_wait(options: &Options) -> Duration {
+    let all = options
+        .hold
+        .saturating_mul(options.processes.saturating_mul(options.calls));
+    all.saturating_add(SLACK).min(WEEK)
 }
 
 impl Work {

@@ -8,6 +8,5 @@ mod nested;
 mod options;
 mod protocol;
 mod tokens;
-mod tracing_events;
 mod wake_up;
 mod world;

@@ -1,8 +1,10 @@
 //! S0.17, S1.15: what can be observed, under the names that the documentation promises.
+//!
+//! A process of its own and one test at a time: `tracing` caches for the whole process who listens to an event.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mongolock::{LockError, LockProvider};
@@ -89,6 +91,8 @@ impl Subscriber for Notes {
 
 /// On a runtime of its own, so that the provider's background task reports to the same place.
 fn observed(scenario: impl AsyncFnOnce(LockProvider)) -> Notes {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let notes = Notes::default();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,0 +1,174 @@
+//! The program `report`, run as a user runs it.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use mongolock_tests::{eventually, must, shared};
+use tempfile::TempDir;
+
+fn report(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_report"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs it on the server of this test process, which saves the start of another one.
+async fn run_on_shared(arguments: &[&str]) -> Output {
+    let uri = must(shared().await).uri();
+    must(report(arguments).env("MONGODB_URI", uri).output())
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A line of the summary, without the spaces of its columns.
+fn has_line(output: &Output, wanted: &str) -> bool {
+    text(output)
+        .lines()
+        .any(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") == wanted)
+}
+
+#[tokio::test]
+async fn no_update_is_lost() {
+    let arguments = ["--processes", "3", "--calls", "8", "--ids", "2", "--hold", "10ms"];
+    let output = run_on_shared(&arguments).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    for line in ["calls 24 of 24", "lost updates 0", "overlaps 0"] {
+        assert!(has_line(&output, line), "{line}: {}", text(&output));
+    }
+    assert!(text(&output).contains("rose strictly"), "{}", text(&output));
+    let calls = text(&output).lines().filter(|line| line.starts_with(' ')).count();
+    assert_eq!(calls, 24, "{}", text(&output));
+}
+
+#[tokio::test]
+async fn without_the_lock_the_checks_find_what_goes_wrong() {
+    let output = run_on_shared(&["--ids", "1", "--calls", "4", "--hold", "100", "--without-lock"]).await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(has_line(&output, "calls 12 of 12"), "{}", text(&output));
+    assert!(!has_line(&output, "lost updates 0"), "{}", text(&output));
+    assert!(!has_line(&output, "overlaps 0"), "{}", text(&output));
+}
+
+#[tokio::test]
+async fn its_database_on_a_given_server_is_dropped() {
+    let uri = must(shared().await).uri();
+    let program = must(
+        report(&["--calls", "2"])
+            .env("MONGODB_URI", uri)
+            .stdout(Stdio::null())
+            .spawn(),
+    );
+    let pid = program.id();
+    assert!(must(program.wait_with_output()).status.success());
+    let client = must(must(shared().await).client().await);
+    let names = must(client.list_database_names().await);
+    assert!(!names.iter().any(|name| name.starts_with(&own(pid))), "{names:?}");
+}
+
+#[test]
+fn help_names_the_options() {
+    let output = must(report(&["--help"]).output());
+    assert_eq!(output.status.code(), Some(0));
+    for option in ["--processes", "--calls", "--ids", "--hold", "--without-lock"] {
+        assert!(text(&output).contains(option), "{option}: {}", text(&output));
+    }
+    assert!(!text(&output).contains("--database"), "{}", text(&output));
+}
+
+#[test]
+fn a_bad_value_is_refused_with_a_message() {
+    for (option, value, said) in [
+        ("--processes", "0", "1..=64"),
+        ("--calls", "many", "invalid digit"),
+        ("--ids", "0", "1..=10000"),
+        ("--hold", "5 minutes", "such as `20ms`"),
+    ] {
+        let output = must(report(&[option, value]).output());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            message.contains(option) && message.contains(said),
+            "{option}: {message}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_an_error_and_not_a_panic() {
+    let uri = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200";
+    let output = must(report(&[]).env("MONGODB_URI", uri).output());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        message.contains("Error: ") && !message.contains("panicked"),
+        "{message}"
+    );
+}
+
+/// The beginning of the name of the database that this program works in, which its processes have on their command
+/// lines.
+fn own(pid: u32) -> String {
+    format!("mongolock_report_{pid}_")
+}
+
+/// Starts it with a server of its own in `place`, and waits for the first call.
+fn start(place: &TempDir) -> Child {
+    let mut program = must(
+        report(&["--calls", "1000"])
+            .env_remove("MONGODB_URI")
+            .env("TMPDIR", place.path())
+            .stdout(Stdio::piped())
+            .spawn(),
+    );
+    let output = program.stdout.take().expect("it is piped");
+    let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.starts_with(' ')), "no call was made");
+    // A program without a reader would end by itself.
+    std::thread::spawn(move || lines.count());
+    assert!(is_running(&own(program.id())) && is_running(&place.path().to_string_lossy()));
+    program
+}
+
+/// Whether a process has `text` on its command line.
+fn is_running(text: &str) -> bool {
+    let listing = must(Command::new("ps").args(["-A", "-ww", "-o", "args"]).output());
+    String::from_utf8_lossy(&listing.stdout).contains(text)
+}
+
+async fn nothing_is_left(pid: u32, place: &Path) {
+    let gone = || async {
+        let empty = must(place.read_dir()).next().is_none();
+        let running = is_running(&own(pid)) || is_running(&place.to_string_lossy());
+        (empty && !running).then_some(())
+    };
+    let what = "end of all processes, and an empty temporary directory";
+    must(eventually(Duration::from_secs(10), what, gone).await);
+}
+
+#[tokio::test]
+async fn killed_it_leaves_nothing() {
+    let place = must(tempfile::tempdir());
+    let mut program = start(&place);
+    must(program.kill());
+    must(program.wait());
+    nothing_is_left(program.id(), place.path()).await;
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn interrupted_it_leaves_nothing() {
+    let place = must(tempfile::tempdir());
+    let mut program = start(&place);
+    let interrupt = must(
+        Command::new("kill")
+            .args(["-INT", &program.id().to_string()])
+            .status(),
+    );
+    assert!(interrupt.success());
+    assert_eq!(must(program.wait()).code(), Some(130));
+    nothing_is_left(program.id(), place.path()).await;
+}
