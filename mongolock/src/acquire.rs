@@ -16,6 +16,10 @@ use crate::{LockError, LockGuard, fault, trace};
 /// A request without an answer after this time is left to itself and a new one is sent.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
+/// A wait without a limit ends when MongoDB has given no usable answer for so long: an election takes less, and a wait
+/// for a server that is gone would never end.
+const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+
 /// One call that wants a lock: how it waits and how it fails.
 pub(crate) struct Acquire<'a> {
     engine: &'a Arc<Engine>,
@@ -98,13 +102,16 @@ impl<'a> Acquire<'a> {
         }
         let mut claim = self.claim(&place);
         let mut waiting = Waiting::new(self.engine, self.name);
+        let mut silent_since = None;
         loop {
+            let silent = *silent_since.get_or_insert_with(Instant::now);
             let answer_by = earlier(deadline, Instant::now() + ANSWER_LIMIT);
             let mut pause = Duration::ZERO;
             claim = match self.answer(claim, answer_by).await? {
                 Some(Attempt::Won(guard)) => return Ok(won(guard, &place, turn)),
                 Some(Attempt::Held(claim, remaining)) => {
                     place.tell(News::Held);
+                    silent_since = None;
                     turn.streak().others_want_it();
                     pause = waiting.after_held(remaining);
                     trace::waiting(self.name, remaining, pause);
@@ -121,7 +128,8 @@ impl<'a> Acquire<'a> {
                 Some(Attempt::TooLate) | None => self.claim(&place),
             };
             let waited = self.unless_closed(deadline, waiting.pause(pause)).await?;
-            if waited.is_none() || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            let give_up = deadline.or(silent_since.map(|_| silent + SILENCE_LIMIT));
+            if waited.is_none() || give_up.is_some_and(|moment| moment <= Instant::now()) {
                 return Err(self.gave_up(place.news()));
             }
         }

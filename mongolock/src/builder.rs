@@ -89,7 +89,8 @@ impl LockProviderBuilder {
         self
     }
 
-    /// How long an acquire waits; 10 s if not set, 0 to 7 days, or `None` to wait for ever.
+    /// How long an acquire waits; 10 s if not set, 0 to 7 days, or `None` to wait as long as others hold the lock; see
+    /// [`DistributedLock::acquire_timeout`](crate::DistributedLock::acquire_timeout).
     pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.options.acquire_timeout = timeout.into();
         self

@@ -77,7 +77,9 @@ impl DistributedLock {
         self
     }
 
-    /// How long to wait for the lock: 0 to 7 days, or `None` to wait for ever. With 0 it asks once.
+    /// How long to wait for the lock: 0 to 7 days, or `None` to wait as long as others hold it. With 0 it asks once.
+    ///
+    /// Also with `None` the wait ends with the last error when MongoDB gives no usable answer for a minute.
     pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.options.acquire_timeout = timeout.into();
         self
