@@ -84,9 +84,13 @@ impl<'a> Acquire<'a> {
         let deadline = self.begun + self.options.attempt_limit();
         match self.answer(claim, deadline).await? {
             Some(Attempt::Won(guard)) => Ok(Some(won(guard, &place, turn))),
-            Some(Attempt::Held(..) | Attempt::TooLate) => Ok(None),
+            Some(Attempt::Held(..)) => Ok(None),
             Some(Attempt::Failed(_, error)) => Err(error),
-            None => Err(fault::unanswered(self.begun.elapsed())),
+            Some(Attempt::TooLate) => Err(self.gave_up(News::NoAnswer)),
+            None => match place.news() {
+                News::Held => Ok(None),
+                news => Err(self.gave_up(news)),
+            },
         }
     }
 
@@ -105,6 +109,7 @@ impl<'a> Acquire<'a> {
         let mut silent_since = None;
         loop {
             let silent = *silent_since.get_or_insert_with(Instant::now);
+            place.ask();
             let answer_by = earlier(deadline, Instant::now() + ANSWER_LIMIT);
             let mut pause = Duration::ZERO;
             claim = match self.answer(claim, answer_by).await? {
@@ -186,6 +191,7 @@ impl<'a> Acquire<'a> {
     async fn answer(&self, claim: Claim, by: Instant) -> Result<Option<Attempt>, LockError> {
         match self.unless_closed(Some(by), claim.send()).await? {
             None => Ok(None),
+            Some(Ok(_)) if self.engine.is_closed() => Err(self.shut_down()),
             Some(Ok(attempt)) => Ok(Some(attempt)),
             Some(Err(error)) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
@@ -218,7 +224,7 @@ impl<'a> Acquire<'a> {
         match news {
             News::Held => self.timeout(),
             News::Failed(error) => error,
-            News::NoAnswer => fault::unanswered(self.begun.elapsed()),
+            News::NoAnswer => fault::unanswered("claim", self.begun.elapsed()),
         }
     }
 
@@ -239,7 +245,7 @@ impl<'a> Acquire<'a> {
 /// From now on the turn goes with the lease; those behind wait for its holder.
 fn won(guard: LockGuard, place: &Place, turn: Turn) -> LockGuard {
     place.tell(News::Held);
-    guard.lease().keep_turn(turn);
+    guard.lease().deliver(turn);
     guard
 }
 

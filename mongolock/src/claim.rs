@@ -3,20 +3,18 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::engine::Engine;
 use crate::lease::{ClaimKey, Grant, Lease, Terms, counted};
-use crate::queue::Place;
+use crate::queue::{Kept, Place};
 use crate::store::{Answer, Ask};
 use crate::withdrawal::Withdrawal;
 use crate::{FencingToken, LockError, LockGuard, fault, trace};
 
 /// The server gives up a command after this time.
 const COMMAND_LIMIT: Duration = Duration::from_secs(5);
-
-/// A request that was under way when its sender gave up can reach the server this much later.
-const LATE_REQUEST: Duration = Duration::from_secs(5);
 
 /// Tokens reserved when others wait in this process: one for each hold that can be handed over.
 const HANDOVERS: i64 = 1000;
@@ -64,7 +62,7 @@ impl Claim {
     /// Sends one request on a task of its own, so that it runs to its end whatever becomes of the caller. What it
     /// returns is never lost: both a guard and a claim clean up when nobody takes them.
     pub(crate) fn send(self) -> JoinHandle<Attempt> {
-        tokio::spawn(self.attempt())
+        tokio::spawn(self.attempt().in_current_span())
     }
 
     async fn attempt(mut self) -> Attempt {
@@ -87,6 +85,7 @@ impl Claim {
                 self.won(Grant {
                     token,
                     last_token,
+                    haunted: stood,
                     sent,
                     lasts,
                 })
@@ -96,7 +95,7 @@ impl Claim {
                 Attempt::Held(self, remaining)
             }
             Err(error) => {
-                self.may_stand = stood || !fault::is_refusal(&error);
+                self.may_stand = stood || !fault::did_nothing(&error);
                 Attempt::Failed(self, error)
             }
         }
@@ -110,7 +109,13 @@ impl Claim {
         }
         self.may_stand = false;
         let engine = Arc::clone(&self.engine);
-        let lease = Lease::new(engine, self.key.clone(), grant, self.terms);
+        let lease = Lease::new(
+            engine,
+            self.key.clone(),
+            grant,
+            self.terms,
+            Arc::clone(&self.place),
+        );
         trace::acquired(&lease);
         Attempt::Won(LockGuard::new(Arc::new(lease)))
     }
@@ -122,17 +127,17 @@ impl Drop for Claim {
             return;
         }
         let now = Instant::now();
-        let withdrawal = |at: Instant, place: Option<Arc<Place>>| Withdrawal {
+        self.engine.keeper.withdraw(Withdrawal {
             key: self.key.clone(),
             min_hold: Duration::ZERO,
-            at,
-            until: at + self.terms.expiry,
-            _turn: None,
-            _place: place,
-        };
+            at: now,
+            until: now + self.terms.expiry,
+            kept: Kept::Place {
+                _place: Arc::clone(&self.place),
+            },
+        });
         self.engine
             .keeper
-            .withdraw(withdrawal(now, Some(Arc::clone(&self.place))));
-        self.engine.keeper.withdraw(withdrawal(now + LATE_REQUEST, None));
+            .withdraw(Withdrawal::late(self.key.clone(), self.terms.expiry));
     }
 }

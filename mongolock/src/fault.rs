@@ -5,7 +5,7 @@ use mongodb::error::{Error, ErrorKind, RETRYABLE_WRITE_ERROR, TRANSIENT_TRANSACT
 use crate::LockError;
 
 /// Codes of a server that is busy with something else: failing over, shutting down, out of time, in conflict with
-/// another write. From the server's `error_codes.yml`; the first row are its retryable errors.
+/// another write. From the server's `error_codes.yml`: its retryable errors first, then those that pass by themselves.
 const PASSING: [i32; 22] = [
     6, 7, 63, 89, 91, 134, 150, 189, 234, 262, 9001, 10058, 10107, 11600, 11602, 13388, 13435,
     13436, // retryable
@@ -44,6 +44,12 @@ pub(crate) fn is_refusal(error: &LockError) -> bool {
     ) || code(error) == Some(UNAUTHORIZED)
 }
 
+/// Whether the server cannot have done anything: it refused, or was never asked.
+pub(crate) fn did_nothing(error: &LockError) -> bool {
+    is_refusal(error)
+        || matches!(error, LockError::Mongo(error) if matches!(&*error.kind, ErrorKind::ServerSelection { .. }))
+}
+
 pub(crate) fn is_duplicate_key(error: &Error) -> bool {
     code(error) == Some(DUPLICATE_KEY)
 }
@@ -58,9 +64,9 @@ pub(crate) fn code(error: &Error) -> Option<i32> {
 }
 
 /// A request that got no answer at all: MongoDB is broken or out of reach, not busy.
-pub(crate) fn unanswered(waited: std::time::Duration) -> LockError {
+pub(crate) fn unanswered(request: &str, waited: std::time::Duration) -> LockError {
     let message =
-        format!("no answer to a claim within {waited:?}; is MongoDB reachable and has it a primary?");
+        format!("no answer to a {request} within {waited:?}; is MongoDB reachable and has it a primary?");
     LockError::Mongo(std::io::Error::new(std::io::ErrorKind::TimedOut, message).into())
 }
 
@@ -70,7 +76,7 @@ mod tests {
 
     #[test]
     fn an_unanswered_claim_is_a_passing_fault_of_mongodb() {
-        let error = unanswered(std::time::Duration::from_secs(3));
+        let error = unanswered("claim", std::time::Duration::from_secs(3));
         assert!(is_passing(&error));
         assert!(error.to_string().contains("within 3s"), "{error}");
     }

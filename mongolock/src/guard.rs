@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::context::LockContext;
 use crate::lease::Lease;
 use crate::release;
+use crate::trace::Loss;
 use crate::{FencingToken, LockError};
 
 /// A held lock. It is renewed in the background until it is released or dropped.
@@ -31,9 +32,11 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    /// Has the lease renewed from now on.
+    /// Has the lease renewed from now on; after a shutdown it is lost at once.
     pub(crate) fn new(lease: Arc<Lease>) -> Self {
-        lease.engine.keeper.keep(Arc::clone(&lease));
+        if !lease.engine.keeper.keep(Arc::clone(&lease)) {
+            lease.lose(Loss::ShutDown);
+        }
         Self {
             lease,
             context: OnceLock::new(),
@@ -90,9 +93,15 @@ impl LockGuard {
     ///
     /// Cancel safe: once polled, the release goes on if the future is dropped; before that, dropping it drops the
     /// guard.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled; the lock is released in the background then.
     pub async fn release(mut self) -> Result<(), LockError> {
+        let begun = release::begin(&self.lease);
+        // Only now: if there is no runtime to begin it on, dropping the guard takes care of the lock.
         self.released = true;
-        release::release(&self.lease).await
+        release::finish(&self.lease, begun).await
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {

@@ -10,6 +10,9 @@ use crate::trace;
 /// How often a missing index is looked after.
 const RETRY: Duration = Duration::from_secs(60);
 
+/// How long somebody who asks for the state waits at most; the look itself goes on.
+const LOOK_LIMIT: Duration = Duration::from_secs(30);
+
 /// Whether the documents of locks that are not used any more are tidied up.
 ///
 /// Locks work without the index; only documents of names that are not used any more stay.
@@ -70,7 +73,13 @@ pub(crate) async fn ensure(store: Arc<Store>, retention: Duration) {
 pub(crate) async fn look(store: &Arc<Store>, retention: Duration) -> IndexState {
     let store = Arc::clone(store);
     let looking = tokio::spawn(async move { store.ensure_index(retention).await });
-    looking.await.unwrap_or_else(|ended| IndexState::Failed {
-        reason: ended.to_string(),
-    })
+    match tokio::time::timeout(LOOK_LIMIT, looking).await {
+        Ok(Ok(state)) => state,
+        Ok(Err(ended)) => IndexState::Failed {
+            reason: ended.to_string(),
+        },
+        Err(_) => IndexState::Failed {
+            reason: format!("no answer within {LOOK_LIMIT:?}"),
+        },
+    }
 }

@@ -1,6 +1,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -33,6 +34,8 @@ struct Agenda {
     withdrawals: Vec<Withdrawal>,
     /// When the task wakes up by itself; a lease that is due later need not wake it.
     wakes_at: Option<Instant>,
+    /// No lease is kept any more.
+    closing: bool,
     stopped: bool,
 }
 
@@ -64,12 +67,17 @@ impl Keeper {
         }
     }
 
-    pub(crate) fn keep(&self, lease: Arc<Lease>) {
+    /// Keeps a lease renewed; `false` when the provider is shut down.
+    pub(crate) fn keep(&self, lease: Arc<Lease>) -> bool {
         let mut agenda = lock(&self.agenda);
+        if agenda.closing {
+            return false;
+        }
         let at = agenda.schedule.insert(lease);
         if agenda.wakes_at.is_none_or(|wakes_at| at < wakes_at) {
             self.wake.notify_one();
         }
+        true
     }
 
     pub(crate) fn forget(&self, lease: &Arc<Lease>) {
@@ -77,12 +85,19 @@ impl Keeper {
     }
 
     /// Takes a claim back in the background. Needs no runtime: without one it waits for the next acquire or shutdown.
-    pub(crate) fn withdraw(&self, withdrawal: Withdrawal) {
+    pub(crate) fn withdraw(self: &Arc<Self>, withdrawal: Withdrawal) {
+        let runtime = Handle::try_current();
         let mut agenda = lock(&self.agenda);
-        // After the last round nobody would look at it; its lease was withdrawn then.
         if !agenda.stopped {
             agenda.withdrawals.push(withdrawal);
+            drop(agenda);
             self.wake.notify_one();
+            if runtime.is_ok() {
+                self.ensure_running();
+            }
+        } else if let Ok(runtime) = runtime {
+            // The task has made its last round.
+            runtime.spawn(withdrawal::withdraw(Arc::clone(&self.store), vec![withdrawal]));
         }
     }
 
@@ -91,9 +106,9 @@ impl Keeper {
     }
 
     /// Plans the next renewal of leases that were renewed together: together again.
-    pub(crate) fn renewed(&self, leases: &[Arc<Lease>], sent: Instant) {
-        let early = 1.0 - schedule::jitter();
-        self.replan(leases, |lease| sent + lease.terms.renew_interval.mul_f64(early));
+    pub(crate) fn renewed(&self, leases: &[Arc<Lease>]) {
+        let part = 1.0 - schedule::jitter();
+        self.replan(leases, |lease| schedule::next_renewal(lease, part));
     }
 
     pub(crate) fn renewal_failed(&self, leases: &[Arc<Lease>]) {
@@ -112,8 +127,12 @@ impl Keeper {
     }
 
     /// Ends every lease and has its claim withdrawn.
-    pub(crate) fn end_leases(&self) {
-        let leases = lock(&self.agenda).schedule.drain();
+    pub(crate) fn end_leases(self: &Arc<Self>) {
+        let leases = {
+            let mut agenda = lock(&self.agenda);
+            agenda.closing = true;
+            agenda.schedule.drain()
+        };
         for lease in leases {
             let withdrawal = Withdrawal::of_lease(&lease);
             lease.lose(Loss::ShutDown);
@@ -121,7 +140,7 @@ impl Keeper {
         }
     }
 
-    /// Lets the task make a last round, in which it starts every withdrawal that is left.
+    /// Lets the task make a last round, in which it starts every withdrawal that is left; late ones wait by themselves.
     pub(crate) fn stop(&self) {
         lock(&self.agenda).stopped = true;
         self.wake.notify_one();
@@ -155,7 +174,7 @@ impl Keeper {
 }
 
 async fn run(keeper: Arc<Keeper>) {
-    let tidying = tokio::spawn(index::ensure(Arc::clone(&keeper.store), keeper.retention));
+    let mut tidying = None;
     loop {
         let round = keeper.round();
         for lease in round.over {
@@ -169,9 +188,11 @@ async fn run(keeper: Arc<Keeper>) {
             tokio::spawn(withdrawal::withdraw(Arc::clone(&keeper.store), claims));
         }
         if round.last {
-            tidying.abort();
+            tidying.inspect(JoinHandle::abort);
             return;
         }
+        tidying
+            .get_or_insert_with(|| tokio::spawn(index::ensure(Arc::clone(&keeper.store), keeper.retention)));
         wait_until(round.next, &keeper.wake).await;
     }
 }

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::engine::Engine;
-use crate::queue::Turn;
+use crate::queue::{Kept, Place, Turn};
 use crate::sync::lock;
 use crate::trace::{self, Loss};
 use crate::{FencingToken, LockError};
@@ -25,6 +25,8 @@ pub(crate) struct Grant {
     pub(crate) token: FencingToken,
     /// The last of the tokens that were reserved for holds that are handed over in this process.
     pub(crate) last_token: FencingToken,
+    /// An earlier request of the claim may still be on its way.
+    pub(crate) haunted: bool,
     /// Read before the request was sent: the lease cannot have begun earlier.
     pub(crate) sent: Instant,
     /// How long from `sent` the holder may count on the lease.
@@ -58,7 +60,10 @@ pub(crate) struct Lease {
     deadline: AtomicU64,
     over: Notify,
     /// Kept here and not in the guard: a lease that is lost must not keep the name from this process's other callers.
-    turn: Mutex<Option<Turn>>,
+    kept: Mutex<Kept>,
+    haunted: bool,
+    /// Somebody has got the guard: from then on a minimum hold applies.
+    delivered: AtomicBool,
 }
 
 const LOST: u64 = 0;
@@ -66,7 +71,13 @@ const RELEASED: u64 = 1;
 const FIRST_LIVE: u64 = 2;
 
 impl Lease {
-    pub(crate) fn new(engine: Arc<Engine>, key: ClaimKey, grant: Grant, terms: Terms) -> Self {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        key: ClaimKey,
+        grant: Grant,
+        terms: Terms,
+        place: Arc<Place>,
+    ) -> Self {
         let lease = Self {
             key,
             token: grant.token,
@@ -77,7 +88,9 @@ impl Lease {
             claimed: grant.sent,
             deadline: AtomicU64::new(FIRST_LIVE),
             over: Notify::new(),
-            turn: Mutex::new(None),
+            kept: Mutex::new(Kept::Place { _place: place }),
+            haunted: grant.haunted,
+            delivered: AtomicBool::new(false),
         };
         let deadline = lease.encode(grant.sent + counted(grant.lasts));
         lease.deadline.store(deadline, Ordering::Release);
@@ -101,7 +114,9 @@ impl Lease {
             claimed: self.claimed,
             deadline: AtomicU64::new(FIRST_LIVE),
             over: Notify::new(),
-            turn: Mutex::new(None),
+            kept: Mutex::new(Kept::Nothing),
+            haunted: self.haunted,
+            delivered: AtomicBool::new(false),
         };
         next.deadline.store(next.encode(deadline), Ordering::Release);
         Some(next)
@@ -169,14 +184,17 @@ impl Lease {
         }
     }
 
-    /// Resolves once the lease is over.
+    /// Resolves once the lease is over, also when nobody is there to say so.
     pub(crate) async fn until_over(&self) {
         loop {
             let over = self.over.notified();
             if self.is_over() {
                 return;
             }
-            over.await;
+            match self.deadline() {
+                Some(deadline) => drop(tokio::time::timeout_at(deadline, over).await),
+                None => return,
+            }
         }
     }
 
@@ -205,25 +223,38 @@ impl Lease {
             .deadline()
             .filter(|_| !self.is_over() && self.finish(RELEASED))?;
         self.over.notify_waiters();
-        trace::released(self);
         Some(deadline)
     }
 
-    /// Keeps the turn of the call that has won the lease for as long as that is held.
-    pub(crate) fn keep_turn(&self, turn: Turn) {
-        self.put_turn(turn);
+    /// The caller has the lease now, and keeps his turn for as long as he holds it.
+    pub(crate) fn deliver(&self, turn: Turn) {
+        self.delivered.store(true, Ordering::Relaxed);
+        self.keep(Kept::Turn(turn));
         if self.is_over() {
-            drop(self.take_turn());
+            drop(self.take_kept());
         }
     }
 
-    pub(crate) fn put_turn(&self, turn: Turn) {
-        *lock(&self.turn) = Some(turn);
+    pub(crate) fn keep(&self, kept: Kept) {
+        *lock(&self.kept) = kept;
     }
 
-    /// The turn in this process, to be given on once the server has been told.
-    pub(crate) fn take_turn(&self) -> Option<Turn> {
-        lock(&self.turn).take()
+    /// What is to be given up once the server has been told.
+    pub(crate) fn take_kept(&self) -> Kept {
+        std::mem::replace(&mut *lock(&self.kept), Kept::Nothing)
+    }
+
+    /// A hold that nobody has got owes nobody a minimum.
+    pub(crate) fn min_hold(&self) -> Duration {
+        if self.delivered.load(Ordering::Relaxed) {
+            self.terms.min_hold
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    pub(crate) fn is_haunted(&self) -> bool {
+        self.haunted
     }
 
     /// No renewal is sent at or after this moment.
@@ -251,7 +282,7 @@ impl Lease {
 
     fn announce_loss(&self, why: Loss) {
         self.over.notify_waiters();
-        drop(self.take_turn());
+        drop(self.take_kept());
         trace::lost(self, why);
     }
 

@@ -225,10 +225,10 @@ impl DistributedLock {
 
     fn refuse_own(&self) -> Result<(), LockError> {
         match LockContext::enclosing(&self.engine, &self.name) {
-            Some(_) => Err(LockError::Reentrant {
+            Some(own) if !own.is_lost() => Err(LockError::Reentrant {
                 name: self.name.to_string(),
             }),
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 }
@@ -246,6 +246,8 @@ async fn join(outer: &LockContext, on_busy: OnBusy, on_lost: OnLost) -> Result<O
             () = lease.until_over() => return Err(lease.lost_error()),
         },
     };
+    // The wait for a sibling may have outlasted the hold.
+    lease.ensure_held()?;
     Ok(alone.map(|alone| Held::joined(outer, alone, on_lost)))
 }
 

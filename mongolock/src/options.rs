@@ -50,13 +50,16 @@ impl Options {
     /// Refuses the first option that is out of bounds; nothing is clamped.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         within("expiry", self.expiry, MIN_EXPIRY..=WEEK, "use 100 ms to 7 days")?;
-        // MongoDB keeps dates in milliseconds: a fraction would end the lease at another moment than the holder counts.
+        // MongoDB keeps dates in milliseconds: with a fraction its lease would end at another moment than the holder's.
         if !self.expiry.subsec_nanos().is_multiple_of(1_000_000) {
             return Err(refused("expiry", self.expiry, "use whole milliseconds"));
         }
+        if !self.min_hold.subsec_nanos().is_multiple_of(1_000_000) {
+            return Err(refused("min_hold", self.min_hold, "use whole milliseconds"));
+        }
         let renew = self.renew_interval();
-        if renew.is_zero() || renew >= self.expiry {
-            let bound = format!("use more than 0 and less than `expiry` ({:?})", self.expiry);
+        if renew < Duration::from_millis(1) || renew >= self.expiry {
+            let bound = format!("use at least 1 ms and less than `expiry` ({:?})", self.expiry);
             return Err(refused("renew_interval", renew, bound));
         }
         let week = "use 0 to 7 days";

@@ -156,7 +156,7 @@ impl LockProvider {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> {
+    pub fn scope<F: Future>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
         SCOPED.scope(self.clone(), future)
     }
 
@@ -174,6 +174,10 @@ impl LockProvider {
     /// # Cancel safety
     ///
     /// Once polled, the provider is shut down; a dropped future does not wait for the server.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
     pub async fn shutdown(&self) {
         self.engine.shut_down().await;
     }

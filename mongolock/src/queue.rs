@@ -1,12 +1,17 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::streak::Streak;
 use crate::sync::lock;
 use crate::{LockError, LockGuard};
+
+/// A server that works answers a claim sooner, also in another city.
+const SLOW_ANSWER: Duration = Duration::from_millis(500);
 
 /// The queues of this process, one for each name that somebody here has to do with; an idle name costs nothing.
 ///
@@ -28,18 +33,26 @@ struct Queue {
     turn: Arc<Semaphore>,
     /// How many wait for the turn.
     waiting: AtomicUsize,
-    news: Mutex<News>,
+    heard: Mutex<Heard>,
     /// A hold on its way from one caller to the next. Dropped with the queue, it releases the lock.
     handed_over: Mutex<Option<LockGuard>>,
     streak: Mutex<Streak>,
 }
 
-/// What the one whose turn it is has last heard of the lock: those behind it know no more when their time is up.
+/// What is known of the lock when the time of one who waits is up.
 #[derive(Debug, Clone)]
 pub(crate) enum News {
-    NoAnswer,
+    /// Somebody has it, here or elsewhere.
     Held,
     Failed(LockError),
+    /// The one in front has asked, and the server has not answered for a while.
+    NoAnswer,
+}
+
+/// What the one whose turn it is has heard: those behind know no more.
+struct Heard {
+    latest: News,
+    asking_since: Option<Instant>,
 }
 
 /// A place with a name, left on drop.
@@ -88,7 +101,10 @@ impl Queue {
         Arc::new(Self {
             turn: Arc::new(Semaphore::new(1)),
             waiting: AtomicUsize::new(0),
-            news: Mutex::new(News::NoAnswer),
+            heard: Mutex::new(Heard {
+                latest: News::Held,
+                asking_since: None,
+            }),
             handed_over: Mutex::new(None),
             streak: Mutex::new(Streak::default()),
         })
@@ -114,7 +130,7 @@ impl Place {
     }
 
     fn begin(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Turn {
-        self.tell(News::NoAnswer);
+        lock(&self.queue.heard).asking_since = Some(Instant::now());
         Turn {
             _permit: permit,
             place: Arc::clone(self),
@@ -127,11 +143,46 @@ impl Place {
     }
 
     pub(crate) fn tell(&self, news: News) {
-        *lock(&self.queue.news) = news;
+        *lock(&self.queue.heard) = Heard {
+            latest: news,
+            asking_since: None,
+        };
+    }
+
+    /// A question is asked that has to be answered; the latest news stay for as long as that may take.
+    pub(crate) fn ask(&self) {
+        lock(&self.queue.heard)
+            .asking_since
+            .get_or_insert_with(Instant::now);
     }
 
     pub(crate) fn news(&self) -> News {
-        lock(&self.queue.news).clone()
+        let heard = lock(&self.queue.heard);
+        match heard.asking_since {
+            Some(since) if since.elapsed() >= SLOW_ANSWER => News::NoAnswer,
+            _ => heard.latest.clone(),
+        }
+    }
+}
+
+/// What is given up once the server has been told of a release.
+pub(crate) enum Kept {
+    /// The next in this process may go on.
+    Turn(Turn),
+    /// Nobody waits for it but a shutdown.
+    Place {
+        _place: Arc<Place>,
+    },
+    Nothing,
+}
+
+impl Kept {
+    /// Lets the next in this process ask the server himself, and still keeps a shutdown waiting.
+    pub(crate) fn without_turn(self) -> Self {
+        match self {
+            Self::Turn(turn) => Self::Place { _place: turn.place },
+            other => other,
+        }
     }
 }
 
@@ -241,11 +292,14 @@ mod tests {
         let queues = Arc::new(Queues::default());
         let (front, behind) = (join(&queues, "n"), join(&queues, "n"));
         let turn = front.turn().await;
+        assert!(matches!(behind.news(), News::Held), "somebody is at it");
+        tokio::time::sleep(SLOW_ANSWER).await;
         assert!(matches!(behind.news(), News::NoAnswer));
+        front.tell(News::Failed(LockError::NoProvider));
+        assert!(matches!(behind.news(), News::Failed(_)));
         front.tell(News::Held);
-        assert!(matches!(behind.news(), News::Held));
         drop(turn);
         let _turn = behind.turn().await;
-        assert!(matches!(front.news(), News::NoAnswer));
+        assert!(matches!(front.news(), News::Held), "an answer takes its time");
     }
 }

@@ -1,26 +1,46 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::lease::Lease;
+use crate::queue::Kept;
+use crate::trace::Loss;
 use crate::withdrawal::Withdrawal;
-use crate::{LockError, LockGuard, fault};
+use crate::{LockError, LockGuard, fault, trace};
 
 /// How long a caller waits to hear that its release has arrived; it goes on in the background after that.
 const ANSWER_LIMIT: Duration = Duration::from_secs(6);
 
-/// Releases a lease and says whether it was held to the end.
-pub(crate) async fn release(lease: &Arc<Lease>) -> Result<(), LockError> {
+/// A release that is under way.
+pub(crate) enum Begun {
+    Done,
+    Lost,
+    Telling(JoinHandle<Result<bool, LockError>>),
+}
+
+/// Begins to release a lease; it goes on whatever becomes of the caller.
+pub(crate) fn begin(lease: &Arc<Lease>) -> Begun {
     let Some(deadline) = end(lease) else {
         // Perhaps the claim still stands, but nothing can be learned from it: no reason to wait.
         lease.engine.keeper.withdraw(Withdrawal::of_lease(lease));
-        return Err(lease.lost_error());
+        return Begun::Lost;
     };
     if hand_over(lease, deadline) {
-        return Ok(());
+        return Begun::Done;
     }
-    let told = tokio::spawn(tell(Arc::clone(lease)));
+    Begun::Telling(tokio::spawn(tell(Arc::clone(lease)).in_current_span()))
+}
+
+/// Waits for the end of a release, and says whether the lock was held until then.
+pub(crate) async fn finish(lease: &Arc<Lease>, begun: Begun) -> Result<(), LockError> {
+    let told = match begun {
+        Begun::Done => return Ok(()),
+        Begun::Lost => return Err(lease.lost_error()),
+        Begun::Telling(told) => told,
+    };
     match tokio::time::timeout(ANSWER_LIMIT, told).await {
         Ok(Ok(Ok(true))) => Ok(()),
         Ok(Ok(Ok(false))) => Err(lease.lost_error()),
@@ -28,18 +48,20 @@ pub(crate) async fn release(lease: &Arc<Lease>) -> Result<(), LockError> {
         Ok(Err(ended)) => match ended.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             // The runtime is going down: the lease ends by itself.
-            Err(_) => Err(fault::unanswered(ANSWER_LIMIT)),
+            Err(_) => Err(fault::unanswered("release", ANSWER_LIMIT)),
         },
-        Err(_) => Err(fault::unanswered(ANSWER_LIMIT)),
+        Err(_) => Err(fault::unanswered("release", ANSWER_LIMIT)),
     }
 }
 
 /// Releases a lease whose guard was dropped: nobody waits for it, and no runtime need be there.
 pub(crate) fn in_background(lease: &Arc<Lease>) {
-    let handed_over = end(lease).is_some_and(|deadline| hand_over(lease, deadline));
-    if !handed_over {
-        lease.engine.keeper.withdraw(Withdrawal::of_lease(lease));
+    match end(lease) {
+        Some(deadline) if hand_over(lease, deadline) => return,
+        Some(_) => trace::released(lease),
+        None => {}
     }
+    lease.engine.keeper.withdraw(Withdrawal::of_lease(lease));
 }
 
 fn end(lease: &Arc<Lease>) -> Option<Instant> {
@@ -54,8 +76,12 @@ fn hand_over(lease: &Arc<Lease>, deadline: Instant) -> bool {
     if !long_enough || !lease.terms.min_hold.is_zero() || lease.engine.is_closed() {
         return false;
     }
-    let Some(turn) = lease.take_turn() else {
-        return false;
+    let turn = match lease.take_kept() {
+        Kept::Turn(turn) => turn,
+        other => {
+            lease.keep(other);
+            return false;
+        }
     };
     let next = if turn.others_wait() && turn.streak().goes_on(lease.claimed().elapsed()) {
         lease.successor(deadline)
@@ -63,9 +89,10 @@ fn hand_over(lease: &Arc<Lease>, deadline: Instant) -> bool {
         None
     };
     let Some(next) = next else {
-        lease.put_turn(turn);
+        lease.keep(Kept::Turn(turn));
         return false;
     };
+    trace::released(lease);
     turn.hand_over(LockGuard::new(Arc::new(next)));
     true
 }
@@ -74,18 +101,22 @@ fn hand_over(lease: &Arc<Lease>, deadline: Instant) -> bool {
 async fn tell(lease: Arc<Lease>) -> Result<bool, LockError> {
     let withdrawal = Withdrawal::of_lease(&lease);
     let store = &lease.engine.store;
-    match store.release(&withdrawal.key, withdrawal.min_hold).await {
-        Err(error) if fault::is_passing(&error) => {
-            // A claim that the second command does not find was taken back by the first.
-            let again = store
-                .release(&withdrawal.key, withdrawal.min_hold)
-                .await
-                .map(|_| true);
-            if again.is_err() {
-                lease.engine.keeper.withdraw(withdrawal);
-            }
-            again
-        }
-        told => told,
+    let mut told = store.release(&withdrawal.key, withdrawal.min_hold).await;
+    if told.as_ref().is_err_and(fault::is_passing) {
+        // A claim that the second command does not find was taken back by the first.
+        told = store
+            .release(&withdrawal.key, withdrawal.min_hold)
+            .await
+            .map(|_| true);
     }
+    match &told {
+        Ok(true) => trace::released(&lease),
+        Ok(false) => trace::lost(&lease, Loss::Gone),
+        Err(error) if fault::is_refusal(error) => {}
+        Err(_) => lease.engine.keeper.withdraw(Withdrawal {
+            kept: withdrawal.kept.without_turn(),
+            ..withdrawal
+        }),
+    }
+    told
 }

@@ -59,7 +59,7 @@ pub(crate) async fn renew(keeper: Arc<Keeper>, leases: Vec<Arc<Lease>>) {
                     lease.lose(Loss::Gone);
                 }
             }
-            keeper.renewed(&leases, sent);
+            keeper.renewed(&leases);
         }
         Err(error) => {
             trace::renewal_failed(&keys, &error);

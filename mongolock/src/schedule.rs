@@ -44,8 +44,7 @@ pub(crate) struct Renewal {
 impl Schedule {
     /// Takes the lease in and returns when it must be looked at.
     pub(crate) fn insert(&mut self, lease: Arc<Lease>) -> Instant {
-        let interval = lease.terms.renew_interval.mul_f64(1.0 - jitter());
-        let at = next_look(&lease, lease.confirmed() + interval);
+        let at = next_look(&lease, next_renewal(&lease, 1.0 - jitter()));
         self.put(lease, at, 0);
         at
     }
@@ -157,6 +156,16 @@ fn next_look(lease: &Lease, renewal: Instant) -> Instant {
 
 fn renewable(lease: &Lease, at: Instant) -> bool {
     lease.renewable_until().is_none_or(|until| at < until)
+}
+
+/// When a lease that has just been confirmed is renewed: after a part of its interval, and in time for more than one
+/// attempt however long that is.
+pub(crate) fn next_renewal(lease: &Lease, part: f64) -> Instant {
+    let renewal = lease.confirmed() + lease.terms.renew_interval.mul_f64(part);
+    let latest = lease
+        .deadline()
+        .and_then(|deadline| deadline.checked_sub(lease.terms.expiry / 10));
+    latest.map_or(renewal, |latest| renewal.min(latest))
 }
 
 /// Up to a tenth, so that processes that started together do not tick together.

@@ -92,7 +92,8 @@ impl MemoryStore {
 
     /// Whole milliseconds, as MongoDB keeps its dates.
     fn now(&self) -> Duration {
-        let elapsed = self.start.elapsed();
+        // Not from zero: a token of 0 looks like none.
+        let elapsed = Duration::from_secs(1) + self.start.elapsed();
         Duration::new(elapsed.as_secs(), elapsed.subsec_millis() * 1_000_000)
     }
 }

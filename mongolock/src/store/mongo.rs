@@ -78,6 +78,7 @@ impl MongoStore {
             .background
             .find(claims(keys))
             .projection(doc! { "_id": 0, "lockId": 1 })
+            .max_time(limit)
             .await?;
         while found.advance().await? {
             if let Ok(id) = found.current().get_str("lockId") {
