@@ -1,4 +1,7 @@
-//! The attribute macro of `mongolock`.
+//! The attribute of `mongolock`, which exports it: use it from there.
+//!
+//! Parse (`args`, `item`, `name`, `duration`), validate (`shape`, `validate`, `bind`), expand (`expand`, `outcome`);
+//! every sentence for users stands in `error`.
 
 mod args;
 mod async_trait;
@@ -22,7 +25,7 @@ use crate::args::Args;
 use crate::error::Errors;
 use crate::item::Function;
 
-/// Runs an `async fn` under a distributed lock.
+#[doc = include_str!("distributed_lock.md")]
 #[proc_macro_attribute]
 pub fn distributed_lock(
     args: proc_macro::TokenStream,

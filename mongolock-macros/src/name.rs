@@ -36,11 +36,8 @@ pub(crate) enum Step {
     Method(String),
 }
 
-/// What is wrong with a template, and at which of its bytes.
-pub(crate) type Found = (Range<usize>, NameMistake);
-
-/// Reads a template; every mistake in it is reported, and the pieces are those that could be read.
-pub(crate) fn parse(template: &str) -> (Vec<Piece>, Vec<Found>) {
+/// Reads a template; every mistake is reported with the bytes it is about, and the pieces are those that could be read.
+pub(crate) fn parse(template: &str) -> (Vec<Piece>, Vec<(Range<usize>, NameMistake)>) {
     let mut reader = Reader {
         template,
         at: 0,
@@ -60,7 +57,7 @@ struct Reader<'a> {
     template: &'a str,
     at: usize,
     pieces: Vec<Piece>,
-    mistakes: Vec<Found>,
+    mistakes: Vec<(Range<usize>, NameMistake)>,
 }
 
 impl<'a> Reader<'a> {
@@ -154,10 +151,7 @@ impl<'a> Reader<'a> {
             && before.range.end == range.start
         {
             let both = before.range.start..range.end;
-            let (left, right) = (
-                self.template[before.range.clone()].to_owned(),
-                self.template[range.clone()].to_owned(),
-            );
+            let [left, right] = [&before.range, &range].map(|at| self.template[at.clone()].to_owned());
             self.mistakes.push((both, NameMistake::Adjacent { left, right }));
         }
         self.at = range.end;

@@ -2,8 +2,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use crate::claim::{Attempt, Claim};
 use crate::engine::Engine;
@@ -40,35 +41,32 @@ impl<'a> Acquire<'a> {
 
     /// Waits for the lock until the acquire timeout.
     pub(crate) async fn wait(&self) -> Result<LockGuard, LockError> {
-        let patiently = async {
-            match self.options.acquire_timeout {
-                // No time to wait still is time to ask.
-                Some(Duration::ZERO) => self.once().await,
-                limit => self
-                    .in_turn(limit.map(|limit| self.begun + limit))
-                    .await
-                    .map(Some),
+        let span = trace::acquire_span(self.name, &self.engine.owner);
+        let outcome = match self.options.acquire_timeout {
+            // No time to wait still is time to ask.
+            Some(Duration::ZERO) => Box::pin(self.once()).instrument(span.clone()).await,
+            limit => {
+                let deadline = limit.map(|limit| self.begun + limit);
+                self.in_turn(deadline).instrument(span.clone()).await.map(Some)
             }
         };
-        self.observed(patiently).await?.ok_or_else(|| self.timeout())
+        self.observe(&span, &outcome);
+        outcome?.ok_or_else(|| self.timeout())
     }
 
     /// Asks once, and not at all if this process itself holds or awaits the lock.
     pub(crate) async fn try_once(&self) -> Result<Option<LockGuard>, LockError> {
-        self.observed(self.once()).await
+        let span = trace::acquire_span(self.name, &self.engine.owner);
+        let outcome = self.once().instrument(span.clone()).await;
+        self.observe(&span, &outcome);
+        outcome
     }
 
-    async fn observed(
-        &self,
-        acquiring: impl Future<Output = Result<Option<LockGuard>, LockError>>,
-    ) -> Result<Option<LockGuard>, LockError> {
-        let span = trace::acquire_span(self.name, &self.engine.owner);
-        let outcome = acquiring.instrument(span.clone()).await;
+    fn observe(&self, span: &Span, outcome: &Result<Option<LockGuard>, LockError>) {
         let token = outcome
             .as_ref()
             .map(|guard| guard.as_ref().map(LockGuard::fencing_token));
-        trace::acquire_ended(&span, self.begun.elapsed(), token);
-        outcome
+        trace::acquire_ended(span, self.begun.elapsed(), token);
     }
 
     async fn once(&self) -> Result<Option<LockGuard>, LockError> {
@@ -80,41 +78,68 @@ impl<'a> Acquire<'a> {
         if let Some(guard) = self.taken_over(&turn).await {
             return Ok(Some(won(guard, &place, turn)));
         }
-        let claim = self.claim(&place);
-        let deadline = self.begun + self.options.attempt_limit();
-        match self.answer(claim, deadline).await? {
-            Some(Attempt::Won(guard)) => Ok(Some(won(guard, &place, turn))),
-            Some(Attempt::Held(..)) => Ok(None),
-            Some(Attempt::Failed(_, error)) => Err(error),
-            Some(Attempt::TooLate) => Err(self.gave_up(News::NoAnswer)),
-            None => match place.news() {
+        let deadline = Some(self.begun + self.options.attempt_limit());
+        match self.answer(&place, self.claim(&place).send(), deadline).await? {
+            Attempt::Won(guard) => Ok(Some(won(guard, &place, turn))),
+            Attempt::Held(..) => Ok(None),
+            Attempt::Failed(_, error) => Err(error),
+            Attempt::TooLate => Err(self.gave_up(News::NoAnswer)),
+            Attempt::Unanswered => match place.news() {
                 News::Held => Ok(None),
                 news => Err(self.gave_up(news)),
             },
         }
     }
 
+    /// Asks at once if nobody in this process is in the way. Whatever takes longer goes on on the heap: a wait may cost
+    /// an allocation, and the future of a call stays small.
     async fn in_turn(&self, deadline: Option<Instant>) -> Result<LockGuard, LockError> {
         self.ready()?;
         let place = self.engine.queues.join(self.name);
-        let Some(turn) = self.unless_closed(deadline, place.turn()).await? else {
-            return Err(self.gave_up(place.news()));
+        let Some(turn) = place.try_turn() else {
+            return Box::pin(self.patiently(&place, None, None, deadline)).await;
         };
-        let begun = self.unless_closed(deadline, self.begin(&turn)).await?;
-        if let Some(guard) = begun.ok_or_else(|| self.gave_up(News::Held))? {
-            return Ok(won(guard, &place, turn));
+        if !turn.is_fresh() {
+            return Box::pin(self.patiently(&place, Some(turn), None, deadline)).await;
         }
-        let mut claim = self.claim(&place);
+        match self.answer(&place, self.claim(&place).send(), deadline).await? {
+            Attempt::Won(guard) => Ok(won(guard, &place, turn)),
+            answer => Box::pin(self.patiently(&place, Some(turn), Some(answer), deadline)).await,
+        }
+    }
+
+    async fn patiently(
+        &self,
+        place: &Arc<Place>,
+        turn: Option<Turn>,
+        mut first: Option<Attempt>,
+        deadline: Option<Instant>,
+    ) -> Result<LockGuard, LockError> {
+        let turn = if let Some(turn) = turn {
+            turn
+        } else {
+            let turn = self.unless_closed(deadline, place.turn()).await?;
+            turn.ok_or_else(|| self.gave_up(place.news()))?
+        };
+        if first.is_none() {
+            let begun = self.unless_closed(deadline, self.begin(&turn)).await?;
+            if let Some(guard) = begun.ok_or_else(|| self.gave_up(News::Held))? {
+                return Ok(won(guard, place, turn));
+            }
+        }
+        let mut claim = self.claim(place);
         let mut waiting = Waiting::new(self.engine, self.name);
         let mut silent_since = None;
         loop {
             let silent = *silent_since.get_or_insert_with(Instant::now);
-            place.ask();
-            let answer_by = earlier(deadline, Instant::now() + ANSWER_LIMIT);
+            let answer = match first.take() {
+                Some(answer) => answer,
+                None => self.answer(place, claim.send(), deadline).await?,
+            };
             let mut pause = Duration::ZERO;
-            claim = match self.answer(claim, answer_by).await? {
-                Some(Attempt::Won(guard)) => return Ok(won(guard, &place, turn)),
-                Some(Attempt::Held(claim, remaining)) => {
+            claim = match answer {
+                Attempt::Won(guard) => return Ok(won(guard, place, turn)),
+                Attempt::Held(claim, remaining) => {
                     place.tell(News::Held);
                     silent_since = None;
                     turn.streak().others_want_it();
@@ -122,21 +147,42 @@ impl<'a> Acquire<'a> {
                     trace::waiting(self.name, remaining, pause);
                     claim
                 }
-                Some(Attempt::Failed(_, error)) if !fault::is_passing(&error) => return Err(error),
-                Some(Attempt::Failed(claim, error)) => {
+                Attempt::Failed(_, error) if !fault::is_passing(&error) => return Err(error),
+                Attempt::Failed(claim, error) => {
                     pause = waiting.after_error();
                     trace::retrying(self.name, &error, pause);
                     place.tell(News::Failed(error));
                     claim
                 }
                 // The old claim withdraws itself; its id must not be used again.
-                Some(Attempt::TooLate) | None => self.claim(&place),
+                Attempt::TooLate | Attempt::Unanswered => self.claim(place),
             };
             let waited = self.unless_closed(deadline, waiting.pause(pause)).await?;
             let give_up = deadline.or(silent_since.map(|_| silent + SILENCE_LIMIT));
             if waited.is_none() || give_up.is_some_and(|moment| moment <= Instant::now()) {
                 return Err(self.gave_up(place.news()));
             }
+        }
+    }
+
+    /// The answer to a question to the server.
+    async fn answer(
+        &self,
+        place: &Place,
+        asked: JoinHandle<Attempt>,
+        deadline: Option<Instant>,
+    ) -> Result<Attempt, LockError> {
+        place.ask();
+        let by = earlier(deadline, Instant::now() + ANSWER_LIMIT);
+        match self.unless_closed(Some(by), asked).await? {
+            None => Ok(Attempt::Unanswered),
+            Some(Ok(_)) if self.engine.is_closed() => Err(self.shut_down()),
+            Some(Ok(attempt)) => Ok(attempt),
+            Some(Err(error)) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is going down, and the provider's tasks with it.
+                Err(_) => Err(self.shut_down()),
+            },
         }
     }
 
@@ -161,7 +207,7 @@ impl<'a> Acquire<'a> {
             return Some(guard);
         }
         // What comes of it is nothing to this call: it asks for the lock anew.
-        let _ = guard.release().await;
+        let _ = Box::pin(guard.release()).await;
         None
     }
 
@@ -184,20 +230,6 @@ impl<'a> Acquire<'a> {
             renew_interval: options.renew_interval(),
             min_hold: options.min_hold,
             max_hold: options.max_hold,
-        }
-    }
-
-    /// `None` when the answer did not come in time.
-    async fn answer(&self, claim: Claim, by: Instant) -> Result<Option<Attempt>, LockError> {
-        match self.unless_closed(Some(by), claim.send()).await? {
-            None => Ok(None),
-            Some(Ok(_)) if self.engine.is_closed() => Err(self.shut_down()),
-            Some(Ok(attempt)) => Ok(Some(attempt)),
-            Some(Err(error)) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // The runtime is going down, and the provider's tasks with it.
-                Err(_) => Err(self.shut_down()),
-            },
         }
     }
 

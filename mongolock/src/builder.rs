@@ -6,6 +6,8 @@ use mongodb::{Client, Database};
 
 use crate::engine::Engine;
 use crate::options::{Options, refused};
+#[cfg(test)]
+use crate::simulation::Link;
 use crate::store::{MemoryStore, MongoStore, Store};
 use crate::{LockError, LockProvider};
 
@@ -47,6 +49,8 @@ pub struct LockProviderBuilder {
 enum Place {
     Database(Database),
     Memory(Arc<MemoryStore>),
+    #[cfg(test)]
+    Simulated(Arc<Link>),
 }
 
 impl LockProviderBuilder {
@@ -56,6 +60,11 @@ impl LockProviderBuilder {
 
     pub(crate) fn in_memory() -> Self {
         Self::at(Place::Memory(Arc::new(MemoryStore::new())))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn simulated(link: Link) -> Self {
+        Self::at(Place::Simulated(Arc::new(link)))
     }
 
     fn at(place: Place) -> Self {
@@ -164,6 +173,8 @@ impl LockProviderBuilder {
                 &self.collection,
             )),
             Place::Memory(store) => Store::Memory(Arc::clone(store)),
+            #[cfg(test)]
+            Place::Simulated(link) => Store::Simulated(Arc::clone(link)),
         }
     }
 

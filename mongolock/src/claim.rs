@@ -40,6 +40,8 @@ pub(crate) enum Attempt {
     Held(Claim, Option<Duration>),
     /// Won, but the answer came when the lease was over: a claim with a new id has to go on.
     TooLate,
+    /// No answer in time: the request goes on without its caller, and its claim withdraws itself.
+    Unanswered,
     Failed(Claim, LockError),
 }
 
@@ -62,7 +64,7 @@ impl Claim {
     /// Sends one request on a task of its own, so that it runs to its end whatever becomes of the caller. What it
     /// returns is never lost: both a guard and a claim clean up when nobody takes them.
     pub(crate) fn send(self) -> JoinHandle<Attempt> {
-        tokio::spawn(self.attempt().in_current_span())
+        crate::task::spawn(self.attempt().in_current_span())
     }
 
     async fn attempt(mut self) -> Attempt {

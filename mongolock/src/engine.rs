@@ -1,7 +1,8 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::builder::LockProviderBuilder;
 use crate::keeper::Keeper;
@@ -22,7 +23,8 @@ pub(crate) struct Engine {
     /// What the provider was built from.
     pub(crate) settings: LockProviderBuilder,
     pub(crate) owner: Arc<str>,
-    closed: watch::Sender<bool>,
+    closed: AtomicBool,
+    closing: Notify,
 }
 
 impl Engine {
@@ -35,22 +37,26 @@ impl Engine {
             queues: Arc::default(),
             settings,
             owner,
-            closed: watch::Sender::new(false),
+            closed: AtomicBool::new(false),
+            closing: Notify::new(),
         }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        *self.closed.borrow()
+        self.closed.load(Ordering::Acquire)
     }
 
     pub(crate) async fn until_closed(&self) {
-        // The sender lives as long as `self`: the wait cannot fail.
-        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
+        let closing = self.closing.notified();
+        if !self.is_closed() {
+            closing.await;
+        }
     }
 
     /// Turns waiters away, ends leases, and waits until the server knows.
     pub(crate) async fn shut_down(&self) {
-        self.closed.send_replace(true);
+        self.closed.store(true, Ordering::Release);
+        self.closing.notify_waiters();
         self.keeper.ensure_running();
         self.keeper.end_leases();
         let _ = tokio::time::timeout(SHUTDOWN_LIMIT, self.queues.until_idle()).await;

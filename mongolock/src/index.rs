@@ -72,7 +72,7 @@ pub(crate) async fn ensure(store: Arc<Store>, retention: Duration) {
 /// Creates the index if it is missing, on a task of its own: it runs to its end.
 pub(crate) async fn look(store: &Arc<Store>, retention: Duration) -> IndexState {
     let store = Arc::clone(store);
-    let looking = tokio::spawn(async move { store.ensure_index(retention).await });
+    let looking = crate::task::spawn(async move { store.ensure_index(retention).await });
     match tokio::time::timeout(LOOK_LIMIT, looking).await {
         Ok(Ok(state)) => state,
         Ok(Err(ended)) => IndexState::Failed {

@@ -63,7 +63,7 @@ impl Keeper {
     pub(crate) fn ensure_running(self: &Arc<Self>) {
         let mut task = lock(&self.task);
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
-            *task = Some(tokio::spawn(run(Arc::clone(self))));
+            *task = Some(crate::task::spawn(run(Arc::clone(self))));
         }
     }
 
@@ -86,18 +86,18 @@ impl Keeper {
 
     /// Takes a claim back in the background. Needs no runtime: without one it waits for the next acquire or shutdown.
     pub(crate) fn withdraw(self: &Arc<Self>, withdrawal: Withdrawal) {
-        let runtime = Handle::try_current();
+        let has_runtime = Handle::try_current().is_ok();
         let mut agenda = lock(&self.agenda);
         if !agenda.stopped {
             agenda.withdrawals.push(withdrawal);
             drop(agenda);
             self.wake.notify_one();
-            if runtime.is_ok() {
+            if has_runtime {
                 self.ensure_running();
             }
-        } else if let Ok(runtime) = runtime {
+        } else if has_runtime {
             // The task has made its last round.
-            runtime.spawn(withdrawal::withdraw(Arc::clone(&self.store), vec![withdrawal]));
+            crate::task::spawn(withdrawal::withdraw(Arc::clone(&self.store), vec![withdrawal]));
         }
     }
 
@@ -146,6 +146,13 @@ impl Keeper {
         self.wake.notify_one();
     }
 
+    /// Whether there is nothing to renew and nothing to withdraw.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        let agenda = lock(&self.agenda);
+        agenda.schedule.next().is_none() && agenda.withdrawals.is_empty()
+    }
+
     fn round(&self) -> Round {
         let now = Instant::now();
         let mut agenda = lock(&self.agenda);
@@ -182,17 +189,18 @@ async fn run(keeper: Arc<Keeper>) {
             lease.is_over();
         }
         for leases in round.renewals {
-            tokio::spawn(renewal::renew(Arc::clone(&keeper), leases));
+            crate::task::spawn(renewal::renew(Arc::clone(&keeper), leases));
         }
         for claims in round.withdrawals {
-            tokio::spawn(withdrawal::withdraw(Arc::clone(&keeper.store), claims));
+            crate::task::spawn(withdrawal::withdraw(Arc::clone(&keeper.store), claims));
         }
         if round.last {
             tidying.inspect(JoinHandle::abort);
             return;
         }
-        tidying
-            .get_or_insert_with(|| tokio::spawn(index::ensure(Arc::clone(&keeper.store), keeper.retention)));
+        tidying.get_or_insert_with(|| {
+            crate::task::spawn(index::ensure(Arc::clone(&keeper.store), keeper.retention))
+        });
         wait_until(round.next, &keeper.wake).await;
     }
 }

@@ -43,9 +43,12 @@ mod queue;
 mod release;
 mod renewal;
 mod schedule;
+#[cfg(test)]
+mod simulation;
 mod store;
 mod streak;
 mod sync;
+mod task;
 mod token;
 mod trace;
 mod waiting;

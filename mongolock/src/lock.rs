@@ -268,3 +268,20 @@ impl std::fmt::Debug for DistributedLock {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// Futures of calls nest: what one of them takes is paid at every level of an application.
+    #[tokio::test]
+    async fn the_futures_are_small() {
+        let lock = crate::LockProvider::in_memory().lock("small");
+        let body = lock.run(async |_| Ok::<_, crate::LockError>(()));
+        let sizes = [
+            size_of_val(&lock.acquire()),
+            size_of_val(&lock.try_acquire()),
+            size_of_val(&body),
+        ];
+        assert!(sizes.iter().all(|size| *size <= 1024), "{sizes:?}");
+        body.await.unwrap();
+    }
+}

@@ -108,6 +108,11 @@ impl LockProvider {
         self.named(name.to_string().into())
     }
 
+    #[cfg(test)]
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     pub(crate) fn options(&self) -> &Options {
         &self.engine.settings.options
     }

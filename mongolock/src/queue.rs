@@ -84,6 +84,11 @@ impl Queues {
         })
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        lock(&self.names).is_empty()
+    }
+
     /// Waits until nobody in this process has to do with any name.
     pub(crate) async fn until_idle(&self) {
         loop {
@@ -191,6 +196,11 @@ impl Turn {
         self.place.others_wait()
     }
 
+    /// Nothing came with it: no hold to take over, and no moment owed to others.
+    pub(crate) fn is_fresh(&self) -> bool {
+        lock(&self.place.queue.handed_over).is_none() && !self.streak().owes_courtesy()
+    }
+
     pub(crate) fn streak(&self) -> MutexGuard<'_, Streak> {
         lock(&self.place.queue.streak)
     }
@@ -287,7 +297,7 @@ mod tests {
         assert!(join(&queues, "n").try_turn().is_some());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn those_behind_hear_the_news_of_the_one_in_front() {
         let queues = Arc::new(Queues::default());
         let (front, behind) = (join(&queues, "n"), join(&queues, "n"));

@@ -31,7 +31,7 @@ pub(crate) fn begin(lease: &Arc<Lease>) -> Begun {
     if hand_over(lease, deadline) {
         return Begun::Done;
     }
-    Begun::Telling(tokio::spawn(tell(Arc::clone(lease)).in_current_span()))
+    Begun::Telling(crate::task::spawn(tell(Arc::clone(lease)).in_current_span()))
 }
 
 /// Waits for the end of a release, and says whether the lock was held until then.

@@ -102,8 +102,10 @@ impl Schedule {
     }
 
     pub(crate) fn drain(&mut self) -> Vec<Arc<Lease>> {
-        self.by_time.clear();
-        self.entries.drain().map(|(_, entry)| entry.lease).collect()
+        let ids = std::mem::take(&mut self.by_time).into_iter().map(|(_, id)| id);
+        ids.filter_map(|id| self.entries.remove(&id))
+            .map(|entry| entry.lease)
+            .collect()
     }
 
     /// A renewal may hang: another is sent while there is time for more, and the lease is over at its deadline in any

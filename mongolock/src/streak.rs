@@ -29,6 +29,10 @@ impl Streak {
         !self.ended
     }
 
+    pub(crate) fn owes_courtesy(&self) -> bool {
+        self.ended
+    }
+
     /// The moment that the next claim leaves to others, if it follows a streak that has used up its time.
     pub(crate) fn courtesy(&mut self) -> Option<Duration> {
         std::mem::take(&mut self.ended).then(|| Duration::from_millis(fastrand::u64(2..=5)))

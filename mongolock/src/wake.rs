@@ -1,6 +1,6 @@
 //! Push instead of poll: releases in other processes wake those who wait here.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) struct WakeUps {
 }
 
 struct Desk {
-    waiters: HashMap<Arc<str>, Arc<Notify>>,
+    waiters: BTreeMap<Arc<str>, Arc<Notify>>,
     stream: Stream,
     task: Option<JoinHandle<()>>,
     /// When somebody last began or ended to wait.
@@ -56,7 +56,7 @@ impl WakeUps {
             Stream::Unavailable
         };
         let desk = Desk {
-            waiters: HashMap::new(),
+            waiters: BTreeMap::new(),
             stream,
             task: None,
             used: Instant::now(),
@@ -80,13 +80,20 @@ impl WakeUps {
         desk.waiters.insert(Arc::clone(name), Arc::clone(&woken));
         desk.used = Instant::now();
         if desk.task.as_ref().is_none_or(JoinHandle::is_finished) {
-            desk.task = Some(tokio::spawn(run(Arc::clone(self))));
+            desk.task = Some(crate::task::spawn(run(Arc::clone(self))));
         }
         Some(Watch {
             wake_ups: Arc::clone(self),
             name: Arc::clone(name),
             woken,
         })
+    }
+
+    /// Whether nobody waits and no stream is open.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        let desk = lock(&self.desk);
+        desk.waiters.is_empty() && desk.stream != Stream::Open
     }
 
     fn wake(&self, name: &str) {

@@ -183,13 +183,12 @@ fn losses_are_warnings_with_their_reason() {
         provider.shutdown().await;
     });
     let reasons: Vec<String> = {
-        let noted = notes.0.lock().unwrap();
-        let lost = noted
+        let seen = notes.0.lock().unwrap();
+        let lost = seen
             .events
             .iter()
             .filter(|(name, level, _)| *name == "mongolock.lost" && *level == Level::WARN);
-        lost.map(|(_, _, fields)| fields.0["lock.name"].clone() + &fields.0["reason"])
-            .collect()
+        lost.map(|(_, _, fields)| fields.0["lock.name"].clone() + &fields.0["reason"]).collect()
     };
     assert_eq!(reasons, ["\"expired\"\"expired\"", "\"shut down\"\"shut_down\""]);
 }

@@ -1,4 +1,6 @@
 use std::collections::HashMap;
+#[cfg(test)]
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +18,8 @@ pub(crate) struct MemoryStore {
     start: Instant,
     documents: Mutex<HashMap<Arc<str>, Document>>,
     pub(super) releases: broadcast::Sender<Arc<str>>,
+    #[cfg(test)]
+    jumped: AtomicU64,
 }
 
 struct Document {
@@ -31,6 +35,8 @@ impl MemoryStore {
             start: Instant::now(),
             documents: Mutex::default(),
             releases: broadcast::Sender::new(1024),
+            #[cfg(test)]
+            jumped: AtomicU64::new(0),
         }
     }
 
@@ -94,7 +100,38 @@ impl MemoryStore {
     fn now(&self) -> Duration {
         // Not from zero: a token of 0 looks like none.
         let elapsed = Duration::from_secs(1) + self.start.elapsed();
+        #[cfg(test)]
+        let elapsed = elapsed + Duration::from_millis(self.jumped.load(Relaxed));
         Duration::new(elapsed.as_secs(), elapsed.subsec_millis() * 1_000_000)
+    }
+}
+
+/// What the simulation does to the server, and what it looks at in the end.
+#[cfg(test)]
+impl MemoryStore {
+    /// Moves the server's clock.
+    pub(crate) fn jump(&self, millis: i64) {
+        let jumped = self.jumped.load(Relaxed).saturating_add_signed(millis);
+        self.jumped.store(jumped, Relaxed);
+    }
+
+    pub(crate) fn listen(&self) -> broadcast::Receiver<Arc<str>> {
+        self.releases.subscribe()
+    }
+
+    /// The claim that nobody has taken back.
+    pub(crate) fn claimed_by(&self, name: &str) -> Option<Arc<str>> {
+        let documents = lock(&self.documents);
+        let id = documents.get(name).map(|document| Arc::clone(&document.lock_id));
+        id.filter(|id| !id.is_empty())
+    }
+
+    /// The names whose leases run.
+    pub(crate) fn taken(&self) -> Vec<Arc<str>> {
+        let now = self.now();
+        let documents = lock(&self.documents);
+        let taken = documents.iter().filter(|(_, document)| document.expires_at > now);
+        taken.map(|(name, _)| Arc::clone(name)).collect()
     }
 }
 

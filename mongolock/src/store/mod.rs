@@ -15,6 +15,8 @@ pub(crate) use releases::Releases;
 
 use crate::index::IndexState;
 use crate::lease::ClaimKey;
+#[cfg(test)]
+use crate::simulation::Link;
 use crate::{FencingToken, LockError};
 
 /// What a claim asks for.
@@ -60,6 +62,8 @@ impl Standing {
 pub(crate) enum Store {
     Mongo(MongoStore),
     Memory(Arc<MemoryStore>),
+    #[cfg(test)]
+    Simulated(Arc<Link>),
 }
 
 impl Store {
@@ -68,6 +72,8 @@ impl Store {
         match self {
             Self::Mongo(store) => store.claim(key, ask, limit).await,
             Self::Memory(store) => Ok(store.claim(key, ask)),
+            #[cfg(test)]
+            Self::Simulated(link) => link.claim(key, ask).await,
         }
     }
 
@@ -81,6 +87,8 @@ impl Store {
         match self {
             Self::Mongo(store) => store.renew(keys, expiry, limit).await,
             Self::Memory(store) => Ok(store.renew(keys, expiry)),
+            #[cfg(test)]
+            Self::Simulated(link) => link.renew(keys, expiry).await,
         }
     }
 
@@ -89,6 +97,8 @@ impl Store {
         match self {
             Self::Mongo(store) => store.release(key, min_hold).await,
             Self::Memory(store) => Ok(store.release(key, min_hold)),
+            #[cfg(test)]
+            Self::Simulated(link) => link.release(key, min_hold).await,
         }
     }
 
@@ -102,6 +112,8 @@ impl Store {
                 }
                 Ok(())
             }
+            #[cfg(test)]
+            Self::Simulated(link) => link.release_many(keys, min_hold).await,
         }
     }
 
@@ -110,6 +122,8 @@ impl Store {
         match self {
             Self::Mongo(store) => store.ensure_index(retention).await,
             Self::Memory(_) => IndexState::Ready,
+            #[cfg(test)]
+            Self::Simulated(_) => IndexState::Ready,
         }
     }
 
@@ -118,6 +132,8 @@ impl Store {
         match self {
             Self::Mongo(store) => store.watch().await,
             Self::Memory(store) => Ok(store.watch()),
+            #[cfg(test)]
+            Self::Simulated(link) => link.watch().await.map(Releases::Simulated),
         }
     }
 }

@@ -19,6 +19,8 @@ const AWAIT: Duration = Duration::from_secs(1);
 pub(crate) enum Releases {
     Mongo(Box<ChangeStream<ChangeStreamEvent<Document>>>),
     Memory(Receiver<Arc<str>>),
+    #[cfg(test)]
+    Simulated(crate::simulation::Hints),
 }
 
 impl Releases {
@@ -35,6 +37,8 @@ impl Releases {
                 // Hints may be lost: whoever missed one looks again by himself.
                 Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) | Err(_) => None,
             }),
+            #[cfg(test)]
+            Self::Simulated(hints) => hints.next().await,
         }
     }
 }

@@ -46,8 +46,8 @@ impl Run {
         sections.sort_unstable_by_key(|section| section.begun);
         let (mut lengths, mut waits) = (Samples::default(), Samples::default());
         for section in &sections {
-            lengths.add(section.ended - section.begun);
-            waits.add(section.begun - section.asked);
+            lengths.add(section.ended.saturating_sub(section.begun));
+            waits.add(section.begun.saturating_sub(section.asked));
         }
         Self {
             sections,
@@ -64,7 +64,9 @@ impl Run {
     pub(crate) fn time(&self) -> Duration {
         let asked = self.sections.iter().map(|section| section.asked).min();
         let ended = self.sections.iter().map(|section| section.ended).max();
-        ended.unwrap_or_default() - asked.unwrap_or_default()
+        ended
+            .unwrap_or_default()
+            .saturating_sub(asked.unwrap_or_default())
     }
 
     /// From the end of a section to the beginning of the next one, for such neighbours.

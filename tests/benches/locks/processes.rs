@@ -1,8 +1,11 @@
 //! Four processes with four tasks each that want the same lock, with sections of 2 ms.
 //!
-//! The floor of the whole is the sum of the sections; that of a hand-over is one bare command, measured between the
-//! runs. With the wake-ups switched off it shows what the change stream is worth.
+//! The floor of the whole is the sum of the sections. That of a hand-over is one bare command; it is sent every 10 ms
+//! while the processes compete, by somebody who wants nothing of their lock: a command to a server that is busy takes
+//! longer than one of a loop that has it for itself, which is shown as well. With the wake-ups switched off it shows
+//! what the change stream is worth.
 
+use std::pin::pin;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -20,20 +23,49 @@ use crate::worker::{Job, Section, from_line};
 const PROCESSES: usize = 4;
 const TASKS: usize = 4;
 
+/// The pause between two bare commands beside the competition.
+const PAUSE: Duration = Duration::from_millis(10);
+
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     let bare = Bare::new(&setting.database().await?, "processes:bare");
     bare.commands(50).await?;
-    let (mut floor, mut woken, mut polling) = (Samples::default(), Vec::new(), Vec::new());
-    for round in 0..setting.pick(3, 1) {
-        floor.extend(bare.commands(100).await?);
-        woken.push(compete(setting, format!("processes:woken:{round}"), true).await?);
+    let (mut alone, mut beside) = (Samples::default(), Samples::default());
+    let (mut woken, mut polling) = (Vec::new(), Vec::new());
+    for round in 0..setting.pick(5, 2) {
+        alone.extend(bare.commands(50).await?);
+        let competing = compete(setting, format!("processes:woken:{round}"), true);
+        let (run, commands) = while_sending(&bare, competing).await?;
+        woken.push(run);
+        beside.extend(commands);
         polling.push(compete(setting, format!("processes:polling:{round}"), false).await?);
     }
-    floor.extend(bare.commands(100).await?);
-    report.micros("a bare command, p50", floor.p50());
-    tell("woken", &woken, &floor, true, report);
-    tell("polling", &polling, &floor, false, report);
+    report.micros("a bare command with nothing else to do, p50", alone.p50());
+    report.micros("a bare command beside the competition, p50", beside.p50());
+    tell("woken", &woken, &beside, true, report);
+    tell("polling", &polling, &beside, false, report);
+    let between = gaps(&woken, |before, after| before.process != after.process);
+    let in_quiet = ratio(between.p50(), alone.p50());
+    report.figure(
+        "woken: hand-over, p50, in commands with nothing else to do",
+        in_quiet,
+        "x",
+    );
     Ok(())
+}
+
+/// Competes, and says how long bare commands took meanwhile.
+async fn while_sending(
+    bare: &Bare,
+    competing: impl Future<Output = anyhow::Result<Run>>,
+) -> anyhow::Result<(Run, Samples)> {
+    let mut samples = Samples::default();
+    let mut competing = pin!(competing);
+    loop {
+        tokio::select! {
+            run = &mut competing => return Ok((run?, samples)),
+            () = tokio::time::sleep(PAUSE) => samples.extend(bare.commands(1).await?),
+        }
+    }
 }
 
 /// What the runs of one kind say together: each ratio is that of the sums, the longest wait that of the worst run.

@@ -39,24 +39,24 @@ impl Report {
     }
 
     /// A figure for information.
-    pub(crate) fn figure(&mut self, name: impl Into<String>, value: f64, unit: &str) {
-        self.add(name.into(), value, unit, None);
+    pub(crate) fn figure(&mut self, name: impl AsRef<str>, value: f64, unit: &str) {
+        self.add(name.as_ref(), value, unit, None);
     }
 
     /// A figure that shall not be greater than its goal.
-    pub(crate) fn at_most(&mut self, goal: f64, name: impl Into<String>, value: f64, unit: &str) {
-        self.add(name.into(), value, unit, Some(goal));
+    pub(crate) fn at_most(&mut self, goal: f64, name: impl AsRef<str>, value: f64, unit: &str) {
+        self.add(name.as_ref(), value, unit, Some(goal));
     }
 
-    pub(crate) fn micros(&mut self, name: impl Into<String>, value: Duration) {
+    pub(crate) fn micros(&mut self, name: impl AsRef<str>, value: Duration) {
         self.figure(name, micros(value), "us");
     }
 
-    pub(crate) fn millis(&mut self, name: impl Into<String>, value: Duration) {
+    pub(crate) fn millis(&mut self, name: impl AsRef<str>, value: Duration) {
         self.figure(name, value.as_secs_f64() * 1e3, "ms");
     }
 
-    fn add(&mut self, name: String, value: f64, unit: &str, goal: Option<f64>) {
+    fn add(&mut self, name: &str, value: f64, unit: &str, goal: Option<f64>) {
         let met = goal.map(|goal| value <= goal);
         let shown = goal.map_or(String::new(), |goal| format!("<= {goal}"));
         let verdict = met.map_or("", |met| if met { "yes" } else { "NO" });

@@ -48,6 +48,9 @@ conformance!(
     min_hold_keeps_others_out,
     waiting_without_a_limit_ends_with_the_release,
     a_thousand_waiters_on_one_thread_make_progress,
+    a_crowd_hears_busy_and_never_broken,
+    a_wait_that_was_given_up_owes_no_minimum_hold,
+    a_lost_hold_is_not_in_its_own_way,
 );
 
 /// Adds up how many are inside at once.
@@ -495,7 +498,7 @@ async fn a_thousand_waiters_on_one_thread_make_progress(world: World) {
             Duration::from_millis(200)
         };
         let lock = world.provider.lock("thousand").acquire_timeout(limit);
-        waiters.spawn(async move { Ok::<_, LockError>(lock.acquire().await?.release().await?) });
+        waiters.spawn(async move { lock.acquire().await?.release().await });
     }
     let mut timeouts = 0;
     while timeouts < 990 {
@@ -508,4 +511,59 @@ async fn a_thousand_waiters_on_one_thread_make_progress(world: World) {
     while let Some(done) = waiters.join_next().await {
         done.unwrap().unwrap();
     }
+}
+
+/// B13: under contention alone nobody is told that the server does not answer.
+async fn a_crowd_hears_busy_and_never_broken(world: World) {
+    let mut crowd = JoinSet::new();
+    for index in 0..200_u64 {
+        let lock = world
+            .provider
+            .lock("crowd")
+            .acquire_timeout(Duration::from_millis(5 + index % 20));
+        crowd.spawn(async move {
+            let guard = lock.acquire().await?;
+            sleep(Duration::from_millis(1)).await;
+            guard.release().await
+        });
+    }
+    while let Some(ended) = crowd.join_next().await {
+        match ended.unwrap() {
+            Ok(()) | Err(LockError::Timeout { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// B2: it never held the lock, so nobody has to wait for it.
+async fn a_wait_that_was_given_up_owes_no_minimum_hold(world: World) {
+    for micros in (0..3000).step_by(100) {
+        let lock = world.provider.lock("given up").min_hold(AMPLE * 4);
+        let ended = timeout(Duration::from_micros(micros), lock.acquire()).await;
+        if let Ok(Ok(guard)) = ended {
+            // It got the lock in time after all, and owes the minimum: that is another test's.
+            let name = guard.name().to_owned();
+            drop(guard);
+            assert!(world.rival().lock(name).try_acquire().await.unwrap().is_none());
+            return;
+        }
+        let next = timeout(AMPLE / 2, world.provider.lock("given up").acquire()).await;
+        next.expect("it is free").unwrap().release().await.unwrap();
+    }
+}
+
+async fn a_lost_hold_is_not_in_its_own_way(world: World) {
+    let lock = unrenewed(&world.provider, "again");
+    let outer = lock.acquire().await.unwrap();
+    let again = outer.context().scope(async {
+        outer.lost().await;
+        world.provider.lock("again").acquire().await
+    });
+    timeout(AMPLE, again)
+        .await
+        .expect("it is free")
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
 }

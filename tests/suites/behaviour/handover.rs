@@ -31,7 +31,7 @@ fn queue_up(
     tasks.spawn(async move {
         let guard = lock.acquire().await.unwrap();
         noted.lock().unwrap().push((index, guard.fencing_token()));
-        if index % 2 == 0 {
+        if index.is_multiple_of(2) {
             guard.release().await.unwrap();
         }
     });

@@ -20,6 +20,7 @@ conformance!(
     a_context_goes_along_into_a_task,
     a_lost_hold_cannot_be_joined,
     a_context_ends_with_its_hold,
+    a_sibling_does_not_begin_under_a_lost_hold,
 );
 
 /// Of the hold that encloses the caller.
@@ -191,4 +192,29 @@ async fn a_context_ends_with_its_hold(world: World) {
     assert!(context.is_lost() && context.remaining().is_zero());
     assert!(context.ensure_held().is_err());
     timeout(AMPLE, context.lost()).await.expect("it is over");
+}
+
+/// B16: the lock was lost while it waited for its sibling.
+async fn a_sibling_does_not_begin_under_a_lost_hold(world: World) {
+    #[distributed_lock(name = "family", expiry = "200ms", max_hold = "0s", on_lost = "continue")]
+    async fn family() -> Result<(Result<(), LockError>, Result<(), LockError>), LockError> {
+        Ok(tokio::join!(first(), second()))
+    }
+
+    #[distributed_lock(name = "family")]
+    async fn first() -> Result<(), LockError> {
+        std::future::pending().await
+    }
+
+    #[distributed_lock(name = "family", on_lost = "continue")]
+    async fn second() -> Result<(), LockError> {
+        unreachable!("the hold is lost by now")
+    }
+
+    let (first, second) = timeout(AMPLE, world.provider.scope(family()))
+        .await
+        .expect("the lease ends")
+        .unwrap();
+    assert!(matches!(first, Err(LockError::Lost { .. })));
+    assert!(matches!(second, Err(LockError::Lost { .. })));
 }

@@ -222,6 +222,11 @@ async fn options_that_do_not_fit_the_providers_are_refused(world: World) {
         unreachable!("the provider's expiry is 30 s")
     }
 
+    #[distributed_lock(name = "n", renew_interval = "40s")]
+    async fn fits() -> Result<(), LockError> {
+        Ok(())
+    }
+
     let error = world.provider.scope(slow()).await.unwrap_err();
     assert!(
         matches!(
@@ -234,9 +239,5 @@ async fn options_that_do_not_fit_the_providers_are_refused(world: World) {
         "{error}"
     );
     let provider: LockProvider = world.provider.another().expiry(AMPLE * 4).build().unwrap();
-    #[distributed_lock(name = "n", renew_interval = "40s")]
-    async fn fits() -> Result<(), LockError> {
-        Ok(())
-    }
     provider.scope(fits()).await.unwrap();
 }

@@ -155,7 +155,7 @@ async fn majority_and_primary_are_set_on_every_command() {
     drop(lock.acquire().await.unwrap());
     must(
         eventually(AMPLE, "the dropped guard is released", async || {
-            lock.try_acquire().await.unwrap().map(|guard| drop(guard))
+            lock.try_acquire().await.unwrap().map(drop)
         })
         .await,
     );

@@ -99,6 +99,40 @@ async fn a_request_that_arrives_late_leaves_no_ghost() {
     must(eventually(Duration::from_secs(10), "nobody holds the lock", free).await);
 }
 
+/// B2: the request of a first attempt arrives when a second one has won the lock and it has been released.
+#[tokio::test]
+async fn a_late_first_request_of_a_won_claim_leaves_no_ghost() {
+    let server = Server::start(ServerOptions::standalone()).await.unwrap();
+    let proxy = Proxy::start(server.node().address()).await.unwrap();
+    let provider = LockProvider::new(&connect(&proxy.uri(), "app").await);
+    let database = connect(&server.uri(), "app").await;
+    acquire_soon(&provider, "warm").await.release().await.unwrap();
+    let late = proxy.inject(Fault::late_request(Duration::from_secs(2)).command("findAndModify"));
+    acquire_soon(&provider, "ghost").await.release().await.unwrap();
+    must(late.happened(AMPLE).await);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let free = async || (document(&database, "ghost").await.get_str("lockId") == Ok("")).then_some(());
+    must(eventually(Duration::from_secs(10), "nobody holds the lock", free).await);
+}
+
+/// B13: a release that cannot reach the server does not keep those behind from hearing that it does not answer.
+#[tokio::test]
+async fn waiting_behind_a_stuck_release_is_not_busy() {
+    let db = test_db().await;
+    let (proxy, database) = through_proxy(&db).await;
+    let uri = with_parameter(&proxy.uri(), "serverSelectionTimeoutMS=500");
+    drop(database);
+    let provider = LockProvider::new(&connect(&uri, db.name()).await);
+    let guard = acquire_soon(&provider, "stuck").await;
+    let waiting = provider.lock("stuck").acquire_timeout(Duration::from_secs(8));
+    let waiter = tokio::spawn(async move { waiting.acquire().await });
+    tokio::task::yield_now().await;
+    drop(proxy);
+    drop(guard);
+    let error = waiter.await.unwrap().unwrap_err();
+    assert!(matches!(error, LockError::Mongo(_)), "{error}");
+}
+
 /// B4, S1.11, S1.27: cut off from the server, a holder gives up before anybody else can have the lock.
 #[tokio::test]
 async fn a_frozen_connection_ends_the_hold_in_time() {

@@ -58,13 +58,17 @@ async fn without_a_majority_nothing_is_acquired() {
     acquire_soon(&provider, "warm").await.release().await.unwrap();
     let secondaries = server.secondaries().await;
     assert_eq!(secondaries.len(), 2);
-    secondaries.iter().for_each(|node| must(node.stop()));
+    for node in &secondaries {
+        must(node.stop());
+    }
     let begun = Instant::now();
     let lock = provider.lock("lonely").acquire_timeout(Duration::from_secs(3));
     let error = lock.acquire().await.unwrap_err();
     assert!(begun.elapsed() < Duration::from_secs(10), "the limit holds");
     assert!(matches!(error, LockError::Mongo(_)), "{error}");
-    secondaries.iter().for_each(|node| must(node.resume()));
+    for node in &secondaries {
+        must(node.resume());
+    }
     // Far sooner than the expiry of half a minute.
     acquire_soon(&provider, "lonely").await.release().await.unwrap();
 }

@@ -12,7 +12,10 @@ struct Point {
 struct Pair(u8, String);
 
 fn locked() -> String {
-    LockContext::current().expect("inside the attribute").name().to_owned()
+    LockContext::current()
+        .expect("inside the attribute")
+        .name()
+        .to_owned()
 }
 
 #[distributed_lock(name = "<x>:<z>:<a>:<b>:<first>:<last>:<q>:<r>:<inner>")]
@@ -62,7 +65,13 @@ async fn raw(r#type: u8, r#match: &str) -> Result<String, LockError> {
 }
 
 #[distributed_lock(name = "g:<call>:<name>:<held>:<error>:<returned>")]
-async fn names_of_the_expansion(call: u8, name: u8, held: u8, error: u8, returned: u8) -> Result<u8, LockError> {
+async fn names_of_the_expansion(
+    call: u8,
+    name: u8,
+    held: u8,
+    error: u8,
+    returned: u8,
+) -> Result<u8, LockError> {
     Ok(call + name + held + error + returned)
 }
 

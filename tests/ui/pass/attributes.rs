@@ -114,9 +114,15 @@ fn boxed(id: u8) -> Pin<Box<dyn Future<Output = Result<u8, LockError>> + Send>> 
 async fn main() -> anyhow::Result<()> {
     LockProvider::in_memory()
         .scope(async {
-            assert_eq!(ordinary(1).await? + span_outside(2).await? + span_inside(3).await?, 6);
+            assert_eq!(
+                ordinary(1).await? + span_outside(2).await? + span_inside(3).await?,
+                6
+            );
             assert_eq!(with_abi(1).await? + unsafe { is_unsafe(1) }.await?, 2);
-            let mut local = Local { tenant: "t".to_owned(), count: 1 };
+            let mut local = Local {
+                tenant: "t".to_owned(),
+                count: 1,
+            };
             assert_eq!(local.run(1, "x").await?, "i:t:1:x 1");
             assert_eq!(local.run(0, "x").await?, "x");
             assert_eq!(*local.change(4).await?, 5);

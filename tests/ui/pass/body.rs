@@ -69,6 +69,8 @@ async fn returns_in_a_macro() -> Result<u8, LockError> {
     give!(Ok(4))
 }
 
+// On one line on purpose: its braces must not be called needless.
+#[rustfmt::skip]
 #[distributed_lock(name = "d")]
 async fn one_line() -> Result<(), LockError> { Ok(()) }
 
@@ -143,7 +145,9 @@ async fn waits(argument: Noisy) -> Result<(), LockError> {
     std::future::pending().await
 }
 
-fn in_a_task<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
+fn in_a_task<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
     let provider = LockProvider::global().expect("in a scope");
     tokio::spawn(async move { provider.scope(future).await })
 }
@@ -151,7 +155,13 @@ fn in_a_task<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static
 async fn is_free(name: &str) -> bool {
     let provider = LockProvider::global().expect("in a scope");
     for _ in 0..200 {
-        if provider.lock(name).try_acquire().await.expect("in memory").is_some() {
+        if provider
+            .lock(name)
+            .try_acquire()
+            .await
+            .expect("in memory")
+            .is_some()
+        {
             return true;
         }
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -164,7 +174,10 @@ async fn main() -> anyhow::Result<()> {
     std::panic::set_hook(Box::new(|_| {}));
     LockProvider::in_memory()
         .scope(async {
-            assert_eq!((returns(0).await?, returns(2).await?, returns(9).await?), (0, 2, 3));
+            assert_eq!(
+                (returns(0).await?, returns(2).await?, returns(9).await?),
+                (0, 2, 3)
+            );
             assert_eq!(question_marks(false).await?, 4);
             assert!(question_marks(true).await.is_err());
             assert_eq!(returns_in_a_macro().await?, 4);
@@ -183,7 +196,11 @@ async fn main() -> anyhow::Result<()> {
             assert!(is_free("l").await);
             assert!(in_a_task(not_written()).await.is_err());
 
-            assert!(tokio::time::timeout(short, waits(Noisy("argument"))).await.is_err());
+            assert!(
+                tokio::time::timeout(short, waits(Noisy("argument")))
+                    .await
+                    .is_err()
+            );
             assert_eq!(events()[..1], ["local"]);
             assert!(is_free("m").await);
 

@@ -68,7 +68,10 @@ async fn async_fn(call: impl AsyncFn(u8) -> u8) -> Result<u8, LockError> {
 }
 
 #[distributed_lock(name = "j:<id>")]
-async fn impl_arguments(id: impl Display + Copy, all: impl IntoIterator<Item = u8>) -> Result<String, LockError> {
+async fn impl_arguments(
+    id: impl Display + Copy,
+    all: impl IntoIterator<Item = u8>,
+) -> Result<String, LockError> {
     Ok(format!("{id}{}", all.into_iter().count()))
 }
 

@@ -1,8 +1,21 @@
 //! The user's own names, however unfortunate, and lints that nothing may soften.
 
 #![deny(warnings)]
-#![forbid(unreachable_code, unsafe_code, unused_braces, unused_imports, unused_must_use, unused_mut)]
-#![forbid(unused_parens, unused_qualifications, unused_variables, clippy::all, clippy::pedantic)]
+#![forbid(
+    unreachable_code,
+    unsafe_code,
+    unused_braces,
+    unused_imports,
+    unused_must_use,
+    unused_mut
+)]
+#![forbid(
+    unused_parens,
+    unused_qualifications,
+    unused_variables,
+    clippy::all,
+    clippy::pedantic
+)]
 
 mod shadowed {
     #[derive(Debug)]

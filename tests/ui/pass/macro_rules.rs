@@ -5,7 +5,10 @@
 use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
 
 fn locked() -> Result<String, LockError> {
-    Ok(LockContext::current().expect("inside the attribute").name().to_owned())
+    Ok(LockContext::current()
+        .expect("inside the attribute")
+        .name()
+        .to_owned())
 }
 
 macro_rules! whole {

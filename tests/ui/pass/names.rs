@@ -28,7 +28,10 @@ impl Region {
 }
 
 fn locked() -> Result<String, LockError> {
-    Ok(LockContext::current().expect("inside the attribute").name().to_owned())
+    Ok(LockContext::current()
+        .expect("inside the attribute")
+        .name()
+        .to_owned())
 }
 
 #[distributed_lock(name = "plain text, 100 %, größer: [x]/(y)\\\"")]
@@ -51,7 +54,9 @@ async fn brackets(id: u8) -> Result<String, LockError> {
     locked()
 }
 
-#[distributed_lock(name = "<order.region.id>:<order.lines.1.0>:<order.lines.1.1>:<order.region().code()>:<order.lines.0>")]
+#[distributed_lock(
+    name = "<order.region.id>:<order.lines.1.0>:<order.lines.1.1>:<order.region().code()>:<order.lines.0>"
+)]
 async fn paths(order: &Order) -> Result<String, LockError> {
     locked()
 }
@@ -74,11 +79,17 @@ async fn main() -> Result<(), LockError> {
             assert_eq!(raw_string(1).await?, "a \"raw\" one:1");
             assert_eq!(escapes(1).await?, "a:1:b");
             assert_eq!(brackets(1).await?, "<1>:<id>:1");
-            let order = Order { region: Arc::new(Region { id: 5 }), lines: (1, (2, "x".to_owned())) };
+            let order = Order {
+                region: Arc::new(Region { id: 5 }),
+                lines: (1, (2, "x".to_owned())),
+            };
             assert_eq!(paths(&order).await?, "5:2:x:R5:1");
             assert_eq!(unicode('x').await?, "x");
             assert_eq!(kinds(&"a", "b".into(), 1.5, true).await?, "a:b:1.5:true");
-            assert!(matches!(kinds(&"", "b".into(), 1.5, true).await, Err(LockError::InvalidName { .. })));
+            assert!(matches!(
+                kinds(&"", "b".into(), 1.5, true).await,
+                Err(LockError::InvalidName { .. })
+            ));
             Ok(())
         })
         .await

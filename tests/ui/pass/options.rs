@@ -14,7 +14,7 @@ use mongolock::{LockError, LockProvider, distributed_lock};
     min_hold = r#"0s"#,
     max_hold = "1h",
     on_busy = "wait",
-    on_lost = "cancel",
+    on_lost = "cancel"
 )]
 async fn all(id: u8) -> Result<u8, LockError> {
     Ok(id)
@@ -95,7 +95,10 @@ async fn main() -> Result<(), LockError> {
         })
         .await?;
     assert_eq!(by_argument(&provider, 1).await?, 1);
-    let mut service = Service { provider: Arc::new(provider.clone()), id: 1 };
+    let mut service = Service {
+        provider: Arc::new(provider.clone()),
+        id: 1,
+    };
     assert_eq!(service.by_field().await? + service.by_method().await?, 3);
     assert_eq!(service.by_reference().await?, 2);
     by_expression(true, (provider.clone(), provider)).await?;

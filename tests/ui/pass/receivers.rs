@@ -15,7 +15,10 @@ struct Shop {
 }
 
 fn locked() -> String {
-    LockContext::current().expect("inside the attribute").name().to_owned()
+    LockContext::current()
+        .expect("inside the attribute")
+        .name()
+        .to_owned()
 }
 
 impl Shop {
@@ -67,7 +70,10 @@ impl Shop {
 
     #[distributed_lock(name = "h")]
     async fn associated(id: &str) -> Result<Self, LockError> {
-        Ok(Self { id: id.to_owned(), ..Self::default() })
+        Ok(Self {
+            id: id.to_owned(),
+            ..Self::default()
+        })
     }
 }
 

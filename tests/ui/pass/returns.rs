@@ -165,7 +165,10 @@ async fn main() -> anyhow::Result<()> {
             Ok::<_, anyhow::Error>(())
         })
         .await?;
-    let _busy = [provider.lock("l").acquire().await?, provider.lock("n").acquire().await?];
+    let _busy = [
+        provider.lock("l").acquire().await?,
+        provider.lock("n").acquire().await?,
+    ];
     let _other = provider.lock("o").acquire().await?;
     provider
         .scope(async {

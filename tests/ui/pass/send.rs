@@ -21,7 +21,9 @@ async fn borrowed(values: &[String]) -> Result<Option<usize>, LockError> {
 #[distributed_lock(name = "c")]
 async fn shared(values: Arc<[u8]>) -> Result<usize, LockError> {
     let copy = Arc::clone(&values);
-    tokio::spawn(async move { copy.len() }).await.map_err(|_| LockError::NoProvider)
+    tokio::spawn(async move { copy.len() })
+        .await
+        .map_err(|_| LockError::NoProvider)
 }
 
 #[distributed_lock(name = "d")]

@@ -1,0 +1,191 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::link::Link;
+use super::plan::{Plan, Scenario};
+use super::process::Process;
+use super::server::Server;
+use super::worker::Worker;
+use super::{between, chance};
+use crate::LockProvider;
+use crate::builder::LockProviderBuilder;
+
+/// Late requests, withdrawals of claims that may have become late requests, and leases end in this time.
+const AFTERMATH: Duration = Duration::from_secs(30);
+
+/// What all parts of a simulation share.
+pub(super) struct World {
+    pub(super) plan: Plan,
+    pub(super) server: Arc<Server>,
+    pub(super) longest_wait: AtomicU64,
+    end: Instant,
+}
+
+/// A process, and what runs in it.
+struct Member {
+    process: Arc<Process>,
+    provider: LockProvider,
+    workers: Vec<JoinHandle<()>>,
+}
+
+enum Fate {
+    Crash,
+    ShutDown,
+    Survive,
+}
+
+impl World {
+    pub(super) async fn run(plan: Plan) -> Arc<Self> {
+        let world = Arc::new(Self {
+            server: Arc::new(Server::new(plan.scenario == Scenario::Calm)),
+            longest_wait: AtomicU64::new(0),
+            end: Instant::now() + plan.lasts,
+            plan,
+        });
+        let places: Vec<_> = (0..world.plan.processes)
+            .map(|place| tokio::spawn(Arc::clone(&world).occupy(place)))
+            .collect();
+        world.turn_the_clock().await;
+        world.server.calm.store(true, Relaxed);
+        for place in places {
+            if let Err(error) = place.await {
+                world.breach(format!("a process ended with {error}"));
+            }
+        }
+        let left: Vec<_> = world.server.memory.taken();
+        if !left.is_empty() {
+            world.breach(format!("still taken in the end: {left:?}"));
+        }
+        world
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        Instant::now() >= self.end
+    }
+
+    pub(super) fn is_calm(&self) -> bool {
+        self.plan.scenario == Scenario::Calm
+    }
+
+    /// One process after the other in one place of the fleet.
+    async fn occupy(self: Arc<Self>, place: usize) {
+        let mut number = place;
+        loop {
+            let rng = &mut self.plan.rng(number as u64 + 1);
+            let member = self.start(number, rng);
+            match self.fate(&member.process, rng).await {
+                Fate::Survive => return self.see_out(member).await,
+                Fate::Crash => member.process.crash(),
+                Fate::ShutDown => self.shut_down(member).await,
+            }
+            sleep(between(rng, 0, 3000)).await;
+            number += self.plan.processes;
+        }
+    }
+
+    fn start(self: &Arc<Self>, number: usize, rng: &mut Rng) -> Member {
+        self.server.note(|| format!("{number} starts"));
+        let process = Process::new(number, rng.u64(..));
+        let link = Link::new(&self.server, &process, self.plan.faults, rng.fork());
+        let provider = LockProviderBuilder::simulated(link)
+            .owner(format!("p{number}"))
+            .wake_up(chance(rng, self.plan.wake_ups))
+            .with_defaults();
+        let worker = |rng| Worker {
+            world: Arc::clone(self),
+            process: Arc::clone(&process),
+            provider: provider.clone(),
+            rng,
+        };
+        let workers = (0..self.plan.workers)
+            .map(|_| process.spawn(worker(rng.fork()).work()))
+            .collect();
+        Member {
+            process,
+            provider,
+            workers,
+        }
+    }
+
+    /// Pauses the process now and then, until its end or that of all faults.
+    async fn fate(&self, process: &Process, rng: &mut Rng) -> Fate {
+        let scenario = self.plan.scenario;
+        while !self.is_over() {
+            let next = Instant::now() + between(rng, 0, 8000);
+            sleep_until(next.min(self.end)).await;
+            match rng.u8(0..6) {
+                _ if self.is_over() => {}
+                0 if scenario.has_crashes() => return Fate::Crash,
+                1 if scenario.has_crashes() => return Fate::ShutDown,
+                _ if scenario.has_pauses() => self.pause(process, rng).await,
+                _ => {}
+            }
+        }
+        Fate::Survive
+    }
+
+    async fn pause(&self, process: &Process, rng: &mut Rng) {
+        let longest = if rng.bool() { 200 } else { 8000 };
+        self.server.note(|| format!("{} pauses", process.number));
+        process.pause();
+        sleep(between(rng, 0, longest)).await;
+        self.server.note(|| format!("{} resumes", process.number));
+        process.resume(rng);
+    }
+
+    async fn shut_down(&self, member: Member) {
+        self.server
+            .note(|| format!("{} shuts down", member.process.number));
+        let provider = member.provider.clone();
+        let shutting_down = member.process.spawn(async move { provider.shutdown().await });
+        if timeout(Duration::from_secs(16), shutting_down).await.is_err() {
+            self.breach(format!("{} does not shut down", member.process.number));
+        }
+        self.see_out(member).await;
+    }
+
+    /// Everybody comes to an end, and nothing is left behind.
+    async fn see_out(&self, member: Member) {
+        let number = member.process.number;
+        for worker in member.workers {
+            match timeout(self.plan.patience(), worker).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => self.breach(format!("a worker of {number} ended with {error}")),
+                Err(_) => return self.breach(format!("a worker of {number} waits for ever")),
+            }
+        }
+        sleep(AFTERMATH).await;
+        let engine = member.provider.engine();
+        let idle = (
+            engine.queues.is_idle(),
+            engine.keeper.is_idle(),
+            engine.wake_ups.is_idle(),
+        );
+        if idle != (true, true, true) {
+            self.breach(format!(
+                "{number} leaves something behind: queues, keeper, wake-ups are idle: {idle:?}"
+            ));
+        }
+        let others = Arc::strong_count(engine) - 1;
+        if others > 0 {
+            self.breach(format!("{others} still use the provider of {number}"));
+        }
+    }
+
+    async fn turn_the_clock(&self) {
+        let rng = &mut self.plan.rng(0);
+        while !self.is_over() {
+            sleep(Duration::from_secs(1)).await;
+            self.server.memory.jump(self.plan.scenario.jump(rng));
+        }
+    }
+
+    fn breach(&self, what: String) {
+        self.server.ledger.breach(what);
+    }
+}

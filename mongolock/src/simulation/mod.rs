@@ -1,0 +1,30 @@
+//! A fleet of processes and one server in virtual time, with everything that can go wrong between them, drawn from a
+//! seed.
+//!
+//! `MONGOLOCK_SEEDS=10000` runs that many seeds, `MONGOLOCK_SEED=7` that one and prints what happened when.
+
+mod fleet;
+mod ledger;
+mod link;
+mod plan;
+mod process;
+mod server;
+mod tests;
+mod wish;
+mod worker;
+
+use std::time::Duration;
+
+use fastrand::Rng;
+
+pub(crate) use link::{Hints, Link};
+pub(crate) use process::spawn;
+
+/// A whole number of milliseconds.
+fn between(rng: &mut Rng, min: u64, max: u64) -> Duration {
+    Duration::from_millis(rng.u64(min..=max))
+}
+
+fn chance(rng: &mut Rng, in_a_thousand: u32) -> bool {
+    rng.u32(0..1000) < in_a_thousand
+}

@@ -1,0 +1,137 @@
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use fastrand::Rng;
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::Instant;
+
+use crate::sync::lock;
+
+thread_local! {
+    /// The process whose task is being polled.
+    static CURRENT: RefCell<Option<Arc<Process>>> = const { RefCell::new(None) };
+}
+
+/// A process of the fleet: everything that it runs can be paused and crashed as one.
+pub(super) struct Process {
+    pub(super) number: usize,
+    /// Where the library's own generator stands in this process.
+    jitter: AtomicU64,
+    state: Mutex<State>,
+    /// Callers who can be made to give up at any moment wait for this.
+    pub(super) give_up: Notify,
+}
+
+struct State {
+    paused: bool,
+    resumed: Instant,
+    parked: Vec<Waker>,
+    tasks: Vec<AbortHandle>,
+}
+
+/// A task of a process: it makes no step while the process is paused.
+struct Gate<F> {
+    process: Arc<Process>,
+    future: Pin<Box<F>>,
+}
+
+/// Stands in for `tokio::spawn` in the library: what a process starts belongs to it.
+#[track_caller]
+pub(crate) fn spawn<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    match CURRENT.with_borrow(Clone::clone) {
+        Some(process) => process.spawn(future),
+        None => tokio::spawn(future),
+    }
+}
+
+impl Process {
+    pub(super) fn new(number: usize, jitter: u64) -> Arc<Self> {
+        let state = State {
+            paused: false,
+            resumed: Instant::now(),
+            parked: Vec::new(),
+            tasks: Vec::new(),
+        };
+        Arc::new(Self {
+            number,
+            jitter: AtomicU64::new(jitter),
+            state: Mutex::new(state),
+            give_up: Notify::new(),
+        })
+    }
+
+    pub(super) fn spawn<F>(self: &Arc<Self>, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let gate = Gate {
+            process: Arc::clone(self),
+            future: Box::pin(future),
+        };
+        let handle = tokio::spawn(gate);
+        let tasks = &mut lock(&self.state).tasks;
+        if tasks.len() == tasks.capacity() {
+            tasks.retain(|task| !task.is_finished());
+        }
+        tasks.push(handle.abort_handle());
+        handle
+    }
+
+    pub(super) fn pause(&self) {
+        lock(&self.state).paused = true;
+    }
+
+    /// Everything goes on, in any order.
+    pub(super) fn resume(&self, rng: &mut Rng) {
+        let mut state = lock(&self.state);
+        state.paused = false;
+        state.resumed = Instant::now();
+        let mut parked = std::mem::take(&mut state.parked);
+        drop(state);
+        rng.shuffle(&mut parked);
+        parked.into_iter().for_each(Waker::wake);
+    }
+
+    /// Nothing of it makes another step; what it has sent is on its way.
+    pub(super) fn crash(&self) {
+        let tasks = std::mem::take(&mut lock(&self.state).tasks);
+        tasks.iter().for_each(AbortHandle::abort);
+    }
+
+    /// When the process began to run without a pause since then.
+    pub(super) fn resumed(&self) -> Instant {
+        lock(&self.state).resumed
+    }
+
+    fn park(&self, waker: &Waker) -> bool {
+        let mut state = lock(&self.state);
+        if state.paused {
+            state.parked.push(waker.clone());
+        }
+        state.paused
+    }
+}
+
+impl<F: Future> Future for Gate<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.process.park(cx.waker()) {
+            return Poll::Pending;
+        }
+        let before = CURRENT.replace(Some(Arc::clone(&self.process)));
+        fastrand::seed(self.process.jitter.load(Relaxed));
+        let polled = self.future.as_mut().poll(cx);
+        self.process.jitter.store(fastrand::get_seed(), Relaxed);
+        CURRENT.set(before);
+        polled
+    }
+}

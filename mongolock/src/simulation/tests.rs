@@ -1,0 +1,169 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::fleet::World;
+use super::link::Link;
+use super::plan::{Plan, Scenario};
+use super::process::Process;
+use super::server::Server;
+use crate::LockProvider;
+use crate::builder::LockProviderBuilder;
+
+/// Over all scenarios.
+const SEEDS: u64 = 240;
+const SCENARIOS: u64 = 6;
+
+#[test]
+fn calm() {
+    many(Scenario::Calm);
+}
+
+#[test]
+fn network() {
+    many(Scenario::Network);
+}
+
+#[test]
+fn pauses() {
+    many(Scenario::Pauses);
+}
+
+#[test]
+fn crashes() {
+    many(Scenario::Crashes);
+}
+
+#[test]
+fn everything() {
+    many(Scenario::Everything);
+}
+
+#[test]
+fn leaps_of_the_clock() {
+    many(Scenario::Leaps);
+}
+
+#[test]
+fn a_thousand_processes() {
+    for scenario in [Scenario::Calm, Scenario::Everything] {
+        let mut total = Total::default();
+        total.add(&simulate(&Plan::large(scenario, 1)));
+        total.report("a thousand processes", scenario);
+    }
+}
+
+#[test]
+fn a_seed_repeats_the_same_run() {
+    for seed in 0..5 {
+        let plan = Plan::small(Scenario::Everything, seed);
+        let digest = || simulate(&plan).server.digest();
+        assert_eq!(digest(), digest(), "seed {seed}");
+    }
+}
+
+#[test]
+fn names_used_once_leave_nothing_behind() {
+    in_virtual_time(async {
+        let server = Arc::new(Server::new(true));
+        let link = Link::new(&server, &Process::new(0, 0), 0, fastrand::Rng::with_seed(0));
+        let provider = LockProviderBuilder::simulated(link).with_defaults();
+        let mut tasks = tokio::task::JoinSet::new();
+        for task in 0..100 {
+            tasks.spawn(use_names(provider.clone(), task));
+        }
+        while tasks.join_next().await.is_some() {}
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let engine = provider.engine();
+        assert!(engine.queues.is_idle() && engine.keeper.is_idle() && engine.wake_ups.is_idle());
+        assert!(server.memory.taken().is_empty());
+        assert_eq!(Arc::strong_count(engine), 1);
+    });
+}
+
+async fn use_names(provider: LockProvider, task: u32) {
+    for name in 0..1000 {
+        let guard = provider.lock(task * 1000 + name).acquire().await.unwrap();
+        if name % 2 == 0 {
+            guard.release().await.unwrap();
+        }
+    }
+}
+
+/// What several simulations have counted.
+#[derive(Default)]
+struct Total {
+    seeds: u64,
+    holds: u64,
+    handed_over: u64,
+    commands: [u64; 4],
+    longest_wait: u64,
+}
+
+impl Total {
+    fn add(&mut self, world: &World) {
+        self.seeds += 1;
+        self.holds += world.server.ledger.holds.load(Relaxed);
+        self.handed_over += world.server.ledger.handed_over.load(Relaxed);
+        self.longest_wait = self.longest_wait.max(world.longest_wait.load(Relaxed));
+        for (total, count) in self.commands.iter_mut().zip(world.server.counts()) {
+            *total += count;
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss)]
+    fn report(&self, what: &str, scenario: Scenario) {
+        let per_hold = |count: u64| count as f64 / self.holds as f64;
+        let [claims, renewals, releases, withdrawals] = self.commands.map(per_hold);
+        let all = claims + renewals + releases + withdrawals;
+        println!(
+            "{what}, {scenario:?}: {} seeds, {} holds ({} handed over), commands per hold {all:.2} (claims {claims:.2}, renewals \
+             {renewals:.2}, releases {releases:.2}, withdrawals {withdrawals:.2}), longest wait with a limit {} ms",
+            self.seeds, self.holds, self.handed_over, self.longest_wait,
+        );
+    }
+}
+
+fn many(scenario: Scenario) {
+    let (mut total, begun) = (Total::default(), Instant::now());
+    match number("MONGOLOCK_SEED") {
+        Some(seed) => total.add(&simulate(&Plan::small(scenario, seed))),
+        None => {
+            for seed in 0..number("MONGOLOCK_SEEDS").unwrap_or(SEEDS).div_ceil(SCENARIOS) {
+                total.add(&simulate(&Plan::small(scenario, seed)));
+            }
+        }
+    }
+    total.report("a small fleet", scenario);
+    println!("{:?}", begun.elapsed());
+}
+
+fn simulate(plan: &Plan) -> Arc<World> {
+    let world = in_virtual_time(World::run(plan.clone()));
+    let breaches = world.server.ledger.breaches();
+    assert!(
+        breaches.is_empty(),
+        "MONGOLOCK_SEED={} shows this again in {plan:#?}:\n{}",
+        plan.seed,
+        breaches.join("\n")
+    );
+    world
+}
+
+fn in_virtual_time<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(future)
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{variable}={value} is not a number")),
+    )
+}

@@ -1,0 +1,113 @@
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::plan::{Plan, Scenario};
+use super::{between, chance};
+use crate::{DistributedLock, LockProvider};
+
+/// What a caller asks for, and what it does with the lock.
+#[derive(Debug)]
+pub(super) struct Wish {
+    name: usize,
+    expiry: Duration,
+    renew_interval: Option<Duration>,
+    min_hold: Duration,
+    max_hold: Option<Duration>,
+    pub(super) limit: Option<Duration>,
+    pub(super) how: How,
+    pub(super) hold: Duration,
+    /// How often the holder looks at its lock.
+    pub(super) step: Duration,
+    /// Stops when the lock is lost.
+    pub(super) is_careful: bool,
+    pub(super) end: End,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    Wait,
+    Try,
+    Run,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Release,
+    Drop,
+    Leak,
+}
+
+impl Wish {
+    pub(super) fn new(plan: &Plan, rng: &mut Rng) -> Self {
+        let name = rng.usize(0..plan.names);
+        // Usually those who share a name agree about its options: only then a hold can be handed over.
+        let unusual = chance(rng, 150);
+        let usual = u64::try_from(name % 5).unwrap_or(0);
+        let expiry = if unusual {
+            between(rng, 1000, 5000)
+        } else {
+            Duration::from_secs(1 + usual)
+        };
+        let max_hold = (plan.scenario != Scenario::Calm && chance(rng, 20)).then(|| between(rng, 0, 3000));
+        let leaks = max_hold.is_some() && rng.bool();
+        Self {
+            name,
+            expiry,
+            renew_interval: (unusual && rng.bool()).then(|| expiry.mul_f64(0.1 + 0.4 * rng.f64())),
+            min_hold: if unusual && rng.bool() {
+                between(rng, 0, 1000)
+            } else {
+                Duration::ZERO
+            },
+            max_hold,
+            limit: chance(rng, 600).then(|| limit(rng)),
+            how: *rng
+                .choice(&[How::Wait, How::Wait, How::Try, How::Run])
+                .unwrap_or(&How::Wait),
+            hold: match rng.u8(0..50) {
+                0 => between(rng, 0, 6000),
+                _ => between(rng, 0, plan.usual_hold),
+            },
+            step: between(rng, 1, 500),
+            is_careful: rng.bool(),
+            end: match rng.u8(0..4) {
+                _ if leaks => End::Leak,
+                0 => End::Drop,
+                _ => End::Release,
+            },
+        }
+    }
+
+    pub(super) fn lock(&self, provider: &LockProvider) -> DistributedLock {
+        let mut lock = provider
+            .lock(self.name)
+            .expiry(self.expiry)
+            .min_hold(self.min_hold);
+        if let Some(interval) = self.renew_interval {
+            lock = lock.renew_interval(interval);
+        }
+        if let Some(cap) = self.max_hold {
+            lock = lock.max_hold(cap);
+        }
+        lock.acquire_timeout(self.limit)
+    }
+
+    /// How long the call may wait.
+    pub(super) fn attempt_limit(&self) -> Option<Duration> {
+        let one_attempt = Some(Duration::from_secs(10));
+        match (self.how, self.limit) {
+            (How::Try, None) | (_, Some(Duration::ZERO)) => one_attempt,
+            (_, limit) => limit,
+        }
+    }
+}
+
+/// None at all, or time for an answer at the least.
+fn limit(rng: &mut Rng) -> Duration {
+    match rng.u8(0..10) {
+        0 => Duration::ZERO,
+        1..5 => between(rng, 20, 500),
+        _ => between(rng, 20, 10_000),
+    }
+}

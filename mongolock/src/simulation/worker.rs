@@ -1,0 +1,166 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::fleet::World;
+use super::ledger::is_live;
+use super::process::Process;
+use super::wish::{End, How, Wish};
+use super::{between, chance};
+use crate::{LockContext, LockError, LockGuard, LockProvider};
+
+/// A call is over so soon after its timeout.
+const SLACK: Duration = Duration::from_millis(10);
+
+/// A caller in a process.
+pub(super) struct Worker {
+    pub(super) world: Arc<World>,
+    pub(super) process: Arc<Process>,
+    pub(super) provider: LockProvider,
+    pub(super) rng: Rng,
+}
+
+impl Worker {
+    /// Calls until the simulation ends or the provider is shut down.
+    pub(super) async fn work(mut self) {
+        while !self.world.is_over() {
+            let wish = Wish::new(&self.world.plan, &mut self.rng);
+            let patience = chance(&mut self.rng, 200).then(|| between(&mut self.rng, 0, 3000));
+            let process = Arc::clone(&self.process);
+            let called = match patience {
+                // The call is dropped wherever it is then.
+                Some(patience) => tokio::select! {
+                    biased;
+                    () = process.give_up.notified() => Ok(()),
+                    called = timeout(patience, self.call(&wish)) => called.unwrap_or(Ok(())),
+                },
+                None => self.call(&wish).await,
+            };
+            if matches!(called, Err(LockError::ShutDown { .. })) {
+                return;
+            }
+            sleep(between(&mut self.rng, 0, self.world.plan.rest)).await;
+        }
+    }
+
+    async fn call(&mut self, wish: &Wish) -> Result<(), LockError> {
+        let begun = Instant::now();
+        let lock = wish.lock(&self.provider);
+        let guard = match wish.how {
+            How::Run => return self.run(wish).await,
+            How::Wait => lock.acquire().await.map(Some),
+            How::Try => lock.try_acquire().await,
+        };
+        self.check_wait(wish, begun);
+        match guard {
+            Ok(Some(guard)) => self.hold(guard, wish).await,
+            Ok(None) => {}
+            Err(error) => return self.failed(wish, error),
+        }
+        Ok(())
+    }
+
+    async fn run(&mut self, wish: &Wish) -> Result<(), LockError> {
+        let begun = Instant::now();
+        let body = async |context: LockContext| {
+            self.check_wait(wish, begun);
+            self.begin(&context);
+            let until = Instant::now() + wish.hold;
+            while Instant::now() < until {
+                sleep((until - Instant::now()).min(wish.step)).await;
+                self.check(is_live(context.lease()), || {
+                    format!("the body under {wish:?} went on without it")
+                });
+            }
+            Ok(())
+        };
+        let ran: Result<(), LockError> = wish.lock(&self.provider).run(body).await;
+        match ran {
+            Err(LockError::Lost { .. }) | Ok(()) => Ok(()),
+            Err(error) => {
+                self.check_wait(wish, begun);
+                self.failed(wish, error)
+            }
+        }
+    }
+
+    async fn hold(&mut self, guard: LockGuard, wish: &Wish) {
+        self.begin(&guard.context());
+        let until = Instant::now() + wish.hold;
+        while Instant::now() < until && !(wish.is_careful && guard.is_lost()) {
+            sleep((until - Instant::now()).min(wish.step)).await;
+            self.check(guard.is_lost() || is_live(guard.lease()), || {
+                "a lost lease is not noticed".into()
+            });
+        }
+        if chance(&mut self.rng, 100) {
+            // Those who give up in the moment in which they would get the lock.
+            self.process.give_up.notify_waiters();
+        }
+        let is_capped = guard.lease().terms.max_hold.is_some();
+        match wish.end {
+            End::Release => {
+                let released = guard.release().await;
+                let expected = released.is_ok() || is_capped || !self.world.is_calm();
+                self.check(expected, || format!("release after {wish:?}: {released:?}"));
+            }
+            End::Drop => drop(guard),
+            // Something hangs on to the guard: its cap ends the hold.
+            End::Leak => drop(self.process.spawn(async move { guard.lost().await })),
+        }
+    }
+
+    fn begin(&self, context: &LockContext) {
+        let (world, lease) = (&self.world, context.lease());
+        let granted = world.server.granted_at(&lease.key);
+        let sound = world.plan.scenario.has_sound_clock();
+        world.server.note(|| {
+            format!(
+                "{} begins {} {}",
+                self.process.number, lease.key.name, lease.token
+            )
+        });
+        world
+            .server
+            .ledger
+            .begin(self.process.number, lease, granted, sound);
+    }
+
+    fn failed(&self, wish: &Wish, error: LockError) -> Result<(), LockError> {
+        self.world
+            .server
+            .note(|| format!("{} gives up: {error}", self.process.number));
+        let expected = match &error {
+            LockError::Timeout { .. } => wish.limit.is_some(),
+            // One attempt may fail, and waiting may end with an attempt that failed.
+            LockError::Mongo(_) => !self.world.is_calm() && (wish.limit.is_some() || wish.how == How::Try),
+            LockError::ShutDown { .. } => true,
+            _ => false,
+        };
+        self.check(expected, || format!("{wish:?} ended with {error:?}"));
+        Err(error)
+    }
+
+    /// Nobody waits beyond his limit; a pause counts for as long as it lasted.
+    fn check_wait(&self, wish: &Wish, begun: Instant) {
+        let Some(limit) = wish.attempt_limit() else { return };
+        let due = (begun + limit).max(self.process.resumed()) + SLACK;
+        let waited = begun.elapsed();
+        self.check(Instant::now() <= due, || format!("{wish:?} waited {waited:?}"));
+        self.world
+            .longest_wait
+            .fetch_max(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    fn check(&self, holds: bool, breach: impl FnOnce() -> String) {
+        if !holds {
+            self.world
+                .server
+                .ledger
+                .breach(format!("{}: {}", self.process.number, breach()));
+        }
+    }
+}
