@@ -7,8 +7,8 @@ use syn::Type;
 
 /// The future that gives the lock back after the body and decides what is returned.
 pub(crate) fn finish(private: &TokenStream, returned: &Type, ran: &TokenStream) -> TokenStream {
-    let finish = quote_spanned!(ends(returned).0=> #private::finish::<#returned>);
-    quote_spanned!(Span::mixed_site()=> #finish(#ran))
+    let output = quote_spanned!(ends(returned).0=> #private::output::<#returned>());
+    quote_spanned!(Span::mixed_site()=> #private::finish(#ran, #output))
 }
 
 /// What the call returns if the lock was not taken.

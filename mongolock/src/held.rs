@@ -12,9 +12,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::futures::TaskLocalFuture;
 use tracing::Span;
 
+use crate::__private::Output;
 use crate::context::{CURRENT, LockContext};
 use crate::lease::Lease;
-use crate::{LockError, LockGuard, LockOutput, trace};
+use crate::{LockError, LockGuard, trace};
 
 /// A lock that a call has: its own, or that of the call it was made in.
 pub struct Held {
@@ -164,22 +165,22 @@ impl<T> Ended<T> {
     }
 }
 
-impl<T: LockOutput> Ran<T> {
+impl<T> Ran<T> {
     /// Gives the lock back and decides what the call returns: the body's own failure first, then the loss of the lock.
-    pub async fn finish(self) -> T {
+    pub async fn finish(self, output: Output<T>) -> T {
         let lost = self.hold.lease().lost_error();
         let released = self.hold.release().await;
         match self.ended {
             Ended::Panicked(payload) => resume_unwind(payload),
-            Ended::Lost => T::from_lock_error(lost),
-            Ended::Returned(output) => match released {
+            Ended::Lost => (output.from_lock_error)(lost),
+            Ended::Returned(value) => match released {
                 Err(error @ LockError::Lost { .. })
-                    if self.on_lost == OnLost::Cancel && output.is_success() =>
+                    if self.on_lost == OnLost::Cancel && (output.is_success)(&value) =>
                 {
-                    T::from_lock_error(error)
+                    (output.from_lock_error)(error)
                 }
                 // An unconfirmed release takes nothing from the work: it was done under the lock.
-                _ => output,
+                _ => value,
             },
         }
     }

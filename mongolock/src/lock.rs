@@ -186,7 +186,7 @@ impl DistributedLock {
             match lock.hold(OnBusy::Wait, OnLost::Cancel).await {
                 Ok(Some(held)) => {
                     let body = body(held.context().clone());
-                    held.run(body).await.finish().await
+                    held.run(body).await.finish(crate::__private::output()).await
                 }
                 Ok(None) => LockOutput::from_lock_error(lock.busy_error()),
                 Err(error) => LockOutput::from_lock_error(error),

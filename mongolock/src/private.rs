@@ -69,9 +69,26 @@ impl Name {
 // Functions with the return type as their one generic argument: the compiler then reports a type that cannot carry
 // an error at the place where that type is written, and only once.
 
-/// Gives the lock back after the body and returns what the call returns.
-pub fn finish<T: LockOutput>(ran: Ran<T>) -> impl Future<Output = T> {
-    ran.finish()
+/// What the end of a call needs of its return type, taken out of the trait so that nothing else asks for it.
+#[derive(Debug)]
+pub struct Output<T> {
+    pub(crate) from_lock_error: fn(LockError) -> T,
+    pub(crate) is_success: fn(&T) -> bool,
+}
+
+/// How this return type carries an error.
+#[must_use]
+pub fn output<T: LockOutput>() -> Output<T> {
+    Output {
+        from_lock_error: T::from_lock_error,
+        is_success: T::is_success,
+    }
+}
+
+/// Gives the lock back after the body and returns what the call returns. Without a bound: that of an opaque
+/// future would be reported a second time, at the attribute.
+pub fn finish<T>(ran: Ran<T>, output: Output<T>) -> impl Future<Output = T> {
+    ran.finish(output)
 }
 
 /// What the call returns if the lock was not acquired.
@@ -82,8 +99,20 @@ pub fn failed<T: LockOutput>(error: LockError) -> T {
 
 /// What the call returns if its body did not run because the lock is held by another.
 #[must_use]
-pub fn skipped<T: LockOutput<Success: Skipped>>() -> T {
-    T::from_success(T::Success::skipped())
+pub fn skipped<T: SkipOutput>() -> T {
+    T::skipped()
+}
+
+/// Both conditions of `on_busy = "skip"` as one, so that a type which meets neither is reported once.
+pub trait SkipOutput {
+    /// The value of a call whose body did not run.
+    fn skipped() -> Self;
+}
+
+impl<T: LockOutput<Success: Skipped>> SkipOutput for T {
+    fn skipped() -> Self {
+        T::from_success(T::Success::skipped())
+    }
 }
 
 /// One call of an annotated function: its provider and its options.

@@ -11,6 +11,10 @@ const SHORT_WAIT: u32 = 2;
 /// With a stream open, somebody who was not woken looks again after this time: a hint can be lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
+/// How much of a start the one who is woken leaves to those who were woken in vain more often: of several processes the
+/// one that has waited longest comes next, and not one by chance, and they do not all ask in the same moment.
+const START: [Duration; 3] = [Duration::from_millis(2), Duration::from_millis(1), Duration::ZERO];
+
 /// The pauses of the one in this process who asks the server for a held lock.
 pub(crate) struct Waiting<'a> {
     engine: &'a Arc<Engine>,
@@ -18,6 +22,8 @@ pub(crate) struct Waiting<'a> {
     backoff: Backoff,
     failed: u32,
     watch: Option<Watch>,
+    /// How often it was woken, and others were faster.
+    woken: usize,
 }
 
 impl<'a> Waiting<'a> {
@@ -29,6 +35,7 @@ impl<'a> Waiting<'a> {
             backoff,
             failed: 0,
             watch: None,
+            woken: 0,
         }
     }
 
@@ -54,13 +61,15 @@ impl<'a> Waiting<'a> {
     }
 
     /// Waits so long, or until the lock is released.
-    pub(crate) async fn pause(&self, longest: Duration) {
-        match &self.watch {
-            None => tokio::time::sleep(longest).await,
-            Some(watch) => {
-                if tokio::time::timeout(longest, watch.woken()).await.is_ok() {
-                    spread().await;
-                }
+    pub(crate) async fn pause(&mut self, longest: Duration) {
+        let Some(watch) = &self.watch else {
+            return tokio::time::sleep(longest).await;
+        };
+        if tokio::time::timeout(longest, watch.woken()).await.is_ok() {
+            let start = START[self.woken.min(START.len() - 1)];
+            self.woken += 1;
+            if !start.is_zero() {
+                tokio::time::sleep(start).await;
             }
         }
     }
@@ -70,12 +79,4 @@ impl<'a> Waiting<'a> {
 fn until_free(pause: Duration, remaining: Option<Duration>) -> Duration {
     let just_after = Duration::from_millis(1 + fastrand::u64(0..10));
     remaining.map_or(pause, |remaining| pause.min(remaining + just_after))
-}
-
-/// Processes that were woken together do not all ask in the same moment.
-async fn spread() {
-    let pause = fastrand::u64(0..3);
-    if pause > 0 {
-        tokio::time::sleep(Duration::from_millis(pause)).await;
-    }
 }

@@ -188,7 +188,8 @@ fn losses_are_warnings_with_their_reason() {
             .events
             .iter()
             .filter(|(name, level, _)| *name == "mongolock.lost" && *level == Level::WARN);
-        lost.map(|(_, _, fields)| fields.0["lock.name"].clone() + &fields.0["reason"]).collect()
+        lost.map(|(_, _, fields)| fields.0["lock.name"].clone() + &fields.0["reason"])
+            .collect()
     };
     assert_eq!(reasons, ["\"expired\"\"expired\"", "\"shut down\"\"shut_down\""]);
 }
