@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::held::OnLost;
 pub use crate::held::{Held, Locked, Ran};
-use crate::lock::OnBusy;
+use crate::lock::{DistributedLock, OnBusy};
 use crate::options::Options;
 use crate::{LockError, LockProvider};
 pub use crate::{LockOutput, Skipped};
@@ -193,32 +193,45 @@ impl Call {
         self
     }
 
+    // Not `async fn`s: what they take is put together before the future begins, and takes no room in it.
+
     /// `on_busy = "wait"`.
-    pub async fn wait(self, name: Name) -> Result<Held, LockError> {
-        self.hold(name, OnBusy::Wait).await
+    pub fn wait(self, name: Name) -> impl Future<Output = Result<Held, LockError>> {
+        self.hold(name, OnBusy::Wait)
     }
 
     /// `on_busy = "fail"`.
-    pub async fn fail(self, name: Name) -> Result<Held, LockError> {
-        self.hold(name, OnBusy::Leave).await
+    pub fn fail(self, name: Name) -> impl Future<Output = Result<Held, LockError>> {
+        self.hold(name, OnBusy::Leave)
     }
 
     /// `on_busy = "skip"`: one attempt, or as long as an `acquire_timeout` of the attribute itself allows.
-    pub async fn skip(self, name: Name) -> Result<Option<Held>, LockError> {
+    pub fn skip(self, name: Name) -> impl Future<Output = Result<Option<Held>, LockError>> {
         let on_busy = if self.patient { OnBusy::Wait } else { OnBusy::Leave };
-        match self.hold(name, on_busy).await {
-            Ok(held) => Ok(Some(held)),
-            Err(LockError::Busy { .. } | LockError::Timeout { .. }) => Ok(None),
-            Err(error) => Err(error),
+        let acquiring = self.hold(name, on_busy);
+        async move {
+            match acquiring.await {
+                Ok(held) => Ok(Some(held)),
+                Err(LockError::Busy { .. } | LockError::Timeout { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
         }
     }
 
-    async fn hold(self, name: Name, on_busy: OnBusy) -> Result<Held, LockError> {
+    fn hold(self, name: Name, on_busy: OnBusy) -> impl Future<Output = Result<Held, LockError>> {
+        let on_lost = self.on_lost;
+        let lock = self.lock(name);
+        async move {
+            let lock = lock?;
+            lock.hold(on_busy, on_lost)
+                .await?
+                .ok_or_else(|| lock.busy_error())
+        }
+    }
+
+    fn lock(self, name: Name) -> Result<DistributedLock, LockError> {
         let name = name.finish()?;
-        let lock = self.provider?.named(name.into()).with(self.options);
-        lock.hold(on_busy, self.on_lost)
-            .await?
-            .ok_or_else(|| lock.busy_error())
+        Ok(self.provider?.named(name.into()).with(self.options))
     }
 }
 
