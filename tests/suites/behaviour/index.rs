@@ -8,7 +8,7 @@ use mongodb::options::IndexOptions;
 use mongolock::IndexState;
 use mongolock_tests::{Server, ServerOptions, eventually, must};
 
-use crate::world::{AMPLE, World};
+use crate::world::{AMPLE, World, restricted};
 
 /// S1.9
 #[tokio::test]
@@ -91,21 +91,7 @@ async fn its_state_names_what_is_wrong() {
 #[tokio::test]
 async fn a_missing_right_is_reported() {
     let server = Server::start(ServerOptions::single().auth()).await.unwrap();
-    let app = server.client().await.unwrap().database("app");
-    let privileges = doc! {
-        "resource": { "db": "app", "collection": "distributed_locks" },
-        "actions": ["find", "insert", "update"],
-    };
-    app.run_command(doc! { "createRole": "locks", "privileges": [privileges], "roles": [] })
-        .await
-        .unwrap();
-    app.run_command(doc! { "createUser": "app", "pwd": "app", "roles": ["locks"] })
-        .await
-        .unwrap();
-    let uri = server
-        .uri()
-        .replace("root:secret@", "app:app@")
-        .replace("authSource=admin", "authSource=app");
+    let uri = restricted(&server, &["find", "insert", "update"]).await;
     let client = mongodb::Client::with_uri_str(uri).await.unwrap();
     let provider = mongolock::LockProvider::new(&client.database("app"));
     let guard = provider.lock("works").await.unwrap();

@@ -7,7 +7,7 @@ use mongolock::LockProvider;
 use mongolock_tests::{FailPoint, Server, ServerOptions, must, shared};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{AMPLE, Commands, World, names, recorded};
+use crate::world::{AMPLE, Commands, World, names, recorded, restricted};
 
 /// Polling alone would take minutes after the first few attempts.
 fn patient(database: &mongodb::Database) -> mongolock::LockProviderBuilder {
@@ -79,22 +79,8 @@ async fn waiting_costs_next_to_nothing() {
 #[tokio::test]
 async fn without_a_stream_waiting_polls() {
     let standalone = Server::start(ServerOptions::standalone()).await.unwrap();
-    let restricted = Server::start(ServerOptions::single().auth()).await.unwrap();
-    let app = restricted.client().await.unwrap().database("app");
-    let privileges = doc! {
-        "resource": { "db": "app", "collection": "distributed_locks" },
-        "actions": ["find", "insert", "update", "createIndex"],
-    };
-    app.run_command(doc! { "createRole": "locks", "privileges": [privileges], "roles": [] })
-        .await
-        .unwrap();
-    app.run_command(doc! { "createUser": "app", "pwd": "app", "roles": ["locks"] })
-        .await
-        .unwrap();
-    let locks_only = restricted
-        .uri()
-        .replace("root:secret@", "app:app@")
-        .replace("authSource=admin", "authSource=app");
+    let guarded = Server::start(ServerOptions::single().auth()).await.unwrap();
+    let locks_only = restricted(&guarded, &["find", "insert", "update", "createIndex"]).await;
     let own_set = shared().await.unwrap().uri().to_owned();
     for (uri, wake_up) in [(standalone.uri(), true), (locks_only, true), (own_set, false)] {
         let client = mongodb::Client::with_uri_str(uri).await.unwrap();

@@ -9,7 +9,7 @@ use mongodb::event::command::CommandEvent;
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Collection, Database};
 use mongolock::LockProvider;
-use mongolock_tests::{TestDb, eventually, must, test_db};
+use mongolock_tests::{Server, TestDb, eventually, must, test_db};
 
 /// Longer than anything takes, so that a deadline missed is a defect and not a slow machine.
 pub(crate) const AMPLE: Duration = Duration::from_secs(30);
@@ -109,4 +109,20 @@ pub(crate) async fn recorded(db: &TestDb, parameters: &[&str]) -> (Database, Com
         Client::with_options(options).unwrap().database(db.name()),
         commands,
     )
+}
+
+/// The connection string of a user who may do just this with the collection of the locks in the database `app`.
+pub(crate) async fn restricted(server: &Server, actions: &[&str]) -> String {
+    let app = server.client().await.unwrap().database("app");
+    let privileges = doc! {
+        "resource": { "db": "app", "collection": "distributed_locks" },
+        "actions": actions,
+    };
+    let role = doc! { "createRole": "locks", "privileges": [privileges], "roles": [] };
+    app.run_command(role).await.unwrap();
+    app.run_command(doc! { "createUser": "app", "pwd": "app", "roles": ["locks"] })
+        .await
+        .unwrap();
+    let uri = server.uri().replace("root:secret@", "app:app@");
+    uri.replace("authSource=admin", "authSource=app")
 }
