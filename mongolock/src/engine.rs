@@ -6,7 +6,6 @@ use tokio::sync::Notify;
 
 use crate::builder::LockProviderBuilder;
 use crate::keeper::Keeper;
-
 use crate::queue::Queues;
 use crate::store::Store;
 use crate::wake::WakeUps;
