@@ -1,16 +1,14 @@
 //! One of the processes: a few tasks that rebuild reports, each call told to the parent through standard output.
 
-use std::env;
-use std::io::{self, Read, Write};
-use std::process::{self, ExitCode};
+use std::io::{self, Write};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use mongodb::Client;
 use mongolock::{FencingToken, LockProvider};
+use mongolock_examples::processes::{self, PARENT_IS_GONE, exit_with_parent};
 use tokio::task::JoinSet;
 
 use crate::event::{CallKey, End, Event, Kind};
@@ -26,8 +24,6 @@ const SLACK: Duration = Duration::from_secs(60);
 
 /// The longest `acquire_timeout`.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-
-const PARENT_IS_GONE: i32 = 3;
 
 /// One call, as the body sees it.
 pub(crate) struct Call<'a> {
@@ -69,7 +65,7 @@ impl Call<'_> {
             .write_all(format!("{event}\n").as_bytes())
             .and_then(|()| out.flush());
         if said.is_err() {
-            process::exit(PARENT_IS_GONE);
+            std::process::exit(PARENT_IS_GONE);
         }
     }
 }
@@ -100,9 +96,7 @@ struct Work {
 pub(crate) async fn run(worker: &options::Worker, options: &Options) -> anyhow::Result<ExitCode> {
     exit_with_parent();
     let process = worker.number;
-    let uri = env::var("MONGODB_URI").context("MONGODB_URI is not set for a started process")?;
-    let client = Client::with_uri_str(uri).await?;
-    let database = client.database(&worker.database);
+    let database = processes::database(&worker.database).await?;
     LockProvider::builder(&database)
         .acquire_timeout(longest_wait(options))
         .owner(format!("process {process}"))
@@ -166,13 +160,4 @@ impl Work {
             made.with_context(|| format!("call {number}, report {id}"))?;
         }
     }
-}
-
-/// Standard input is a pipe that the parent never writes to: it ends when the parent does, however that happens.
-fn exit_with_parent() {
-    thread::spawn(|| {
-        let mut nothing = [0];
-        while io::stdin().read(&mut nothing).is_ok_and(|read| read > 0) {}
-        process::exit(PARENT_IS_GONE);
-    });
 }

@@ -14,27 +14,19 @@
 //! of itself, prints a line for each call, and checks at the end that nothing went wrong. It exits with status 1 if
 //! something did.
 
-#[path = "report/duration.rs"]
-mod duration;
-#[path = "report/event.rs"]
 mod event;
-#[path = "report/options.rs"]
 mod options;
-#[path = "report/parent.rs"]
 mod parent;
-#[path = "report/store.rs"]
 mod store;
-#[path = "report/summary.rs"]
 mod summary;
-#[path = "report/tally.rs"]
 mod tally;
-#[path = "report/worker.rs"]
 mod worker;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use mongolock::{LockContext, distributed_lock};
+use mongolock_examples::program;
 
 use crate::options::Options;
 use crate::store::Revision;
@@ -62,22 +54,15 @@ async fn read_work_write(id: u32, call: &Call<'_>) -> anyhow::Result<()> {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    match run(&options) {
-        Ok(status) => status,
-        Err(error) => {
-            eprintln!("Error: {error:#}");
-            ExitCode::FAILURE
+    program::run(async {
+        match &options.worker {
+            Some(worker) => worker::run(worker, &options).await,
+            None => {
+                program::with_database("report", async |deployment, database| {
+                    parent::work(&options, deployment, database).await
+                })
+                .await
+            }
         }
-    }
-}
-
-fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let status = match &options.worker {
-        Some(worker) => runtime.block_on(worker::run(worker, options)),
-        None => runtime.block_on(parent::run(options)),
-    };
-    // A download that Ctrl-C has left behind must not keep the program.
-    runtime.shutdown_background();
-    status
+    })
 }

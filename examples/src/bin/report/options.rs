@@ -29,7 +29,7 @@ pub(crate) struct Options {
     pub(crate) ids: u32,
 
     /// Pause between reading and writing a report, under the lock
-    #[arg(long, value_name = "DURATION", default_value = "50ms", value_parser = crate::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "50ms", value_parser = mongolock_examples::duration::parse)]
     pub(crate) hold: Duration,
 
     /// Rebuild without the lock, to see what it prevents; fails when updates are lost

@@ -5,7 +5,10 @@ use std::time::Duration;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// `20ms`, `2s`, `1m`; a bare number is milliseconds.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// What to write instead.
+pub fn parse(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "ms" | "" => 1,
@@ -25,7 +28,8 @@ fn malformed() -> String {
 }
 
 /// In milliseconds up to ten seconds, which is what most numbers here are.
-pub(crate) fn show(duration: Duration) -> String {
+#[must_use]
+pub fn show(duration: Duration) -> String {
     if duration < Duration::from_secs(10) {
         format!("{} ms", duration.as_millis())
     } else {

@@ -8,27 +8,14 @@ use std::time::Duration;
 use mongolock_tests::{eventually, must, shared};
 use tempfile::TempDir;
 
+use crate::run::{has_line, on_shared, program, text};
+
 fn report(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_report"));
-    command.args(arguments).stdin(Stdio::null());
-    command
+    program(env!("CARGO_BIN_EXE_report"), arguments)
 }
 
-/// Runs it on the server of this test process, which saves the start of another one.
 async fn run_on_shared(arguments: &[&str]) -> Output {
-    let uri = must(shared().await).uri();
-    must(report(arguments).env("MONGODB_URI", uri).output())
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// A line of the summary, without the spaces of its columns.
-fn has_line(output: &Output, wanted: &str) -> bool {
-    text(output)
-        .lines()
-        .any(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") == wanted)
+    on_shared(report(arguments)).await
 }
 
 #[tokio::test]

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::duration::show;
+use mongolock_examples::duration::show;
+
 use crate::event::{End, Event};
 use crate::options::Options;
 use crate::tally::{Tokens, Verdict};

@@ -1,0 +1,4 @@
+//! The programs, run as their users run them.
+
+mod report;
+mod run;
