@@ -4,10 +4,13 @@ mod index;
 mod memory;
 mod mongo;
 mod releases;
+mod transaction;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
+
+use mongodb::ClientSession;
 
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
@@ -56,6 +59,17 @@ impl Standing {
             Self::Only(ids) => ids.contains(&key.lock_id),
         }
     }
+}
+
+/// What a transaction could do with a claim.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Touch {
+    /// It has changed the claim's document: nobody else can until it ends.
+    Done,
+    /// The claim does not stand any more.
+    Gone,
+    /// The claim stands, but not in what the transaction sees.
+    Unseen,
 }
 
 /// The server. Each call is one command but where it says more; none of the futures may be dropped before its end.
@@ -115,6 +129,24 @@ impl Store {
             #[cfg(test)]
             Self::Simulated(link) => link.release_many(keys, min_hold).await,
         }
+    }
+
+    /// Changes the document of this claim within the session's transaction, and renews it if an expiry is given. A
+    /// second command looks for the reason if that fails.
+    pub(crate) async fn touch(
+        &self,
+        key: &ClaimKey,
+        expiry: Option<Duration>,
+        session: &mut ClientSession,
+    ) -> Result<Touch, LockError> {
+        if let Self::Mongo(store) = self {
+            return store.touch(key, expiry, session).await;
+        }
+        Err(LockError::NoTransaction {
+            name: key.name.to_string(),
+            reason: "it is kept in memory, and only MongoDB has transactions; use a provider on a database"
+                .to_owned(),
+        })
     }
 
     /// Creates the index that tidies up, and looks whether it can work.

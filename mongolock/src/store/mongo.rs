@@ -20,7 +20,7 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 /// The protocol on a collection of a MongoDB.
 pub(crate) struct MongoStore {
     /// Claims and releases: what callers wait for.
-    locks: Collection<Document>,
+    pub(super) locks: Collection<Document>,
     /// Renewals and background releases, on a connection pool of their own if the user gave one.
     pub(super) background: Collection<Document>,
 }
@@ -184,6 +184,6 @@ fn corrupt(key: &ClaimKey, problem: String) -> LockError {
     }
 }
 
-fn millis(duration: Duration) -> i64 {
+pub(super) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

@@ -2,6 +2,7 @@
 
 mod attribute;
 mod conformance;
+mod fenced;
 mod handover;
 mod index;
 mod nested;
