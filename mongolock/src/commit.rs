@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
-use mongodb::error::{Error, ErrorKind, UNKNOWN_TRANSACTION_COMMIT_RESULT};
+use mongodb::error::{Error, UNKNOWN_TRANSACTION_COMMIT_RESULT};
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
@@ -15,6 +15,11 @@ use crate::{LockError, fault};
 
 /// How long a commit is repeated whose outcome is not known.
 const COMMIT_LIMIT: Duration = Duration::from_secs(30);
+
+const NOT_BEGUN: &str = "the session has no transaction; start one first, which takes a replica set or a sharded cluster (a \
+                         standalone server has no transactions)";
+const BEGUN_TOO_EARLY: &str =
+    "its transaction began before the lock was acquired, or on another deployment; begin it under the lock";
 
 /// Commits the session's transaction if the lease's claim stands, and ends it in any case.
 pub(crate) async fn guarded(lease: &Arc<Lease>, session: &mut ClientSession) -> Result<(), LockError> {
@@ -37,16 +42,17 @@ pub(crate) async fn guarded(lease: &Arc<Lease>, session: &mut ClientSession) -> 
 async fn guard(lease: &Arc<Lease>, renews: bool, session: &mut ClientSession) -> Result<(), LockError> {
     lease.ensure_held()?;
     let expiry = renews.then_some(lease.terms.expiry);
-    match lease.engine.store.touch(&lease.key, expiry, session).await? {
-        Touch::Done => Ok(()),
-        Touch::Gone => {
+    match lease.engine.store.touch(&lease.key, expiry, session).await {
+        Ok(Touch::Done) => Ok(()),
+        Ok(Touch::Gone) => {
             lease.lose(Loss::Gone);
             Err(lease.lost_error())
         }
-        Touch::Unseen => Err(none_to_guard(
-            lease,
-            "its transaction began before the lock was acquired, or on another deployment; begin it under the lock",
-        )),
+        Ok(Touch::Unseen) => Err(none_to_guard(lease, BEGUN_TOO_EARLY)),
+        Err(LockError::Mongo(error)) if fault::is_no_transaction(&error) => {
+            Err(none_to_guard(lease, NOT_BEGUN))
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -58,12 +64,8 @@ async fn commit(lease: &Arc<Lease>, session: &mut ClientSession) -> Result<(), L
         let Err(error) = session.commit_transaction().await else {
             return Ok(());
         };
-        if matches!(&*error.kind, ErrorKind::Transaction { .. }) {
-            return Err(none_to_guard(
-                lease,
-                "the session has no transaction; start one first, which takes a replica set or a sharded cluster (a \
-                 standalone server has no transactions)",
-            ));
+        if fault::is_no_transaction(&error) {
+            return Err(none_to_guard(lease, NOT_BEGUN));
         }
         let pause = backoff.next();
         if !is_unknown(&error) || Instant::now() + pause >= until {

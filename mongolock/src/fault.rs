@@ -14,6 +14,7 @@ const PASSING: [i32; 22] = [
 
 const UNAUTHORIZED: i32 = 13;
 const DUPLICATE_KEY: i32 = 11000;
+const ILLEGAL_OPERATION: i32 = 20;
 const WRITE_CONFLICT: i32 = 112;
 
 /// Whether another attempt may succeed without anybody doing something about it.
@@ -58,6 +59,11 @@ pub(crate) fn is_duplicate_key(error: &Error) -> bool {
 /// Two transactions, or a transaction and a single write, have changed one document.
 pub(crate) fn is_conflict(error: &Error) -> bool {
     code(error) == Some(WRITE_CONFLICT)
+}
+
+/// The session has no transaction, or the server knows none.
+pub(crate) fn is_no_transaction(error: &Error) -> bool {
+    matches!(&*error.kind, ErrorKind::Transaction { .. }) || code(error) == Some(ILLEGAL_OPERATION)
 }
 
 pub(crate) fn code(error: &Error) -> Option<i32> {

@@ -1,6 +1,7 @@
 //! What mongolock promises, shown on a real MongoDB; `tests/BEHAVIOURS.md` names the test for each promise.
 
 mod attribute;
+mod commit;
 mod conformance;
 mod fenced;
 mod handover;
