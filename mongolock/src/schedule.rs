@@ -63,6 +63,11 @@ impl Schedule {
         }
     }
 
+    pub(crate) fn leases(&self, wanted: impl Fn(&Lease) -> bool) -> Vec<Arc<Lease>> {
+        let leases = self.entries.values().map(|entry| &entry.lease);
+        leases.filter(|lease| wanted(lease)).cloned().collect()
+    }
+
     pub(crate) fn next(&self) -> Option<Instant> {
         self.by_time.first().map(|(at, _)| *at)
     }

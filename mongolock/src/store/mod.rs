@@ -1,5 +1,6 @@
 //! Where the documents are: the commands of the protocol, on MongoDB or in memory.
 
+mod admin;
 mod index;
 mod memory;
 mod mongo;
@@ -20,7 +21,7 @@ use crate::index::IndexState;
 use crate::lease::ClaimKey;
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::{FencingToken, LockError};
+use crate::{FencingToken, LockError, LockFilter, LockInfo};
 
 /// What a claim asks for.
 #[derive(Debug, Clone, Copy)]
@@ -156,6 +157,45 @@ impl Store {
             Self::Memory(_) => IndexState::Ready,
             #[cfg(test)]
             Self::Simulated(_) => IndexState::Ready,
+        }
+    }
+
+    /// The locks that meet the filter, in the order of their names.
+    pub(crate) async fn list(&self, filter: &LockFilter) -> Result<Vec<LockInfo>, LockError> {
+        match self {
+            Self::Mongo(store) => store.list(filter).await,
+            Self::Memory(store) => Ok(store.list(filter)),
+            #[cfg(test)]
+            Self::Simulated(link) => Ok(link.memory().list(filter)),
+        }
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Result<Option<LockInfo>, LockError> {
+        match self {
+            Self::Mongo(store) => store.get(name).await,
+            Self::Memory(store) => Ok(store.get(name)),
+            #[cfg(test)]
+            Self::Simulated(link) => Ok(link.memory().get(name)),
+        }
+    }
+
+    /// Ends the lease of whoever has it; `false` when none runs.
+    pub(crate) async fn force_release(&self, name: &str) -> Result<bool, LockError> {
+        match self {
+            Self::Mongo(store) => store.force_release(name).await,
+            Self::Memory(store) => Ok(store.force_release(name)),
+            #[cfg(test)]
+            Self::Simulated(link) => Ok(link.memory().force_release(name)),
+        }
+    }
+
+    /// Ends the leases that the owner holds, and says how many.
+    pub(crate) async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
+        match self {
+            Self::Mongo(store) => store.release_owner(owner).await,
+            Self::Memory(store) => Ok(store.release_owner(owner)),
+            #[cfg(test)]
+            Self::Simulated(link) => Ok(link.memory().release_owner(owner)),
         }
     }
 

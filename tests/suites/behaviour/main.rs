@@ -1,5 +1,6 @@
 //! What mongolock promises, shown on a real MongoDB; `tests/BEHAVIOURS.md` names the test for each promise.
 
+mod admin;
 mod attribute;
 mod commit;
 mod conformance;
@@ -8,6 +9,7 @@ mod handover;
 mod index;
 mod neighbours;
 mod nested;
+mod operator;
 mod options;
 mod protocol;
 mod recipes;
