@@ -211,7 +211,7 @@ fn has_unfinished(directory: &Path, data_type: &str) -> bool {
 #[cfg(unix)]
 fn worker(program: u32, number: &str) -> String {
     let processes = processes();
-    let own = format!("--worker {number} --database mongolock_queue_workers_{program}_");
+    let own = format!("--worker={number} --database=mongolock_queue_workers_{program}_");
     let line = processes
         .lines()
         .find(|line| line.contains(&own))

@@ -43,14 +43,14 @@ impl Verdict {
             .iter()
             .filter(|batch| batch.data_type == data_type)
             .collect();
-        let wanted: BTreeSet<(u32, &str)> = messages.iter().map(|m| (m.sequence, m.text.as_str())).collect();
         let contents = Contents::read(file);
-        let written: Vec<(u32, &str)> = contents
+        let wanted: BTreeSet<_> = messages.iter().map(|it| (it.sequence, &it.text)).collect();
+        let written: Vec<_> = contents
             .records
             .iter()
-            .map(|r| (r.sequence, r.text.as_str()))
+            .map(|it| (it.sequence, &it.text))
             .collect();
-        let found: BTreeSet<(u32, &str)> = written.iter().copied().collect();
+        let found: BTreeSet<_> = written.iter().copied().collect();
         Self {
             data_type: data_type.to_owned(),
             messages: messages.len(),

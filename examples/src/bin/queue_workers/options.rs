@@ -87,17 +87,6 @@ impl Options {
     pub(crate) fn types(&self) -> &'static [&'static str] {
         &TYPES[..self.types as usize]
     }
-
-    /// The options that all started processes share.
-    pub(crate) fn arguments(&self) -> Vec<String> {
-        let millis = |duration: Duration| format!("{}ms", duration.as_millis());
-        let mut arguments = vec![
-            format!("--types={}", self.types),
-            format!("--expiry={}", millis(self.expiry)),
-        ];
-        arguments.extend(self.without_lock.then(|| "--without-lock".to_owned()));
-        arguments
-    }
 }
 
 /// What mongolock takes as an expiry.

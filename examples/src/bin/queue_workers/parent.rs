@@ -1,9 +1,10 @@
 //! Fills the queue, starts the processes, kills one if asked to, and judges the outcome.
 
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use mongodb::Database;
@@ -21,7 +22,7 @@ use crate::queue::Queue;
 use crate::summary::{Summary, heading, killed_line};
 
 /// A process with this pause is still at its first record when it is killed.
-const VERY_SLOW: &str = "60m";
+const VERY_SLOW: Duration = Duration::from_secs(60 * 60);
 
 /// The directory of this run, its MongoDB and its options.
 struct Run<'a> {
@@ -102,45 +103,49 @@ async fn read(directory: &Path, data_type: &str) -> anyhow::Result<String> {
 impl Run<'_> {
     /// Runs the processes to their ends, and says which failed.
     async fn processes(&self) -> anyhow::Result<Vec<String>> {
-        let Options {
-            processes,
-            pause,
-            kill,
-            ..
-        } = self.options;
-        let pause = format!("{}ms", pause.as_millis());
-        let mut workers = Processes::default();
-        if *kill {
-            let mut victim = Processes::default();
-            victim.start(self.worker(*processes, 1, VERY_SLOW)?)?;
-            self.all_have_begun().await?;
-            for number in 1..*processes {
-                workers.start(self.worker(number, *processes, &pause)?)?;
-            }
-            gathering::complete(self.database, *processes).await?;
-            println(&killed_line(*processes))?;
-            victim.kill()?;
+        let all = self.options.processes;
+        let mut workers = if self.options.kill {
+            self.start_all_and_kill_the_last().await?
         } else {
-            for number in 1..=*processes {
-                workers.start(self.worker(number, *processes, &pause)?)?;
-            }
-        }
+            self.start(1..=all)?
+        };
         workers.ended().await?;
         workers.failures()
     }
 
+    /// The one that is killed begins alone and takes its time, so that it holds the locks of all types when it dies.
+    async fn start_all_and_kill_the_last(&self) -> anyhow::Result<Processes> {
+        let last = self.options.processes;
+        let mut victim = Processes::default();
+        victim.start(self.worker(last, 1, VERY_SLOW)?)?;
+        self.all_have_begun().await?;
+        let others = self.start(1..=last - 1)?;
+        gathering::complete(self.database, last).await?;
+        println(&killed_line(last))?;
+        victim.kill()?;
+        Ok(others)
+    }
+
+    /// Starts processes that begin when all are there.
+    fn start(&self, numbers: RangeInclusive<u32>) -> anyhow::Result<Processes> {
+        let mut started = Processes::default();
+        for number in numbers {
+            started.start(self.worker(number, self.options.processes, self.options.pause)?)?;
+        }
+        Ok(started)
+    }
+
     /// A process that begins when so many are there.
-    fn worker(&self, number: u32, gather: u32, pause: &str) -> anyhow::Result<Command> {
+    fn worker(&self, number: u32, gather: u32, pause: Duration) -> anyhow::Result<Command> {
         let mut command = processes::again(self.uri)?;
         command
-            .args([
-                "--worker",
-                &number.to_string(),
-                "--database",
-                self.database.name(),
-            ])
-            .args(["--gather", &gather.to_string(), "--pause", pause])
-            .args(self.options.arguments())
+            .arg(format!("--worker={number}"))
+            .arg(format!("--database={}", self.database.name()))
+            .arg(format!("--gather={gather}"))
+            .arg(format!("--types={}", self.options.types().len()))
+            .arg(format!("--pause={}ms", pause.as_millis()))
+            .arg(format!("--expiry={}ms", self.options.expiry.as_millis()))
+            .args(self.options.without_lock.then_some("--without-lock"))
             .arg("--directory")
             .arg(self.directory);
         Ok(command)

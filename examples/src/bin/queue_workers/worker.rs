@@ -141,8 +141,72 @@ fn is_late(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use mongolock_tests::{TestDb, test_db};
+
     use super::*;
     use crate::open_file::OpenFile;
+    use crate::record::{Contents, Record};
+
+    fn worker(db: &TestDb, directory: &Path) -> Worker {
+        Worker {
+            process: 1,
+            queue: Queue::new(db.database()),
+            batches: Batches::new(db.database()),
+            directory: directory.to_owned(),
+            pause: Duration::ZERO,
+            without_lock: false,
+        }
+    }
+
+    /// What is in the file, and what is marked as done.
+    async fn sequences(worker: &Worker) -> (Vec<u32>, Vec<u32>) {
+        let file = std::fs::read_to_string(worker.directory.join("orders.log")).unwrap();
+        let written = Contents::read(&file)
+            .records
+            .iter()
+            .map(|it| it.sequence)
+            .collect();
+        let messages = worker.queue.after("orders", 0, 0).await.unwrap();
+        let done = messages
+            .iter()
+            .filter(|it| it.done)
+            .map(|it| it.sequence)
+            .collect();
+        (written, done)
+    }
+
+    /// S4.8: the worker before was killed between its commit and its mark in the queue.
+    #[tokio::test]
+    async fn what_was_committed_is_marked_and_not_appended_again() {
+        let (db, directory) = (test_db().await, tempfile::tempdir().unwrap());
+        let worker = worker(&db, directory.path());
+        worker.queue.fill(&["orders"], 6).await.unwrap();
+        let killed = OpenFile::open(directory.path(), "orders", 1).await.unwrap();
+        for message in worker.queue.after("orders", 0, 2).await.unwrap() {
+            let record = Record {
+                sequence: message.sequence,
+                token: 1,
+                text: message.text,
+            };
+            killed.append(record.pieces().concat()).await.unwrap();
+        }
+        killed.commit(2).await.unwrap();
+        assert_eq!(sequences(&worker).await, (vec![1, 2], vec![]));
+
+        let provider = LockProvider::new(db.database());
+        let turn = Turn {
+            worker: &worker,
+            asked: Instant::now(),
+        };
+        let held = provider.scope(append_batch("orders", &turn)).await.unwrap();
+        assert!(held.is_some());
+        assert_eq!(sequences(&worker).await, (vec![1, 2, 3, 4, 5, 6], vec![1, 2]));
+        let held = provider.scope(append_batch("orders", &turn)).await.unwrap();
+        assert!(held.is_none(), "the queue is empty");
+        assert_eq!(sequences(&worker).await, ((1..=6).collect(), (1..=6).collect()));
+    }
 
     #[tokio::test]
     async fn a_late_worker_takes_another_turn_and_any_other_error_ends_it() {
