@@ -144,21 +144,13 @@ async fn a_process_killed_in_the_middle_of_its_records_costs_nothing() {
 async fn a_stopped_process_that_goes_on_too_late_harms_nothing() {
     let directory = must(tempfile::tempdir());
     let uri = must(shared().await).uri();
-    let arguments = [
-        "--processes",
-        "2",
-        "--types",
-        "2",
-        "--messages",
-        "20",
-        "--pause",
-        "20ms",
-    ];
-    let mut program = queue_workers(&arguments);
+    let mut program = queue_workers(&["--processes=2", "--types=2", "--messages=20", "--pause=50ms"]);
     program
-        .args(["--expiry", "1s", "--directory"])
-        .arg(directory.path());
-    program.env("MONGODB_URI", uri).stdout(Stdio::piped());
+        .arg("--expiry=1s")
+        .arg("--directory")
+        .arg(directory.path())
+        .env("MONGODB_URI", uri)
+        .stdout(Stdio::piped());
     let mut program = must(program.spawn());
     let mut lines = Lines::of(&mut program);
 

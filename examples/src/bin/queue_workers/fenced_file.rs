@@ -105,8 +105,8 @@ impl FencedFile {
         })
     }
 
-    /// Makes what was appended last, up to the message of this number: the contents first, and then the word that
-    /// they count, so that the machine itself may crash in between.
+    /// Makes what was appended last, up to the message of this number. The contents are synced before the word that
+    /// they count, so that a crash of the machine leaves no word without its contents.
     pub(crate) fn commit(&self, sequence: u32) -> anyhow::Result<()> {
         self.alone(|seen| {
             self.log.sync_data()?;

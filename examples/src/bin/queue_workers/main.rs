@@ -53,26 +53,24 @@ async fn append_batch(data_type: &str, turn: &Turn<'_>) -> anyhow::Result<Option
 
 /// Appends the next messages to the file of their type, and says how long it took; `None` when there are none left.
 ///
-/// The file, and not the queue, decides which messages it has. A process can be killed after each step, and none of
-/// the steps is repeated or left out because of it:
+/// The file, and not the queue, knows which messages it has. To take a message out of the queue first would lose it
+/// with a process that is killed, and to mark it there last would append it twice. As it is, a process can be killed
+/// after each step:
 ///
 /// - before the commit, the next holder finds the file as it was before this batch, and takes the same messages;
 /// - after the commit, the next holder goes on after the committed number, and marks as done what this one had not.
 async fn read_append_commit(data_type: &str, turn: &Turn<'_>) -> anyhow::Result<Option<Duration>> {
     let running = turn.running();
+    let worker = turn.worker;
     // Without a lock there is no token, and all have the same one.
     let token = LockContext::current().map_or(0, |lock| lock.fencing_token().get());
-    let file = OpenFile::open(&turn.worker.directory, data_type, token).await?;
-    turn.worker.queue.mark_done(data_type, file.committed()).await?;
-    let messages = turn
-        .worker
-        .queue
-        .after(data_type, file.committed(), BATCH)
-        .await?;
+    let file = OpenFile::open(&worker.directory, data_type, token).await?;
+    worker.queue.mark_done(data_type, file.committed()).await?;
+    let messages = worker.queue.after(data_type, file.committed(), BATCH).await?;
     let (Some(first), Some(last)) = (messages.first(), messages.last()) else {
         return Ok(None);
     };
-    let batch = turn.worker.batches.begin(data_type, turn.worker.process).await?;
+    let batch = worker.batches.begin(data_type, worker.process).await?;
     for message in &messages {
         let record = Record {
             sequence: message.sequence,
@@ -81,16 +79,13 @@ async fn read_append_commit(data_type: &str, turn: &Turn<'_>) -> anyhow::Result<
         };
         for piece in record.pieces() {
             file.append(piece).await?;
-            tokio::time::sleep(turn.worker.pause).await;
+            tokio::time::sleep(worker.pause).await;
         }
     }
     file.commit(last.sequence).await?;
-    turn.worker.batches.end(batch).await?;
-    Ok(Some(running.end(
-        data_type,
-        first.sequence..=last.sequence,
-        token,
-    )?))
+    worker.batches.end(batch).await?;
+    let held = running.end(data_type, first.sequence..=last.sequence, token)?;
+    Ok(Some(held))
 }
 
 fn main() -> ExitCode {

@@ -1,8 +1,8 @@
 //! How a message stands in a file: a record that shows whether it is whole.
 //!
 //! ```text
-//! begin 17 token 1763700000000000 length 22
-//! invoice 17: 3 articles
+//! begin 17 token 1763700000000000 length 29
+//! orders, number 17: 4 articles
 //! end 17
 //! ```
 
