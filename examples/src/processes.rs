@@ -6,12 +6,16 @@ use std::env;
 use std::io::{self, Read};
 use std::process::{self, Child, Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
 use mongodb::{Client, Database};
 
 /// How a started process ends when the program that started it is gone.
 pub const PARENT_IS_GONE: i32 = 3;
+
+/// How often to look whether a process has ended.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The processes. Each ends when its standard input does, at the latest when this process is gone.
 #[derive(Debug, Default)]
@@ -46,6 +50,34 @@ impl Processes {
     pub fn start(&mut self, mut command: Command) -> anyhow::Result<&mut Child> {
         self.0.push(command.spawn().context("cannot start a process")?);
         self.0.last_mut().context("it was started")
+    }
+
+    /// Kills all of them: no destructor runs, and no lock is released.
+    ///
+    /// # Errors
+    /// When one cannot be killed or waited for.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        for child in &mut self.0 {
+            child
+                .kill()
+                .and_then(|()| child.wait())
+                .context("cannot kill a process")?;
+        }
+        Ok(())
+    }
+
+    /// Waits for all of them and blocks no thread meanwhile. Cancel safe: they go on, and end when this value is
+    /// dropped.
+    ///
+    /// # Errors
+    /// When one cannot be waited for.
+    pub async fn ended(&mut self) -> anyhow::Result<()> {
+        for child in &mut self.0 {
+            while child.try_wait().context("cannot wait for a process")?.is_none() {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+        Ok(())
     }
 
     /// Waits for all of them, and says which failed.

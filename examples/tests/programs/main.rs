@@ -1,4 +1,5 @@
 //! The programs, run as their users run them.
 
+mod queue_workers;
 mod report;
 mod run;
