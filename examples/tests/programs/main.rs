@@ -1,4 +1,5 @@
 //! The programs, run as their users run them.
 
 mod report;
+mod report_service;
 mod run;

@@ -154,3 +154,42 @@ impl IntoResponse for ServiceError {
         response
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mongodb::error::Error;
+
+    use super::*;
+
+    fn status(error: ServiceError) -> (u16, bool) {
+        let response = error.into_response();
+        let again = response.headers().contains_key(header::RETRY_AFTER);
+        (response.status().as_u16(), again)
+    }
+
+    #[test]
+    fn who_may_send_the_request_again_is_told_so() {
+        let name = || "report:1".to_owned();
+        let token = mongodb::bson::from_bson(7_i64.into()).unwrap();
+        let waited = Duration::from_secs(2);
+        let timeout = LockError::Timeout { name: name(), waited };
+        assert_eq!(status(timeout.into()), (503, true));
+        assert_eq!(status(LockError::ShutDown { name: name() }.into()), (503, true));
+        assert_eq!(
+            status(LockError::Mongo(Error::custom("down")).into()),
+            (503, true)
+        );
+        assert_eq!(status(ServiceError::Read(Error::custom("down"))), (503, true));
+
+        assert_eq!(status(LockError::Busy { name: name() }.into()), (409, false));
+        assert_eq!(status(ServiceError::TooLate { lock: name() }), (409, false));
+        assert_eq!(status(ServiceError::NotFound), (404, false));
+
+        let lost = LockError::Lost { name: name(), token };
+        assert_eq!(status(lost.into()), (500, false));
+        assert_eq!(status(ServiceError::Write(Error::custom("down"))), (500, false));
+        assert_eq!(status(LockError::NoProvider.into()), (500, false));
+    }
+}

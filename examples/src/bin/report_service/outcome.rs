@@ -25,9 +25,9 @@ pub(crate) fn line(reply: &Reply) -> String {
         ),
         Err(problem) => (none(), problem.waited_ms.map_or_else(none, millis), none()),
     };
-    let again = reply
-        .retry_after
-        .map_or_else(String::new, |pause| format!(", again after {} s", pause.as_secs()));
+    let again = reply.retry_after.map_or_else(String::new, |pause| {
+        format!(", again after {} s", pause.as_secs())
+    });
     format!(
         "{:>8}  {:>6}  {token:>16}  {waited:>10}  {held:>10}  {}{again}",
         reply.instance,

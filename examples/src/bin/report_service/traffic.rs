@@ -51,7 +51,11 @@ pub(crate) async fn send(first: &Client, second: &Client) -> anyhow::Result<Vec<
         let reply = reply??;
         if let (Some(pause), false) = (reply.retry_after, reply.again) {
             // A load balancer would do this as well: next time it is the other's turn.
-            let other = if reply.instance == first.instance { second } else { first };
+            let other = if reply.instance == first.instance {
+                second
+            } else {
+                first
+            };
             traffic.send_again(other, reply.id, pause);
         }
         traffic.note(reply)?;
