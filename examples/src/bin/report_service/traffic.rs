@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongolock_examples::output::println;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::answer::{Content, Request};
 use crate::client::{Client, Reply};
@@ -35,9 +35,9 @@ pub(crate) async fn send(first: &Client, second: &Client) -> anyhow::Result<Vec<
     // Each instance makes a change, and then the first one keeps the report.
     traffic.note(first.change(SLOW, &waiting(WORK)).await?)?;
     traffic.note(second.change(SLOW, &waiting(WORK)).await?)?;
-    traffic.send(first, SLOW, SLOW_WORK);
+    let slow = traffic.send(first, SLOW, SLOW_WORK);
     // While the second instance can have the report, the slow request is still on its way.
-    while traffic.note(second.change(SLOW, &not_waiting()).await?)? {}
+    while traffic.note(second.change(SLOW, &not_waiting()).await?)? && !slow.is_finished() {}
 
     traffic.send(first, SLOW, WORK);
     traffic.send(second, SLOW, WORK);
@@ -73,10 +73,10 @@ pub(crate) async fn reports(from: &Client) -> anyhow::Result<Vec<Content>> {
 }
 
 impl Traffic {
-    fn send(&mut self, to: &Client, id: u32, work_ms: u16) {
+    fn send(&mut self, to: &Client, id: u32, work_ms: u16) -> AbortHandle {
         let to = to.clone();
         self.under_way
-            .spawn(async move { to.change(id, &waiting(work_ms)).await });
+            .spawn(async move { to.change(id, &waiting(work_ms)).await })
     }
 
     fn send_again(&mut self, to: &Client, id: u32, pause: Duration) {
