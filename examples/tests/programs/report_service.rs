@@ -370,7 +370,8 @@ async fn a_request_under_way_is_answered_before_the_instance_ends() {
 #[tokio::test]
 async fn a_request_that_takes_too_long_to_finish_loses_its_lock() {
     let db = test_db().await;
-    let mut instance = Instance::start(&db, &["--grace", "200ms"]);
+    // Long enough for the answer of MongoDB, without which the work does not begin.
+    let mut instance = Instance::start(&db, &["--grace", "3s"]);
     let under_way = instance.hold(&db, 1, u16::MAX).await;
     run::signal(&instance.process, "TERM");
     let answer = must(under_way.await);
