@@ -2,4 +2,5 @@
 
 mod queue_workers;
 mod report;
+mod report_service;
 mod run;

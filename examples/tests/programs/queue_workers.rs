@@ -158,10 +158,10 @@ async fn a_stopped_process_that_goes_on_too_late_harms_nothing() {
     // The other one has its turn now: this one leaves it as much time as it has taken itself.
     let other = if first[0] == "1" { "2" } else { "1" };
     let pid = worker(program.id(), other);
-    let stopped = || async { stop_in_a_batch(directory.path(), "orders", &pid) };
+    let stopped = || async { stop_in_a_batch(directory.path(), "orders", pid) };
     must(eventually(Duration::from_secs(20), "stop in the middle of a batch", stopped).await);
     lines.until(|words| words[0] == first[0] && words[1] == "orders");
-    signal("-CONT", &pid);
+    signal("CONT", pid);
 
     let rest = lines.rest();
     assert_eq!(must(program.wait()).code(), Some(0), "{rest}");
@@ -177,14 +177,14 @@ async fn a_stopped_process_that_goes_on_too_late_harms_nothing() {
 /// Stops the process that is in the middle of a batch, but not in the microseconds of a write: nobody else could open
 /// the file as long as it stands there.
 #[cfg(unix)]
-fn stop_in_a_batch(directory: &Path, data_type: &str, pid: &str) -> Option<()> {
+fn stop_in_a_batch(directory: &Path, data_type: &str, pid: u32) -> Option<()> {
     has_unfinished(directory, data_type).then_some(())?;
-    signal("-STOP", pid);
+    signal("STOP", pid);
     let state = must(File::open(directory.join(format!("{data_type}.state"))));
     if state.try_lock_shared().is_ok() && has_unfinished(directory, data_type) {
         return Some(());
     }
-    signal("-CONT", pid);
+    signal("CONT", pid);
     None
 }
 
@@ -201,14 +201,14 @@ fn has_unfinished(directory: &Path, data_type: &str) -> bool {
 
 /// The id of a process that the program with this id has started.
 #[cfg(unix)]
-fn worker(program: u32, number: &str) -> String {
+fn worker(program: u32, number: &str) -> u32 {
     let processes = processes();
     let own = format!("--worker={number} --database=mongolock_queue_workers_{program}_");
     let line = processes
         .lines()
         .find(|line| line.contains(&own))
         .expect("it runs");
-    line.split_whitespace().next().expect("its id").to_owned()
+    must(line.split_whitespace().next().expect("its id").parse())
 }
 
 /// What a running program says.

@@ -1,8 +1,11 @@
 //! Runs a program and reads what it says.
 
-use std::process::{Command, Output, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
-use mongolock_tests::{must, shared};
+use mongolock_tests::{eventually, must, shared};
+use tempfile::TempDir;
 
 /// The program behind `CARGO_BIN_EXE_..` with these arguments.
 pub(crate) fn program(path: &str, arguments: &[&str]) -> Command {
@@ -28,14 +31,87 @@ pub(crate) fn has_line(output: &Output, wanted: &str) -> bool {
         .any(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") == wanted)
 }
 
+/// The beginning of the name of the database that the program of this process works in, which the processes that it
+/// starts have on their command lines.
+pub(crate) fn database_of(name: &str, pid: u32) -> String {
+    format!("mongolock_{name}_{pid}_")
+}
+
+/// A program at work on a server of its own, in a temporary directory of its own.
+pub(crate) struct Alone {
+    program: Child,
+    place: TempDir,
+    database: String,
+}
+
+impl Alone {
+    /// Starts the program of this name, and waits for the first line of its table.
+    pub(crate) fn start(name: &str, mut program: Command) -> Self {
+        let place = must(tempfile::tempdir());
+        let mut program = must(
+            program
+                .env_remove("MONGODB_URI")
+                .env("TMPDIR", place.path())
+                .stdout(Stdio::piped())
+                .spawn(),
+        );
+        let output = program.stdout.take().expect("it is piped");
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.starts_with(' ')), "it did nothing");
+        // A program without a reader would end by itself.
+        std::thread::spawn(move || lines.count());
+        let database = database_of(name, program.id());
+        let alone = Self {
+            program,
+            place,
+            database,
+        };
+        assert!(is_running(&alone.database) && is_running(&alone.place()));
+        alone
+    }
+
+    pub(crate) async fn killed_leaves_nothing(mut self) {
+        must(self.program.kill());
+        must(self.program.wait());
+        self.leaves_nothing().await;
+    }
+
+    #[cfg(unix)]
+    pub(crate) async fn interrupted_leaves_nothing(mut self) {
+        signal("INT", self.program.id());
+        assert_eq!(must(self.program.wait()).code(), Some(130));
+        self.leaves_nothing().await;
+    }
+
+    async fn leaves_nothing(&self) {
+        let gone = || async {
+            let empty = must(self.place.path().read_dir()).next().is_none();
+            let running = is_running(&self.database) || is_running(&self.place());
+            (empty && !running).then_some(())
+        };
+        let what = "end of all processes, and an empty temporary directory";
+        must(eventually(Duration::from_secs(10), what, gone).await);
+    }
+
+    fn place(&self) -> String {
+        self.place.path().to_string_lossy().into_owned()
+    }
+}
+
+/// Whether a process has `text` on its command line.
+fn is_running(text: &str) -> bool {
+    processes().contains(text)
+}
+
 /// The running processes of this machine: a line for each, with its id and its command line.
 pub(crate) fn processes() -> String {
     let listing = must(Command::new("ps").args(["-A", "-ww", "-o", "pid,args"]).output());
     String::from_utf8_lossy(&listing.stdout).into_owned()
 }
 
-/// Sends a signal such as `-INT`.
+/// Sends a signal such as `INT`.
 #[cfg(unix)]
-pub(crate) fn signal(signal: &str, pid: &str) {
-    assert!(must(Command::new("kill").args([signal, pid]).status()).success());
+pub(crate) fn signal(name: &str, pid: u32) {
+    let sent = must(Command::new("kill").args(["-s", name, &pid.to_string()]).status());
+    assert!(sent.success());
 }
