@@ -11,6 +11,7 @@ mod attribute;
 mod bare;
 mod clock;
 mod contended;
+mod fencing;
 mod held;
 mod memory;
 mod processes;
@@ -26,13 +27,14 @@ use anyhow::bail;
 use crate::report::Report;
 use crate::setting::Setting;
 
-const GROUPS: [&str; 6] = [
+const GROUPS: [&str; 7] = [
     "uncontended",
     "attribute",
     "contended",
     "processes",
     "waiters",
     "held",
+    "fencing",
 ];
 
 /// What the command line asks for.
@@ -75,7 +77,8 @@ async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow:
         "contended" => contended::measure(setting, report).await,
         "processes" => processes::measure(setting, report).await,
         "waiters" => waiters::measure(setting, report).await,
-        _ => held::measure(setting, report).await,
+        "held" => held::measure(setting, report).await,
+        _ => fencing::measure(setting, report).await,
     }
 }
 

@@ -1,0 +1,114 @@
+//! What a fence adds to a write, and a guard to a commit.
+//!
+//! A fenced write is one command, as a plain one is; its filter has a condition more, and its update a field more. A
+//! guarded commit sends one statement more than a plain one.
+
+use std::time::{Duration, Instant};
+
+use mongodb::bson::{Document, doc};
+use mongodb::{ClientSession, Collection};
+use mongolock::{FencedExt, LockGuard, LockProvider};
+
+use crate::report::Report;
+use crate::samples::{Samples, ratio};
+use crate::setting::Setting;
+
+const GOAL: f64 = 1.10;
+
+pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    let database = setting.database().await?;
+    let provider = LockProvider::new(&database);
+    let guard = provider.lock("fencing").await?;
+    let work = Work {
+        documents: database.collection("fencing"),
+        guard,
+    };
+    for id in [0, 1] {
+        work.documents.insert_one(doc! { "_id": id, "n": 0_i64 }).await?;
+    }
+    writes(&work, setting, report).await?;
+    commits(&work, database.client().start_session().await?, setting, report).await?;
+    work.guard.release().await?;
+    provider.shutdown().await;
+    Ok(())
+}
+
+struct Work {
+    documents: Collection<Document>,
+    guard: LockGuard,
+}
+
+impl Work {
+    async fn plain(&self) -> anyhow::Result<Duration> {
+        let begun = Instant::now();
+        self.documents.update_one(doc! { "_id": 0 }, count()).await?;
+        Ok(begun.elapsed())
+    }
+
+    async fn fenced(&self) -> anyhow::Result<Duration> {
+        let begun = Instant::now();
+        let fenced = self.documents.fenced(self.guard.fencing_token());
+        fenced.update_one(doc! { "_id": 1 }, count()).await?;
+        Ok(begun.elapsed())
+    }
+
+    async fn transaction(&self, session: &mut ClientSession, guarded: bool) -> anyhow::Result<Duration> {
+        let begun = Instant::now();
+        session.start_transaction().await?;
+        let update = self.documents.update_one(doc! { "_id": 0 }, count());
+        update.session(&mut *session).await?;
+        if guarded {
+            self.guard.context().commit(session).await?;
+        } else {
+            session.commit_transaction().await?;
+        }
+        Ok(begun.elapsed())
+    }
+}
+
+fn count() -> Document {
+    doc! { "$inc": { "n": 1_i64 } }
+}
+
+/// In turns, and each first in every second round.
+async fn writes(work: &Work, setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    let (mut floor, mut fenced) = (Samples::default(), Samples::default());
+    let warm_up = 100;
+    for round in 0..warm_up + setting.pick(4_000, 500) {
+        let (first, second) = if round % 2 == 0 {
+            let first = work.plain().await?;
+            (first, work.fenced().await?)
+        } else {
+            let second = work.fenced().await?;
+            (work.plain().await?, second)
+        };
+        if round >= warm_up {
+            floor.add(first);
+            fenced.add(second);
+        }
+    }
+    report.micros("update: plain, p50", floor.p50());
+    report.micros("update: fenced, p50", fenced.p50());
+    let over = ratio(fenced.p50(), floor.p50());
+    report.at_most(GOAL, "update: fenced over plain, p50", over, "x");
+    Ok(())
+}
+
+/// Nothing to reach: a statement more is what it is.
+async fn commits(
+    work: &Work,
+    mut session: ClientSession,
+    setting: &Setting,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let (mut floor, mut guarded) = (Samples::default(), Samples::default());
+    for _ in 0..setting.pick(1_500, 200) {
+        floor.add(work.transaction(&mut session, false).await?);
+        guarded.add(work.transaction(&mut session, true).await?);
+    }
+    report.micros("transaction of one update: plain commit, p50", floor.p50());
+    report.micros("transaction of one update: guarded commit, p50", guarded.p50());
+    let over = ratio(guarded.p50(), floor.p50());
+    report.figure("transaction of one update: guarded over plain, p50", over, "x");
+    Ok(())
+}
