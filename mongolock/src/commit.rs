@@ -23,6 +23,7 @@ const BEGUN_TOO_EARLY: &str =
 
 /// Commits the session's transaction if the lease's claim stands, and ends it in any case.
 pub(crate) async fn guarded(lease: &Arc<Lease>, session: &mut ClientSession) -> Result<(), LockError> {
+    let committing = lease.begin_commit();
     let sent = Instant::now();
     let renews = lease.is_renewable(sent);
     if let Err(error) = guard(lease, renews, session).await {
@@ -31,6 +32,7 @@ pub(crate) async fn guarded(lease: &Arc<Lease>, session: &mut ClientSession) -> 
         return Err(error);
     }
     commit(lease, session).await?;
+    committing.made();
     if renews {
         lease.extend(sent);
     }

@@ -104,7 +104,9 @@ impl LockContext {
     /// for the length of the commit only.
     ///
     /// Begin the transaction under the lock, on a client of the same deployment, and with majority write concern. It
-    /// is over when this returns: committed, or aborted, or (see below) perhaps committed.
+    /// is over when this returns: committed, or aborted, or (see below) perhaps committed. Make it the last step of a
+    /// body: while it is under way, a loss of the lock does not break the body off; and once it is made, the body's
+    /// success stays a success, whatever becomes of the lock after that.
     ///
     /// ```no_run
     /// use mongodb::bson::{Document, doc};

@@ -112,10 +112,13 @@ impl<B: Future, L: Future<Output = ()>> Future for Locked<B, L> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let _entered = this.span.enter();
+        let lease = this.hold.as_ref().map(Hold::lease);
+        let over = lease.is_none_or(|lease| lease.is_over());
+        // A commit that has begun is guarded by the server. Broken off, nobody would know what has become of it.
+        let committing = || lease.is_some_and(|lease| lease.is_committing());
         let cancel = *this.on_lost == OnLost::Cancel;
-        let over = this.hold.as_ref().is_none_or(|hold| hold.lease().is_over());
         // Asked before the body goes on: a process that was stopped must not do a step more without the lock.
-        let ended = if cancel && over {
+        let ended = if cancel && over && !committing() {
             Ended::Lost
         } else {
             let Some(body) = this.body.as_mut().as_pin_mut() else {
@@ -124,7 +127,9 @@ impl<B: Future, L: Future<Output = ()>> Future for Locked<B, L> {
             match catch_unwind(AssertUnwindSafe(|| body.poll(cx))) {
                 Ok(Poll::Ready(output)) => Ended::Returned(output),
                 Err(payload) => Ended::Panicked(payload),
-                Ok(Poll::Pending) if cancel && this.lost.poll(cx).is_ready() => Ended::Lost,
+                Ok(Poll::Pending) if cancel && (over || this.lost.poll(cx).is_ready()) && !committing() => {
+                    Ended::Lost
+                }
                 Ok(Poll::Pending) => return Poll::Pending,
             }
         };
@@ -169,14 +174,14 @@ impl<T> Ran<T> {
     /// Gives the lock back and decides what the call returns: the body's own failure first, then the loss of the lock.
     pub async fn finish(self, output: Output<T>) -> T {
         let lost = self.hold.lease().lost_error();
+        // What was committed under guard was done under the lock, whatever has become of that since.
+        let told = self.on_lost == OnLost::Cancel && !self.hold.lease().has_committed();
         let released = self.hold.release().await;
         match self.ended {
             Ended::Panicked(payload) => resume_unwind(payload),
             Ended::Lost => (output.from_lock_error)(lost),
             Ended::Returned(value) => match released {
-                Err(error @ LockError::Lost { .. })
-                    if self.on_lost == OnLost::Cancel && (output.is_success)(&value) =>
-                {
+                Err(error @ LockError::Lost { .. }) if told && (output.is_success)(&value) => {
                     (output.from_lock_error)(error)
                 }
                 // An unconfirmed release takes nothing from the work: it was done under the lock.

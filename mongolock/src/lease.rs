@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -64,6 +64,30 @@ pub(crate) struct Lease {
     haunted: bool,
     /// Somebody has got the guard: from then on a minimum hold applies.
     delivered: AtomicBool,
+    commits: Commits,
+}
+
+/// The guarded commits under a hold. Unlike the rest of a body they must not be broken off, and they need no lock any
+/// more once they are made.
+#[derive(Default)]
+struct Commits {
+    under_way: AtomicUsize,
+    made: AtomicBool,
+}
+
+/// A guarded commit that is under way for as long as this lives.
+pub(crate) struct Committing<'a>(&'a Commits);
+
+impl Committing<'_> {
+    pub(crate) fn made(self) {
+        self.0.made.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Committing<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 const LOST: u64 = 0;
@@ -91,6 +115,7 @@ impl Lease {
             kept: Mutex::new(Kept::Place { _place: place }),
             haunted: grant.haunted,
             delivered: AtomicBool::new(false),
+            commits: Commits::default(),
         };
         let deadline = lease.encode(grant.sent + counted(grant.lasts));
         lease.deadline.store(deadline, Ordering::Release);
@@ -117,6 +142,7 @@ impl Lease {
             kept: Mutex::new(Kept::Nothing),
             haunted: self.haunted,
             delivered: AtomicBool::new(false),
+            commits: Commits::default(),
         };
         next.deadline.store(next.encode(deadline), Ordering::Release);
         Some(next)
@@ -255,6 +281,20 @@ impl Lease {
 
     pub(crate) fn is_haunted(&self) -> bool {
         self.haunted
+    }
+
+    pub(crate) fn begin_commit(&self) -> Committing<'_> {
+        self.commits.under_way.fetch_add(1, Ordering::Relaxed);
+        Committing(&self.commits)
+    }
+
+    pub(crate) fn is_committing(&self) -> bool {
+        self.commits.under_way.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether a guarded commit was made under this hold.
+    pub(crate) fn has_committed(&self) -> bool {
+        self.commits.made.load(Ordering::Relaxed)
     }
 
     /// Whether a renewal may be sent at this moment: not beyond the cap.

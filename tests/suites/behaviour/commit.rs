@@ -260,7 +260,7 @@ async fn a_loss_passes_through_the_driver() {
     thief.release().await.unwrap();
 }
 
-#[distributed_lock(name = "transfer", provider = provider)]
+#[distributed_lock(name = "transfer", provider = provider, expiry = "1s")]
 async fn transfer(provider: &LockProvider, accounts: Collection<Document>) -> Result<(), LockError> {
     let lock = LockContext::current().unwrap();
     let mut session = accounts.client().start_session().await?;
@@ -287,6 +287,63 @@ async fn it_works_under_the_attribute_in_a_task() {
         .unwrap()
         .unwrap();
     assert!(is_committed(&world).await);
+}
+
+/// The lease ends while the commit is under way: the body is not broken off, and what is committed is a success.
+#[tokio::test]
+async fn a_commit_slower_than_the_lease_is_no_loss() {
+    let world = prepared().await;
+    let (client, own) = client_of_its_own(&world).await;
+    let slow = slow_commits(&own);
+    let blocking = must(slow.enable(world.db().uri()).await);
+    let accounts = client
+        .database(world.db().name())
+        .collection::<Document>("accounts");
+    transfer(&world.provider, accounts).await.unwrap();
+    must(blocking.clear().await);
+    assert!(is_committed(&world).await);
+}
+
+/// A body that does not end with its commit is broken off after it, if the lock is lost.
+#[tokio::test]
+async fn after_the_commit_a_loss_ends_the_body() {
+    #[distributed_lock(name = "transfer", provider = provider, expiry = "1s")]
+    async fn go_on(provider: &LockProvider, accounts: Collection<Document>) -> Result<(), LockError> {
+        let mut session = accounts.client().start_session().await?;
+        session.start_transaction().await?;
+        accounts
+            .insert_one(doc! { "_id": 1 })
+            .session(&mut session)
+            .await?;
+        LockContext::current().unwrap().commit(&mut session).await?;
+        std::future::pending().await
+    }
+
+    let world = prepared().await;
+    let (client, own) = client_of_its_own(&world).await;
+    let slow = slow_commits(&own);
+    let blocking = must(slow.enable(world.db().uri()).await);
+    let accounts = client.database(world.db().name()).collection("accounts");
+    let ended = tokio::time::timeout(AMPLE, go_on(&world.provider, accounts))
+        .await
+        .unwrap();
+    assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+    must(blocking.clear().await);
+    assert!(is_committed(&world).await);
+}
+
+/// One commit of this client takes longer than the leases here.
+fn slow_commits(client: &str) -> FailPoint {
+    let commit = FailPoint::on(&["commitTransaction"]).app_name(client);
+    commit.times(1).block(Duration::from_secs(3))
+}
+
+/// A client that fail points can tell from all others, and its name.
+async fn client_of_its_own(world: &World) -> (Client, String) {
+    let own = format!("{}_commits", world.db().name());
+    let mut options = ClientOptions::parse(world.db().uri()).await.unwrap();
+    options.app_name = Some(own.clone());
+    (Client::with_options(options).unwrap(), own)
 }
 
 /// The document is blocked for the length of the commit only: renewals of other locks do not wait for transactions.
@@ -417,10 +474,7 @@ async fn a_standalone_server_is_a_clear_error() {
 #[tokio::test]
 async fn an_unknown_outcome_is_asked_for_again() {
     let world = prepared().await;
-    let own = format!("{}_commits", world.db().name());
-    let mut options = ClientOptions::parse(world.db().uri()).await.unwrap();
-    options.app_name = Some(own.clone());
-    let client = Client::with_options(options).unwrap();
+    let (client, own) = client_of_its_own(&world).await;
     let guard = world.provider.lock("a").await.unwrap();
     let mut session = client.start_session().await.unwrap();
     session.start_transaction().await.unwrap();
