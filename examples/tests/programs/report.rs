@@ -8,7 +8,7 @@ use std::time::Duration;
 use mongolock_tests::{eventually, must, shared};
 use tempfile::TempDir;
 
-use crate::run::{has_line, on_shared, program, text};
+use crate::run::{has_line, is_running, on_shared, program, text};
 
 fn report(arguments: &[&str]) -> Command {
     program(env!("CARGO_BIN_EXE_report"), arguments)
@@ -118,12 +118,6 @@ fn start(place: &TempDir) -> Child {
     std::thread::spawn(move || lines.count());
     assert!(is_running(&own(program.id())) && is_running(&place.path().to_string_lossy()));
     program
-}
-
-/// Whether a process has `text` on its command line.
-fn is_running(text: &str) -> bool {
-    let listing = must(Command::new("ps").args(["-A", "-ww", "-o", "args"]).output());
-    String::from_utf8_lossy(&listing.stdout).contains(text)
 }
 
 async fn nothing_is_left(pid: u32, place: &Path) {

@@ -27,3 +27,14 @@ pub(crate) fn has_line(output: &Output, wanted: &str) -> bool {
         .lines()
         .any(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") == wanted)
 }
+
+/// Whether a process has `text` on its command line.
+pub(crate) fn is_running(text: &str) -> bool {
+    processes("args").contains(text)
+}
+
+/// These columns of all processes of this machine, a line for each.
+pub(crate) fn processes(columns: &str) -> String {
+    let listing = must(Command::new("ps").args(["-A", "-ww", "-o", columns]).output());
+    String::from_utf8_lossy(&listing.stdout).into_owned()
+}

@@ -15,24 +15,27 @@ use crate::order::Order;
 #[derive(Debug)]
 pub(crate) enum Approval {
     Takes(Duration),
-    /// It comes when the process has been stopped and goes on.
-    ComesLate(Mutex<unix::Signal>),
+    /// The first comes when the process has been stopped and goes on; from then on none is needed.
+    ComesLate(Mutex<Option<unix::Signal>>),
 }
 
 impl Approval {
     pub(crate) fn late() -> anyhow::Result<Self> {
         let continued = SignalKind::from_raw(Signal::CONT.as_raw());
         let continued = unix::signal(continued).context("cannot wait for SIGCONT")?;
-        Ok(Self::ComesLate(Mutex::new(continued)))
+        Ok(Self::ComesLate(Mutex::new(Some(continued))))
     }
 
     pub(crate) async fn wait(&self, order: &Order, token: FencingToken) {
         match self {
             Self::Takes(time) => tokio::time::sleep(*time).await,
             Self::ComesLate(continued) => {
+                let Some(mut continued) = continued.lock().await.take() else {
+                    return;
+                };
                 // Whoever reads it stops this process now; if nobody does, the process is about to end.
                 let _ = println(&line(order, Some(token), "waits for its approval"));
-                continued.lock().await.recv().await;
+                continued.recv().await;
             }
         }
     }

@@ -37,7 +37,10 @@ pub(crate) struct Entry {
 }
 
 /// The server puts its own in the place of this one.
-const SET_BY_SERVER: Timestamp = Timestamp { time: 0, increment: 0 };
+const SET_BY_SERVER: Timestamp = Timestamp {
+    time: 0,
+    increment: 0,
+};
 
 /// What was booked under which token, and what the two accounts have after it.
 #[derive(Debug, PartialEq, Eq)]
@@ -117,10 +120,7 @@ impl Bank {
         let Some(from) = self.add(able, -order.amount, session).await? else {
             return Ok(None);
         };
-        let Some(to) = self
-            .add(doc! { "_id": order.to }, order.amount, session)
-            .await?
-        else {
+        let Some(to) = self.add(doc! { "_id": order.to }, order.amount, session).await? else {
             return Err(mongodb::error::Error::custom(format!(
                 "account {} is gone",
                 order.to

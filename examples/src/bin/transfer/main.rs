@@ -10,9 +10,10 @@
 //! limit may be moved: that is decided by the entries before the transaction, and approved by somebody else, which
 //! takes its time. So it happens under a lock, and [`transfer`](transfer::transfer) is the code to copy.
 //!
-//! One of the processes is stopped after it has decided, until its lease has ended and others have used up the limit.
-//! Then it goes on. Its commit asks for the lock in the transaction itself (`LockContext::commit`) and is refused.
-//! `--without-guard` commits as the driver does: the books get a transfer that should not have been made.
+//! One of the processes is stopped (`SIGSTOP`) after it has decided, until its lease has ended and others have moved
+//! money between the two accounts. Then it goes on, and `LockContext::commit` refuses its transaction: by its own clock
+//! already, and where that has stood still (in a virtual machine that was paused) by the lock's document, which is part
+//! of the transaction. `--without-guard` commits as the driver does, and more is moved than the limit allows.
 //!
 //! The program starts a MongoDB (or uses the one of `MONGODB_URI`, in a database of its own), runs further processes
 //! of itself, prints a line for each transfer, and checks the books at the end. It exits with status 1 if they are

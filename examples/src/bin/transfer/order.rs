@@ -43,6 +43,18 @@ impl fmt::Display for Pair {
     }
 }
 
+/// For errors.
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OrderId { process, number } = self.id;
+        let Self { from, to, amount, .. } = self;
+        write!(
+            f,
+            "process {process}, transfer {number}: {amount} from {from} to {to}"
+        )
+    }
+}
+
 impl Order {
     /// The order with this number: all processes begin with the accounts 1 and 2, and go round all pairs in both
     /// directions from there.

@@ -10,6 +10,7 @@ use mongolock_examples::output::println;
 use mongolock_examples::paused::Paused;
 use mongolock_examples::processes::{self, Processes};
 use mongolock_tests::Deployment;
+use tokio::task::spawn_blocking;
 
 use crate::approval::Approval;
 use crate::bank::Bank;
@@ -31,23 +32,31 @@ pub(crate) async fn work(
     let begun = Instant::now();
     let start = |number| worker(number, options, deployment.uri(), database.name());
 
-    let mut first = Processes::default();
+    let mut processes = Processes::default();
     let mut command = start(STOPPED.id.process)?;
     command.stdout(Stdio::piped());
-    let child = first.start(command)?;
-    let says = child.stdout.take().context("its output is a pipe")?;
-    let says = tokio::task::spawn_blocking(|| first_line(BufReader::new(says))).await??;
-    let paused = Paused::stop(child)?;
+    let first = processes.start(command)?;
+    let says = first.stdout.take().context("its output is a pipe")?;
+    let says = spawn_blocking(|| first_line(BufReader::new(says))).await??;
+    // Dropped before the processes, which are waited for.
+    let paused = Paused::stop(first)?;
     println("Process 1 is stopped. Its lease ends, and the others go on.")?;
 
-    let failed = others(options, start).await?;
-    anyhow::ensure!(failed.is_empty(), "{}", failed.join(", "));
+    let (others, writer) = io::pipe().context("cannot make a pipe")?;
+    for number in STOPPED.id.process + 1..=options.processes {
+        let mut command = start(number)?;
+        command.stdout(writer.try_clone()?);
+        processes.start(command)?;
+    }
+    // The pipe ends when the last of them does, if nobody else could write to it.
+    drop(writer);
+    spawn_blocking(|| all_lines(BufReader::new(others))).await??;
 
     println("Process 1 goes on.")?;
     drop(paused);
-    tokio::task::spawn_blocking(|| all_lines(says)).await??;
-    let failed = first.failures()?;
+    spawn_blocking(|| all_lines(says)).await??;
 
+    let failed = processes.failures()?;
     let books = bank.books().await?;
     let summary = Summary {
         entries: books.journal.len(),
@@ -57,24 +66,6 @@ pub(crate) async fn work(
     };
     println(&summary.to_string())?;
     Ok(summary.is_right())
-}
-
-/// Runs all processes but the first to their end, and says which failed.
-async fn others(
-    options: &Options,
-    start: impl Fn(u32) -> anyhow::Result<Command>,
-) -> anyhow::Result<Vec<String>> {
-    let (say, writer) = io::pipe().context("cannot make a pipe")?;
-    let mut others = Processes::default();
-    for number in STOPPED.id.process + 1..=options.processes {
-        let mut command = start(number)?;
-        command.stdout(writer.try_clone()?);
-        others.start(command)?;
-    }
-    // The pipe ends when the last process does, if nobody else could write to it.
-    drop(writer);
-    tokio::task::spawn_blocking(|| all_lines(BufReader::new(say))).await??;
-    others.failures()
 }
 
 fn worker(number: u32, options: &Options, uri: &str, database: &str) -> anyhow::Result<Command> {

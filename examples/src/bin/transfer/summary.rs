@@ -26,8 +26,8 @@ pub(crate) fn heading(options: &Options) -> String {
     };
     format!(
         "{processes} processes transfer between {accounts} accounts, at most {LIMIT} between any two of them: under \
-         the lock\n`transfer:<pair>` with a lease of {}, {commit}. Process 1 is stopped in the middle of one transfer, \
-         \nthe others make {transfers} each.\n\n{HEADING}",
+         the lock\n`transfer:<pair>` with a lease of {}, {commit}.\n\
+         Process 1 is stopped in the middle of one transfer, the others make {transfers} each.\n\n{HEADING}",
         show(EXPIRY)
     )
 }

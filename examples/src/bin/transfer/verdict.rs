@@ -94,7 +94,7 @@ fn tokens(pairs: &BTreeMap<&str, Vec<&Entry>>) -> Result<String, String> {
 fn not_booked(journal: &[Entry], stopped: OrderId) -> Result<String, String> {
     let booked = journal.iter().any(|entry| entry.order == stopped);
     if booked {
-        Err("is in the journal, although others had its lock".to_owned())
+        Err("is in the journal".to_owned())
     } else {
         Ok("is not in the journal".to_owned())
     }
@@ -134,7 +134,10 @@ mod tests {
             to,
             amount,
             token: mongodb::bson::from_bson(token.into()).unwrap(),
-            at: Timestamp { time: 0, increment: 0 },
+            at: Timestamp {
+                time: 0,
+                increment: 0,
+            },
         }
     }
 
@@ -216,7 +219,10 @@ mod tests {
     #[test]
     fn tokens_that_do_not_rise_are_found() {
         for second in [4, 5] {
-            let found = wrong(&books(vec![entry(2, (1, 2), 10, 5), entry(3, (2, 1), 10, second)]));
+            let found = wrong(&books(vec![
+                entry(2, (1, 2), 10, 5),
+                entry(3, (2, 1), 10, second),
+            ]));
             assert_eq!(found, [("tokens", "did not rise between 1-2".to_owned())]);
         }
     }

@@ -64,24 +64,15 @@ pub(crate) const STOPPED: Order = Order {
 /// Makes one transfer; once more when its lock was lost, as nothing of it was booked then.
 async fn make(order: &Order, bank: &Bank) -> anyhow::Result<()> {
     loop {
-        let (token, outcome, is_lost) = match transfer(order, bank).await {
-            Err(LockError::Lost { token, .. }) => (
-                Some(token),
-                "refused: the lock was lost, once more".to_owned(),
-                true,
-            ),
-            made => {
-                let Order { id, from, to, .. } = order;
-                let made = made.with_context(|| {
-                    format!("process {}, transfer {}, {from} -> {to}", id.process, id.number)
-                })?;
-                let (token, outcome) = show(order, &made);
-                (token, outcome, false)
+        match transfer(order, bank).await {
+            Err(LockError::Lost { token, .. }) => {
+                println(&line(order, Some(token), "refused: the lock was lost; once more"))?;
             }
-        };
-        println(&line(order, token, &outcome))?;
-        if !is_lost {
-            return Ok(());
+            made => {
+                let outcome = made.with_context(|| order.to_string())?;
+                let (token, text) = show(order, &outcome);
+                return println(&line(order, token, &text));
+            }
         }
     }
 }
@@ -98,11 +89,11 @@ fn show(order: &Order, outcome: &Outcome) -> (Option<FencingToken>, String) {
         ),
         Outcome::OverLimit(moved) => (
             None,
-            format!("refused: {moved} moved before, {LIMIT} is the limit of {}", order.pair()),
+            format!(
+                "refused: {moved} moved before, {LIMIT} is the limit of {}",
+                order.pair()
+            ),
         ),
-        Outcome::NoFunds => (
-            None,
-            format!("refused: account {from} has less than {amount}"),
-        ),
+        Outcome::NoFunds => (None, format!("refused: account {from} has less than {amount}")),
     }
 }

@@ -1,0 +1,265 @@
+//! The program `transfer`, run as a user runs it.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use mongolock_tests::{Server, ServerOptions, eventually, must};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::run::{has_line, is_running, on_shared, processes, program, text};
+
+fn transfer(arguments: &[&str]) -> Command {
+    program(env!("CARGO_BIN_EXE_transfer"), arguments)
+}
+
+async fn run_on_shared(arguments: &[&str]) -> Output {
+    on_shared(transfer(arguments)).await
+}
+
+/// The lines of one process, without its number.
+fn lines_of(output: &Output, process: &str) -> Vec<String> {
+    let lines = text(output);
+    let words = lines
+        .lines()
+        .filter(|line| line.starts_with(' '))
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    words
+        .filter(|words| words[0] == process)
+        .map(|words| words[1..].join(" "))
+        .collect()
+}
+
+/// The line in which a process says how the transfer of its own went that was stopped.
+fn stopped(output: &Output) -> Vec<String> {
+    let lines = lines_of(output, "1");
+    assert!(
+        lines.iter().all(|line| line.starts_with("1 -> 2 500 ")),
+        "{lines:?}"
+    );
+    assert!(lines[0].ends_with("waits for its approval"), "{lines:?}");
+    lines
+}
+
+#[tokio::test]
+async fn the_stopped_transfer_is_refused_and_the_books_are_right() {
+    let output = run_on_shared(&[]).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    for line in [
+        "sum of balances 10400 of 10400",
+        "accounts each has its opening balance and its entries",
+        "below zero none",
+        "over the limit none",
+        "tokens rose strictly between any two accounts, in the order of the entries",
+        "stopped transfer is not in the journal",
+        "Everything is right.",
+    ] {
+        assert!(has_line(&output, line), "{line}: {}", text(&output));
+    }
+    let stopped = stopped(&output);
+    assert!(
+        stopped[1].ends_with("refused: the lock was lost; once more"),
+        "{stopped:?}"
+    );
+    assert!(stopped[2].ends_with("500 is the limit of 1-2"), "{stopped:?}");
+    assert_eq!(stopped.len(), 3);
+    let mut booked = 0;
+    for process in ["2", "3", "4"] {
+        let lines = lines_of(&output, process);
+        let ended = lines.iter().filter(|line| !line.ends_with("once more")).count();
+        assert_eq!(ended, 8, "{lines:?}");
+        booked += lines.iter().filter(|line| line.contains("booked: ")).count();
+    }
+    assert!(
+        has_line(&output, &format!("journal entries {booked}")),
+        "{}",
+        text(&output)
+    );
+}
+
+#[tokio::test]
+async fn without_the_guard_the_limit_is_broken() {
+    let output = run_on_shared(&["--processes", "2", "--transfers", "1", "--without-guard"]).await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(stopped(&output)[1].contains("booked: "), "{}", text(&output));
+    // The amount of the other transfer follows from the numbers of its process and of itself.
+    for line in [
+        "journal entries 2",
+        "sum of balances 10400 of 10400",
+        "over the limit WRONG: 620 moved between 1-2, 500 is the limit",
+        "tokens WRONG: did not rise between 1-2",
+        "stopped transfer WRONG: is in the journal",
+        "Something went wrong.",
+    ] {
+        assert!(has_line(&output, line), "{line}: {}", text(&output));
+    }
+}
+
+/// Transfers of many pairs at once, and accounts that run out of money.
+#[tokio::test]
+async fn many_transfers_between_many_accounts_are_right() {
+    let arguments = ["--processes", "6", "--transfers", "40", "--accounts", "5"];
+    let output = run_on_shared(&[&arguments[..], &["--approval", "1ms"]].concat()).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(
+        text(&output).contains("is the limit of"),
+        "some reach the limit: {}",
+        text(&output)
+    );
+    assert!(
+        text(&output).contains(" has less than "),
+        "some cannot pay: {}",
+        text(&output)
+    );
+}
+
+#[tokio::test]
+async fn a_standalone_server_is_a_clear_error() {
+    let server = must(Server::start(ServerOptions::standalone()).await);
+    let output = must(transfer(&[]).env("MONGODB_URI", server.uri()).output());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        message.contains("which takes a replica set or a sharded cluster") && !message.contains("panicked"),
+        "{message}"
+    );
+    assert_eq!(text(&output), "", "nothing was begun");
+}
+
+#[test]
+fn help_names_the_options_and_no_internals() {
+    let output = must(transfer(&["--help"]).output());
+    assert_eq!(output.status.code(), Some(0));
+    for option in [
+        "--processes",
+        "--transfers",
+        "--accounts",
+        "--approval",
+        "--without-guard",
+    ] {
+        assert!(text(&output).contains(option), "{option}: {}", text(&output));
+    }
+    for internal in ["--worker", "--database"] {
+        assert!(!text(&output).contains(internal), "{internal}: {}", text(&output));
+    }
+}
+
+#[test]
+fn a_bad_value_is_refused_with_a_message() {
+    for (option, value, said) in [
+        ("--processes", "1", "2..=64"),
+        ("--transfers", "none", "invalid digit"),
+        ("--accounts", "21", "2..=20"),
+        ("--approval", "5 minutes", "such as `20ms`"),
+    ] {
+        let output = must(transfer(&[option, value]).output());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            message.contains(option) && message.contains(said),
+            "{option}: {message}"
+        );
+    }
+}
+
+/// A program at work on a server of its own, with its first process stopped, and the others at a transfer that takes
+/// long.
+struct Stopped {
+    program: Child,
+    place: TempDir,
+}
+
+impl Stopped {
+    async fn start() -> Self {
+        let place = must(tempfile::tempdir());
+        let mut program = must(
+            transfer(&["--approval", "60m"])
+                .env_remove("MONGODB_URI")
+                .env("TMPDIR", place.path())
+                .stdout(Stdio::piped())
+                .spawn(),
+        );
+        let output = program.stdout.take().expect("it is piped");
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.starts_with("Process 1 is stopped.")));
+        // A program without a reader would end by itself.
+        std::thread::spawn(move || lines.count());
+        let stopped = Self { program, place };
+        let is_stopped = || async { stopped.is_first_stopped().then_some(()) };
+        must(eventually(AMPLE, "the first process is stopped", is_stopped).await);
+        stopped
+    }
+
+    /// The beginning of the name of its database, which its processes have on their command lines.
+    fn database(&self) -> String {
+        format!("mongolock_transfer_{}_", self.program.id())
+    }
+
+    fn is_first_stopped(&self) -> bool {
+        let first = format!("--worker 1 --database {}", self.database());
+        let processes = processes("stat,args");
+        processes
+            .lines()
+            .any(|line| line.starts_with('T') && line.contains(&first))
+    }
+
+    async fn ends_with_all(mut self, signal: Signal) -> Option<i32> {
+        must(kill_process(Pid::from_child(&self.program), signal));
+        let status = must(self.program.wait());
+        let place = self.place.path();
+        let gone = || async {
+            let empty = must(place.read_dir()).next().is_none();
+            let running = is_running(&self.database()) || is_running(&place.to_string_lossy());
+            (empty && !running).then_some(())
+        };
+        let what = "end of all processes, and an empty temporary directory";
+        must(eventually(AMPLE, what, gone).await);
+        status.code()
+    }
+}
+
+const AMPLE: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn interrupted_it_leaves_no_stopped_process() {
+    let code = Stopped::start().await.ends_with_all(Signal::INT).await;
+    assert_eq!(code, Some(130));
+}
+
+/// Elsewhere than on Linux nothing tells a stopped process that its parent was killed.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn killed_it_leaves_no_stopped_process() {
+    let code = Stopped::start().await.ends_with_all(Signal::KILL).await;
+    assert_eq!(code, None);
+}
+
+/// An error while the first process is stopped: another one is killed.
+#[tokio::test]
+async fn a_process_that_fails_is_named() {
+    let program = must(
+        transfer(&["--processes", "2", "--approval", "60m"])
+            .env_remove("MONGODB_URI")
+            .stdout(Stdio::piped())
+            .spawn(),
+    );
+    let second = format!("--worker 2 --database mongolock_transfer_{}_", program.id());
+    let find = || async { find(&second) };
+    let pid = must(eventually(AMPLE, "the second process", find).await);
+    must(kill_process(pid, Signal::KILL));
+    let output = must(program.wait_with_output());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        text(&output).contains("process 2: signal: 9"),
+        "{}",
+        text(&output)
+    );
+}
+
+/// The process with this on its command line.
+fn find(text: &str) -> Option<Pid> {
+    let processes = processes("pid,args");
+    let line = processes.lines().find(|line| line.contains(text))?;
+    Pid::from_raw(line.split_whitespace().next()?.parse().ok()?)
+}
