@@ -96,22 +96,34 @@ async fn without_the_guard_the_limit_is_broken() {
     }
 }
 
-/// Transfers of many pairs at once, and accounts that run out of money.
 #[tokio::test]
 async fn many_transfers_between_many_accounts_are_right() {
     let arguments = ["--processes", "6", "--transfers", "40", "--accounts", "5"];
     let output = run_on_shared(&[&arguments[..], &["--approval", "1ms"]].concat()).await;
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(
-        text(&output).contains("is the limit of"),
-        "some reach the limit: {}",
-        text(&output)
-    );
-    assert!(
-        text(&output).contains(" has less than "),
-        "some cannot pay: {}",
-        text(&output)
-    );
+    // What the first account is to pay to each of the others is more than the limit, and it can pay all of it.
+    for pair in ["1-2", "1-3", "1-4", "1-5"] {
+        let refused = format!("500 is the limit of {pair}");
+        assert!(text(&output).contains(&refused), "{pair}: {}", text(&output));
+    }
+}
+
+/// The amounts follow from the numbers of the process and of its transfers.
+#[tokio::test]
+async fn an_account_pays_what_it_has() {
+    let output = run_on_shared(&["--processes", "2", "--transfers", "3", "--accounts", "2"]).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let mut lines = lines_of(&output, "2");
+    lines.retain(|line| !line.ends_with("once more"));
+    let ends = [
+        "booked: account 2 has 80, account 1 has 10120",
+        "booked: account 2 has 30, account 1 has 10170",
+        "refused: account 2 has less than 100",
+    ];
+    assert_eq!(lines.len(), ends.len(), "{lines:?}");
+    for (line, end) in lines.iter().zip(ends) {
+        assert!(line.ends_with(end), "{end}: {lines:?}");
+    }
 }
 
 #[tokio::test]
