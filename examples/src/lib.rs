@@ -2,5 +2,6 @@
 
 pub mod duration;
 pub mod output;
+pub mod paused;
 pub mod processes;
 pub mod program;

@@ -4,3 +4,4 @@ mod queue_workers;
 mod report;
 mod report_service;
 mod run;
+mod transfer;

@@ -202,7 +202,7 @@ fn has_unfinished(directory: &Path, data_type: &str) -> bool {
 /// The id of a process that the program with this id has started.
 #[cfg(unix)]
 fn worker(program: u32, number: &str) -> u32 {
-    let processes = processes();
+    let processes = processes("pid,args");
     let own = format!("--worker={number} --database=mongolock_queue_workers_{program}_");
     let line = processes
         .lines()

@@ -46,7 +46,12 @@ pub(crate) struct Alone {
 
 impl Alone {
     /// Starts the program of this name, and waits for the first line of its table.
-    pub(crate) fn start(name: &str, mut program: Command) -> Self {
+    pub(crate) fn start(name: &str, program: Command) -> Self {
+        Self::start_until(|line| line.starts_with(' '), name, program)
+    }
+
+    /// Starts the program of this name, and waits for such a line.
+    pub(crate) fn start_until(at_work: impl Fn(&str) -> bool, name: &str, mut program: Command) -> Self {
         let place = must(tempfile::tempdir());
         let mut program = must(
             program
@@ -57,7 +62,7 @@ impl Alone {
         );
         let output = program.stdout.take().expect("it is piped");
         let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-        assert!(lines.any(|line| line.starts_with(' ')), "it did nothing");
+        assert!(lines.any(|line| at_work(&line)), "it did nothing");
         // A program without a reader would end by itself.
         std::thread::spawn(move || lines.count());
         let database = database_of(name, program.id());
@@ -68,6 +73,17 @@ impl Alone {
         };
         assert!(is_running(&alone.database) && is_running(&alone.place()));
         alone
+    }
+
+    /// Waits until a process that it has started is stopped by a signal.
+    #[cfg(unix)]
+    pub(crate) async fn has_one_stopped(&self) {
+        let stopped = || async {
+            let listing = processes("stat,args");
+            let is_stopped = |line: &str| line.starts_with('T') && line.contains(&self.database);
+            listing.lines().any(is_stopped).then_some(())
+        };
+        must(eventually(Duration::from_secs(10), "a stopped process", stopped).await);
     }
 
     pub(crate) async fn killed_leaves_nothing(mut self) {
@@ -100,12 +116,12 @@ impl Alone {
 
 /// Whether a process has `text` on its command line.
 fn is_running(text: &str) -> bool {
-    processes().contains(text)
+    processes("args").contains(text)
 }
 
-/// The running processes of this machine: a line for each, with its id and its command line.
-pub(crate) fn processes() -> String {
-    let listing = must(Command::new("ps").args(["-A", "-ww", "-o", "pid,args"]).output());
+/// These columns of `ps` for all processes, a line for each.
+pub(crate) fn processes(columns: &str) -> String {
+    let listing = must(Command::new("ps").args(["-A", "-ww", "-o", columns]).output());
     String::from_utf8_lossy(&listing.stdout).into_owned()
 }
 
