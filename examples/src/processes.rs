@@ -18,6 +18,9 @@ pub const PARENT_IS_GONE: i32 = 3;
 /// How long a stopped process may take to end.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// How often to look whether a process has ended.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// The processes. Each ends when its standard input does, at the latest when this process is gone.
 #[derive(Debug, Default)]
 pub struct Processes(Vec<Process>);
@@ -62,16 +65,28 @@ impl Processes {
         Ok(&mut last.child)
     }
 
-    /// Kills the one that was started as the `number`th, counted from 1, as the system does when memory is short. It
-    /// has not failed then.
+    /// Kills the one that was started as the `number`th, counted from 1: no destructor runs, and no lock is released.
+    /// It has not failed then.
     ///
     /// # Errors
-    /// When there is none, or it cannot be killed.
+    /// When there is none, or it cannot be killed or waited for.
     pub fn kill(&mut self, number: usize) -> anyhow::Result<()> {
         let process = number.checked_sub(1).and_then(|index| self.0.get_mut(index));
         let process = process.with_context(|| format!("there is no process {number}"))?;
         process.killed = true;
-        process.child.kill().context("cannot kill a process")
+        process
+            .child
+            .kill()
+            .and_then(|()| process.child.wait())
+            .map(drop)
+            .context("cannot kill a process")
+    }
+
+    /// Tells all of them to end, and does not wait for it.
+    pub fn stop(&mut self) {
+        for process in &mut self.0 {
+            drop(process.child.stdin.take());
+        }
     }
 
     /// Whether one has ended that was not killed.
@@ -80,19 +95,25 @@ impl Processes {
     /// When the system does not say.
     pub fn has_one_ended(&mut self) -> anyhow::Result<bool> {
         for process in self.0.iter_mut().filter(|process| !process.killed) {
-            let ended = process.child.try_wait().context("cannot look at a process")?;
-            if ended.is_some() {
+            if process.has_ended()? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Tells all of them to end, and does not wait for it.
-    pub fn stop(&mut self) {
+    /// Waits for all of them and blocks no thread meanwhile. Cancel safe: they go on, and end when this value is
+    /// dropped.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub async fn all_ended(&mut self) -> anyhow::Result<()> {
         for process in &mut self.0 {
-            drop(process.child.stdin.take());
+            while !process.has_ended()? {
+                tokio::time::sleep(LOOK).await;
+            }
         }
+        Ok(())
     }
 
     /// Waits for all of them, and says which failed.
@@ -108,6 +129,13 @@ impl Processes {
             }
         }
         Ok(failures)
+    }
+}
+
+impl Process {
+    fn has_ended(&mut self) -> anyhow::Result<bool> {
+        let status = self.child.try_wait().context("cannot look at a process")?;
+        Ok(status.is_some())
     }
 }
 

@@ -1,9 +1,21 @@
+use std::fmt::{self, Display};
 use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::Instrument;
 
 use crate::engine::Engine;
 use crate::index::{self, IndexState};
+use crate::{LockError, LockFilter, LockInfo, task};
+
+/// How long an operator waits for an answer: long enough for a failover. The request itself goes on after that.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// The view of an operator on the locks of a provider; made by [`LockProvider::admin`](crate::LockProvider::admin).
+///
+/// It sees and ends the locks of all processes that use the same collection. Names are taken as they are, also those
+/// that another program may have given and that [`lock`](crate::LockProvider::lock) would refuse. It needs the right
+/// to find and to update, and works after [`shutdown`](crate::LockProvider::shutdown) as well.
 #[derive(Clone)]
 pub struct LockAdmin {
     engine: Arc<Engine>,
@@ -14,6 +26,185 @@ impl LockAdmin {
         Self {
             engine: Arc::clone(engine),
         }
+    }
+
+    /// The locks that meet the filter, in the order of their names (by code points).
+    ///
+    /// A lock is listed from its first acquire until its document is tidied up, one retention after its last use.
+    /// Documents whose `_id` is not a string are not locks and are left out.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// use mongolock::{LockFilter, LockProvider, LockState};
+    ///
+    /// let provider = LockProvider::in_memory();
+    /// let guard = provider.lock("report:1").await?;
+    /// provider.lock("report:2").await?.release().await?;
+    ///
+    /// let held = LockFilter::new().prefix("report:").state(LockState::Held);
+    /// let held = provider.admin().list(held).await?;
+    /// assert_eq!(held.len(), 1);
+    /// assert_eq!(held[0].name, "report:1");
+    /// assert_eq!(held[0].fencing_token, guard.fencing_token());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::CorruptDocument`] names the first document in the list that cannot be read; a narrower filter
+    /// passes it by. [`LockError::Mongo`] if the server refuses, needs more than 5 s, or has not answered within 30 s.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn list(&self, filter: LockFilter) -> Result<Vec<LockInfo>, LockError> {
+        let store = Arc::clone(&self.engine.store);
+        let asked = task::spawn(async move { store.list(&filter).await }.in_current_span());
+        task::answer(asked, "query", ANSWER_LIMIT).await
+    }
+
+    /// What there is to know about one lock; `None` if it has no document: it was never acquired, or not for so long
+    /// that the document was tidied up.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// use mongolock::{LockProvider, LockState};
+    ///
+    /// let provider = LockProvider::in_memory().another().owner("billing-1").build()?;
+    /// let _guard = provider.lock("report:1").await?;
+    ///
+    /// let report = provider.admin().get("report:1").await?.expect("it is held");
+    /// assert_eq!(report.owner.as_deref(), Some("billing-1"));
+    /// assert_eq!(report.state, LockState::Held);
+    /// assert!(provider.admin().get("report:2").await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::CorruptDocument`] if the document cannot be read. [`LockError::Mongo`] if the server refuses, needs
+    /// more than 5 s, or has not answered within 30 s.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn get(&self, name: impl Display) -> Result<Option<LockInfo>, LockError> {
+        let (store, name) = (Arc::clone(&self.engine.store), name.to_string());
+        let asked = task::spawn(async move { store.get(&name).await }.in_current_span());
+        task::answer(asked, "query", ANSWER_LIMIT).await
+    }
+
+    /// Ends the lease of whoever has the lock, or the minimum hold that keeps it closed; `false` if it was free.
+    ///
+    /// The lock is free at once, and those who wait for it are woken; after a minimum hold they may look again only
+    /// after some seconds. Its document stays, so that the next token is greater.
+    ///
+    /// The holder learns of it at its next renewal, after its `renew_interval` at the latest (a holder of this very
+    /// provider at once): its guard is lost, and a body is dropped. A hold that is not renewed any more (`max_hold`)
+    /// learns of it at its deadline, or when it is released. **Until then its work goes on beside that of the next
+    /// holder**; only the fencing token keeps them apart. Its late renewals and its release do no harm.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// use mongolock::{LockError, LockProvider};
+    ///
+    /// let provider = LockProvider::in_memory();
+    /// let stuck = provider.another().build()?.lock("report:1").await?;
+    ///
+    /// assert!(provider.admin().force_release("report:1").await?);
+    /// assert!(!provider.admin().force_release("report:1").await?, "it is free already");
+    ///
+    /// let next = provider.lock("report:1").await?;
+    /// assert!(next.fencing_token() > stuck.fencing_token());
+    /// assert!(matches!(stuck.release().await, Err(LockError::Lost { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Mongo`] if the server refuses, or has not confirmed it: then the lock may be free or not. It is safe
+    /// to repeat, but a repeated call ends the lease of a holder that came in between as well: look with
+    /// [`get`](Self::get) first.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the request runs to its end in the background.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn force_release(&self, name: impl Display) -> Result<bool, LockError> {
+        let (engine, name) = (Arc::clone(&self.engine), name.to_string());
+        let releasing = async move {
+            let ended = engine.store.force_release(&name).await?;
+            if ended {
+                engine.keeper.renew_now(|lease| *lease.key.name == *name);
+            }
+            Ok(ended)
+        };
+        let asked = task::spawn(releasing.in_current_span());
+        task::answer(asked, "forced release", ANSWER_LIMIT).await
+    }
+
+    /// Ends all running leases of exactly this owner, as [`force_release`](Self::force_release) does, and says how many
+    /// they were. For a process that is known to be gone.
+    ///
+    /// The owner is what [`owner`](crate::LockProviderBuilder::owner) set, or `<host>:<process id>`; see
+    /// [`LockInfo::owner`]. Locks that are kept closed by a minimum hold have no owner any more and stay closed. A
+    /// process of this owner that still runs may acquire locks meanwhile, and they are not all ended in one moment.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let gone = provider.another().owner("billing-1").build()?;
+    /// let _first = gone.lock("report:1").await?;
+    /// let _second = gone.lock("report:2").await?;
+    ///
+    /// assert_eq!(provider.admin().release_owner("billing-1").await?, 2);
+    /// assert!(provider.lock("report:1").try_acquire().await?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Mongo`] if the server refuses, or has not confirmed it: then some of the locks may be free, all or
+    /// none. The driver does not repeat this request by itself, for instance after a failover; it is safe to repeat,
+    /// and then counts those that were left.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the request runs to its end in the background.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
+        let (engine, owner) = (Arc::clone(&self.engine), owner.to_owned());
+        let releasing = async move {
+            let ended = engine.store.release_owner(&owner).await?;
+            if ended > 0 && *engine.owner == owner {
+                engine.keeper.renew_now(|_| true);
+            }
+            Ok(ended)
+        };
+        let asked = task::spawn(releasing.in_current_span());
+        task::answer(asked, "forced release", ANSWER_LIMIT).await
     }
 
     /// Creates the TTL index if it is missing, and says whether unused documents are tidied up.
@@ -33,14 +224,14 @@ impl LockAdmin {
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Outside a tokio runtime with time enabled.
     pub async fn index_state(&self) -> IndexState {
         index::look(&self.engine.store, self.engine.settings.retention).await
     }
 }
 
-impl std::fmt::Debug for LockAdmin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for LockAdmin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockAdmin").finish_non_exhaustive()
     }
 }

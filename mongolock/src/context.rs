@@ -3,8 +3,10 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use mongodb::ClientSession;
 use tokio::sync::Semaphore;
 
+use crate::commit;
 use crate::engine::Engine;
 use crate::lease::Lease;
 use crate::{FencingToken, LockError};
@@ -93,6 +95,57 @@ impl LockContext {
     /// [`LockError::Lost`] if the lock is not held any more.
     pub fn ensure_held(&self) -> Result<(), LockError> {
         self.lease().ensure_held()
+    }
+
+    /// Commits the session's transaction if this holder still has the lock, and only then.
+    ///
+    /// Its last statement, sent from here, renews the lock's document. That is in conflict with every taker: nobody can
+    /// have taken the lock since the transaction began, and nobody can before it is committed. The document is blocked
+    /// for the length of the commit only.
+    ///
+    /// Begin the transaction under the lock, on a client of the same deployment, and with majority write concern. It
+    /// is over when this returns: committed, or aborted, or (see below) perhaps committed.
+    ///
+    /// ```no_run
+    /// use mongodb::bson::{Document, doc};
+    /// use mongodb::{Client, Collection};
+    /// use mongolock::{LockContext, LockError, distributed_lock};
+    ///
+    /// #[distributed_lock(name = "account:<from>")]
+    /// async fn withdraw(from: i64, client: &Client, accounts: Collection<Document>) -> Result<(), LockError> {
+    ///     let lock = LockContext::current().expect("inside the attribute");
+    ///     let mut session = client.start_session().await?;
+    ///     let transaction = session.start_transaction();
+    ///     // The driver repeats the whole of it after errors that pass.
+    ///     transaction
+    ///         .and_run2(async move |session| {
+    ///             let take = doc! { "$inc": { "balance": -10 } };
+    ///             accounts.update_one(doc! { "_id": from }, take).session(&mut *session).await?;
+    ///             Ok(lock.commit(session).await?)
+    ///         })
+    ///         .await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`LockError::Lost`]: the lock is not held any more; the transaction is aborted.
+    /// - [`LockError::Mongo`] with the label `TransientTransactionError`: nothing is committed, and the whole
+    ///   transaction may be made again. A transaction that takes longer than the `renew_interval` meets the renewal of
+    ///   its own lock, which is such an error: keep it short, or set a longer interval.
+    /// - [`LockError::Mongo`] with the label `UnknownTransactionCommitResult`: MongoDB has not said for half a minute
+    ///   whether it is committed. `commit_transaction` of the session may be called again; the guard is part of it.
+    /// - [`LockError::NoTransaction`]: the session has none, as always on a standalone server; or it began before the
+    ///   lock was acquired; or the lock is kept in memory.
+    ///
+    /// As errors of the driver (`?` in a callback of `and_run2`) they keep their labels.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: if it is dropped, the transaction may be committed or not.
+    pub async fn commit(&self, session: &mut ClientSession) -> Result<(), LockError> {
+        commit::guarded(self.lease(), session).await
     }
 
     /// Runs a future under this context, to carry it into a spawned task.

@@ -37,16 +37,32 @@ pub enum LockError {
         /// The token of the hold that was lost.
         token: FencingToken,
     },
-    /// A fenced write came too late: its document has seen a later holder.
+    /// A fenced write came too late: what it would have changed has seen a later holder.
     #[error(
-        "a write with fencing token {token} was refused, the document has seen {seen}: \
-         a later holder of the lock was here; read again and repeat the work under a new hold"
+        "a write with fencing token {token} was refused, because a later holder of the lock has written with {seen}: \
+         read again and repeat the work under a new hold"
     )]
     Stale {
         /// The token of the refused write.
         token: FencingToken,
-        /// The greater token found in the document.
+        /// The greater token that was found.
         seen: FencingToken,
+    },
+    /// The field that keeps the token of a document cannot do so.
+    #[error("the fence field `{field}` is not usable: {reason}")]
+    InvalidFence {
+        /// The field's name.
+        field: String,
+        /// What is wrong with it or with the write, and what to do.
+        reason: String,
+    },
+    /// There is no transaction that the lock could guard.
+    #[error("lock `{name}` cannot guard a commit: {reason}")]
+    NoTransaction {
+        /// The lock's name.
+        name: String,
+        /// What is missing, and what to do.
+        reason: String,
     },
     /// An annotated function was called before a provider was set.
     #[error(
@@ -104,5 +120,26 @@ pub enum LockError {
     },
     /// MongoDB refused the operation or could not be reached.
     #[error("MongoDB failed a lock operation: {}", .0.kind)]
-    Mongo(#[from] mongodb::error::Error),
+    Mongo(#[source] mongodb::error::Error),
+}
+
+/// An error of the driver; or the one of this library that a callback of the driver has passed through it.
+impl From<mongodb::error::Error> for LockError {
+    fn from(error: mongodb::error::Error) -> Self {
+        match error.get_custom::<Self>() {
+            Some(own) => own.clone(),
+            None => Self::Mongo(error),
+        }
+    }
+}
+
+/// For the callbacks of the driver, which return its errors: those are passed on as they are, with their labels, so
+/// that it repeats what can be repeated; others are wrapped, and unwrapped when they become a `LockError` again.
+impl From<LockError> for mongodb::error::Error {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Mongo(error) => error,
+            other => Self::custom(other),
+        }
+    }
 }

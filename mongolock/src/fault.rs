@@ -14,6 +14,8 @@ const PASSING: [i32; 22] = [
 
 const UNAUTHORIZED: i32 = 13;
 const DUPLICATE_KEY: i32 = 11000;
+const ILLEGAL_OPERATION: i32 = 20;
+const WRITE_CONFLICT: i32 = 112;
 
 /// Whether another attempt may succeed without anybody doing something about it.
 pub(crate) fn is_passing(error: &LockError) -> bool {
@@ -54,6 +56,16 @@ pub(crate) fn is_duplicate_key(error: &Error) -> bool {
     code(error) == Some(DUPLICATE_KEY)
 }
 
+/// Two transactions, or a transaction and a single write, have changed one document.
+pub(crate) fn is_conflict(error: &Error) -> bool {
+    code(error) == Some(WRITE_CONFLICT)
+}
+
+/// The session has no transaction, or the server knows none.
+pub(crate) fn is_no_transaction(error: &Error) -> bool {
+    matches!(&*error.kind, ErrorKind::Transaction { .. }) || code(error) == Some(ILLEGAL_OPERATION)
+}
+
 pub(crate) fn code(error: &Error) -> Option<i32> {
     match &*error.kind {
         ErrorKind::Command(command) => Some(command.code),
@@ -68,6 +80,12 @@ pub(crate) fn unanswered(request: &str, waited: std::time::Duration) -> LockErro
     let message =
         format!("no answer to a {request} within {waited:?}; is MongoDB reachable and has it a primary?");
     LockError::Mongo(std::io::Error::new(std::io::ErrorKind::TimedOut, message).into())
+}
+
+/// A task that ended with its runtime: nobody knows what became of its request.
+pub(crate) fn cut_off() -> LockError {
+    let message = "the tokio runtime ended before the answer of MongoDB was there";
+    LockError::Mongo(std::io::Error::other(message).into())
 }
 
 #[cfg(test)]

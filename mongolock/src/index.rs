@@ -3,9 +3,8 @@ use std::time::Duration;
 
 use mongodb::error::Error;
 
-use crate::fault;
 use crate::store::Store;
-use crate::trace;
+use crate::{fault, task, trace};
 
 /// How often a missing index is looked after.
 const RETRY: Duration = Duration::from_secs(60);
@@ -72,14 +71,9 @@ pub(crate) async fn ensure(store: Arc<Store>, retention: Duration) {
 /// Creates the index if it is missing, on a task of its own: it runs to its end.
 pub(crate) async fn look(store: &Arc<Store>, retention: Duration) -> IndexState {
     let store = Arc::clone(store);
-    let looking = crate::task::spawn(async move { store.ensure_index(retention).await });
-    match tokio::time::timeout(LOOK_LIMIT, looking).await {
-        Ok(Ok(state)) => state,
-        Ok(Err(ended)) => IndexState::Failed {
-            reason: ended.to_string(),
-        },
-        Err(_) => IndexState::Failed {
-            reason: format!("no answer within {LOOK_LIMIT:?}"),
-        },
-    }
+    let looking = task::spawn(async move { Ok(store.ensure_index(retention).await) });
+    let looked = task::answer(looking, "look at the index", LOOK_LIMIT).await;
+    looked.unwrap_or_else(|error| IndexState::Failed {
+        reason: error.to_string(),
+    })
 }

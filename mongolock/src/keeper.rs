@@ -118,6 +118,13 @@ impl Keeper {
         });
     }
 
+    /// Asks for a renewal of these leases at once: it finds out which of them have been ended at the server.
+    pub(crate) fn renew_now(&self, concerned: impl Fn(&Lease) -> bool) {
+        let leases = lock(&self.agenda).schedule.leases(concerned);
+        let now = Instant::now();
+        self.replan(&leases, |_| now);
+    }
+
     fn replan(&self, leases: &[Arc<Lease>], renewal: impl Fn(&Lease) -> Instant) {
         let mut agenda = lock(&self.agenda);
         for lease in leases {

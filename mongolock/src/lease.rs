@@ -257,9 +257,9 @@ impl Lease {
         self.haunted
     }
 
-    /// No renewal is sent at or after this moment.
-    pub(crate) fn renewable_until(&self) -> Option<Instant> {
-        self.terms.max_hold.map(|cap| self.acquired + cap)
+    /// Whether a renewal may be sent at this moment: not beyond the cap.
+    pub(crate) fn is_renewable(&self, at: Instant) -> bool {
+        self.terms.max_hold.is_none_or(|cap| at < self.acquired + cap)
     }
 
     fn finish(&self, end: u64) -> bool {

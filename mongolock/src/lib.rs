@@ -15,6 +15,7 @@
 //! | `mongolock.renewed` | event, trace | `lock.name`, `lock.token` | a lease was renewed |
 //! | `mongolock.released` | event, debug | `lock.name`, `lock.token`, `held_ms` | a hold ended as it should |
 //! | `mongolock.lost` | event, warn | `lock.name`, `lock.token`, `held_ms`, `reason`: `expired`, `gone`, `shut_down` | a hold ended early |
+//! | `mongolock.stale` | event, warn | `collection`, `lock.token`, `seen` | a write of a `FencedCollection` came too late |
 //! | `mongolock.renewal_failed` | event, warn | `locks`, `lock.name` (the first), `error` | a renewal failed and is repeated |
 //! | `mongolock.release_failed` | event, warn | `locks`, `lock.name` (the first), `error` | a release in the background was given up |
 //! | `mongolock.wake_up_failed` | event, debug | `error` | the change stream broke or cannot be had; waiting polls |
@@ -25,13 +26,17 @@ mod admin;
 mod backoff;
 mod builder;
 mod claim;
+mod commit;
 mod context;
 mod engine;
 mod error;
 mod fault;
+mod fenced;
+mod filter;
 mod guard;
 mod held;
 mod index;
+mod info;
 mod keeper;
 mod lease;
 mod lock;
@@ -63,8 +68,11 @@ pub use admin::LockAdmin;
 pub use builder::LockProviderBuilder;
 pub use context::LockContext;
 pub use error::LockError;
+pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};
+pub use filter::LockFilter;
 pub use guard::LockGuard;
 pub use index::IndexState;
+pub use info::{LockInfo, LockState};
 pub use lock::DistributedLock;
 #[doc(inline)]
 pub use mongolock_macros::distributed_lock;

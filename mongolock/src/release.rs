@@ -9,7 +9,7 @@ use crate::lease::Lease;
 use crate::queue::Kept;
 use crate::trace::Loss;
 use crate::withdrawal::Withdrawal;
-use crate::{LockError, LockGuard, fault, trace};
+use crate::{LockError, LockGuard, fault, task, trace};
 
 /// How long a caller waits to hear that its release has arrived; it goes on in the background after that.
 const ANSWER_LIMIT: Duration = Duration::from_secs(6);
@@ -31,7 +31,7 @@ pub(crate) fn begin(lease: &Arc<Lease>) -> Begun {
     if hand_over(lease, deadline) {
         return Begun::Done;
     }
-    Begun::Telling(crate::task::spawn(tell(Arc::clone(lease)).in_current_span()))
+    Begun::Telling(task::spawn(tell(Arc::clone(lease)).in_current_span()))
 }
 
 /// Waits for the end of a release, and says whether the lock was held until then.
@@ -41,16 +41,10 @@ pub(crate) async fn finish(lease: &Arc<Lease>, begun: Begun) -> Result<(), LockE
         Begun::Lost => return Err(lease.lost_error()),
         Begun::Telling(told) => told,
     };
-    match tokio::time::timeout(ANSWER_LIMIT, told).await {
-        Ok(Ok(Ok(true))) => Ok(()),
-        Ok(Ok(Ok(false))) => Err(lease.lost_error()),
-        Ok(Ok(Err(error))) => Err(error),
-        Ok(Err(ended)) => match ended.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime is going down: the lease ends by itself.
-            Err(_) => Err(fault::unanswered("release", ANSWER_LIMIT)),
-        },
-        Err(_) => Err(fault::unanswered("release", ANSWER_LIMIT)),
+    if task::answer(told, "release", ANSWER_LIMIT).await? {
+        Ok(())
+    } else {
+        Err(lease.lost_error())
     }
 }
 

@@ -63,6 +63,11 @@ impl Schedule {
         }
     }
 
+    pub(crate) fn leases(&self, wanted: impl Fn(&Lease) -> bool) -> Vec<Arc<Lease>> {
+        let leases = self.entries.values().map(|entry| &entry.lease);
+        leases.filter(|lease| wanted(lease)).cloned().collect()
+    }
+
     pub(crate) fn next(&self) -> Option<Instant> {
         self.by_time.first().map(|(at, _)| *at)
     }
@@ -89,7 +94,7 @@ impl Schedule {
             } else if entry.unanswered > 0 || *at > now + together {
                 continue;
             }
-            if renewable(&entry.lease, now) {
+            if entry.lease.is_renewable(now) {
                 due.renew.push(Renewal {
                     lease: Arc::clone(&entry.lease),
                     unanswered: entry.unanswered,
@@ -149,15 +154,11 @@ impl Schedule {
 /// The renewal or, if that comes first or there is none any more, the end of the lease.
 fn next_look(lease: &Lease, renewal: Instant) -> Instant {
     let deadline = lease.deadline().unwrap_or(renewal);
-    if renewable(lease, renewal) {
+    if lease.is_renewable(renewal) {
         renewal.min(deadline)
     } else {
         deadline
     }
-}
-
-fn renewable(lease: &Lease, at: Instant) -> bool {
-    lease.renewable_until().is_none_or(|until| at < until)
 }
 
 /// When a lease that has just been confirmed is renewed: after a part of its interval, and in time for more than one

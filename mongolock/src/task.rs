@@ -1,6 +1,41 @@
 //! Where the library starts its tasks: the simulation stops and crashes them with the process that they belong to.
 
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::task::{JoinError, JoinHandle};
+use tracing::Instrument;
+
 #[cfg(test)]
 pub(crate) use crate::simulation::spawn;
+use crate::{LockError, fault};
 #[cfg(not(test))]
 pub(crate) use tokio::spawn;
+
+/// Runs a request to its end on a task of its own, whatever becomes of the caller.
+pub(crate) async fn to_end<T: Send + 'static>(
+    request: impl Future<Output = Result<T, LockError>> + Send + 'static,
+) -> Result<T, LockError> {
+    joined(spawn(request.in_current_span()).await)
+}
+
+/// Waits so long for a request that runs on a task of its own; it goes on when nobody waits for it any more.
+pub(crate) async fn answer<T>(
+    asked: JoinHandle<Result<T, LockError>>,
+    request: &str,
+    limit: Duration,
+) -> Result<T, LockError> {
+    match tokio::time::timeout(limit, asked).await {
+        Ok(ended) => joined(ended),
+        Err(_) => Err(fault::unanswered(request, limit)),
+    }
+}
+
+/// A panic goes on in the caller.
+fn joined<T>(ended: Result<Result<T, LockError>, JoinError>) -> Result<T, LockError> {
+    ended.unwrap_or_else(|ended| match ended.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        // The runtime is going down, and the task with it.
+        Err(_) => Err(fault::cut_off()),
+    })
+}

@@ -1,4 +1,6 @@
 use std::fmt;
+use std::num::ParseIntError;
+use std::str::FromStr;
 
 use mongodb::bson::Bson;
 use serde::{Deserialize, Serialize};
@@ -42,6 +44,22 @@ impl FencingToken {
 impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// A token that was stored or sent as a number, for whoever has to compare it.
+impl From<i64> for FencingToken {
+    fn from(value: i64) -> Self {
+        Self(value)
+    }
+}
+
+/// A token that was sent as text, such as in a header.
+impl FromStr for FencingToken {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        text.parse().map(Self)
     }
 }
 

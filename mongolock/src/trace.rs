@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use mongodb::Namespace;
 use tracing::{Level, Span, debug, span, trace, warn};
 
 use crate::index::IndexState;
@@ -133,6 +134,15 @@ impl Loss {
             Self::ShutDown => "shut_down",
         }
     }
+}
+
+/// A holder who came too late has been kept from writing.
+pub(crate) fn stale(collection: &Namespace, token: FencingToken, seen: FencingToken) {
+    warn!(
+        name: "mongolock.stale", target: target!(),
+        { collection = %collection, lock.token = token.get(), seen = seen.get() },
+        "a late write was refused"
+    );
 }
 
 pub(crate) fn renewal_failed(keys: &[ClaimKey], error: &LockError) {

@@ -8,7 +8,9 @@ use std::time::Duration;
 use mongolock_tests::{eventually, must, shared};
 use tempfile::TempDir;
 
-use crate::run::{has_line, on_shared, program, text};
+#[cfg(unix)]
+use crate::run::signal;
+use crate::run::{has_line, on_shared, processes, program, text};
 
 fn report(arguments: &[&str]) -> Command {
     program(env!("CARGO_BIN_EXE_report"), arguments)
@@ -122,8 +124,7 @@ fn start(place: &TempDir) -> Child {
 
 /// Whether a process has `text` on its command line.
 fn is_running(text: &str) -> bool {
-    let listing = must(Command::new("ps").args(["-A", "-ww", "-o", "args"]).output());
-    String::from_utf8_lossy(&listing.stdout).contains(text)
+    processes().contains(text)
 }
 
 async fn nothing_is_left(pid: u32, place: &Path) {
@@ -150,12 +151,7 @@ async fn killed_it_leaves_nothing() {
 async fn interrupted_it_leaves_nothing() {
     let place = must(tempfile::tempdir());
     let mut program = start(&place);
-    let interrupt = must(
-        Command::new("kill")
-            .args(["-INT", &program.id().to_string()])
-            .status(),
-    );
-    assert!(interrupt.success());
+    signal("-INT", &program.id().to_string());
     assert_eq!(must(program.wait()).code(), Some(130));
     nothing_is_left(program.id(), place.path()).await;
 }

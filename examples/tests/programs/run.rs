@@ -27,3 +27,15 @@ pub(crate) fn has_line(output: &Output, wanted: &str) -> bool {
         .lines()
         .any(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") == wanted)
 }
+
+/// The running processes of this machine: a line for each, with its id and its command line.
+pub(crate) fn processes() -> String {
+    let listing = must(Command::new("ps").args(["-A", "-ww", "-o", "pid,args"]).output());
+    String::from_utf8_lossy(&listing.stdout).into_owned()
+}
+
+/// Sends a signal such as `-INT`.
+#[cfg(unix)]
+pub(crate) fn signal(signal: &str, pid: &str) {
+    assert!(must(Command::new("kill").args([signal, pid]).status()).success());
+}

@@ -11,7 +11,7 @@ use super::server::{Command, Server};
 use super::{between, chance};
 use crate::LockError;
 use crate::lease::ClaimKey;
-use crate::store::{Answer, Ask, Standing};
+use crate::store::{Answer, Ask, MemoryStore, Standing};
 use crate::sync::lock;
 
 /// What one process has of the network to the server.
@@ -42,6 +42,11 @@ impl Link {
             faults,
             rng: Mutex::new(rng),
         }
+    }
+
+    /// The server as an operator sees it: nothing happens to his requests.
+    pub(crate) fn memory(&self) -> &MemoryStore {
+        &self.server.memory
     }
 
     pub(crate) async fn claim(&self, key: &ClaimKey, ask: Ask) -> Result<Answer, LockError> {

@@ -48,7 +48,7 @@ impl MongoStore {
             .database("admin")
             .run_command(doc! { "hello": 1 })
             .await?;
-        Ok(hello.contains_key("setName") || hello.get_str("msg") == Ok("isdbgrid"))
+        Ok(hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid"))
     }
 
     /// Without the right to list collections it counts as an ordinary one.

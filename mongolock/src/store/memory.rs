@@ -4,18 +4,25 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mongodb::bson::DateTime;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use super::{Answer, Ask, Standing};
-use crate::FencingToken;
+use crate::info::Seen;
 use crate::lease::ClaimKey;
 use crate::sync::lock;
+use crate::{FencingToken, LockFilter, LockInfo, LockState};
+
+/// What the clock shows at first: a token of 0 looks like none.
+const AT_START: Duration = Duration::from_secs(1);
 
 /// The protocol without a server, by the rules of the pipelines in `mongo.rs`: for tests of programs that use locks.
 pub(crate) struct MemoryStore {
     /// The "server's" clock starts here.
     start: Instant,
+    /// What the wall clock said then: for dates to be shown, and nothing else.
+    started_at: DateTime,
     documents: Mutex<HashMap<Arc<str>, Document>>,
     pub(super) releases: broadcast::Sender<Arc<str>>,
     #[cfg(test)]
@@ -29,10 +36,18 @@ struct Document {
     token: i64,
 }
 
+impl Document {
+    fn end(&mut self, at: Duration) {
+        self.lock_id = Arc::from("");
+        self.expires_at = at;
+    }
+}
+
 impl MemoryStore {
     pub(crate) fn new() -> Self {
         Self {
             start: Instant::now(),
+            started_at: DateTime::now(),
             documents: Mutex::default(),
             releases: broadcast::Sender::new(1024),
             #[cfg(test)]
@@ -89,17 +104,84 @@ impl MemoryStore {
         let Some(document) = own(&mut documents, key) else {
             return false;
         };
-        document.expires_at = now.max(document.acquired_at + min_hold);
-        document.lock_id = Arc::from("");
-        // Nobody need listen.
-        let _ = self.releases.send(Arc::clone(&key.name));
+        document.end(now.max(document.acquired_at + min_hold));
+        self.tell(&key.name);
         true
+    }
+
+    pub(crate) fn list(&self, filter: &LockFilter) -> Vec<LockInfo> {
+        let now = self.now();
+        let mut locks: Vec<LockInfo> = lock(&self.documents)
+            .iter()
+            .map(|(name, document)| self.info(name, document, now))
+            .filter(|info| filter.admits(info))
+            .collect();
+        locks.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        if let Some(limit) = filter.limit {
+            locks.truncate(limit as usize);
+        }
+        locks
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<LockInfo> {
+        let now = self.now();
+        let documents = lock(&self.documents);
+        documents.get(name).map(|document| self.info(name, document, now))
+    }
+
+    pub(crate) fn force_release(&self, name: &str) -> bool {
+        let now = self.now();
+        let mut documents = lock(&self.documents);
+        let Some(document) = documents
+            .get_mut(name)
+            .filter(|document| document.expires_at > now)
+        else {
+            return false;
+        };
+        document.end(now);
+        self.tell(&Arc::from(name));
+        true
+    }
+
+    pub(crate) fn release_owner(&self, owner: &str) -> u64 {
+        let now = self.now();
+        let held = LockFilter::new().owner(owner).state(LockState::Held);
+        let mut ended = 0;
+        for (name, document) in lock(&self.documents).iter_mut() {
+            if held.admits(&self.info(name, document, now)) {
+                document.end(now);
+                self.tell(name);
+                ended += 1;
+            }
+        }
+        ended
+    }
+
+    /// Nobody need listen.
+    fn tell(&self, name: &Arc<str>) {
+        let _ = self.releases.send(Arc::clone(name));
+    }
+
+    fn info(&self, name: &str, document: &Document, now: Duration) -> LockInfo {
+        let seen = Seen {
+            name,
+            lock_id: &document.lock_id,
+            acquired_at: self.date(document.acquired_at),
+            expires_at: self.date(document.expires_at),
+            token: document.token,
+            now: self.date(now),
+        };
+        seen.into()
+    }
+
+    fn date(&self, clock: Duration) -> DateTime {
+        let elapsed = i64::try_from(clock.saturating_sub(AT_START).as_millis()).unwrap_or(i64::MAX);
+        DateTime::from_millis(self.started_at.timestamp_millis().saturating_add(elapsed))
     }
 
     /// Whole milliseconds, as MongoDB keeps its dates.
     fn now(&self) -> Duration {
-        // Not from zero: a token of 0 looks like none.
-        let elapsed = Duration::from_secs(1) + self.start.elapsed();
+        let elapsed = AT_START + self.start.elapsed();
         #[cfg(test)]
         let elapsed = elapsed + Duration::from_millis(self.jumped.load(Relaxed));
         Duration::new(elapsed.as_secs(), elapsed.subsec_millis() * 1_000_000)

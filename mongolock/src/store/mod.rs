@@ -1,13 +1,17 @@
 //! Where the documents are: the commands of the protocol, on MongoDB or in memory.
 
+mod admin;
 mod index;
 mod memory;
 mod mongo;
 mod releases;
+mod transaction;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
+
+use mongodb::ClientSession;
 
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
@@ -17,7 +21,7 @@ use crate::index::IndexState;
 use crate::lease::ClaimKey;
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::{FencingToken, LockError};
+use crate::{FencingToken, LockError, LockFilter, LockInfo};
 
 /// What a claim asks for.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +60,17 @@ impl Standing {
             Self::Only(ids) => ids.contains(&key.lock_id),
         }
     }
+}
+
+/// What a transaction could do with a claim.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Touch {
+    /// It has changed the claim's document: nobody else can until it ends.
+    Done,
+    /// The claim does not stand any more.
+    Gone,
+    /// The claim stands, but not in what the transaction sees.
+    Unseen,
 }
 
 /// The server. Each call is one command but where it says more; none of the futures may be dropped before its end.
@@ -117,6 +132,24 @@ impl Store {
         }
     }
 
+    /// Changes the document of this claim within the session's transaction, and renews it if an expiry is given. A
+    /// second command looks for the reason if that fails.
+    pub(crate) async fn touch(
+        &self,
+        key: &ClaimKey,
+        expiry: Option<Duration>,
+        session: &mut ClientSession,
+    ) -> Result<Touch, LockError> {
+        if let Self::Mongo(store) = self {
+            return store.touch(key, expiry, session).await;
+        }
+        Err(LockError::NoTransaction {
+            name: key.name.to_string(),
+            reason: "it is kept in memory, and only MongoDB has transactions; use a provider on a database"
+                .to_owned(),
+        })
+    }
+
     /// Creates the index that tidies up, and looks whether it can work.
     pub(crate) async fn ensure_index(&self, retention: Duration) -> IndexState {
         match self {
@@ -124,6 +157,45 @@ impl Store {
             Self::Memory(_) => IndexState::Ready,
             #[cfg(test)]
             Self::Simulated(_) => IndexState::Ready,
+        }
+    }
+
+    /// The locks that meet the filter, in the order of their names.
+    pub(crate) async fn list(&self, filter: &LockFilter) -> Result<Vec<LockInfo>, LockError> {
+        match self {
+            Self::Mongo(store) => store.list(filter).await,
+            Self::Memory(store) => Ok(store.list(filter)),
+            #[cfg(test)]
+            Self::Simulated(link) => Ok(link.memory().list(filter)),
+        }
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Result<Option<LockInfo>, LockError> {
+        match self {
+            Self::Mongo(store) => store.get(name).await,
+            Self::Memory(store) => Ok(store.get(name)),
+            #[cfg(test)]
+            Self::Simulated(link) => Ok(link.memory().get(name)),
+        }
+    }
+
+    /// Ends the lease of whoever has it; `false` when none runs.
+    pub(crate) async fn force_release(&self, name: &str) -> Result<bool, LockError> {
+        match self {
+            Self::Mongo(store) => store.force_release(name).await,
+            Self::Memory(store) => Ok(store.force_release(name)),
+            #[cfg(test)]
+            Self::Simulated(link) => Ok(link.memory().force_release(name)),
+        }
+    }
+
+    /// Ends the leases that the owner holds, and says how many.
+    pub(crate) async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
+        match self {
+            Self::Mongo(store) => store.release_owner(owner).await,
+            Self::Memory(store) => Ok(store.release_owner(owner)),
+            #[cfg(test)]
+            Self::Simulated(link) => Ok(link.memory().release_owner(owner)),
         }
     }
 

@@ -19,8 +19,8 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The protocol on a collection of a MongoDB.
 pub(crate) struct MongoStore {
-    /// Claims and releases: what callers wait for.
-    locks: Collection<Document>,
+    /// Claims, releases and the requests of operators: what callers wait for.
+    pub(super) locks: Collection<Document>,
     /// Renewals and background releases, on a connection pool of their own if the user gave one.
     pub(super) background: Collection<Document>,
 }
@@ -50,7 +50,10 @@ impl MongoStore {
         match reply {
             Ok(Some(document)) => answer(key, &document),
             // An upsert that returns the new document always has one.
-            Ok(None) => Err(corrupt(key, "the server returned none after an upsert".into())),
+            Ok(None) => Err(corrupt(
+                &key.name,
+                "the server returned none after an upsert".into(),
+            )),
             // Two first claims of a name met: the other one has won.
             Err(error) if fault::is_duplicate_key(&error) => Ok(Answer::Other { remaining: None }),
             Err(error) => Err(error.into()),
@@ -118,7 +121,7 @@ fn collection_of(database: &Database, name: &str) -> Collection<Document> {
     database.collection_with_options(name, options)
 }
 
-fn majority(limit: Option<Duration>) -> WriteConcern {
+pub(super) fn majority(limit: Option<Duration>) -> WriteConcern {
     let mut concern = WriteConcern::builder().w(Acknowledgment::Majority).build();
     concern.w_timeout = limit;
     concern
@@ -142,7 +145,7 @@ fn claim_stage(key: &ClaimKey, ask: Ask) -> Document {
 }
 
 /// Keeps the document, so that tokens go on from where they are; the lease stands until the minimum hold is over.
-fn release_stage(min_hold: Duration) -> Document {
+pub(super) fn release_stage(min_hold: Duration) -> Document {
     let end: Bson = if min_hold.is_zero() {
         "$$NOW".into()
     } else {
@@ -171,19 +174,19 @@ fn answer(key: &ClaimKey, document: &Document) -> Result<Answer, LockError> {
             remaining,
         }),
         other => Err(corrupt(
-            key,
+            &key.name,
             format!("`fencingToken` is {other:?} and not a 64-bit integer"),
         )),
     }
 }
 
-fn corrupt(key: &ClaimKey, problem: String) -> LockError {
+pub(super) fn corrupt(name: &str, problem: String) -> LockError {
     LockError::CorruptDocument {
-        name: key.name.to_string(),
+        name: name.to_owned(),
         problem,
     }
 }
 
-fn millis(duration: Duration) -> i64 {
+pub(super) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

@@ -1,0 +1,91 @@
+//! A value as the driver would send it.
+
+// Which of the functions are called depends on the version of bson that the application has chosen.
+#![allow(
+    dead_code,
+    unused_imports,
+    clippy::useless_conversion,
+    clippy::wildcard_imports
+)]
+
+use mongodb::bson::Document;
+use mongodb::error::Error;
+use serde::Serialize;
+
+use crate::LockError;
+
+/// The raw form first: it is what the driver encodes to, and it does not write binary values as text.
+pub(super) fn document<T: Serialize>(value: &T) -> Result<Document, LockError> {
+    // bson 2 has a function of this name. With bson 3 the import brings none, and the one next to this is called.
+    use mongodb::bson::*;
+    let raw = to_raw_document_buf(value).map_err(Error::from)?;
+    let document = Document::try_from(&*raw).map_err(Error::from)?;
+    Ok(document)
+}
+
+/// bson 3 has renamed it. Which of the two the application has chosen cannot be seen from here, only whose name is
+/// there: an import in a function comes before what stands around it.
+fn to_raw_document_buf<T: Serialize>(value: &T) -> Result<mongodb::bson::RawDocumentBuf, Error> {
+    use mongodb::bson::*;
+    serialize_to_raw_document_buf(value).map_err(Error::from)
+}
+
+/// Only so that bson 2, which does not get here, compiles.
+fn serialize_to_raw_document_buf<T: Serialize>(_: &T) -> Result<mongodb::bson::RawDocumentBuf, Error> {
+    unreachable!("bson has one of the two functions")
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::{Binary, Bson, DateTime, doc, oid::ObjectId, spec::BinarySubtype};
+
+    use super::*;
+
+    #[derive(Serialize)]
+    struct Report {
+        #[serde(rename = "_id")]
+        id: ObjectId,
+        at: DateTime,
+        pages: Option<i32>,
+        key: Key,
+    }
+
+    /// As many types do it: text for people, bytes for machines.
+    struct Key([u8; 16]);
+
+    impl Serialize for Key {
+        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            if serializer.is_human_readable() {
+                serializer.serialize_str("nine")
+            } else {
+                serializer.serialize_bytes(&self.0)
+            }
+        }
+    }
+
+    /// With either version of bson: what has a binary form gets it, as in a write of the driver itself.
+    #[test]
+    fn values_are_encoded_as_the_driver_does() {
+        let report = Report {
+            id: ObjectId::from_bytes([7; 12]),
+            at: DateTime::from_millis(1_763_700_000_000),
+            pages: Some(3),
+            key: Key([9; 16]),
+        };
+        let key = Binary {
+            subtype: BinarySubtype::Generic,
+            bytes: vec![9; 16],
+        };
+        let wanted = doc! { "_id": report.id, "at": report.at, "pages": 3_i32, "key": key };
+        assert_eq!(document(&report).unwrap(), wanted);
+        assert!(matches!(
+            document(&doc! { "x": Bson::Null }).unwrap().get("x"),
+            Some(Bson::Null)
+        ));
+    }
+
+    #[test]
+    fn what_is_no_document_is_refused() {
+        assert!(document(&7).is_err());
+    }
+}

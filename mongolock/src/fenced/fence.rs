@@ -1,0 +1,297 @@
+//! The token of a holder and the field that remembers it: what of a write has to be changed for it.
+
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::UpdateModifications;
+
+use crate::{FencingToken, LockError};
+
+/// The name that the field has if nobody chooses another.
+const FIELD: &str = "fencingToken";
+
+#[derive(Debug, Clone)]
+pub(super) struct Fence {
+    pub(super) token: FencingToken,
+    pub(super) field: String,
+}
+
+/// What a document says to a token.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It accepts the token.
+    NotLater,
+    /// It has seen a later holder.
+    Later(FencingToken),
+}
+
+impl Fence {
+    pub(super) fn new(token: FencingToken) -> Self {
+        Self {
+            token,
+            field: FIELD.to_owned(),
+        }
+    }
+
+    /// Whether the field's name can be used.
+    pub(super) fn check(&self) -> Result<(), LockError> {
+        let broken = match &*self.field {
+            "" => "its name is empty",
+            "_id" => "`_id` is the name of the document",
+            field if field.starts_with('$') => "its name begins with `$`, as operators do",
+            field if field.contains(['.', '\0']) => "its name has a dot or a zero byte in it",
+            _ => return Ok(()),
+        };
+        Err(self.invalid(format!("{broken}; choose a name at the top of the document")))
+    }
+
+    /// The query, for documents only that have seen no later holder. A token that is no number is not less than any:
+    /// what cannot be compared is refused.
+    pub(super) fn restrict(&self, query: &Document) -> Document {
+        let field = self.field.as_str();
+        let unseen = doc! { field: { "$exists": false } };
+        let not_later = doc! { field: { "$lte": self.token } };
+        let mut all = vec![doc! { "$or": [unseen, not_later] }];
+        let mut restricted = query.clone();
+        // Only the own condition goes into an `$and`: some conditions must stand at the top of a query, and an upsert
+        // takes the new document's fields from there.
+        if let Some(and) = restricted.remove("$and") {
+            all.push(doc! { "$and": and });
+        }
+        restricted.insert("$and", all);
+        restricted
+    }
+
+    /// A whole document with the token. It may have one from an earlier read, which the own token follows.
+    pub(super) fn mark(&self, mut document: Document) -> Result<Document, LockError> {
+        match document.get(&self.field) {
+            None | Some(Bson::Null) => {}
+            Some(brought) => match self.judge(brought) {
+                Some(Seen::NotLater) => {}
+                Some(Seen::Later(seen)) => return Err(self.stale(seen)),
+                None => return Err(self.touched("the document")),
+            },
+        }
+        document.insert(self.field.as_str(), self.token);
+        Ok(document)
+    }
+
+    /// An update that sets the token as well.
+    pub(super) fn add_to(&self, update: UpdateModifications) -> Result<UpdateModifications, LockError> {
+        match update {
+            UpdateModifications::Document(mut operators) => {
+                self.refuse_touching(&operators, "the update")?;
+                // What is no update stays as it is, for the driver or the server to refuse.
+                if !operators.is_empty() {
+                    let set = operators
+                        .entry("$set".to_owned())
+                        .or_insert_with(|| Document::new().into());
+                    if let Bson::Document(set) = set {
+                        set.insert(self.field.as_str(), self.token);
+                    }
+                }
+                Ok(operators.into())
+            }
+            UpdateModifications::Pipeline(mut stages) => {
+                for stage in &stages {
+                    self.refuse_touching(stage, "the pipeline")?;
+                }
+                // Last: an earlier stage may have made another document of it.
+                stages.push(doc! { "$set": { self.field.as_str(): self.token } });
+                Ok(stages.into())
+            }
+            _ => Err(self.invalid("only update documents and pipelines can carry a token".to_owned())),
+        }
+    }
+
+    /// What a document that was found says to the token.
+    pub(super) fn look_at(&self, document: &Document) -> Result<Seen, LockError> {
+        let Some(value) = document.get(&self.field) else {
+            return Ok(Seen::NotLater);
+        };
+        self.judge(value).ok_or_else(|| {
+            let id = document.get("_id").unwrap_or(&Bson::Null);
+            self.invalid(format!(
+                "the document with the _id {id} has {value} in it, which is no token: remove that from the document, or \
+                 choose another field"
+            ))
+        })
+    }
+
+    /// `None` for what is no number.
+    fn judge(&self, value: &Bson) -> Option<Seen> {
+        let seen = match value {
+            Bson::Int32(seen) => i64::from(*seen),
+            Bson::Int64(seen) => *seen,
+            // Written by a shell or by JavaScript. Tokens are below 2^53, which a double can hold exactly.
+            #[allow(clippy::cast_possible_truncation)]
+            Bson::Double(seen) if !seen.is_nan() => seen.ceil() as i64,
+            _ => return None,
+        };
+        let seen = FencingToken::from(seen);
+        Some(if seen > self.token {
+            Seen::Later(seen)
+        } else {
+            Seen::NotLater
+        })
+    }
+
+    /// Looks at the fields that operators or stages name. What the expressions of a pipeline compute cannot be seen
+    /// here, and need not be: the last stage decides.
+    fn refuse_touching(&self, operators: &Document, what: &str) -> Result<(), LockError> {
+        let touching = operators.iter().any(|(operator, operand)| match operand {
+            Bson::Document(fields) => fields.iter().any(|(path, value)| {
+                self.is_touched_by(path) || (operator == "$rename" && self.is_named_by(value))
+            }),
+            Bson::Array(paths) => paths.iter().any(|path| self.is_named_by(path)),
+            path => operator == "$unset" && self.is_named_by(path),
+        });
+        if touching {
+            return Err(self.touched(what));
+        }
+        Ok(())
+    }
+
+    fn is_named_by(&self, value: &Bson) -> bool {
+        value.as_str().is_some_and(|path| self.is_touched_by(path))
+    }
+
+    fn is_touched_by(&self, path: &str) -> bool {
+        let rest = path.strip_prefix(&*self.field);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
+    pub(super) fn stale(&self, seen: FencingToken) -> LockError {
+        LockError::Stale {
+            token: self.token,
+            seen,
+        }
+    }
+
+    fn touched(&self, what: &str) -> LockError {
+        self.invalid(format!(
+            "{what} writes to it: leave it out, a fenced write sets it to the holder's token"
+        ))
+    }
+
+    fn invalid(&self, reason: String) -> LockError {
+        LockError::InvalidFence {
+            field: self.field.clone(),
+            reason,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::bson;
+
+    use super::*;
+
+    fn fence() -> Fence {
+        Fence::new(FencingToken::from(5))
+    }
+
+    fn is_refused<T>(write: Result<T, LockError>) -> bool {
+        matches!(write, Err(LockError::InvalidFence { field, .. }) if field == "fencingToken")
+    }
+
+    #[test]
+    fn an_update_carries_the_token() {
+        let carried = |update: Document| match fence().add_to(update.into()).unwrap() {
+            UpdateModifications::Document(update) => update,
+            other => panic!("{other:?}"),
+        };
+        let set = doc! { "$set": { "a": 1, "fencingToken": 5_i64 } };
+        assert_eq!(carried(doc! { "$set": { "a": 1 } }), set);
+        let added = doc! { "$inc": { "a": 1 }, "$set": { "fencingToken": 5_i64 } };
+        assert_eq!(carried(doc! { "$inc": { "a": 1 } }), added);
+        // For the driver to refuse.
+        assert_eq!(carried(doc! {}), doc! {});
+    }
+
+    #[test]
+    fn a_pipeline_ends_with_the_token() {
+        let stages = vec![doc! { "$replaceWith": { "a": "$fencingToken" } }];
+        let UpdateModifications::Pipeline(carried) = fence().add_to(stages.clone().into()).unwrap() else {
+            panic!("it was a pipeline");
+        };
+        let last = doc! { "$set": { "fencingToken": 5_i64 } };
+        assert_eq!(carried, [stages, vec![last]].concat());
+    }
+
+    #[test]
+    fn a_write_to_the_field_is_refused() {
+        for update in [
+            doc! { "$set": { "fencingToken": 9 } },
+            doc! { "$set": { "a": 1, "fencingToken.b": 9 } },
+            doc! { "$unset": { "fencingToken": "" } },
+            doc! { "$inc": { "fencingToken": 1 } },
+            doc! { "$setOnInsert": { "fencingToken": 1 } },
+            doc! { "$rename": { "fencingToken": "a" } },
+            doc! { "$rename": { "a": "fencingToken" } },
+            doc! { "$set": { "a": 1 }, "$currentDate": { "fencingToken": true } },
+        ] {
+            assert!(is_refused(fence().add_to(update.clone().into())), "{update}");
+        }
+        for stage in [
+            doc! { "$set": { "fencingToken": "$a" } },
+            doc! { "$addFields": { "fencingToken": 1 } },
+            doc! { "$unset": "fencingToken" },
+            doc! { "$unset": ["a", "fencingToken"] },
+            doc! { "$project": { "fencingToken": 0 } },
+        ] {
+            assert!(is_refused(fence().add_to(vec![stage.clone()].into())), "{stage}");
+        }
+    }
+
+    #[test]
+    fn fields_of_similar_names_are_not_the_field() {
+        for update in [
+            doc! { "$set": { "fencingTokens": 1, "a.fencingToken": 2 } },
+            doc! { "$set": { "a": "fencingToken" } },
+            doc! { "$push": { "names": "fencingToken" } },
+        ] {
+            assert!(fence().add_to(update.clone().into()).is_ok(), "{update}");
+        }
+    }
+
+    #[test]
+    fn a_document_may_bring_an_earlier_token_along() {
+        let brought = |value: Bson| fence().mark(doc! { "_id": 1, "fencingToken": value });
+        for earlier in [bson!(null), bson!(4), bson!(5_i64), bson!(4.5)] {
+            assert_eq!(
+                brought(earlier).unwrap(),
+                doc! { "_id": 1, "fencingToken": 5_i64 }
+            );
+        }
+        assert!(
+            matches!(brought(bson!(6)), Err(LockError::Stale { token, seen }) if token.get() == 5 && seen.get() == 6)
+        );
+        for foreign in [bson!("5"), bson!([5]), bson!({ "a": 5 }), bson!(true)] {
+            assert!(is_refused(brought(foreign)));
+        }
+    }
+
+    #[test]
+    fn names_that_cannot_hold_a_token_are_refused() {
+        let named = |field: &str| Fence {
+            field: field.to_owned(),
+            ..fence()
+        };
+        for field in ["", "_id", "$token", "lock.token", "a\0b"] {
+            assert!(named(field).check().is_err(), "{field:?}");
+        }
+        assert!(named("Fence 1").check().is_ok());
+    }
+
+    #[test]
+    fn the_query_stays_where_it_was() {
+        let query = doc! { "_id": 1, "$or": [{ "a": 1 }], "$and": [{ "b": 2 }] };
+        let restricted = fence().restrict(&query);
+        let fenced =
+            doc! { "$or": [{ "fencingToken": { "$exists": false } }, { "fencingToken": { "$lte": 5_i64 } }] };
+        assert_eq!(
+            restricted,
+            doc! { "_id": 1, "$or": [{ "a": 1 }], "$and": [fenced, { "$and": [{ "b": 2 }] }] }
+        );
+    }
+}

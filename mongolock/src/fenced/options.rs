@@ -1,0 +1,286 @@
+//! The driver's options, each with the write it belongs to.
+
+use std::future::Future;
+
+use mongodb::ClientSession;
+use mongodb::bson::{Bson, Document};
+use mongodb::error::Error;
+use mongodb::options::{
+    Collation, DeleteOptions, FindOneOptions, Hint, InsertOneOptions, ReplaceOptions, UpdateModifications,
+    UpdateOptions, WriteConcern,
+};
+use mongodb::results::{DeleteResult, InsertOneResult, UpdateResult};
+
+use super::write::{FencedWrite, Order};
+use crate::LockError;
+
+/// A kind of write, by the type of its options.
+pub trait Write: Default + Clone + Send + Sync + 'static {
+    /// What is written.
+    type Change: Clone + Send + Sync + 'static;
+    /// The driver's result.
+    type Result: Send + 'static;
+
+    /// Makes the write, or says why it is refused.
+    fn make(
+        order: Order<Self>,
+        session: Option<&mut ClientSession>,
+    ) -> impl Future<Output = Result<Self::Result, LockError>> + Send;
+}
+
+/// A write that looks for a document to change.
+pub trait Modify: Write {
+    /// Sends it as one command; with `upsert` it inserts a document where it finds none.
+    fn send(
+        order: &Order<Self>,
+        upsert: bool,
+        session: Option<&mut ClientSession>,
+    ) -> impl Future<Output = Result<Self::Result, Error>> + Send;
+
+    /// Whether it met a document, or made one.
+    fn has_met(result: &Self::Result) -> bool;
+
+    /// Whether the caller wants a document inserted where there is none.
+    fn upserts(&self) -> bool;
+
+    /// How to find the documents that the write finds.
+    fn finding(&self) -> FindOneOptions;
+}
+
+impl Write for InsertOneOptions {
+    type Change = Document;
+    type Result = InsertOneResult;
+
+    async fn make(
+        order: Order<Self>,
+        session: Option<&mut ClientSession>,
+    ) -> Result<InsertOneResult, LockError> {
+        order.insert(session).await
+    }
+}
+
+impl Write for UpdateOptions {
+    type Change = UpdateModifications;
+    type Result = UpdateResult;
+
+    async fn make(
+        order: Order<Self>,
+        session: Option<&mut ClientSession>,
+    ) -> Result<UpdateResult, LockError> {
+        order.modify(session).await
+    }
+}
+
+impl Modify for UpdateOptions {
+    async fn send(
+        order: &Order<Self>,
+        upsert: bool,
+        session: Option<&mut ClientSession>,
+    ) -> Result<UpdateResult, Error> {
+        let mut options = order.options.clone();
+        options.upsert = upsert.then_some(true);
+        let update = order
+            .documents
+            .update_one(order.restricted(), order.change.clone());
+        let update = update.with_options(options);
+        match session {
+            Some(session) => update.session(session).await,
+            None => update.await,
+        }
+    }
+
+    fn has_met(result: &UpdateResult) -> bool {
+        result.matched_count > 0 || result.upserted_id.is_some()
+    }
+
+    fn upserts(&self) -> bool {
+        self.upsert == Some(true)
+    }
+
+    fn finding(&self) -> FindOneOptions {
+        finding(
+            self.collation.as_ref(),
+            self.hint.as_ref(),
+            self.let_vars.as_ref(),
+        )
+    }
+}
+
+impl Write for ReplaceOptions {
+    type Change = Document;
+    type Result = UpdateResult;
+
+    async fn make(
+        order: Order<Self>,
+        session: Option<&mut ClientSession>,
+    ) -> Result<UpdateResult, LockError> {
+        order.modify(session).await
+    }
+}
+
+impl Modify for ReplaceOptions {
+    async fn send(
+        order: &Order<Self>,
+        upsert: bool,
+        session: Option<&mut ClientSession>,
+    ) -> Result<UpdateResult, Error> {
+        let mut options = order.options.clone();
+        options.upsert = upsert.then_some(true);
+        let replace = order
+            .documents
+            .replace_one(order.restricted(), order.change.clone());
+        let replace = replace.with_options(options);
+        match session {
+            Some(session) => replace.session(session).await,
+            None => replace.await,
+        }
+    }
+
+    fn has_met(result: &UpdateResult) -> bool {
+        result.matched_count > 0 || result.upserted_id.is_some()
+    }
+
+    fn upserts(&self) -> bool {
+        self.upsert == Some(true)
+    }
+
+    fn finding(&self) -> FindOneOptions {
+        finding(
+            self.collation.as_ref(),
+            self.hint.as_ref(),
+            self.let_vars.as_ref(),
+        )
+    }
+}
+
+impl Write for DeleteOptions {
+    type Change = ();
+    type Result = DeleteResult;
+
+    async fn make(
+        order: Order<Self>,
+        session: Option<&mut ClientSession>,
+    ) -> Result<DeleteResult, LockError> {
+        order.modify(session).await
+    }
+}
+
+impl Modify for DeleteOptions {
+    async fn send(
+        order: &Order<Self>,
+        _: bool,
+        session: Option<&mut ClientSession>,
+    ) -> Result<DeleteResult, Error> {
+        let delete = order.documents.delete_one(order.restricted());
+        let delete = delete.with_options(order.options.clone());
+        match session {
+            Some(session) => delete.session(session).await,
+            None => delete.await,
+        }
+    }
+
+    fn has_met(result: &DeleteResult) -> bool {
+        result.deleted_count > 0
+    }
+
+    fn upserts(&self) -> bool {
+        false
+    }
+
+    fn finding(&self) -> FindOneOptions {
+        finding(
+            self.collation.as_ref(),
+            self.hint.as_ref(),
+            self.let_vars.as_ref(),
+        )
+    }
+}
+
+fn finding(
+    collation: Option<&Collation>,
+    hint: Option<&Hint>,
+    let_vars: Option<&Document>,
+) -> FindOneOptions {
+    let mut options = FindOneOptions::default();
+    options.collation = collation.cloned();
+    options.hint = hint.cloned();
+    options.let_vars = let_vars.cloned();
+    options
+}
+
+/// The setters of the driver's own actions: the same names, types and meaning.
+macro_rules! setters {
+    ($options:ty: $($(#[$doc:meta])* $name:ident: $value:ty;)+) => {
+        impl FencedWrite<'_, $options> {
+            $(
+                $(#[$doc])*
+                pub fn $name(mut self, value: $value) -> Self {
+                    self.options.$name = Some(value);
+                    self
+                }
+            )+
+        }
+    };
+}
+
+setters! { InsertOneOptions:
+    /// Does without the validation of documents.
+    bypass_document_validation: bool;
+    /// Waits for as many members as this says. Not in a transaction.
+    write_concern: WriteConcern;
+    /// A comment for logs and profiles.
+    comment: Bson;
+}
+
+setters! { UpdateOptions:
+    /// Inserts a document if there is none that fits the query.
+    upsert: bool;
+    /// Which elements of an array to change.
+    array_filters: Vec<Document>;
+    /// Does without the validation of documents.
+    bypass_document_validation: bool;
+    /// How strings are compared.
+    collation: Collation;
+    /// The index to use.
+    hint: Hint;
+    /// Waits for as many members as this says. Not in a transaction.
+    write_concern: WriteConcern;
+    /// Values for the expressions of the query and of the update.
+    let_vars: Document;
+    /// A comment for logs and profiles.
+    comment: Bson;
+    /// Which document to take of several. MongoDB 8.0 and later.
+    sort: Document;
+}
+
+setters! { ReplaceOptions:
+    /// Inserts the document if there is none that fits the query.
+    upsert: bool;
+    /// Does without the validation of documents.
+    bypass_document_validation: bool;
+    /// How strings are compared.
+    collation: Collation;
+    /// The index to use.
+    hint: Hint;
+    /// Waits for as many members as this says. Not in a transaction.
+    write_concern: WriteConcern;
+    /// Values for the expressions of the query.
+    let_vars: Document;
+    /// A comment for logs and profiles.
+    comment: Bson;
+    /// Which document to take of several. MongoDB 8.0 and later.
+    sort: Document;
+}
+
+setters! { DeleteOptions:
+    /// How strings are compared.
+    collation: Collation;
+    /// The index to use.
+    hint: Hint;
+    /// Waits for as many members as this says. Not in a transaction.
+    write_concern: WriteConcern;
+    /// Values for the expressions of the query.
+    let_vars: Document;
+    /// A comment for logs and profiles.
+    comment: Bson;
+}

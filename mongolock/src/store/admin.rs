@@ -1,0 +1,135 @@
+use std::time::Duration;
+
+use mongodb::action::{Action, Find};
+use mongodb::bson::{Bson, Document, doc};
+
+use super::mongo::{MongoStore, corrupt, majority, release_stage};
+use crate::info::Seen;
+use crate::{LockError, LockFilter, LockInfo, LockState};
+
+/// The server gives up a command after this time.
+const COMMAND_LIMIT: Duration = Duration::from_secs(5);
+
+impl MongoStore {
+    pub(crate) async fn list(&self, filter: &LockFilter) -> Result<Vec<LockInfo>, LockError> {
+        let limit = match filter.limit {
+            // To MongoDB it would be no limit.
+            Some(0) => return Ok(Vec::new()),
+            limit => limit.map(i64::from),
+        };
+        let mut found = self
+            .locks
+            .find(conditions(filter))
+            .projection(seen_fields())
+            .sort(doc! { "_id": 1 })
+            .max_time(COMMAND_LIMIT)
+            .optional(limit, Find::limit)
+            .await?;
+        let mut locks = Vec::new();
+        while found.advance().await? {
+            let document = found.deserialize_current()?;
+            locks.push(info(document.get_str("_id").unwrap_or_default(), &document)?);
+        }
+        Ok(locks)
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Result<Option<LockInfo>, LockError> {
+        let found = self
+            .locks
+            .find_one(doc! { "_id": name })
+            .projection(seen_fields())
+            .max_time(COMMAND_LIMIT)
+            .await?;
+        found.map(|document| info(name, &document)).transpose()
+    }
+
+    pub(crate) async fn force_release(&self, name: &str) -> Result<bool, LockError> {
+        let running = doc! { "_id": name, "$expr": is_running() };
+        let ended = self
+            .locks
+            .update_one(running, vec![release_stage(Duration::ZERO)])
+            .write_concern(majority(Some(COMMAND_LIMIT)))
+            .await?;
+        Ok(ended.matched_count > 0)
+    }
+
+    pub(crate) async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
+        let held = LockFilter::new().owner(owner).state(LockState::Held);
+        let ended = self
+            .locks
+            .update_many(conditions(&held), vec![release_stage(Duration::ZERO)])
+            .write_concern(majority(Some(COMMAND_LIMIT)))
+            .await?;
+        Ok(ended.matched_count)
+    }
+}
+
+/// The server's time comes along: one command has but one.
+fn seen_fields() -> Document {
+    doc! { "lockId": 1, "acquiredAt": 1, "expiresAt": 1, "fencingToken": 1, "now": "$$NOW" }
+}
+
+fn is_running() -> Document {
+    doc! { "$gt": ["$expiresAt", "$$NOW"] }
+}
+
+/// All but the limit, by the rules of [`LockFilter::admits`].
+fn conditions(filter: &LockFilter) -> Document {
+    let mut conditions = vec![doc! { "_id": { "$type": "string" } }];
+    if let Some(prefix) = &filter.prefix {
+        conditions.push(doc! { "_id": { "$regex": format!("^{}", literally(prefix)) } });
+    }
+    if let Some(owner) = &filter.owner {
+        let pattern = format!("^{}#[^#]*$", literally(owner));
+        conditions.push(doc! { "lockId": { "$regex": pattern } });
+    }
+    match filter.state {
+        None => {}
+        Some(LockState::Held) => conditions.push(doc! { "lockId": { "$ne": "" }, "$expr": is_running() }),
+        Some(LockState::Expired) => {
+            conditions.push(doc! { "lockId": { "$ne": "" }, "$expr": { "$not": is_running() } });
+        }
+        Some(LockState::Released) => conditions.push(doc! { "lockId": "" }),
+    }
+    doc! { "$and": conditions }
+}
+
+/// The regular expression that matches just this text.
+fn literally(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '\0' {
+            // The server refuses a pattern that contains one.
+            pattern.push_str("\\x00");
+            continue;
+        }
+        // After a backslash letters and digits have a meaning, and everything else in ASCII loses it.
+        if c.is_ascii() && !c.is_ascii_alphanumeric() {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
+fn info(name: &str, document: &Document) -> Result<LockInfo, LockError> {
+    let unfit = |field: &str, wanted: &str| {
+        let found = document.get(field).map(Bson::element_type);
+        let found = found.map_or("it is missing".to_owned(), |found| {
+            format!("its type is {found:?}")
+        });
+        corrupt(name, format!("`{field}` is not {wanted}, {found}"))
+    };
+    let text = |field| document.get_str(field).map_err(|_| unfit(field, "a string"));
+    let date = |field| document.get_datetime(field).map_err(|_| unfit(field, "a date"));
+    let token = document.get_i64("fencingToken");
+    let seen = Seen {
+        name,
+        lock_id: text("lockId")?,
+        acquired_at: *date("acquiredAt")?,
+        expires_at: *date("expiresAt")?,
+        token: token.map_err(|_| unfit("fencingToken", "a 64-bit integer"))?,
+        now: *date("now")?,
+    };
+    Ok(seen.into())
+}

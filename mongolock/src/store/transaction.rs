@@ -1,0 +1,67 @@
+use std::time::Duration;
+
+use mongodb::ClientSession;
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::ReadConcern;
+
+use super::Touch;
+use super::mongo::{MongoStore, millis};
+use crate::lease::ClaimKey;
+use crate::{LockError, fault};
+
+/// A look at a claim gives up after this time.
+const LIMIT: Duration = Duration::from_secs(5);
+
+impl MongoStore {
+    pub(super) async fn touch(
+        &self,
+        key: &ClaimKey,
+        expiry: Option<Duration>,
+        session: &mut ClientSession,
+    ) -> Result<Touch, LockError> {
+        let namespace = self.locks.namespace();
+        // A session works with the client that it came from only.
+        let locks = session
+            .client()
+            .database(&namespace.db)
+            .collection::<Document>(&namespace.coll);
+        let touched = locks
+            .update_one(claim(key), vec![touch_stage(expiry)])
+            .session(session)
+            .await;
+        match touched {
+            Ok(touched) if touched.matched_count > 0 => Ok(Touch::Done),
+            Ok(_) if self.stands(key).await? => Ok(Touch::Unseen),
+            // The document has changed since the transaction began, and not by another holder: by a renewal.
+            Err(error) if !fault::is_conflict(&error) || self.stands(key).await? => Err(error.into()),
+            Ok(_) | Err(_) => Ok(Touch::Gone),
+        }
+    }
+
+    /// Reads what the primary has now, confirmed by the others or not: whoever may have the lock counts.
+    async fn stands(&self, key: &ClaimKey) -> Result<bool, LockError> {
+        let found = self
+            .locks
+            .find_one(claim(key))
+            .projection(doc! { "_id": 1 })
+            .read_concern(ReadConcern::local())
+            .max_time(LIMIT)
+            .await?;
+        Ok(found.is_some())
+    }
+}
+
+/// Always a change: a write that leaves the document as it was would not be in conflict with another's. Two renewals of
+/// one millisecond would set the same date, hence the millisecond more; without a renewal that millisecond is all.
+fn touch_stage(expiry: Option<Duration>) -> Document {
+    let later = doc! { "$add": ["$expiresAt", 1_i64] };
+    let end: Bson = match expiry {
+        Some(expiry) => doc! { "$max": [{ "$add": ["$$NOW", millis(expiry)] }, later] }.into(),
+        None => later.into(),
+    };
+    doc! { "$set": { "expiresAt": end } }
+}
+
+fn claim(key: &ClaimKey) -> Document {
+    doc! { "_id": &*key.name, "lockId": &*key.lock_id }
+}

@@ -1,0 +1,391 @@
+//! What an operator sees of the locks of all processes, and can do to them.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use mongolock::{LockAdmin, LockError, LockFilter, LockGuard, LockInfo, LockProvider, LockState};
+use mongolock_tests::{eventually, must};
+use tokio::time::timeout;
+
+use crate::conformance::conformance;
+use crate::world::{AMPLE, World};
+
+conformance!(
+    a_list_meets_every_condition_of_its_filter,
+    prefixes_and_owners_are_only_strings,
+    a_lock_is_held_expired_or_released,
+    one_lock_can_be_looked_at,
+    a_lock_can_be_released_by_force,
+    a_forced_release_wakes_those_who_wait,
+    the_own_process_hears_of_a_forced_release_at_once,
+    a_minimum_hold_can_be_ended_by_force,
+    all_locks_of_one_owner_can_be_released,
+    a_request_that_nobody_waits_for_is_carried_out,
+    a_provider_that_is_shut_down_still_serves_its_operator,
+);
+
+const SHORT: Duration = Duration::from_millis(200);
+
+/// A provider as another process of this owner has it.
+fn process(world: &World, owner: &str) -> LockProvider {
+    world.provider.another().owner(owner).build().unwrap()
+}
+
+async fn hold(world: &World, owner: &str, name: &str) -> LockGuard {
+    process(world, owner).lock(name).await.unwrap()
+}
+
+/// A hold that soon hears of what becomes of it.
+async fn hold_closely(world: &World, owner: &str, name: &str) -> LockGuard {
+    let lock = process(world, owner).lock(name);
+    lock.renew_interval(SHORT).acquire().await.unwrap()
+}
+
+/// A hold whose lease has run out at the server, as that of a crashed process. The guard must live on: it would take
+/// the claim back.
+async fn expired(world: &World, owner: &str, name: &str) -> LockGuard {
+    let lock = process(world, owner).lock(name);
+    let short = lock
+        .expiry(SHORT)
+        .renew_interval(SHORT / 2)
+        .max_hold(Duration::ZERO);
+    let guard = short.acquire().await.unwrap();
+    let admin = world.provider.admin();
+    let ended = async || {
+        let state = admin.get(name).await.unwrap().unwrap().state;
+        (state == LockState::Expired).then_some(())
+    };
+    must(eventually(AMPLE, "the lease has run out", ended).await);
+    guard
+}
+
+async fn list(admin: &LockAdmin, filter: LockFilter) -> Vec<String> {
+    let locks = admin.list(filter).await.unwrap();
+    locks.into_iter().map(|lock| lock.name).collect()
+}
+
+async fn is_free(world: &World, name: &str) -> bool {
+    world.rival().lock(name).try_acquire().await.unwrap().is_some()
+}
+
+async fn a_list_meets_every_condition_of_its_filter(world: World) {
+    let admin = world.provider.admin();
+    assert!(list(&admin, LockFilter::new()).await.is_empty());
+    let _held = [
+        hold(&world, "one", "job:c").await,
+        hold(&world, "two", "job:a").await,
+        hold(&world, "one", "report:b").await,
+    ];
+    let _expired = expired(&world, "one", "job:b").await;
+    let released = hold(&world, "one", "report:a").await;
+    released.release().await.unwrap();
+
+    let all = LockFilter::new;
+    for (filter, expected) in [
+        (all(), "job:a job:b job:c report:a report:b"),
+        (all().prefix("job:"), "job:a job:b job:c"),
+        (all().prefix("job:a"), "job:a"),
+        (all().prefix("ob:"), ""),
+        (all().prefix(""), "job:a job:b job:c report:a report:b"),
+        (all().owner("one"), "job:b job:c report:b"),
+        (all().owner("nobody"), ""),
+        (all().state(LockState::Held), "job:a job:c report:b"),
+        (all().state(LockState::Expired), "job:b"),
+        (all().state(LockState::Released), "report:a"),
+        (all().owner("one").state(LockState::Held), "job:c report:b"),
+        (all().owner("one").state(LockState::Released), ""),
+        (all().prefix("job:").owner("one").state(LockState::Held), "job:c"),
+        (all().limit(0), ""),
+        (all().limit(2), "job:a job:b"),
+        (all().limit(9), "job:a job:b job:c report:a report:b"),
+        (all().state(LockState::Held).limit(2), "job:a job:c"),
+        (all().prefix("report:").limit(1), "report:a"),
+    ] {
+        let found = list(&admin, filter.clone()).await;
+        assert_eq!(found.join(" "), expected, "{filter:?}");
+    }
+}
+
+/// Each is a name, a prefix and an owner; what a pattern or an expression would make of it must not show.
+const STRINGS: [&str; 41] = [
+    "a", "A", "aa", "ab", "abc", "a.c", "a#", "a#b", "a#b#c", "#", "##", "a b", " a", "^a", "a$", "$",
+    "$$NOW", ".", ".*", "a|b", "(a)", "[a]", "a{1}", "a+", "a?", "*", "\\", "\\a", "\\d", "\\Qa", "\\E",
+    "(?i)a", "'a'", "\"a\"", "/a/", "é", "éa", "日本", "😀", "a😀", "1",
+];
+
+async fn prefixes_and_owners_are_only_strings(world: World) {
+    let mut guards = Vec::new();
+    for string in STRINGS {
+        guards.push(hold(&world, string, string).await);
+    }
+    let admin = world.provider.admin();
+    for string in STRINGS {
+        let mut expected: Vec<&str> = STRINGS
+            .into_iter()
+            .filter(|name| name.starts_with(string))
+            .collect();
+        expected.sort_unstable();
+        assert_eq!(
+            list(&admin, LockFilter::new().prefix(string)).await,
+            expected,
+            "prefix {string:?}"
+        );
+        assert_eq!(
+            list(&admin, LockFilter::new().owner(string)).await,
+            [string],
+            "owner {string:?}"
+        );
+        let info = admin.get(string).await.unwrap().unwrap();
+        assert_eq!(info.owner.as_deref(), Some(string));
+    }
+    for string in STRINGS {
+        assert_eq!(admin.release_owner(string).await.unwrap(), 1, "owner {string:?}");
+    }
+}
+
+async fn a_lock_is_held_expired_or_released(world: World) {
+    let _held = hold(&world, "holder", "held").await;
+    let _expired = expired(&world, "holder", "expired").await;
+    hold(&world, "holder", "released").await.release().await.unwrap();
+    let closed = process(&world, "holder").lock("closed").min_hold(AMPLE * 10);
+    closed.acquire().await.unwrap().release().await.unwrap();
+
+    let admin = world.provider.admin();
+    let look = async |name: &str| admin.get(name).await.unwrap().unwrap();
+    let owner = Some("holder");
+
+    let held = look("held").await;
+    assert_eq!((held.state, held.owner.as_deref()), (LockState::Held, owner));
+    assert!(held.remaining > Duration::ZERO, "{held:?}");
+    assert!(held.remaining <= lasts(&held), "{held:?}");
+
+    let expired = look("expired").await;
+    assert_eq!(
+        (expired.state, expired.owner.as_deref()),
+        (LockState::Expired, owner)
+    );
+    assert_eq!(expired.remaining, Duration::ZERO);
+    assert_eq!(lasts(&expired), SHORT);
+
+    let released = look("released").await;
+    assert_eq!(
+        (released.state, released.owner.as_deref()),
+        (LockState::Released, None)
+    );
+    assert_eq!(released.remaining, Duration::ZERO);
+
+    let closed = look("closed").await;
+    assert_eq!(
+        (closed.state, closed.owner.as_deref()),
+        (LockState::Released, None)
+    );
+    assert!(
+        closed.remaining > AMPLE,
+        "its minimum hold is not over: {closed:?}"
+    );
+    assert!(!is_free(&world, "closed").await);
+
+    // The same as in a list, but for what time has changed.
+    let listed = admin.list(LockFilter::new()).await.unwrap();
+    assert_eq!(listed.len(), 4);
+    for mut listed in listed {
+        let alone = look(&listed.name).await;
+        (listed.remaining, listed.expires_at) = (alone.remaining, alone.expires_at);
+        assert_eq!(listed, alone);
+    }
+}
+
+/// From the acquisition to the end of the lease.
+fn lasts(info: &LockInfo) -> Duration {
+    let millis = info.expires_at.timestamp_millis() - info.acquired_at.timestamp_millis();
+    Duration::from_millis(millis.cast_unsigned())
+}
+
+async fn one_lock_can_be_looked_at(world: World) {
+    let admin = world.provider.admin();
+    assert_eq!(admin.get("never").await.unwrap(), None);
+    assert_eq!(admin.get("").await.unwrap(), None);
+    let guard = world.provider.lock(7).await.unwrap();
+    let info = admin.get(7).await.unwrap().unwrap();
+    assert_eq!(
+        (info.name.as_str(), info.fencing_token),
+        ("7", guard.fencing_token())
+    );
+    guard.release().await.unwrap();
+    let info = admin.get(7).await.unwrap().unwrap();
+    assert_eq!(info.state, LockState::Released, "the document stays");
+}
+
+/// S2.6: the one who has it hears of it and can do no harm; the next one's token is greater.
+async fn a_lock_can_be_released_by_force(world: World) {
+    let admin = world.provider.admin();
+    assert!(!admin.force_release("forced").await.unwrap(), "there is none");
+    let victim = hold_closely(&world, "victim", "forced").await;
+    let before = admin.get("forced").await.unwrap().unwrap();
+
+    assert!(admin.force_release("forced").await.unwrap());
+    let after = admin.get("forced").await.unwrap().unwrap();
+    assert_eq!((after.state, after.owner.as_deref()), (LockState::Released, None));
+    assert_eq!(after.remaining, Duration::ZERO);
+    assert_eq!(
+        (after.fencing_token, after.acquired_at),
+        (before.fencing_token, before.acquired_at)
+    );
+    assert!(
+        !admin.force_release("forced").await.unwrap(),
+        "it is free already"
+    );
+
+    let next = world.rival().lock("forced").acquire().await.unwrap();
+    assert!(next.fencing_token() > victim.fencing_token());
+    timeout(AMPLE / 2, victim.lost())
+        .await
+        .expect("its next renewal tells it");
+    assert!(matches!(victim.release().await, Err(LockError::Lost { name, .. }) if name == "forced"));
+    let held = admin.get("forced").await.unwrap().unwrap();
+    assert_eq!(
+        (held.state, held.fencing_token),
+        (LockState::Held, next.fencing_token())
+    );
+    next.release().await.expect("still the next one's");
+    assert!(!admin.force_release("forced").await.unwrap(), "released");
+
+    let _expired = expired(&world, "crashed", "forced").await;
+    assert!(!admin.force_release("forced").await.unwrap(), "run out");
+}
+
+/// S2.6
+async fn a_forced_release_wakes_those_who_wait(world: World) {
+    let victim = hold(&world, "victim", "awaited").await;
+    // Polling alone would take minutes after the first few attempts, and the victim is in another process.
+    let patient = world
+        .provider
+        .another()
+        .retry_interval(Duration::from_millis(10)..=AMPLE * 10);
+    let lock = patient
+        .acquire_timeout(AMPLE * 10)
+        .build()
+        .unwrap()
+        .lock("awaited");
+    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    tokio::time::sleep(Duration::from_millis(800)).await;
+    assert!(!waiter.is_finished());
+    assert!(world.provider.admin().force_release("awaited").await.unwrap());
+    // Less than the 4 s after which it would look again by itself.
+    let next = timeout(AMPLE / 10, waiter).await.expect("it is woken").unwrap();
+    assert!(next.fencing_token() > victim.fencing_token());
+}
+
+/// With this expiry the next renewal would come in two days.
+async fn the_own_process_hears_of_a_forced_release_at_once(world: World) {
+    let week = Duration::from_secs(7 * 24 * 60 * 60);
+    let provider = world
+        .provider
+        .another()
+        .expiry(week)
+        .owner("own")
+        .build()
+        .unwrap();
+    let (first, second, other) = (
+        provider.lock("first").await.unwrap(),
+        provider.lock("second").await.unwrap(),
+        provider.lock("other").await.unwrap(),
+    );
+    assert!(provider.admin().force_release("first").await.unwrap());
+    timeout(AMPLE, first.lost()).await.expect("it is told");
+    assert!(!second.is_lost() && !other.is_lost());
+
+    let rival = world.rival().admin();
+    assert!(rival.force_release("second").await.unwrap());
+    assert_eq!(provider.admin().release_owner("own").await.unwrap(), 1);
+    for guard in [second, other] {
+        timeout(AMPLE, guard.lost()).await.expect("they are told");
+    }
+}
+
+async fn a_minimum_hold_can_be_ended_by_force(world: World) {
+    let lock = process(&world, "early").lock("closed").min_hold(AMPLE * 10);
+    lock.acquire().await.unwrap().release().await.unwrap();
+    assert!(!is_free(&world, "closed").await);
+    let admin = world.provider.admin();
+    assert_eq!(
+        admin.release_owner("early").await.unwrap(),
+        0,
+        "it has no owner any more"
+    );
+    assert!(admin.force_release("closed").await.unwrap());
+    assert!(!admin.force_release("closed").await.unwrap());
+    assert!(is_free(&world, "closed").await);
+}
+
+/// S2.7
+async fn all_locks_of_one_owner_can_be_released(world: World) {
+    let owners = ["a", "a#b", "ab", "A", "a#"];
+    let mut others = Vec::new();
+    for owner in owners.into_iter().filter(|owner| *owner != "a") {
+        others.push(hold(&world, owner, &format!("of {owner}")).await);
+    }
+    let gone = [
+        hold_closely(&world, "a", "1").await,
+        hold_closely(&world, "a", "2").await,
+        hold_closely(&world, "a", "3").await,
+    ];
+    let _expired = expired(&world, "a", "expired").await;
+    let admin = world.provider.admin();
+    for nobody in ["", "#", ".", ".*", "a|ab", "b", "nobody"] {
+        assert_eq!(admin.release_owner(nobody).await.unwrap(), 0, "{nobody:?}");
+    }
+
+    assert_eq!(admin.release_owner("a").await.unwrap(), 3);
+    assert_eq!(admin.release_owner("a").await.unwrap(), 0);
+    assert_eq!(
+        list(&admin, LockFilter::new().state(LockState::Released)).await,
+        ["1", "2", "3"]
+    );
+    for guard in gone {
+        assert!(is_free(&world, guard.name()).await);
+        timeout(AMPLE / 2, guard.lost())
+            .await
+            .expect("its next renewal tells it");
+        assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
+    }
+    for guard in others {
+        assert!(!is_free(&world, guard.name()).await);
+        guard.release().await.expect("it has held all the while");
+    }
+}
+
+/// B15
+async fn a_request_that_nobody_waits_for_is_carried_out(world: World) {
+    let admin = world.provider.admin();
+    let (_first, _second) = (hold(&world, "one", "1").await, hold(&world, "two", "2").await);
+    poll_once(admin.force_release("1")).await;
+    poll_once(admin.release_owner("two")).await;
+    let both = async || {
+        let released = list(&admin, LockFilter::new().state(LockState::Released)).await;
+        (released == ["1", "2"]).then_some(())
+    };
+    must(eventually(AMPLE, "both are released", both).await);
+}
+
+async fn poll_once(future: impl Future) {
+    let mut future = pin!(future);
+    std::future::poll_fn(|context| {
+        assert!(future.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+}
+
+async fn a_provider_that_is_shut_down_still_serves_its_operator(world: World) {
+    let _held = hold(&world, "other", "held").await;
+    let provider = world.provider.another().build().unwrap();
+    provider.shutdown().await;
+    let admin = provider.admin();
+    assert_eq!(list(&admin, LockFilter::new()).await, ["held"]);
+    assert!(admin.get("held").await.unwrap().is_some());
+    assert!(admin.force_release("held").await.unwrap());
+    assert_eq!(admin.release_owner("other").await.unwrap(), 0);
+}

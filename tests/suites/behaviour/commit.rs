@@ -1,0 +1,444 @@
+//! Transactions that are committed only if the lock is still held.
+
+use std::time::Duration;
+
+use mongodb::bson::{Document, doc};
+use mongodb::error::TRANSIENT_TRANSACTION_ERROR;
+use mongodb::options::ClientOptions;
+use mongodb::{Client, ClientSession, Collection};
+use mongolock::{IndexState, LockContext, LockError, LockGuard, LockProvider, distributed_lock};
+use mongolock_tests::{FailPoint, Server, ServerOptions, eventually, must};
+use tokio::time::{Instant, sleep};
+
+use crate::world::{AMPLE, World, names, recorded};
+
+/// Both collections and their indexes are there: MongoDB begins no transaction on one that is being made.
+async fn prepared() -> World {
+    let world = World::mongodb().await;
+    assert_eq!(world.provider.admin().index_state().await, IndexState::Ready);
+    world.database().create_collection("accounts").await.unwrap();
+    world
+}
+
+async fn session(world: &World) -> ClientSession {
+    world.database().client().start_session().await.unwrap()
+}
+
+fn accounts(world: &World) -> Collection<Document> {
+    world.database().collection("accounts")
+}
+
+/// Begins a transaction that has written, and is to be committed.
+async fn begin(world: &World, session: &mut ClientSession) {
+    session.start_transaction().await.unwrap();
+    let written = accounts(world)
+        .insert_one(doc! { "_id": 1 })
+        .session(session)
+        .await;
+    written.unwrap();
+}
+
+async fn is_committed(world: &World) -> bool {
+    accounts(world)
+        .find_one(doc! { "_id": 1 })
+        .await
+        .unwrap()
+        .is_some()
+}
+
+/// Takes the lock away from its holder behind his back, and gives it to a rival.
+async fn take_over(world: &World, name: &str) -> LockGuard {
+    let freed = doc! { "$set": { "lockId": "", "expiresAt": mongodb::bson::DateTime::from_millis(0) } };
+    world
+        .locks()
+        .update_one(doc! { "_id": name }, freed)
+        .await
+        .unwrap();
+    world.rival().lock(name).acquire().await.unwrap()
+}
+
+async fn refused_as_lost(world: &World, guard: &LockGuard, session: &mut ClientSession) {
+    let refused = guard.context().commit(session).await;
+    assert!(matches!(refused, Err(LockError::Lost { .. })), "{refused:?}");
+    assert!(guard.is_lost());
+    assert!(!is_committed(world).await);
+    // The transaction is over: another can begin.
+    session.start_transaction().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_holder_commits_and_renews() {
+    let world = prepared().await;
+    let guard = world.provider.lock("a").await.unwrap();
+    let acquired = world.document("a").await.unwrap();
+    let mut session = session(&world).await;
+    begin(&world, &mut session).await;
+    guard.context().commit(&mut session).await.unwrap();
+    assert!(is_committed(&world).await);
+    let committed = world.document("a").await.unwrap();
+    assert!(committed.get_datetime("expiresAt").unwrap() > acquired.get_datetime("expiresAt").unwrap());
+    for same in ["_id", "lockId", "acquiredAt", "fencingToken"] {
+        assert_eq!(committed.get(same), acquired.get(same));
+    }
+    guard.release().await.unwrap();
+}
+
+/// The guard is one statement, and it is the last.
+#[tokio::test]
+async fn it_costs_one_statement() {
+    let world = prepared().await;
+    let (database, commands) = recorded(world.db(), &[]).await;
+    let guard = world.provider.lock("a").await.unwrap();
+    let mut session = database.client().start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    let accounts = database.collection::<Document>("accounts");
+    accounts
+        .insert_one(doc! { "_id": 1 })
+        .session(&mut session)
+        .await
+        .unwrap();
+    guard.context().commit(&mut session).await.unwrap();
+    let sent = commands.take();
+    assert_eq!(names(&sent), ["insert", "update", "commitTransaction"]);
+    assert_eq!(sent[1].get_str("update"), Ok("distributed_locks"));
+    guard.release().await.unwrap();
+}
+
+/// Somebody has taken the lock after the transaction began: it sees the holder's own claim still.
+#[tokio::test]
+async fn a_takeover_after_the_beginning_is_a_conflict() {
+    let world = prepared().await;
+    let guard = world.provider.lock("a").await.unwrap();
+    let mut session = session(&world).await;
+    begin(&world, &mut session).await;
+    let thief = take_over(&world, "a").await;
+    refused_as_lost(&world, &guard, &mut session).await;
+    assert!(!thief.is_lost());
+    thief.release().await.expect("nothing of it was touched");
+}
+
+/// Somebody has taken the lock before the transaction began: it sees his claim.
+#[tokio::test]
+async fn a_takeover_before_the_beginning_is_seen() {
+    let world = prepared().await;
+    let guard = world.provider.lock("a").await.unwrap();
+    let thief = take_over(&world, "a").await;
+    let mut session = session(&world).await;
+    begin(&world, &mut session).await;
+    refused_as_lost(&world, &guard, &mut session).await;
+    thief.release().await.unwrap();
+}
+
+/// The lock was taken and is free again, or its document is gone.
+#[tokio::test]
+async fn a_claim_that_is_gone_is_lost() {
+    let world = prepared().await;
+    let mut session = session(&world).await;
+    let guard = world.provider.lock("a").await.unwrap();
+    begin(&world, &mut session).await;
+    take_over(&world, "a").await.release().await.unwrap();
+    refused_as_lost(&world, &guard, &mut session).await;
+    session.abort_transaction().await.unwrap();
+
+    let guard = world.provider.lock("b").await.unwrap();
+    begin(&world, &mut session).await;
+    world.locks().delete_one(doc! { "_id": "b" }).await.unwrap();
+    refused_as_lost(&world, &guard, &mut session).await;
+}
+
+/// A lease that is over by the holder's own clock: nothing is asked.
+#[tokio::test]
+async fn a_lost_lock_commits_nothing() {
+    let world = prepared().await;
+    let lock = world
+        .provider
+        .lock("a")
+        .expiry(Duration::from_millis(200))
+        .max_hold(Duration::ZERO);
+    let guard = lock.acquire().await.unwrap();
+    let mut session = session(&world).await;
+    begin(&world, &mut session).await;
+    guard.lost().await;
+    refused_as_lost(&world, &guard, &mut session).await;
+}
+
+/// Between the guard and the commit nobody takes the lock, not even when its lease had ended before.
+#[tokio::test]
+async fn nobody_takes_the_lock_before_the_commit() {
+    let world = prepared().await;
+    let guard = world.provider.lock("a").await.unwrap();
+    let held = || doc! { "_id": "a" };
+    let set_end = |end: i64| vec![doc! { "$set": { "expiresAt": { "$add": ["$$NOW", end] } } }];
+    world.locks().update_one(held(), set_end(-1000)).await.unwrap();
+    let mut session = session(&world).await;
+    begin(&world, &mut session).await;
+    // What the guard does, without the commit.
+    let touched = world
+        .locks()
+        .update_one(held(), set_end(30_000))
+        .session(&mut session)
+        .await;
+    assert_eq!(touched.unwrap().modified_count, 1);
+    let rival = world.rival().lock("a");
+    let taking = tokio::spawn(async move { rival.try_acquire().await });
+    sleep(Duration::from_millis(300)).await;
+    assert!(!taking.is_finished(), "it waits for the end of the transaction");
+    session.commit_transaction().await.unwrap();
+    assert!(taking.await.unwrap().unwrap().is_none(), "the lease was renewed");
+    guard.release().await.unwrap();
+}
+
+/// A renewal of the lock itself after the transaction began: an error that says "make it again", and the driver does.
+#[tokio::test]
+async fn ones_own_renewal_is_a_passing_conflict() {
+    let world = prepared().await;
+    let guard = world.provider.lock("a").await.unwrap();
+    let mut session = session(&world).await;
+    begin(&world, &mut session).await;
+    let later = doc! { "$set": { "expiresAt": mongodb::bson::DateTime::from_millis(i64::MAX / 2000) } };
+    let renew = async || {
+        world
+            .locks()
+            .update_one(doc! { "_id": "a" }, later.clone())
+            .await
+            .unwrap()
+    };
+    renew().await;
+    let refused = guard.context().commit(&mut session).await;
+    let Err(LockError::Mongo(error)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(error.contains_label(TRANSIENT_TRANSACTION_ERROR), "{error}");
+    assert!(!guard.is_lost());
+    assert!(!is_committed(&world).await);
+
+    let (accounts, lock, mut made) = (accounts(&world), guard.context(), 0);
+    let done: mongodb::error::Result<()> = session
+        .start_transaction()
+        .and_run2(async |session| {
+            made += 1;
+            accounts
+                .insert_one(doc! { "_id": 1 })
+                .session(&mut *session)
+                .await?;
+            if made == 1 {
+                let sooner = vec![doc! { "$set": { "expiresAt": { "$add": ["$expiresAt", -1] } } }];
+                world.locks().update_one(doc! { "_id": "a" }, sooner).await?;
+            }
+            Ok(lock.commit(session).await?)
+        })
+        .await;
+    done.unwrap();
+    assert_eq!(made, 2);
+    assert!(is_committed(&world).await);
+    guard.release().await.unwrap();
+}
+
+/// An error that passes through the driver's callback is the same at the other end.
+#[tokio::test]
+async fn a_loss_passes_through_the_driver() {
+    let world = prepared().await;
+    let guard = world.provider.lock("a").await.unwrap();
+    let thief = take_over(&world, "a").await;
+    let (accounts, lock, mut made) = (accounts(&world), guard.context(), 0);
+    let refused: mongodb::error::Result<()> = session(&world)
+        .await
+        .start_transaction()
+        .and_run2(async |session| {
+            made += 1;
+            accounts
+                .insert_one(doc! { "_id": 1 })
+                .session(&mut *session)
+                .await?;
+            Ok(lock.commit(session).await?)
+        })
+        .await;
+    let refused = LockError::from(refused.unwrap_err());
+    assert!(matches!(refused, LockError::Lost { .. }), "{refused:?}");
+    assert_eq!(made, 1, "it is not repeated");
+    assert!(!is_committed(&world).await);
+    thief.release().await.unwrap();
+}
+
+#[distributed_lock(name = "transfer", provider = provider)]
+async fn transfer(provider: &LockProvider, accounts: Collection<Document>) -> Result<(), LockError> {
+    let lock = LockContext::current().unwrap();
+    let mut session = accounts.client().start_session().await?;
+    let transaction = session.start_transaction();
+    transaction
+        .and_run2(async move |session| {
+            accounts
+                .insert_one(doc! { "_id": 1 })
+                .session(&mut *session)
+                .await?;
+            Ok(lock.commit(session).await?)
+        })
+        .await?;
+    Ok(())
+}
+
+/// As it is used: under the attribute, with the driver's own repetition, in a task.
+#[tokio::test]
+async fn it_works_under_the_attribute_in_a_task() {
+    let world = prepared().await;
+    let (provider, accounts) = (world.provider.clone(), accounts(&world));
+    tokio::spawn(async move { transfer(&provider, accounts).await })
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(is_committed(&world).await);
+}
+
+/// The document is blocked for the length of the commit only: renewals of other locks do not wait for transactions.
+#[tokio::test]
+async fn a_long_transaction_keeps_no_renewal_waiting() {
+    let world = prepared().await;
+    let interval = Duration::from_millis(100);
+    let lock = |name: &str| {
+        world
+            .provider
+            .lock(name)
+            .expiry(Duration::from_secs(3))
+            .renew_interval(interval)
+    };
+    let guarded = world.provider.lock("guarded").acquire().await.unwrap();
+    let other = lock("other").acquire().await.unwrap();
+    let mut session = session(&world).await;
+    begin(&world, &mut session).await;
+    let begun = Instant::now();
+    let renewed = async || {
+        let document = world.document("other").await.unwrap();
+        let (end, start) = (
+            document.get_datetime("expiresAt").unwrap(),
+            document.get_datetime("acquiredAt").unwrap(),
+        );
+        (end.timestamp_millis() - start.timestamp_millis() > 3000 + 1000).then_some(())
+    };
+    must(eventually(AMPLE, "renewals for a second", renewed).await);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    guarded.context().commit(&mut session).await.unwrap();
+    assert!(is_committed(&world).await);
+    guarded.release().await.unwrap();
+    other.release().await.unwrap();
+}
+
+/// Beyond `max_hold` the lease is not renewed any more, and its document is changed all the same.
+#[tokio::test]
+async fn it_guards_beyond_the_cap_as_well() {
+    let world = prepared().await;
+    let lock = world.provider.lock("a").max_hold(Duration::ZERO);
+    let guard = lock.acquire().await.unwrap();
+    let ends = async || {
+        let document = world.document("a").await.unwrap();
+        document.get_datetime("expiresAt").unwrap().timestamp_millis()
+    };
+    let before = ends().await;
+    let mut session = session(&world).await;
+    begin(&world, &mut session).await;
+    guard.context().commit(&mut session).await.unwrap();
+    assert_eq!(ends().await, before + 1);
+    let remaining = guard.remaining();
+    assert!(remaining < Duration::from_secs(30));
+
+    begin_second(&world, &mut session).await;
+    let thief = take_over(&world, "a").await;
+    let refused = guard.context().commit(&mut session).await;
+    assert!(matches!(refused, Err(LockError::Lost { .. })), "{refused:?}");
+    thief.release().await.unwrap();
+}
+
+async fn begin_second(world: &World, session: &mut ClientSession) {
+    session.start_transaction().await.unwrap();
+    accounts(world)
+        .insert_one(doc! { "_id": 2 })
+        .session(session)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_transaction_from_before_the_lock_is_refused() {
+    let world = prepared().await;
+    let mut session = session(&world).await;
+    begin(&world, &mut session).await;
+    let guard = world.provider.lock("a").await.unwrap();
+    let refused = guard.context().commit(&mut session).await;
+    assert!(
+        matches!(&refused, Err(LockError::NoTransaction { reason, .. }) if reason.contains("under the lock")),
+        "{refused:?}"
+    );
+    assert!(!guard.is_lost());
+    assert!(!is_committed(&world).await);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn without_a_transaction_there_is_nothing_to_guard() {
+    let world = prepared().await;
+    let guard = world.provider.lock("a").await.unwrap();
+    let mut session = session(&world).await;
+    let none = guard.context().commit(&mut session).await;
+    assert!(
+        matches!(&none, Err(LockError::NoTransaction { name, reason }) if name == "a" && reason.contains("standalone")),
+        "{none:?}"
+    );
+
+    let memory = World::memory().provider.lock("a").await.unwrap();
+    let none = memory.context().commit(&mut session).await;
+    assert!(
+        matches!(&none, Err(LockError::NoTransaction { reason, .. }) if reason.contains("in memory")),
+        "{none:?}"
+    );
+    guard.release().await.unwrap();
+}
+
+/// A standalone server has no transactions, and says so at the first statement: here or before.
+#[tokio::test]
+async fn a_standalone_server_is_a_clear_error() {
+    let server = must(Server::start(ServerOptions::standalone()).await);
+    let client = must(server.client().await);
+    let provider = LockProvider::new(&client.database("app"));
+    let guard = provider.lock("a").await.unwrap();
+    let mut session = client.start_session().await.unwrap();
+    for begins in [true, false] {
+        if begins {
+            session.start_transaction().await.unwrap();
+        }
+        let none = guard.context().commit(&mut session).await;
+        assert!(
+            matches!(&none, Err(LockError::NoTransaction { name, reason }) if name == "a" && reason.contains("standalone")),
+            "{none:?}"
+        );
+    }
+    guard.release().await.unwrap();
+}
+
+/// A commit whose answer is an error that leaves its outcome open is repeated, as the driver's rules say.
+#[tokio::test]
+async fn an_unknown_outcome_is_asked_for_again() {
+    let world = prepared().await;
+    let own = format!("{}_commits", world.db().name());
+    let mut options = ClientOptions::parse(world.db().uri()).await.unwrap();
+    options.app_name = Some(own.clone());
+    let client = Client::with_options(options).unwrap();
+    let guard = world.provider.lock("a").await.unwrap();
+    let mut session = client.start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    let accounts = client
+        .database(world.db().name())
+        .collection::<Document>("accounts");
+    accounts
+        .insert_one(doc! { "_id": 1 })
+        .session(&mut session)
+        .await
+        .unwrap();
+    // Made, but not confirmed by a majority in time: more often than the driver repeats by itself.
+    let unconfirmed =
+        FailPoint::on(&["commitTransaction"]).write_concern_error(64, "waiting for replication timed out");
+    let point = unconfirmed.app_name(&own).times(3);
+    let failing = must(point.enable(world.db().uri()).await);
+    guard.context().commit(&mut session).await.unwrap();
+    must(failing.clear().await);
+    assert!(is_committed(&world).await);
+    guard.release().await.unwrap();
+}

@@ -1,0 +1,137 @@
+//! Locks shared with DistributedLock.MongoDB: its commands, as its source has them, beside a provider.
+
+use std::time::Duration;
+
+use mongodb::bson::{DateTime, Document, doc};
+use mongodb::options::{IndexOptions, ReturnDocument};
+use mongodb::{Collection, IndexModel};
+use mongolock::{IndexState, LockError};
+use mongolock_tests::{eventually, must};
+
+use crate::world::{AMPLE, World};
+
+/// One acquisition as the .NET library makes it: free is "no end, or an end that has passed", the token counts from 1.
+struct Neighbour {
+    locks: Collection<Document>,
+    lock_id: String,
+    token: i64,
+}
+
+impl Neighbour {
+    async fn try_acquire(
+        locks: &Collection<Document>,
+        name: &str,
+        lock_id: &str,
+        millis: i64,
+    ) -> Option<Self> {
+        let free = doc! { "$lte": [{ "$ifNull": ["$expiresAt", DateTime::from_millis(0)] }, "$$NOW"] };
+        let if_free = |new: Document, old: &str| doc! { "$cond": [free.clone(), new, old] };
+        let end = doc! { "$dateAdd": { "startDate": "$$NOW", "unit": "millisecond", "amount": millis } };
+        let next = doc! { "$add": [{ "$ifNull": ["$fencingToken", 0_i64] }, 1_i64] };
+        let stage = doc! { "$set": {
+            "lockId": { "$cond": [free.clone(), lock_id, "$lockId"] },
+            "expiresAt": if_free(end, "$expiresAt"),
+            "acquiredAt": { "$cond": [free.clone(), "$$NOW", "$acquiredAt"] },
+            "fencingToken": if_free(next, "$fencingToken"),
+        } };
+        let found = locks
+            .find_one_and_update(doc! { "_id": name }, vec![stage])
+            .upsert(true)
+            .return_document(ReturnDocument::After)
+            .await
+            .unwrap()
+            .unwrap();
+        (found.get_str("lockId").unwrap() == lock_id).then(|| Self {
+            locks: locks.clone(),
+            lock_id: lock_id.to_owned(),
+            token: found.get_i64("fencingToken").unwrap(),
+        })
+    }
+
+    /// It deletes what is its own.
+    async fn release(self, name: &str) -> u64 {
+        let own = doc! { "_id": name, "lockId": self.lock_id };
+        self.locks.delete_one(own).await.unwrap().deleted_count
+    }
+}
+
+/// Either keeps the other out, finds what the other has released, and the tokens rise as long as the document lives.
+#[tokio::test]
+async fn both_share_a_lock() {
+    let world = World::mongodb().await;
+    let (lock, locks) = (world.provider.lock("shared"), world.locks());
+    let ours = lock.acquire().await.unwrap();
+    assert!(
+        Neighbour::try_acquire(&locks, "shared", "a", 30_000)
+            .await
+            .is_none()
+    );
+    let token = ours.fencing_token().get();
+    ours.release().await.unwrap();
+
+    let theirs = Neighbour::try_acquire(&locks, "shared", "b", 30_000)
+        .await
+        .expect("it was released");
+    assert_eq!(theirs.token, token + 1);
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    assert_eq!(theirs.release("shared").await, 1);
+    let ours = tokio::time::timeout(AMPLE, waiting)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    assert!(ours.fencing_token().get() > token + 1, "also after the deletion");
+    ours.release().await.unwrap();
+}
+
+/// A lease that ran out changes hands either way, and its former holder notices.
+#[tokio::test]
+async fn both_take_over_from_each_other() {
+    let world = World::mongodb().await;
+    let (lock, locks) = (world.provider.lock("shared"), world.locks());
+    let theirs = Neighbour::try_acquire(&locks, "shared", "a", 100).await.unwrap();
+    let ours = lock
+        .clone()
+        .expiry(Duration::from_millis(200))
+        .max_hold(Duration::ZERO);
+    let ours = ours.acquire().await.unwrap();
+    assert!(ours.fencing_token().get() > theirs.token);
+    assert_eq!(theirs.release("shared").await, 0, "it is not its own any more");
+    let taken = async || Neighbour::try_acquire(&locks, "shared", "b", 30_000).await;
+    let theirs = must(eventually(AMPLE, "the end of the lease", taken).await);
+    assert!(theirs.token > ours.fencing_token().get());
+    assert!(matches!(ours.release().await, Err(LockError::Lost { .. })));
+    assert_eq!(
+        theirs.release("shared").await,
+        1,
+        "the late release has not touched it"
+    );
+}
+
+/// Its index removes documents at once. Locks work, tokens rise, and the state says what it is.
+#[tokio::test]
+async fn its_index_does_no_harm() {
+    let world = World::mongodb().await;
+    let at_once = IndexOptions::builder()
+        .name("expiresAt_ttl".to_owned())
+        .expire_after(Duration::ZERO)
+        .build();
+    let index = IndexModel::builder()
+        .keys(doc! { "expiresAt": 1 })
+        .options(at_once)
+        .build();
+    world.locks().create_index(index).await.unwrap();
+    let first = world.provider.lock("swept").await.unwrap();
+    let token = first.fencing_token();
+    first.release().await.unwrap();
+    let gone = async || world.document("swept").await.is_none().then_some(());
+    must(eventually(AMPLE, "the sweep", gone).await);
+    let next = world.provider.lock("swept").await.unwrap();
+    assert!(next.fencing_token() > token);
+    next.release().await.unwrap();
+    assert!(matches!(
+        world.provider.admin().index_state().await,
+        IndexState::Conflict { .. }
+    ));
+}

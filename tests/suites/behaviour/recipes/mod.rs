@@ -1,0 +1,23 @@
+//! Resources other than MongoDB that check tokens (S1.20): the recipes of the guide, with real holders.
+
+mod file_store;
+mod http_service;
+mod sql_table;
+
+use std::time::Duration;
+
+use mongolock::FencingToken;
+
+use crate::world::World;
+
+/// The tokens of a holder whose lease has run out, and of the one after him, who holds the lock now.
+async fn late_and_next() -> (FencingToken, FencingToken) {
+    let world = World::mongodb().await;
+    let lock = world.provider.lock("resource").expiry(Duration::from_millis(100));
+    let late = lock.clone().max_hold(Duration::ZERO).acquire().await.unwrap();
+    let next = lock.acquire().await.unwrap();
+    assert!(late.is_lost());
+    let tokens = (late.fencing_token(), next.fencing_token());
+    next.release().await.unwrap();
+    tokens
+}
