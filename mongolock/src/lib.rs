@@ -1,5 +1,10 @@
 #![doc = include_str!("../README.md")]
 //!
+//! # More
+//!
+//! The [`guide`] goes on from here: what a lease promises, how to choose its times, fencing, jobs, tests, deployments,
+//! rights, operation, and the way from DistributedLock.MongoDB.
+//!
 //! # What can be observed
 //!
 //! Spans and events of [`tracing`], all with the target `mongolock`; names and fields are stable. Nothing is reported at
@@ -34,6 +39,7 @@ mod fault;
 mod fenced;
 mod filter;
 mod guard;
+pub mod guide;
 mod held;
 mod index;
 mod info;

@@ -13,6 +13,7 @@ mod operator;
 mod options;
 mod protocol;
 mod recipes;
+mod rights;
 mod tokens;
 mod wake_up;
 mod world;

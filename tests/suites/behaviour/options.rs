@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mongolock::{LockContext, LockError, LockProvider, Skipped, distributed_lock};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::conformance;
@@ -162,8 +164,11 @@ async fn a_failed_body_keeps_its_error_when_the_lock_is_lost(world: World) {
 }
 
 async fn a_minimum_hold_outlives_every_exit(world: World) {
-    #[distributed_lock(name = "once", min_hold = "400ms")]
-    async fn once(way: u8) -> Result<(), AppError> {
+    const MIN_HOLD: Duration = Duration::from_secs(2);
+
+    #[distributed_lock(name = "once:<way>", min_hold = "2s")]
+    async fn once(way: u8, begun: oneshot::Sender<()>) -> Result<(), AppError> {
+        begun.send(()).unwrap();
         match way {
             0 => Ok(()),
             1 => Err(AppError::Body),
@@ -172,30 +177,29 @@ async fn a_minimum_hold_outlives_every_exit(world: World) {
         }
     }
 
-    for way in 0..4 {
-        let begun = Instant::now();
-        let provider = world.provider.clone();
-        let call = tokio::spawn(async move { provider.scope(once(way)).await });
+    async fn exit(way: u8, provider: LockProvider, rival: LockProvider) {
+        let called = Instant::now();
+        let (begins, begun) = oneshot::channel();
+        let call = tokio::spawn(async move { provider.scope(once(way, begins)).await });
+        begun.await.unwrap();
         if way == 3 {
-            sleep(Duration::from_millis(50)).await;
             call.abort();
         }
         let _ = call.await;
         assert!(
-            begun.elapsed() < Duration::from_millis(400),
-            "the call returns at once"
+            called.elapsed() < MIN_HOLD,
+            "exit {way}: the call returns at once"
         );
-        world
-            .rival()
-            .lock("once")
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
-        assert!(begun.elapsed() >= Duration::from_millis(400), "exit {way}");
+        let next = rival.lock(format!("once:{way}")).acquire().await.unwrap();
+        assert!(called.elapsed() >= MIN_HOLD, "exit {way}");
+        next.release().await.unwrap();
     }
+
+    let mut exits = JoinSet::new();
+    for way in 0..4 {
+        exits.spawn(exit(way, world.provider.clone(), world.rival()));
+    }
+    exits.join_all().await;
 }
 
 async fn names_are_checked_when_they_are_rendered(world: World) {

@@ -1,0 +1,42 @@
+//! The least role of the guide is enough for all that mongolock does.
+
+use mongodb::bson::Document;
+use mongodb::{Client, Collection};
+use mongolock::{IndexState, LockFilter, LockProvider};
+use mongolock_tests::{Server, ServerOptions, must};
+
+use crate::world::{AMPLE, restricted};
+
+#[tokio::test]
+async fn five_actions_on_one_collection_are_enough() {
+    let server = must(Server::start(ServerOptions::single().auth()).await);
+    let role = ["find", "insert", "update", "createIndex", "changeStream"];
+    let client = Client::with_uri_str(restricted(&server, &role).await)
+        .await
+        .unwrap();
+    let database = client.database("app");
+    let provider = LockProvider::builder(&database)
+        .acquire_timeout(AMPLE)
+        .build()
+        .unwrap();
+
+    let guard = provider.lock("works").await.unwrap();
+    let admin = provider.admin();
+    assert_eq!(admin.index_state().await, IndexState::Ready);
+    let locks: Collection<Document> = database.collection("distributed_locks");
+    locks.watch().await.expect("those who wait are woken");
+    let rival = provider.another().build().unwrap().lock("works");
+    let waiting = tokio::spawn(async move { rival.acquire().await });
+    guard.release().await.unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+
+    let mut session = client.start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    guard.context().commit(&mut session).await.unwrap();
+
+    assert_eq!(admin.list(LockFilter::new()).await.unwrap().len(), 1);
+    assert!(admin.get("works").await.unwrap().is_some());
+    assert!(admin.force_release("works").await.unwrap());
+    assert_eq!(admin.release_owner("nobody").await.unwrap(), 0);
+    provider.shutdown().await;
+}
