@@ -1,7 +1,7 @@
 //! The program `nightly_job`, run as a user runs it.
 //!
-//! An instance that comes late, or a tick that is left out on a busy machine, is made up: the program ends when each
-//! tick has run and all instances have reported it, however long that takes.
+//! On a busy machine an instance may leave a tick out, or none may run the job at it until a later one. The program
+//! ends when each tick has run and all instances have come that far, however long that takes.
 
 use std::process::{Command, Output};
 
@@ -38,7 +38,6 @@ async fn each_tick_runs_once() {
     ] {
         assert!(has_line(&output, line), "{line}: {}", text(&output));
     }
-    assert!(text(&output).contains("calls           9: "), "{}", text(&output));
     assert_eq!(ticks(&output), 3, "{}", text(&output));
 }
 
@@ -60,12 +59,13 @@ async fn the_others_go_on_when_an_instance_is_killed() {
 }
 
 #[tokio::test]
-async fn without_the_lock_each_tick_runs_on_all_instances() {
+async fn without_the_lock_the_job_runs_more_than_once() {
     let output = every_second(&["--ticks", "2", "--without-lock"]).await;
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    for line in ["ran once 0", "more than once 2", "not at all 0", "tokens none"] {
+    for line in ["ticks 2", "not at all 0", "tokens none"] {
         assert!(has_line(&output, line), "{line}: {}", text(&output));
     }
+    assert!(!has_line(&output, "more than once 0"), "{}", text(&output));
 }
 
 #[test]

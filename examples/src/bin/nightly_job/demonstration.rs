@@ -18,7 +18,7 @@ use crate::summary::{Summary, heading, line};
 
 const INSTANCES: u32 = 3;
 
-/// What the instances need to start. One that needs longer calls the job for the first ticks late.
+/// What the instances need to start. One that needs longer leaves the first ticks to the others.
 const START: Duration = Duration::from_millis(500);
 
 /// How often the reports are read.
@@ -104,7 +104,7 @@ impl Watch {
         self.read().await?;
         let mut last = None;
         for (tick, entry) in self.journal.entries().skip(self.shown) {
-            if !self.journal.is_complete(entry) {
+            if !self.journal.is_complete(tick) {
                 break;
             }
             println(&line(tick, entry))?;

@@ -1,11 +1,16 @@
-//! One instance: waits for the ticks, calls the job at each, and reports what came of it.
+//! One instance: a worker that calls the job at each tick, and reports what came of it.
 
-use std::pin::pin;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use apalis_core::error::WorkerError;
+use apalis_core::monitor::Monitor;
+use apalis_core::task::data::Data;
+use apalis_core::worker::builder::WorkerBuilder;
 use mongolock::{LockContext, LockProvider};
 use mongolock_examples::processes;
+use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::nightly_report;
@@ -47,16 +52,28 @@ impl Job {
     }
 }
 
+/// Calls the job as the command line says.
+#[derive(Debug)]
+struct Caller {
+    job: Job,
+    late: Duration,
+    without_lock: bool,
+    /// Whether the instance is to stop.
+    stopping: watch::Receiver<bool>,
+}
+
 /// Runs the instance until it is told to stop.
 pub(crate) async fn run(instance: &options::Instance, options: &Options) -> anyhow::Result<ExitCode> {
     // A service would listen to its signals here.
-    let mut stopped = pin!(processes::stop_with_parent());
+    let stopped = processes::stop_with_parent();
     let database = processes::database(&instance.database).await?;
+    let name = format!("instance {}", instance.number);
     LockProvider::builder(&database)
-        .owner(format!("instance {}", instance.number))
+        .owner(&name)
         .build()?
         .set_global()?;
 
+    let (stop, stopping) = watch::channel(false);
     let job = Job {
         store: Store::new(&database),
         schedule: options.schedule.clone(),
@@ -64,44 +81,92 @@ pub(crate) async fn run(instance: &options::Instance, options: &Options) -> anyh
         instance: instance.number,
         work: options.work,
     };
-    // Only the wait is broken off. A run that has begun ends as it would anyway.
-    for tick in options.schedule.from(instance.first) {
-        tokio::select! {
-            biased;
-            () = &mut stopped => break,
-            () = wait(tick, options.late) => call(tick, &job, options.without_lock).await?,
-        }
-    }
+    let caller = Arc::new(Caller {
+        job,
+        late: options.late,
+        without_lock: options.without_lock,
+        stopping,
+    });
+    let schedule = options.schedule.clone();
+    let workers = Monitor::new()
+        .register(move |_| {
+            WorkerBuilder::new(name.clone())
+                .backend(schedule.scheduler())
+                .data(Arc::clone(&caller))
+                .build(at_tick)
+        })
+        .should_restart(|worker, error| may_start_again(worker.name(), error));
+    let context = workers.context();
+    tokio::spawn(async move {
+        stopped.await;
+        stop.send_replace(true);
+        context.shutdown()
+    });
+    // The worker takes no further tick then, and ends when the calls that have begun have ended.
+    workers.run().await?;
     LockProvider::global()?.shutdown().await;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Until the tick has come by a clock that is up to `late` behind.
-async fn wait(tick: Tick, late: Duration) {
-    tick.wait().await;
-    sleep(late.mul_f64(fastrand::f64())).await;
+/// The scheduler gives up if the process is held up just when it looks for the next tick, until that has passed. A new
+/// worker goes on then. The calls of the old one are broken off, which releases the lock, and what they have not done
+/// is made up.
+fn may_start_again(worker: &str, error: &WorkerError) -> bool {
+    eprintln!("{worker}: {error}");
+    matches!(error, WorkerError::BackendError(_))
 }
 
-async fn call(tick: Tick, job: &Job, without_lock: bool) -> anyhow::Result<()> {
-    let called = if without_lock {
-        job.build_report(tick).await.map(|()| Some(vec![tick]))
-    } else {
-        nightly_report(tick, job).await
-    };
-    let outcome = match called {
-        Ok(Some(ran)) if ran.is_empty() => Outcome::Late,
-        Ok(Some(_)) => Outcome::Ran,
-        Ok(None) => Outcome::Skipped,
-        // A run that fails does not end the service: the next one makes it up.
-        Err(error) => {
-            eprintln!("instance {}, {tick}: {error:#}", job.instance);
-            Outcome::Failed
+/// What the worker does at a tick. It does not wait for an earlier call to end: the lock also keeps the calls of one
+/// process apart.
+async fn at_tick(tick: apalis_cron::Tick, caller: Data<Arc<Caller>>) {
+    caller.call(tick.into()).await;
+}
+
+impl Caller {
+    /// Calls the job by a clock that is up to `late` behind, and says what came of it.
+    async fn call(&self, tick: Tick) {
+        if self.is_stopped_before_the_call().await {
+            return;
         }
-    };
-    let call = Call {
-        tick,
-        instance: job.instance,
-        outcome,
-    };
-    job.store.add_call(&call).await
+        let outcome = match self.run(tick).await {
+            Ok(Some(ran)) if ran.is_empty() => Outcome::Late,
+            Ok(Some(_)) => Outcome::Ran,
+            Ok(None) => Outcome::Skipped,
+            // A run that fails does not end the service: the next one makes it up.
+            Err(error) => {
+                self.complain(tick, &error);
+                Outcome::Failed
+            }
+        };
+        let call = Call {
+            tick,
+            instance: self.job.instance,
+            outcome,
+        };
+        if let Err(error) = self.job.store.add_call(&call).await {
+            self.complain(tick, &error);
+        }
+    }
+
+    /// Only the wait is broken off. A run that has begun ends as it would anyway.
+    async fn is_stopped_before_the_call(&self) -> bool {
+        let mut stopping = self.stopping.clone();
+        tokio::select! {
+            biased;
+            _ = stopping.wait_for(|stopping| *stopping) => true,
+            () = sleep(self.late.mul_f64(fastrand::f64())) => false,
+        }
+    }
+
+    async fn run(&self, tick: Tick) -> anyhow::Result<Option<Vec<Tick>>> {
+        if self.without_lock {
+            self.job.build_report(tick).await?;
+            return Ok(Some(vec![tick]));
+        }
+        nightly_report(tick, &self.job).await
+    }
+
+    fn complain(&self, tick: Tick, error: &anyhow::Error) {
+        eprintln!("instance {}, {tick}: {error:#}", self.job.instance);
+    }
 }

@@ -10,6 +10,8 @@ use crate::store::{Call, Outcome, Run};
 #[derive(Debug)]
 pub(crate) struct Journal {
     ticks: BTreeMap<Tick, Entry>,
+    /// The last tick, be it of the demonstration or later, that each instance has called the job for.
+    reached: BTreeMap<u32, Tick>,
     /// The instances that have not been killed.
     living: Vec<u32>,
 }
@@ -24,6 +26,7 @@ impl Journal {
     pub(crate) fn new(ticks: &[Tick], instances: u32) -> Self {
         Self {
             ticks: ticks.iter().map(|tick| (*tick, Entry::default())).collect(),
+            reached: BTreeMap::new(),
             living: (1..=instances).collect(),
         }
     }
@@ -39,6 +42,8 @@ impl Journal {
                 .and_modify(|entry| entry.runs.push(run));
         }
         for call in calls {
+            let reached = self.reached.entry(call.instance).or_insert(call.tick);
+            *reached = call.tick.max(*reached);
             self.ticks
                 .entry(call.tick)
                 .and_modify(|entry| entry.calls.push(call));
@@ -54,10 +59,12 @@ impl Journal {
         self.ticks.iter().map(|(tick, entry)| (*tick, entry))
     }
 
-    /// Whether the job has been run for this tick and all instances have called it.
-    pub(crate) fn is_complete(&self, entry: &Entry) -> bool {
-        let called = |instance: &u32| entry.calls.iter().any(|call| call.instance == *instance);
-        !entry.runs.is_empty() && self.living.iter().all(called)
+    /// Whether the job has been run for this tick, and all instances have called it for this tick or a later one. An
+    /// instance may leave a tick out, for example if it has started later than the others.
+    pub(crate) fn is_complete(&self, tick: Tick) -> bool {
+        let has_run = self.ticks.get(&tick).is_some_and(|entry| !entry.runs.is_empty());
+        let reached = |instance: &u32| self.reached.get(instance).is_some_and(|last| *last >= tick);
+        has_run && self.living.iter().all(reached)
     }
 }
 

@@ -7,10 +7,11 @@
 //! cargo run --bin nightly_job -- --without-lock
 //! ```
 //!
-//! Each instance calls the job at each tick of a cron expression. One gets the lock and runs the job; for the others
-//! the call returns at once (`on_busy = "skip"`). A job is often over before the last instance has called it: clocks
-//! differ, and machines are busy. `min_hold` keeps the lock taken until then, and a record of what has been done
-//! stands by where time alone proves nothing. `--without-lock` shows the job as it was while there was one instance.
+//! In each instance a scheduler, apalis, calls the job at each tick of a cron expression. One instance gets the lock
+//! and runs the job; for the others the call returns at once (`on_busy = "skip"`). A job is often over before the last
+//! instance has called it: clocks differ, and machines are busy. `min_hold` keeps the lock taken until then, and a
+//! record of what has been done stands by where time alone proves nothing. `--without-lock` shows the job as it was
+//! while there was one instance.
 //!
 //! A job for every night at three o'clock UTC, schedule `0 0 3 * * *`, would say
 //!

@@ -22,7 +22,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = value_parser!(u16).range(1..=1_000))]
     pub(crate) ticks: u16,
 
-    /// When the job is due, in UTC: second, minute, hour, day, month, day of the week
+    /// When the job is due, in UTC: second, minute, hour, day, month, day of the week (SUN to SAT)
     #[arg(long, value_name = "CRON", default_value = "*/2 * * * * *")]
     pub(crate) schedule: Schedule,
 

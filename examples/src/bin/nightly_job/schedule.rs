@@ -1,25 +1,16 @@
 //! When the job is due.
 //!
-//! A scheduler that starts a job without saying for which tick leaves nothing to put into a record. So the ticks come
-//! from the cron expression itself, and each instance waits for one after the other: runs in one process never
-//! overlap, and a tick that has passed meanwhile is still called, late.
-//!
 //! The ticks are in UTC. In local time, a night has an hour twice and another night has none.
 
 use std::fmt;
 use std::iter;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use chrono::{DateTime, SubsecRound, Utc};
-use croner::Cron;
-use croner::parser::{CronParser, Seconds};
+use apalis_cron::CronScheduler;
+use chrono::{DateTime, Utc};
 use mongodb::bson;
 use serde::{Deserialize, Serialize};
-
-/// How long a wait relies on the monotonic clock, which drifts from the time of day and stands still while the
-/// machine sleeps.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// A moment at which the job is due: what the instances agree on, however their clocks differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -28,16 +19,17 @@ pub(crate) struct Tick(DateTime<Utc>);
 
 /// A cron expression with seconds.
 #[derive(Debug, Clone)]
-pub(crate) struct Schedule(Cron);
+pub(crate) struct Schedule(cron::Schedule);
 
 impl Schedule {
+    /// Gives a worker each tick when it has come. A tick that has passed before the worker asks for it is left out.
+    pub(crate) fn scheduler(&self) -> CronScheduler<cron::Schedule> {
+        CronScheduler::new(self.0.clone())
+    }
+
     /// The ticks that come after a moment.
     pub(crate) fn after(&self, moment: DateTime<Utc>) -> impl Iterator<Item = Tick> {
-        // A search that begins between two seconds finds a time between two seconds.
-        let whole = moment.trunc_subsecs(0);
-        // The iterators of the library leave out every other tick of `* * * * * *`.
-        let next = |moment: &DateTime<Utc>| self.0.find_next_occurrence(moment, false).ok();
-        iter::successors(next(&whole), move |tick| next(tick)).map(Tick)
+        self.0.after(&moment).map(Tick)
     }
 
     /// `first`, which is a tick, and those that come after it.
@@ -55,15 +47,6 @@ impl Schedule {
 }
 
 impl Tick {
-    /// Returns when it has come by the clock of this machine.
-    pub(crate) async fn wait(self) {
-        while let Ok(left) = (self.0 - Utc::now()).to_std()
-            && !left.is_zero()
-        {
-            tokio::time::sleep(left.min(LOOK_AGAIN)).await;
-        }
-    }
-
     pub(crate) fn timestamp(self) -> i64 {
         self.0.timestamp()
     }
@@ -74,22 +57,27 @@ impl FromStr for Schedule {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let example = "write six fields, such as `0 0 3 * * *` for three o'clock";
-        let cron = CronParser::builder()
-            .seconds(Seconds::Required)
-            .build()
-            .parse(text);
-        let cron = cron.map_err(|error| format!("{}; {example}", error.to_string().trim_end_matches('.')))?;
+        let cron = cron::Schedule::from_str(text);
+        let cron = cron.map_err(|error| format!("{}; {example}", reason(&error)))?;
         // `0 0 3 30 2 *` is well written, but there is no such day.
-        match cron.find_next_occurrence(&Utc::now(), false) {
-            Ok(_) => Ok(Self(cron)),
-            Err(_) => Err(format!("that time never comes; {example}")),
+        match cron.upcoming(Utc).next() {
+            Some(_) => Ok(Self(cron)),
+            None => Err(format!("that time never comes; {example}")),
         }
+    }
+}
+
+/// The library repeats the expression, points at a place in it, and adds a third line if it knows more.
+fn reason(error: &cron::error::Error) -> String {
+    match error.to_string().lines().nth(2) {
+        Some(reason) if !reason.is_empty() => reason.trim_end_matches('.').to_owned(),
+        _ => "that is no cron expression".to_owned(),
     }
 }
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.as_str())
+        f.write_str(self.0.source())
     }
 }
 
@@ -108,6 +96,12 @@ impl FromStr for Tick {
 impl fmt::Display for Tick {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.format("%H:%M:%S").fmt(f)
+    }
+}
+
+impl From<apalis_cron::Tick> for Tick {
+    fn from(tick: apalis_cron::Tick) -> Self {
+        Self((UNIX_EPOCH + Duration::from_secs(tick.get_timestamp())).into())
     }
 }
 
@@ -154,7 +148,11 @@ mod tests {
     fn expressions_that_are_wrong_or_never_come_are_refused() {
         for text in ["", "every day", "0 3 * * *", "60 * * * * *", "0 0 3 30 2 *"] {
             let refused = text.parse::<Schedule>().unwrap_err();
-            assert!(refused.contains("such as `0 0 3 * * *`"), "{text}: {refused}");
+            assert!(
+                refused.ends_with("such as `0 0 3 * * *` for three o'clock"),
+                "{text}: {refused}"
+            );
+            assert_eq!(refused.lines().count(), 1, "{text}: {refused}");
         }
     }
 
