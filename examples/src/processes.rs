@@ -1,6 +1,6 @@
 //! Further processes of the running program: started with arguments of their own, and gone when it is.
 //!
-//! A started process finds the server in `MONGODB_URI` and calls [`exit_with_parent`] first.
+//! A started process finds the server in `MONGODB_URI` and calls [`exit_with_parent`] or [`stop_with_parent`] first.
 
 use std::env;
 use std::io::{self, Read};
@@ -10,16 +10,26 @@ use std::time::Duration;
 
 use anyhow::Context;
 use mongodb::{Client, Database};
+use tokio::sync::oneshot;
 
 /// How a started process ends when the program that started it is gone.
 pub const PARENT_IS_GONE: i32 = 3;
+
+/// How long a stopped process may take to end.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// How often to look whether a process has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The processes. Each ends when its standard input does, at the latest when this process is gone.
 #[derive(Debug, Default)]
-pub struct Processes(Vec<Child>);
+pub struct Processes(Vec<Process>);
+
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    killed: bool,
+}
 
 /// The running program once more, for [`Processes::start`]: the connection string may hold a password and travels in
 /// the environment.
@@ -48,32 +58,58 @@ impl Processes {
     /// # Errors
     /// When it cannot be started.
     pub fn start(&mut self, mut command: Command) -> anyhow::Result<&mut Child> {
-        self.0.push(command.spawn().context("cannot start a process")?);
-        self.0.last_mut().context("it was started")
+        let child = command.spawn().context("cannot start a process")?;
+        let started = Process { child, killed: false };
+        self.0.push(started);
+        let last = self.0.last_mut().context("it was started")?;
+        Ok(&mut last.child)
     }
 
-    /// Kills all of them: no destructor runs, and no lock is released.
+    /// Kills the one that was started as the `number`th, counted from 1: no destructor runs, and no lock is released.
+    /// It has not failed then.
     ///
     /// # Errors
-    /// When one cannot be killed or waited for.
-    pub fn kill(&mut self) -> anyhow::Result<()> {
-        for child in &mut self.0 {
-            child
-                .kill()
-                .and_then(|()| child.wait())
-                .context("cannot kill a process")?;
+    /// When there is none, or it cannot be killed or waited for.
+    pub fn kill(&mut self, number: usize) -> anyhow::Result<()> {
+        let process = number.checked_sub(1).and_then(|index| self.0.get_mut(index));
+        let process = process.with_context(|| format!("there is no process {number}"))?;
+        process.killed = true;
+        process
+            .child
+            .kill()
+            .and_then(|()| process.child.wait())
+            .map(drop)
+            .context("cannot kill a process")
+    }
+
+    /// Tells all of them to end, and does not wait for it.
+    pub fn stop(&mut self) {
+        for process in &mut self.0 {
+            drop(process.child.stdin.take());
         }
-        Ok(())
+    }
+
+    /// Whether one has ended that was not killed.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn has_one_ended(&mut self) -> anyhow::Result<bool> {
+        for process in self.0.iter_mut().filter(|process| !process.killed) {
+            if process.has_ended()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Waits for all of them and blocks no thread meanwhile. Cancel safe: they go on, and end when this value is
     /// dropped.
     ///
     /// # Errors
-    /// When one cannot be waited for.
-    pub async fn ended(&mut self) -> anyhow::Result<()> {
-        for child in &mut self.0 {
-            while child.try_wait().context("cannot wait for a process")?.is_none() {
+    /// When the system does not say.
+    pub async fn all_ended(&mut self) -> anyhow::Result<()> {
+        for process in &mut self.0 {
+            while !process.has_ended()? {
                 tokio::time::sleep(LOOK).await;
             }
         }
@@ -86,9 +122,9 @@ impl Processes {
     /// When one cannot be waited for.
     pub fn failures(&mut self) -> anyhow::Result<Vec<String>> {
         let mut failures = Vec::new();
-        for (index, child) in self.0.iter_mut().enumerate() {
-            let status = child.wait().context("cannot wait for a process")?;
-            if !status.success() {
+        for (index, process) in self.0.iter_mut().enumerate() {
+            let status = process.child.wait().context("cannot wait for a process")?;
+            if !status.success() && !process.killed {
                 failures.push(format!("process {}: {status}", index + 1));
             }
         }
@@ -96,22 +132,51 @@ impl Processes {
     }
 }
 
+impl Process {
+    fn has_ended(&mut self) -> anyhow::Result<bool> {
+        let status = self.child.try_wait().context("cannot look at a process")?;
+        Ok(status.is_some())
+    }
+}
+
 impl Drop for Processes {
     fn drop(&mut self) {
-        self.0.iter_mut().for_each(|child| drop(child.stdin.take()));
-        for child in &mut self.0 {
+        self.stop();
+        for process in &mut self.0 {
             // It ends by itself; waiting only keeps the server up until then.
-            let _ = child.wait();
+            let _ = process.child.wait();
         }
     }
 }
 
-/// Ends this process when the one that started it is gone, however that happens: standard input is a pipe that the
-/// parent never writes to, and it ends with the parent.
+/// Ends this process when the one that started it is gone, however that happens.
 pub fn exit_with_parent() {
     thread::spawn(|| {
-        let mut nothing = [0];
-        while io::stdin().read(&mut nothing).is_ok_and(|read| read > 0) {}
+        wait_for_the_end_of_input();
         process::exit(PARENT_IS_GONE);
     });
+}
+
+/// The future is ready when this process is to end in an orderly way: [`Processes::stop`] was called, or the parent
+/// is gone. The process exits by itself if that takes longer than ten seconds.
+pub fn stop_with_parent() -> impl Future<Output = ()> {
+    let (stop, stopped) = oneshot::channel();
+    thread::spawn(move || {
+        wait_for_the_end_of_input();
+        // Nobody listens any more: the process is about to end.
+        let _ = stop.send(());
+        thread::sleep(GRACE);
+        process::exit(PARENT_IS_GONE);
+    });
+    async {
+        // The sender is dropped only after it has sent.
+        let _ = stopped.await;
+    }
+}
+
+/// Standard input is a pipe that the parent never writes to. It ends when the parent closes it, at the latest when
+/// the parent is gone.
+fn wait_for_the_end_of_input() {
+    let mut nothing = [0];
+    while io::stdin().read(&mut nothing).is_ok_and(|read| read > 0) {}
 }

@@ -1,5 +1,6 @@
 //! The programs, run as their users run them.
 
+mod nightly_job;
 mod queue_workers;
 mod report;
 mod report_service;

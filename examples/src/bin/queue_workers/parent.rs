@@ -109,7 +109,7 @@ impl Run<'_> {
         } else {
             self.start(1..=all)?
         };
-        workers.ended().await?;
+        workers.all_ended().await?;
         workers.failures()
     }
 
@@ -122,7 +122,7 @@ impl Run<'_> {
         let others = self.start(1..=last - 1)?;
         gathering::complete(self.database, last).await?;
         println(&killed_line(last))?;
-        victim.kill()?;
+        victim.kill(1)?;
         Ok(others)
     }
 

@@ -10,7 +10,7 @@ use crate::answer::{Changed, Content, Reason};
 use crate::client::Reply;
 use crate::traffic::{OTHERS, SLOW};
 
-/// The heading of the columns of [`line`].
+/// The heading of the columns of [`line()`].
 pub(crate) const HEADING: &str = "instance  report     fencing token      waited        held  status";
 
 /// The line of an answer.
