@@ -1,4 +1,5 @@
 //! The programs, run as their users run them.
 
+mod paused_writer;
 mod report;
 mod run;

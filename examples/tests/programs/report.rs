@@ -1,14 +1,10 @@
 //! The program `report`, run as a user runs it.
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::process::{Command, Output, Stdio};
 
-use mongolock_tests::{eventually, must, shared};
-use tempfile::TempDir;
+use mongolock_tests::{must, shared};
 
-use crate::run::{has_line, on_shared, program, text};
+use crate::run::{Alone, database_of, has_line, on_shared, program, text};
 
 fn report(arguments: &[&str]) -> Command {
     program(env!("CARGO_BIN_EXE_report"), arguments)
@@ -53,7 +49,8 @@ async fn its_database_on_a_given_server_is_dropped() {
     assert!(must(program.wait_with_output()).status.success());
     let client = must(must(shared().await).client().await);
     let names = must(client.list_database_names().await);
-    assert!(!names.iter().any(|name| name.starts_with(&own(pid))), "{names:?}");
+    let own = database_of("report", pid);
+    assert!(!names.iter().any(|name| name.starts_with(&own)), "{names:?}");
 }
 
 #[test]
@@ -96,66 +93,17 @@ fn a_server_that_does_not_answer_is_an_error_and_not_a_panic() {
     );
 }
 
-/// The beginning of the name of the database that this program works in, which its processes have on their command
-/// lines.
-fn own(pid: u32) -> String {
-    format!("mongolock_report_{pid}_")
-}
-
-/// Starts it with a server of its own in `place`, and waits for the first call.
-fn start(place: &TempDir) -> Child {
-    let mut program = must(
-        report(&["--calls", "1000"])
-            .env_remove("MONGODB_URI")
-            .env("TMPDIR", place.path())
-            .stdout(Stdio::piped())
-            .spawn(),
-    );
-    let output = program.stdout.take().expect("it is piped");
-    let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.starts_with(' ')), "no call was made");
-    // A program without a reader would end by itself.
-    std::thread::spawn(move || lines.count());
-    assert!(is_running(&own(program.id())) && is_running(&place.path().to_string_lossy()));
-    program
-}
-
-/// Whether a process has `text` on its command line.
-fn is_running(text: &str) -> bool {
-    let listing = must(Command::new("ps").args(["-A", "-ww", "-o", "args"]).output());
-    String::from_utf8_lossy(&listing.stdout).contains(text)
-}
-
-async fn nothing_is_left(pid: u32, place: &Path) {
-    let gone = || async {
-        let empty = must(place.read_dir()).next().is_none();
-        let running = is_running(&own(pid)) || is_running(&place.to_string_lossy());
-        (empty && !running).then_some(())
-    };
-    let what = "end of all processes, and an empty temporary directory";
-    must(eventually(Duration::from_secs(10), what, gone).await);
+fn at_work() -> Alone {
+    Alone::start("report", report(&["--calls", "1000"]))
 }
 
 #[tokio::test]
 async fn killed_it_leaves_nothing() {
-    let place = must(tempfile::tempdir());
-    let mut program = start(&place);
-    must(program.kill());
-    must(program.wait());
-    nothing_is_left(program.id(), place.path()).await;
+    at_work().killed_leaves_nothing().await;
 }
 
 #[cfg(unix)]
 #[tokio::test]
 async fn interrupted_it_leaves_nothing() {
-    let place = must(tempfile::tempdir());
-    let mut program = start(&place);
-    let interrupt = must(
-        Command::new("kill")
-            .args(["-INT", &program.id().to_string()])
-            .status(),
-    );
-    assert!(interrupt.success());
-    assert_eq!(must(program.wait()).code(), Some(130));
-    nothing_is_left(program.id(), place.path()).await;
+    at_work().interrupted_leaves_nothing().await;
 }
