@@ -59,11 +59,11 @@ pub(crate) async fn play(
 
     let orders = writer.stdin.as_mut().context("writer 1 cannot hear")?;
     orders.write_all(b"go on\n").context("writer 1 has ended")?;
+    drop(stopped);
     timeline.say(&format!(
         "writer 1 goes on, and sends its write of {}",
         balance + FIRST_DEPOSIT
     ))?;
-    drop(stopped);
     let refusal = match lines.next().await? {
         Said::Written => None,
         Said::Refused(message) => Some(message),

@@ -61,9 +61,8 @@ fn told_to_go_on() -> oneshot::Receiver<()> {
     told
 }
 
-/// While it is stopped it cannot see its standard input end, and the signals of the terminal do not wake it up. If the
-/// parent is killed, Linux kills this process as well. It does so when the thread that started it ends, which is the
-/// parent's main thread.
+/// A stopped process cannot see its standard input end. If the parent is killed, Linux kills this process as well, more
+/// exactly when the thread ends that has started it: that is the parent's main thread.
 #[cfg(target_os = "linux")]
 fn end_with_parent_when_stopped() -> anyhow::Result<()> {
     use rustix::process::{Signal, set_parent_process_death_signal};
@@ -71,7 +70,8 @@ fn end_with_parent_when_stopped() -> anyhow::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("cannot tie writer 1 to its parent")
 }
 
-/// Elsewhere the system hangs up a process group that is stopped and left alone.
+/// Elsewhere the system hangs up a stopped process group whose parent is gone, unless the process that adopts it belongs
+/// to the same session, as in a container; then `kill -CONT` lets it end.
 #[cfg(not(target_os = "linux"))]
 fn end_with_parent_when_stopped() -> anyhow::Result<()> {
     Ok(())
