@@ -33,12 +33,14 @@ impl Drop for Paused {
 }
 
 /// Ends this process when the one that started it is gone, even if this one is stopped then and would not notice
-/// the end of its standard input.
+/// the end of its standard input. Call it in a process that the main thread has started: its end is what counts.
+///
+/// Only Linux does that. Elsewhere a stopped process may be left when its parent is killed; `kill -CONT` lets it end.
 ///
 /// # Errors
 /// When the system refuses it.
 pub fn killed_with_parent() -> anyhow::Result<()> {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .context("cannot ask for a signal at the parent's end")?;
     Ok(())

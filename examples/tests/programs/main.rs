@@ -1,6 +1,7 @@
 //! The programs, run as their users run them.
 
 mod nightly_job;
+mod paused_writer;
 mod queue_workers;
 mod report;
 mod report_service;

@@ -4,6 +4,7 @@ mod actor;
 mod cancellation;
 mod commands;
 mod network;
+mod paused;
 mod processes;
 mod replica_set;
 mod runtimes;

@@ -24,7 +24,7 @@ fn provider(db: &TestDb) -> LockProvider {
 async fn a_killed_holders_lock_is_free_after_its_expiry() {
     let db = test_db().await;
     let expiry = Duration::from_millis(1500);
-    let mut holder = Actor::start(&db, expiry, &[]);
+    let mut holder = Actor::holder(&db, expiry, &[]);
     let dead: i64 = holder.until("held").await.parse().unwrap();
     holder.until("step").await;
     holder.signal(Signal::KILL);
@@ -43,7 +43,7 @@ async fn a_killed_holders_lock_is_free_after_its_expiry() {
 #[tokio::test]
 async fn a_stopped_holder_learns_of_its_loss_first() {
     let db = test_db().await;
-    let mut holder = Actor::start(&db, Duration::from_secs(1), &[]);
+    let mut holder = Actor::holder(&db, Duration::from_secs(1), &[]);
     let old: i64 = holder.until("held").await.parse().unwrap();
     holder.until("step").await;
     holder.signal(Signal::STOP);
@@ -76,7 +76,7 @@ async fn a_stopped_holder_learns_of_its_loss_first() {
 async fn workers_take_over_in_turn() {
     let db = test_db().await;
     let expiry = Duration::from_secs(1);
-    let mut workers: Vec<Actor> = (0..3).map(|_| Actor::start(&db, expiry, &[])).collect();
+    let mut workers: Vec<Actor> = (0..3).map(|_| Actor::holder(&db, expiry, &[])).collect();
     for worker in &mut workers {
         worker.until("clock").await;
     }
@@ -123,7 +123,7 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
             ("LD_PRELOAD", shim.display().to_string()),
             ("MONGOLOCK_CLOCK_SHIFT", shift.to_string()),
         ];
-        let mut wrong = Actor::start(&db, Duration::from_secs(1), &environment);
+        let mut wrong = Actor::holder(&db, Duration::from_secs(1), &environment);
         let clock: i64 = wrong.until("clock").await.parse().unwrap();
         let true_clock = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -145,7 +145,7 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
         assert!(next.fencing_token().get() > held);
 
         // And it waits for its turn like everybody else.
-        let mut waiting = Actor::start(&db, Duration::from_secs(1), &environment);
+        let mut waiting = Actor::holder(&db, Duration::from_secs(1), &environment);
         waiting.until("clock").await;
         assert!(
             timeout(Duration::from_millis(1500), waiting.until("held"))

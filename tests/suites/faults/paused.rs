@@ -1,0 +1,314 @@
+//! A holder that is stopped between reading and writing, and comes back when another has the lock and has written
+//! (S1.20): what the three ways to write make of that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::{DateTime, Document, doc};
+use mongodb::{Collection, Database};
+use mongolock::{FencedExt, FencingToken, IndexState, LockContext, LockError, LockGuard, LockProvider};
+use mongolock_tests::test_db;
+use rustix::process::Signal;
+use tokio::task::{JoinSet, LocalSet};
+
+use crate::AMPLE;
+use crate::actor::{Actor, Part, order, say};
+
+/// Processes at a time, and what each goes through: fifty scenes in all.
+const LANES: usize = 5;
+const SCENES: usize = 10;
+
+/// What a scene lasts at the least.
+const SHORT: Duration = Duration::from_millis(200);
+
+const WAY: &str = "MONGOLOCK_ACTOR_WAY";
+
+/// How a document is written that was read before.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Plain,
+    Fenced,
+    /// In a transaction that begins with the write.
+    Guarded,
+    /// In a transaction that has read as well.
+    GuardedFromTheRead,
+}
+
+impl Way {
+    const ALL: [Self; 4] = [Self::Plain, Self::Fenced, Self::Guarded, Self::GuardedFromTheRead];
+
+    fn told(name: &str) -> Self {
+        let mut all = Self::ALL.into_iter();
+        all.find(|way| format!("{way:?}") == name).unwrap()
+    }
+}
+
+fn documents(database: &Database) -> Collection<Document> {
+    database.collection("documents")
+}
+
+/// Adds an entry to the document that has the name of the lock: reads it, pauses, and writes it back as a whole.
+async fn add(
+    entry: &str,
+    way: Way,
+    database: &Database,
+    lock: &LockContext,
+    pause: impl Future<Output = ()>,
+) -> Result<(), LockError> {
+    if let Way::GuardedFromTheRead = way {
+        return add_in_a_transaction(entry, database, lock, pause).await;
+    }
+    let (documents, same) = (documents(database), doc! { "_id": lock.name() });
+    let found = documents.find_one(same.clone()).await?;
+    pause.await;
+    let changed = with(entry, found);
+    match way {
+        Way::Plain => drop(documents.replace_one(same, changed).await?),
+        Way::Fenced => {
+            let fenced = documents.fenced(lock.fencing_token());
+            fenced.replace_one(same, changed).await?;
+        }
+        Way::Guarded | Way::GuardedFromTheRead => {
+            let mut session = database.client().start_session().await?;
+            session
+                .start_transaction()
+                .and_run2(async |session| {
+                    let write = documents.replace_one(same.clone(), &changed);
+                    write.session(&mut *session).await?;
+                    Ok(lock.commit(session).await?)
+                })
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+/// A write of the other's after the read is a conflict: the driver makes the transaction again, with a read of its own.
+async fn add_in_a_transaction(
+    entry: &str,
+    database: &Database,
+    lock: &LockContext,
+    pause: impl Future<Output = ()>,
+) -> Result<(), LockError> {
+    let (documents, same) = (documents(database), doc! { "_id": lock.name() });
+    let mut pause = Some(Box::pin(pause));
+    let mut session = database.client().start_session().await?;
+    session
+        .start_transaction()
+        .and_run2(async |session| {
+            let found = documents.find_one(same.clone()).session(&mut *session).await?;
+            if let Some(pause) = pause.take() {
+                pause.await;
+            }
+            let write = documents.replace_one(same.clone(), with(entry, found));
+            write.session(&mut *session).await?;
+            Ok(lock.commit(session).await?)
+        })
+        .await?;
+    Ok(())
+}
+
+fn with(entry: &str, found: Option<Document>) -> Document {
+    let mut document = found.expect("it was made before");
+    document.get_array_mut("entries").unwrap().push(entry.into());
+    document
+}
+
+/// Not a test by itself: the writer that is stopped. It goes on, whatever it learns of its lock.
+#[tokio::test]
+async fn write() {
+    let Some(Part { database, expiry }) = Part::given().await else {
+        return;
+    };
+    let way = Way::told(&std::env::var(WAY).unwrap());
+    let provider = LockProvider::new(&database);
+    while let Some(name) = order().await {
+        let lock = provider.lock(name).expiry(expiry).acquire_timeout(AMPLE);
+        let guard = lock.acquire().await.unwrap();
+        let context = guard.context();
+        let pause = async {
+            say(format_args!("read {}", guard.fencing_token()));
+            order().await;
+            say(format_args!("goes_on {}", guard.is_lost()));
+        };
+        match add("late", way, &database, &context, pause).await {
+            Ok(()) => say("written"),
+            Err(LockError::Stale { token, seen }) => say(format_args!("stale {token} {seen}")),
+            Err(LockError::Lost { token, .. }) => say(format_args!("lost {token}")),
+            Err(other) => say(format_args!("failed {other}")),
+        }
+    }
+}
+
+/// How the lock comes to the other while its holder is stopped.
+#[derive(Clone, Copy)]
+enum Takeover {
+    /// By time.
+    Expiry,
+    /// By hand, long before the end of the lease: the holder's clock says that it still has the lock, as after the
+    /// sleep of a whole machine, during which the clock stands still.
+    Hand,
+}
+
+/// What has become of the two writes.
+#[derive(Debug)]
+struct Scene {
+    late: FencingToken,
+    other: FencingToken,
+    /// Whether the writer knew of its loss when it went on.
+    knew: bool,
+    said: (String, String),
+    entries: Vec<String>,
+}
+
+impl Scene {
+    fn entries(&self) -> Vec<&str> {
+        self.entries.iter().map(String::as_str).collect()
+    }
+
+    /// The late write was refused with this word and these tokens, and the other's update is there.
+    fn is_refused(&self, word: &str, tokens: &[FencingToken]) {
+        let tokens: Vec<String> = tokens.iter().map(ToString::to_string).collect();
+        assert_eq!(self.said, (word.to_owned(), tokens.join(" ")), "{self:?}");
+        assert_eq!(self.entries(), ["other"], "{self:?}");
+        assert!(self.other > self.late, "{self:?}");
+    }
+}
+
+/// Plays the scene fifty times.
+async fn play(way: Way, takeover: Takeover) -> Vec<Scene> {
+    let db = Arc::new(test_db().await);
+    let rival = LockProvider::new(db.database());
+    // MongoDB begins no transaction on a collection or an index that is being made.
+    assert_eq!(rival.admin().index_state().await, IndexState::Ready);
+    db.database().create_collection("documents").await.unwrap();
+    let (mut lanes, local) = (JoinSet::new(), LocalSet::new());
+    for lane in 0..LANES {
+        let (db, rival) = (Arc::clone(&db), rival.clone());
+        let lane = async move {
+            let expiry = match takeover {
+                Takeover::Expiry => SHORT,
+                Takeover::Hand => AMPLE,
+            };
+            let mut writer = Actor::start("paused::write", &db, expiry, &[(WAY, format!("{way:?}"))]);
+            let mut scenes = Vec::new();
+            for number in 0..SCENES {
+                let name = format!("{lane}:{number}");
+                scenes.push(scene(&name, way, takeover, &mut writer, db.database(), &rival).await);
+            }
+            scenes
+        };
+        lanes.spawn_local_on(lane, &local);
+    }
+    let played = local.run_until(lanes.join_all()).await;
+    let scenes: Vec<Scene> = played.into_iter().flatten().collect();
+    assert_eq!(scenes.len(), 50);
+    scenes
+}
+
+async fn scene(
+    name: &str,
+    way: Way,
+    takeover: Takeover,
+    writer: &mut Actor,
+    database: &Database,
+    rival: &LockProvider,
+) -> Scene {
+    let none: [&str; 0] = [];
+    let documents = documents(database);
+    let empty = doc! { "_id": name, "entries": none.as_slice() };
+    documents.insert_one(empty).await.unwrap();
+
+    writer.tell(name).await;
+    let late: FencingToken = writer.until("read").await.parse().unwrap();
+    writer.signal(Signal::STOP);
+    let guard = take_over(name, takeover, database, rival).await;
+    let context = guard.context();
+    add("other", way, database, &context, async {}).await.unwrap();
+    // It finds the order when it goes on, and so it writes after that and not before.
+    writer.tell("go on").await;
+    writer.signal(Signal::CONT);
+    let knew = writer.until("goes_on").await.parse().unwrap();
+    let said = writer.next().await;
+
+    let found = documents.find_one(doc! { "_id": name }).await.unwrap().unwrap();
+    let other = guard.fencing_token();
+    guard
+        .release()
+        .await
+        .expect("the late one has not touched its claim");
+    let entries = found.get_array("entries").unwrap().iter();
+    Scene {
+        late,
+        other,
+        knew,
+        said,
+        entries: entries.map(|entry| entry.as_str().unwrap().to_owned()).collect(),
+    }
+}
+
+async fn take_over(name: &str, takeover: Takeover, database: &Database, rival: &LockProvider) -> LockGuard {
+    if let Takeover::Hand = takeover {
+        let freed = doc! { "$set": { "lockId": "", "expiresAt": DateTime::from_millis(0) } };
+        let locks = database.collection::<Document>("distributed_locks");
+        locks.update_one(doc! { "_id": name }, freed).await.unwrap();
+    }
+    // It comes when the lease is over, and that shows that its holder is stopped: else it would be renewed.
+    let lock = rival.lock(name).expiry(AMPLE).acquire_timeout(AMPLE);
+    lock.acquire().await.unwrap()
+}
+
+/// What the lock alone cannot prevent, even if the holder is told of its loss.
+#[tokio::test]
+async fn a_plain_late_write_destroys_the_others_update() {
+    for scene in play(Way::Plain, Takeover::Expiry).await {
+        assert!(scene.knew, "{scene:?}");
+        assert_eq!(scene.said.0, "written", "{scene:?}");
+        assert_eq!(scene.entries(), ["late"], "{scene:?}");
+    }
+}
+
+/// The document refuses it: the holder does not ask whether it still has the lock.
+#[tokio::test]
+async fn a_fenced_late_write_is_refused() {
+    for scene in play(Way::Fenced, Takeover::Expiry).await {
+        assert!(scene.knew, "{scene:?}");
+        scene.is_refused("stale", &[scene.late, scene.other]);
+    }
+}
+
+/// A transaction that begins when all is over. The holder's own clock ran on and refuses first; what the server says to
+/// each takeover is in `behaviour::commit`, and below.
+#[tokio::test]
+async fn a_guarded_late_write_is_refused() {
+    for scene in play(Way::Guarded, Takeover::Expiry).await {
+        assert!(scene.knew, "{scene:?}");
+        scene.is_refused("lost", &[scene.late]);
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_from_before_the_pause_is_refused() {
+    for scene in play(Way::GuardedFromTheRead, Takeover::Expiry).await {
+        assert!(scene.knew, "{scene:?}");
+        scene.is_refused("lost", &[scene.late]);
+    }
+}
+
+/// A holder whose clock stood still: only the fence can know.
+#[tokio::test]
+async fn the_fence_needs_no_clock() {
+    for scene in play(Way::Fenced, Takeover::Hand).await {
+        assert!(!scene.knew, "{scene:?}");
+        scene.is_refused("stale", &[scene.late, scene.other]);
+    }
+}
+
+/// A holder whose clock stood still: only the lock's document can know.
+#[tokio::test]
+async fn the_guard_of_a_commit_needs_no_clock() {
+    for scene in play(Way::Guarded, Takeover::Hand).await {
+        assert!(!scene.knew, "{scene:?}");
+        scene.is_refused("lost", &[scene.late]);
+    }
+}
