@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::Args;
 use mongodb::{Client, Database};
 use tokio::sync::oneshot;
 
@@ -29,6 +30,19 @@ pub struct Processes(Vec<Process>);
 struct Process {
     child: Child,
     killed: bool,
+}
+
+/// What a program tells the processes that it starts on their command lines, hidden in its help.
+#[derive(Debug, Args)]
+#[group(requires_all = ["worker", "database"], multiple = true)]
+pub struct Worker {
+    /// The number of this process.
+    #[arg(long = "worker", id = "worker", hide = true, required = false)]
+    pub number: u32,
+
+    /// The database to work in.
+    #[arg(long, hide = true, required = false)]
+    pub database: String,
 }
 
 /// The running program once more, for [`Processes::start`]: the connection string may hold a password and travels in
@@ -179,4 +193,27 @@ pub fn stop_with_parent() -> impl Future<Output = ()> {
 fn wait_for_the_end_of_input() {
     let mut nothing = [0];
     while io::stdin().read(&mut nothing).is_ok_and(|read| read > 0) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Options {
+        #[command(flatten)]
+        worker: Option<Worker>,
+    }
+
+    #[test]
+    fn only_started_processes_are_workers() {
+        let told = |arguments: &[&str]| Options::try_parse_from(arguments);
+        assert!(told(&["program"]).unwrap().worker.is_none());
+        let started = told(&["program", "--worker", "2", "--database", "d"]).unwrap();
+        assert_eq!(started.worker.unwrap().number, 2);
+        assert!(told(&["program", "--worker", "2"]).is_err());
+        assert!(told(&["program", "--database", "d"]).is_err());
+    }
 }

@@ -59,99 +59,60 @@ impl Write for InsertOneOptions {
     }
 }
 
-impl Write for UpdateOptions {
-    type Change = UpdateModifications;
-    type Result = UpdateResult;
+/// Updating and replacing differ in what is written, and in the name.
+macro_rules! upserting {
+    ($options:ty: $change:ty, $method:ident) => {
+        impl Write for $options {
+            type Change = $change;
+            type Result = UpdateResult;
 
-    async fn make(
-        order: Order<Self>,
-        session: Option<&mut ClientSession>,
-    ) -> Result<UpdateResult, LockError> {
-        order.modify(session).await
-    }
-}
-
-impl Modify for UpdateOptions {
-    async fn send(
-        order: &Order<Self>,
-        upsert: bool,
-        session: Option<&mut ClientSession>,
-    ) -> Result<UpdateResult, Error> {
-        let mut options = order.options.clone();
-        options.upsert = upsert.then_some(true);
-        let update = order
-            .documents
-            .update_one(order.restricted(), order.change.clone());
-        let update = update.with_options(options);
-        match session {
-            Some(session) => update.session(session).await,
-            None => update.await,
+            async fn make(
+                order: Order<Self>,
+                session: Option<&mut ClientSession>,
+            ) -> Result<UpdateResult, LockError> {
+                order.modify(session).await
+            }
         }
-    }
 
-    fn has_met(result: &UpdateResult) -> bool {
-        result.matched_count > 0 || result.upserted_id.is_some()
-    }
+        impl Modify for $options {
+            async fn send(
+                order: &Order<Self>,
+                upsert: bool,
+                session: Option<&mut ClientSession>,
+            ) -> Result<UpdateResult, Error> {
+                let mut options = order.options.clone();
+                options.upsert = upsert.then_some(true);
+                let write = order
+                    .documents
+                    .$method(order.restricted(), order.change.clone());
+                let write = write.with_options(options);
+                match session {
+                    Some(session) => write.session(session).await,
+                    None => write.await,
+                }
+            }
 
-    fn upserts(&self) -> bool {
-        self.upsert == Some(true)
-    }
+            fn has_met(result: &UpdateResult) -> bool {
+                result.matched_count > 0 || result.upserted_id.is_some()
+            }
 
-    fn finding(&self) -> FindOneOptions {
-        finding(
-            self.collation.as_ref(),
-            self.hint.as_ref(),
-            self.let_vars.as_ref(),
-        )
-    }
-}
+            fn upserts(&self) -> bool {
+                self.upsert == Some(true)
+            }
 
-impl Write for ReplaceOptions {
-    type Change = Document;
-    type Result = UpdateResult;
-
-    async fn make(
-        order: Order<Self>,
-        session: Option<&mut ClientSession>,
-    ) -> Result<UpdateResult, LockError> {
-        order.modify(session).await
-    }
-}
-
-impl Modify for ReplaceOptions {
-    async fn send(
-        order: &Order<Self>,
-        upsert: bool,
-        session: Option<&mut ClientSession>,
-    ) -> Result<UpdateResult, Error> {
-        let mut options = order.options.clone();
-        options.upsert = upsert.then_some(true);
-        let replace = order
-            .documents
-            .replace_one(order.restricted(), order.change.clone());
-        let replace = replace.with_options(options);
-        match session {
-            Some(session) => replace.session(session).await,
-            None => replace.await,
+            fn finding(&self) -> FindOneOptions {
+                finding(
+                    self.collation.as_ref(),
+                    self.hint.as_ref(),
+                    self.let_vars.as_ref(),
+                )
+            }
         }
-    }
-
-    fn has_met(result: &UpdateResult) -> bool {
-        result.matched_count > 0 || result.upserted_id.is_some()
-    }
-
-    fn upserts(&self) -> bool {
-        self.upsert == Some(true)
-    }
-
-    fn finding(&self) -> FindOneOptions {
-        finding(
-            self.collation.as_ref(),
-            self.hint.as_ref(),
-            self.let_vars.as_ref(),
-        )
-    }
+    };
 }
+
+upserting! { UpdateOptions: UpdateModifications, update_one }
+upserting! { ReplaceOptions: Document, replace_one }
 
 impl Write for DeleteOptions {
     type Change = ();

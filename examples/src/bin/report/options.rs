@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use clap::{Args, Parser, value_parser};
+use clap::{Parser, value_parser};
+use mongolock_examples::processes::Worker;
 
 const ABOUT: &str = "\
 Several processes rebuild the same reports under distributed locks, and the program checks that no work was lost.
@@ -40,20 +41,6 @@ pub(crate) struct Options {
     pub(crate) worker: Option<Worker>,
 }
 
-/// What the program tells the processes that it starts; the connection string may hold a password and travels in the
-/// environment.
-#[derive(Debug, Args)]
-#[group(requires_all = ["worker", "database"], multiple = true)]
-pub(crate) struct Worker {
-    /// The number of this process.
-    #[arg(long = "worker", id = "worker", hide = true, required = false)]
-    pub(crate) number: u32,
-
-    /// The database to work in.
-    #[arg(long, hide = true, required = false)]
-    pub(crate) database: String,
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -63,14 +50,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Options::command().debug_assert();
-    }
-
-    #[test]
-    fn only_started_processes_are_workers() {
-        let own = Options::try_parse_from(["report"]).unwrap();
-        assert!(own.worker.is_none());
-        let started = Options::try_parse_from(["report", "--worker", "2", "--database", "d"]).unwrap();
-        assert_eq!(started.worker.unwrap().number, 2);
-        assert!(Options::try_parse_from(["report", "--worker", "2"]).is_err());
     }
 }

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use mongolock::{FencingToken, LockProvider};
-use mongolock_examples::processes::{self, PARENT_IS_GONE, exit_with_parent};
+use mongolock_examples::processes::{self, PARENT_IS_GONE, Worker, exit_with_parent};
 use tokio::task::JoinSet;
 
 use crate::event::{CallKey, End, Event, Kind};
-use crate::options::{self, Options};
+use crate::options::Options;
 use crate::store::Store;
 use crate::{read_work_write, rebuild_report};
 
@@ -93,7 +93,7 @@ struct Work {
 }
 
 /// Makes the calls of this process.
-pub(crate) async fn run(worker: &options::Worker, options: &Options) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(worker: &Worker, options: &Options) -> anyhow::Result<ExitCode> {
     exit_with_parent();
     let process = worker.number;
     let database = processes::database(&worker.database).await?;

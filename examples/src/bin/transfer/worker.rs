@@ -7,12 +7,12 @@ use anyhow::Context;
 use mongolock::{FencingToken, LockError, LockProvider};
 use mongolock_examples::output::println;
 use mongolock_examples::paused::killed_with_parent;
-use mongolock_examples::processes::{self, exit_with_parent};
+use mongolock_examples::processes::{self, Worker, exit_with_parent};
 
 use crate::approval::Approval;
 use crate::bank::{Bank, LIMIT};
 use crate::line::line;
-use crate::options::{self, Options};
+use crate::options::Options;
 use crate::order::{Order, OrderId};
 use crate::transfer::{Outcome, transfer};
 
@@ -23,7 +23,7 @@ pub(crate) const EXPIRY: Duration = Duration::from_secs(3);
 const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 
 /// Makes the transfers of this process.
-pub(crate) async fn run(worker: &options::Worker, options: &Options) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(worker: &Worker, options: &Options) -> anyhow::Result<ExitCode> {
     exit_with_parent();
     let process = worker.number;
     let database = processes::database(&worker.database).await?;
