@@ -151,7 +151,7 @@ async fn two_people_edit_at_their_terminals() {
 #[tokio::test]
 async fn the_items_of_a_killed_process_are_free_after_its_expiry() {
     let db = test_db().await;
-    let mut anna = Editor::start(&db, "anna", &["--expiry", "1s"]);
+    let mut anna = Editor::start(&db, "anna", &["--expiry", "2s"]);
     let mut bert = Editor::start(&db, "bert", &[]);
     assert!(anna.says("open 1").starts_with("locked for you"));
     must(anna.process.kill());

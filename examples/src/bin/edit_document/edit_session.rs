@@ -97,16 +97,14 @@ impl EditSession {
     pub(crate) async fn save(&mut self, id: ObjectId, text: &str) -> anyhow::Result<Saved> {
         let open = self.opened(id)?;
         let before = open.item.clone();
-        let written = self.write(open, text).await;
-        if let Err(error) = &written
-            && !is_too_late(error)
-        {
-            return written
-                .map(|_| Saved::Yes)
-                .context("cannot save the item, which stays open");
-        }
+        let written = match self.write(open, text).await {
+            Err(error) if !is_too_late(&error) => {
+                return Err(error).context("saving failed, and the item stays open: try again");
+            }
+            written => written,
+        };
         // What was written counts only if nobody has taken the lock away meanwhile: the release says whether.
-        let released = self.release(id).await?;
+        let released = self.take(id)?.release().await;
         match written.and_then(|found| released.map(|()| found)) {
             Ok(true) => Ok(Saved::Yes),
             Ok(false) => anyhow::bail!("the item {id} is gone, and the text was not saved"),
@@ -121,19 +119,20 @@ impl EditSession {
 
     /// Closes an item unsaved, and says whether it was locked until now.
     pub(crate) async fn close(&mut self, id: ObjectId) -> anyhow::Result<bool> {
-        match self.release(id).await? {
+        match self.take(id)?.release().await {
             Ok(()) => Ok(true),
             Err(error) if is_too_late(&error) => Ok(false),
             Err(error) => Err(error).context("cannot close the item now: it is free when its lease ends"),
         }
     }
 
-    /// Ends the session: all that it has open is free at once, unsaved. Says how many items that were.
-    pub(crate) async fn end(self) -> Result<u64, LockError> {
-        let ended = end_session(&self.locks, &self.id).await?;
-        // Nothing is left to release: this only ends the renewals.
+    /// Ends the session: all that it has open is given back, unsaved. Says how many items that were.
+    pub(crate) async fn end(self) -> u64 {
+        let held = self.open.values().filter(|open| !open.lock.is_lost()).count();
+        // A dropped guard is released in the background; the shutdown waits until the server knows.
+        drop(self.open);
         self.locks.shutdown().await;
-        Ok(ended)
+        held as u64
     }
 
     /// Writes as the holder of the lock; says whether the item was there.
@@ -145,19 +144,19 @@ impl EditSession {
         Ok(written.matched_count > 0)
     }
 
-    async fn release(&mut self, id: ObjectId) -> anyhow::Result<Result<(), LockError>> {
-        self.opened(id)?;
-        let open = self.open.remove(&id).context("it was there")?;
-        Ok(open.lock.release().await)
+    fn opened(&self, id: ObjectId) -> anyhow::Result<&OpenItem> {
+        self.open.get(&id).with_context(|| not_open(id))
     }
 
-    fn opened(&self, id: ObjectId) -> anyhow::Result<&OpenItem> {
-        let open = self.open.get(&id);
-        open.with_context(|| format!("the item {id} is not open in this session: open it first"))
+    /// The lock of an open item, to be released.
+    fn take(&mut self, id: ObjectId) -> anyhow::Result<LockGuard> {
+        let open = self.open.remove(&id).with_context(|| not_open(id))?;
+        Ok(open.lock)
     }
 }
 
-/// Ends any session, also one whose process has crashed or runs elsewhere; says how many items were given back.
+/// Ends any session, also one whose process has crashed or runs elsewhere, and says how many items it had open. If its
+/// process lives, it learns of that at its next renewal or when it saves.
 pub(crate) async fn end_session(locks: &LockProvider, session: &str) -> Result<u64, LockError> {
     locks.admin().release_owner(session).await
 }
@@ -170,6 +169,10 @@ pub(crate) fn lock_name(id: ObjectId) -> String {
 /// The item of a lock.
 pub(crate) fn item_of(lock_name: &str) -> Option<ObjectId> {
     lock_name.strip_prefix(PREFIX)?.parse().ok()
+}
+
+fn not_open(id: ObjectId) -> String {
+    format!("the item {id} is not open in this session: open it first")
 }
 
 /// Whether another session may have had the item meanwhile.

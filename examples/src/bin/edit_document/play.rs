@@ -112,7 +112,7 @@ impl<'a> Play<'a> {
 
     pub(crate) async fn leaves(&self, session: EditSession) -> anyhow::Result<u64> {
         let who = person(&session).to_owned();
-        let ended = session.end().await?;
+        let ended = session.end().await;
         self.tell(&who, "ends the session", &wording::given_back(ended))?;
         Ok(ended)
     }

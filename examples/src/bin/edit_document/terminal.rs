@@ -51,7 +51,7 @@ pub(crate) async fn run(terminal: &Terminal) -> anyhow::Result<ExitCode> {
         };
         println(&answer.unwrap_or_else(|error| format!("Error: {error:#}")))?;
     }
-    println(&wording::given_back(desk.session.end().await?))?;
+    println(&wording::given_back(desk.session.end().await))?;
     Ok(ExitCode::SUCCESS)
 }
 
