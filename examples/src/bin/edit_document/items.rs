@@ -3,12 +3,12 @@
 use anyhow::Context;
 use mongodb::bson::doc;
 use mongodb::bson::oid::ObjectId;
-use mongodb::options::IndexOptions;
+use mongodb::options::{CollectionOptions, IndexOptions, ReadPreference, SelectionCriteria, WriteConcern};
 use mongodb::{Collection, Database, IndexModel};
 use mongolock::FencingToken;
 use serde::{Deserialize, Serialize};
 
-/// The items of a database, by numbers that people can type.
+/// One item, with a number that people can type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Item {
@@ -18,18 +18,24 @@ pub(crate) struct Item {
     pub(crate) text: String,
     /// The session that saved it; `None` before that.
     pub(crate) saved_by: Option<String>,
-    /// Which the fence has set and compares.
+    /// What the fence has set and compares; `None` before the first save.
     pub(crate) fencing_token: Option<FencingToken>,
 }
 
+/// The items of a database.
 #[derive(Debug, Clone)]
 pub(crate) struct Items(Collection<Item>);
 
 impl Items {
     pub(crate) const COLLECTION: &str = "work_items";
 
+    /// Whatever the client's settings are: who gets the lock reads what was saved last, and no failover forgets it.
     pub(crate) fn new(database: &Database) -> Self {
-        Self(database.collection(Self::COLLECTION))
+        let options = CollectionOptions::builder()
+            .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
+            .write_concern(WriteConcern::majority())
+            .build();
+        Self(database.collection_with_options(Self::COLLECTION, options))
     }
 
     pub(crate) fn collection(&self) -> &Collection<Item> {

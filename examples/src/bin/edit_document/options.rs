@@ -37,7 +37,8 @@ pub(crate) struct Terminal {
     #[arg(long, value_name = "NAME", required = false)]
     pub(crate) editor: String,
 
-    /// How long a lease lasts without a renewal: when your items are free again if this program is killed
+    /// How long a lease lasts without a renewal: when your items are free again if this program is killed, as by
+    /// Ctrl-C
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse_expiry)]
     pub(crate) expiry: Duration,
 

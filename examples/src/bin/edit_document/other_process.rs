@@ -1,6 +1,7 @@
 //! A session in a process of its own, which can be killed.
 
 use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
 
 use anyhow::Context;
 use mongolock_examples::processes::{Processes, again};
@@ -18,7 +19,7 @@ pub(crate) async fn opens(
     let mut command = again(uri)?;
     command
         .args(["--database", database, "--editor", person])
-        .stdout(std::process::Stdio::piped());
+        .stdout(Stdio::piped());
     let mut processes = Processes::default();
     let process = processes.start(command)?;
     let input = process.stdin.as_mut().context("it is piped")?;

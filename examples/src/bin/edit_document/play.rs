@@ -12,9 +12,6 @@ use crate::edit_session::{EditSession, Opened, Saved, lock_name};
 use crate::items::Items;
 use crate::wording;
 
-const HEADING: &str =
-    "Several people edit work items, each in a session of their own. After an arrow: what they are told.";
-
 /// The scenes wait for no lease to end but for the one that is about that.
 const EXPIRY: Duration = Duration::from_secs(120);
 
@@ -46,9 +43,6 @@ impl<'a> Play<'a> {
 
     /// Begins a scene.
     pub(crate) fn scene(&mut self, title: &str) -> anyhow::Result<()> {
-        if self.scenes.0.is_empty() {
-            println(HEADING)?;
-        }
         self.scenes.begin(title);
         println(&format!("\n{}. {title}", self.scenes.0.len()))
     }

@@ -7,6 +7,7 @@ use mongodb::Database;
 use mongodb::bson::{Document, RawDocumentBuf, doc};
 use mongolock::{LockError, LockState};
 use mongolock_examples::duration::show;
+use mongolock_examples::output::println;
 use mongolock_tests::{Deployment, eventually};
 use tokio::task::JoinSet;
 
@@ -15,6 +16,9 @@ use crate::items::Items;
 use crate::other_process;
 use crate::play::Play;
 use crate::wording;
+
+const HEADING: &str =
+    "Several people edit work items, each in a session of their own. After an arrow: what they are told.";
 
 const ITEMS: u32 = 12;
 
@@ -32,6 +36,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) async fn play(deployment: &Deployment, database: &Database) -> anyhow::Result<bool> {
     let mut play = Play::new(deployment.uri(), database)?;
     play.items.create(ITEMS).await?;
+    println(HEADING)?;
     told_who_has_it(&mut play).await?;
     only_one_of_many(&mut play).await?;
     the_item_is_not_touched(&mut play).await?;
@@ -162,6 +167,11 @@ async fn a_crash(play: &mut Play<'_>) -> anyhow::Result<()> {
             answer,
         )?;
     }
+    let locked = |answer: &String| answer.starts_with("locked for you");
+    play.check(
+        "Cleo gets each item",
+        answers.len() == 2 && answers.iter().all(locked),
+    );
     process.kill()?;
     play.tell("cleo@laptop", "is killed", "none of her locks is released")?;
     let (mut anna, mut bert) = (play.arrives("anna@desk-3")?, play.arrives("bert@desk-5")?);
