@@ -23,6 +23,18 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "write at most 60m".to_owned())
 }
 
+/// A duration that mongolock takes as an expiry.
+///
+/// # Errors
+/// What to write instead.
+pub fn parse_expiry(text: &str) -> Result<Duration, String> {
+    let expiry = parse(text)?;
+    if expiry < Duration::from_millis(100) {
+        return Err("write at least 100ms".to_owned());
+    }
+    Ok(expiry)
+}
+
 fn malformed() -> String {
     "write a whole number and `ms`, `s` or `m`, such as `20ms`".to_owned()
 }
@@ -65,5 +77,11 @@ mod tests {
         ] {
             assert!(parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_lease_lasts_a_tenth_of_a_second_at_the_least() {
+        assert_eq!(parse_expiry("100ms"), Ok(Duration::from_millis(100)));
+        assert!(parse_expiry("99ms").is_err() && parse_expiry("soon").is_err());
     }
 }
