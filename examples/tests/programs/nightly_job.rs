@@ -5,9 +5,7 @@
 
 use std::process::{Command, Output};
 
-use mongolock_tests::must;
-
-use crate::run::{has_line, on_shared, program, text};
+use crate::run::{has_line, help_names, on_shared, program, refuses, text};
 
 fn nightly_job(arguments: &[&str]) -> Command {
     program(env!("CARGO_BIN_EXE_nightly_job"), arguments)
@@ -70,21 +68,19 @@ async fn without_the_lock_the_job_runs_more_than_once() {
 
 #[test]
 fn help_names_the_options() {
-    let output = must(nightly_job(&["--help"]).output());
-    assert_eq!(output.status.code(), Some(0));
-    for option in [
-        "--ticks",
-        "--schedule",
-        "--work",
-        "--late",
-        "--kill",
-        "--without-lock",
-    ] {
-        assert!(text(&output).contains(option), "{option}: {}", text(&output));
-    }
-    for internal in ["--instance", "--first", "--database"] {
-        assert!(!text(&output).contains(internal), "{internal}: {}", text(&output));
-    }
+    let help = nightly_job(&["--help"]);
+    help_names(
+        help,
+        &[
+            "--ticks",
+            "--schedule",
+            "--work",
+            "--late",
+            "--kill",
+            "--without-lock",
+        ],
+        &["--instance", "--first", "--database"],
+    );
 }
 
 #[test]
@@ -96,12 +92,6 @@ fn a_bad_value_is_refused_with_a_message() {
         ("--work", "5 minutes", "such as `20ms`"),
         ("--late", "1 s", "such as `20ms`"),
     ] {
-        let output = must(nightly_job(&[option, value]).output());
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            message.contains(option) && message.contains(said) && !message.contains("Starting"),
-            "{option}: {message}"
-        );
+        refuses(nightly_job(&[option, value]), &[option, said]);
     }
 }

@@ -2,9 +2,7 @@
 
 use std::process::{Command, Output};
 
-use mongolock_tests::must;
-
-use crate::run::{Alone, has_line, on_shared, program, text};
+use crate::run::{Alone, has_line, help_names, on_shared, program, refuses, text};
 
 fn paused_writer(arguments: &[&str]) -> Command {
     program(env!("CARGO_BIN_EXE_paused_writer"), arguments)
@@ -69,14 +67,12 @@ async fn runs_are_counted() {
 
 #[test]
 fn help_names_the_options() {
-    let output = must(paused_writer(&["--help"]).output());
-    assert_eq!(output.status.code(), Some(0));
-    for said in ["--runs", "--expiry", "Exit status"] {
-        assert!(text(&output).contains(said), "{said}: {}", text(&output));
-    }
-    for internal in ["--writer", "--database"] {
-        assert!(!text(&output).contains(internal), "{internal}: {}", text(&output));
-    }
+    let help = paused_writer(&["--help"]);
+    help_names(
+        help,
+        &["--runs", "--expiry", "Exit status"],
+        &["--writer", "--database"],
+    );
 }
 
 #[test]
@@ -87,13 +83,7 @@ fn a_bad_value_is_refused_with_a_message() {
         ("--expiry", "99ms", "at least `100ms`"),
         ("--expiry", "61s", "at most `60s`"),
     ] {
-        let output = must(paused_writer(&[option, value]).output());
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            message.contains(option) && message.contains(said),
-            "{option}: {message}"
-        );
+        refuses(paused_writer(&[option, value]), &[option, said]);
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mongolock_tests::{eventually, must, shared};
 
-use crate::run::{has_line, on_shared, processes, program, signal, text};
+use crate::run::{has_line, help_names, on_shared, processes, program, refuses, signal, text};
 
 const COLUMNS: [&str; 8] = [
     "done",
@@ -234,23 +234,21 @@ impl Lines {
 
 #[test]
 fn help_names_the_options_and_no_internals() {
-    let output = must(queue_workers(&["--help"]).output());
-    assert_eq!(output.status.code(), Some(0));
-    for option in [
-        "--processes",
-        "--messages",
-        "--types",
-        "--pause",
-        "--expiry",
-        "--kill",
-        "--without-lock",
-        "--directory",
-    ] {
-        assert!(text(&output).contains(option), "{option}: {}", text(&output));
-    }
-    for internal in ["--worker", "--database", "--gather"] {
-        assert!(!text(&output).contains(internal), "{internal}: {}", text(&output));
-    }
+    let help = queue_workers(&["--help"]);
+    help_names(
+        help,
+        &[
+            "--processes",
+            "--messages",
+            "--types",
+            "--pause",
+            "--expiry",
+            "--kill",
+            "--without-lock",
+            "--directory",
+        ],
+        &["--worker", "--database", "--gather"],
+    );
 }
 
 #[test]
@@ -263,13 +261,7 @@ fn a_bad_value_is_refused_with_a_message() {
         (["--expiry", "99ms"], "at least 100ms"),
         (["--kill", "--without-lock"], "cannot be used with"),
     ] {
-        let output = must(queue_workers(&arguments).output());
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            message.contains(arguments[0]) && message.contains(said),
-            "{message}"
-        );
+        refuses(queue_workers(&arguments), &[arguments[0], said]);
     }
 }
 

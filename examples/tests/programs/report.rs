@@ -4,7 +4,7 @@ use std::process::{Command, Output, Stdio};
 
 use mongolock_tests::{must, shared};
 
-use crate::run::{Alone, database_of, has_line, on_shared, program, text};
+use crate::run::{Alone, database_of, has_line, help_names, on_shared, program, refuses, text};
 
 fn report(arguments: &[&str]) -> Command {
     program(env!("CARGO_BIN_EXE_report"), arguments)
@@ -55,12 +55,12 @@ async fn its_database_on_a_given_server_is_dropped() {
 
 #[test]
 fn help_names_the_options() {
-    let output = must(report(&["--help"]).output());
-    assert_eq!(output.status.code(), Some(0));
-    for option in ["--processes", "--calls", "--ids", "--hold", "--without-lock"] {
-        assert!(text(&output).contains(option), "{option}: {}", text(&output));
-    }
-    assert!(!text(&output).contains("--database"), "{}", text(&output));
+    let help = report(&["--help"]);
+    help_names(
+        help,
+        &["--processes", "--calls", "--ids", "--hold", "--without-lock"],
+        &["--database"],
+    );
 }
 
 #[test]
@@ -71,13 +71,7 @@ fn a_bad_value_is_refused_with_a_message() {
         ("--ids", "0", "1..=10000"),
         ("--hold", "5 minutes", "such as `20ms`"),
     ] {
-        let output = must(report(&[option, value]).output());
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            message.contains(option) && message.contains(said),
-            "{option}: {message}"
-        );
+        refuses(report(&[option, value]), &[option, said]);
     }
 }
 

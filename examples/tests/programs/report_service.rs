@@ -11,7 +11,7 @@ use reqwest::{Response, StatusCode};
 use serde::Deserialize;
 use tokio::task::JoinHandle;
 
-use crate::run::{self, Alone, database_of, has_line, on_shared, program, text};
+use crate::run::{self, Alone, database_of, has_line, help_names, on_shared, program, refuses, text};
 
 /// What should take no time, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
@@ -88,12 +88,7 @@ fn help_names_the_options() {
             ],
         ),
     ] {
-        let output = must(report_service(arguments).output());
-        assert_eq!(output.status.code(), Some(0));
-        for option in options {
-            assert!(text(&output).contains(option), "{option}: {}", text(&output));
-        }
-        assert!(!text(&output).contains("--instance"), "{}", text(&output));
+        help_names(report_service(arguments), options, &["--instance"]);
     }
 }
 
@@ -104,13 +99,7 @@ fn a_bad_value_is_refused_with_a_message() {
         ("--acquire-timeout", "soon", "such as `20ms`"),
         ("--grace", "2h", "`m`"),
     ] {
-        let output = must(report_service(&["serve", option, value]).output());
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            message.contains(option) && message.contains(said),
-            "{option}: {message}"
-        );
+        refuses(report_service(&["serve", option, value]), &[option, said]);
     }
 }
 

@@ -31,6 +31,31 @@ pub(crate) fn has_line(output: &Output, wanted: &str) -> bool {
         .any(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") == wanted)
 }
 
+/// Its help names all of these, and nothing that is meant for the processes that it starts.
+pub(crate) fn help_names(mut program: Command, named: &[&str], internal: &[&str]) {
+    let output = must(program.output());
+    assert_eq!(output.status.code(), Some(0));
+    let help = text(&output);
+    for name in named {
+        assert!(help.contains(name), "{name}: {help}");
+    }
+    for name in internal {
+        assert!(!help.contains(name), "{name}: {help}");
+    }
+}
+
+/// It refuses its command line, before anything is started, with a message that says all of this.
+pub(crate) fn refuses(mut program: Command, said: &[&str]) {
+    let output = must(program.output());
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.iter().all(|part| message.contains(part)),
+        "{said:?}: {message}"
+    );
+    assert!(!message.contains("Starting"), "{message}");
+}
+
 /// The beginning of the name of the database that the program of this process works in, which the processes that it
 /// starts have on their command lines.
 pub(crate) fn database_of(name: &str, pid: u32) -> String {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongolock_tests::{Server, ServerOptions, eventually, must};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::run::{Alone, database_of, has_line, on_shared, processes, program, text};
+use crate::run::{Alone, database_of, has_line, help_names, on_shared, processes, program, refuses, text};
 
 fn transfer(arguments: &[&str]) -> Command {
     program(env!("CARGO_BIN_EXE_transfer"), arguments)
@@ -139,20 +139,18 @@ async fn a_standalone_server_is_a_clear_error() {
 
 #[test]
 fn help_names_the_options_and_no_internals() {
-    let output = must(transfer(&["--help"]).output());
-    assert_eq!(output.status.code(), Some(0));
-    for option in [
-        "--processes",
-        "--transfers",
-        "--accounts",
-        "--approval",
-        "--without-guard",
-    ] {
-        assert!(text(&output).contains(option), "{option}: {}", text(&output));
-    }
-    for internal in ["--worker", "--database"] {
-        assert!(!text(&output).contains(internal), "{internal}: {}", text(&output));
-    }
+    let help = transfer(&["--help"]);
+    help_names(
+        help,
+        &[
+            "--processes",
+            "--transfers",
+            "--accounts",
+            "--approval",
+            "--without-guard",
+        ],
+        &["--worker", "--database"],
+    );
 }
 
 #[test]
@@ -163,13 +161,7 @@ fn a_bad_value_is_refused_with_a_message() {
         ("--accounts", "21", "2..=20"),
         ("--approval", "5 minutes", "such as `20ms`"),
     ] {
-        let output = must(transfer(&[option, value]).output());
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            message.contains(option) && message.contains(said),
-            "{option}: {message}"
-        );
+        refuses(transfer(&[option, value]), &[option, said]);
     }
 }
 

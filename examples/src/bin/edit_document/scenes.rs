@@ -172,7 +172,7 @@ async fn a_crash(play: &mut Play<'_>) -> anyhow::Result<()> {
         "Cleo gets each item",
         answers.len() == 2 && answers.iter().all(locked),
     );
-    process.kill()?;
+    process.kill(1)?;
     play.tell("cleo@laptop", "is killed", "none of her locks is released")?;
     let (mut anna, mut bert) = (play.arrives("anna@desk-3")?, play.arrives("bert@desk-5")?);
     play.open(&mut anna, 12).await?;
