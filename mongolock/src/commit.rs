@@ -24,26 +24,28 @@ const BEGUN_TOO_EARLY: &str =
 /// Commits the session's transaction if the lease's claim stands, and ends it in any case.
 pub(crate) async fn guarded(lease: &Arc<Lease>, session: &mut ClientSession) -> Result<(), LockError> {
     let committing = lease.begin_commit();
-    let sent = Instant::now();
-    let renews = lease.is_renewable(sent);
-    if let Err(error) = guard(lease, renews, session).await {
-        // The first error says what is wrong; the server ends a transaction that is not aborted by itself.
-        let _ = session.abort_transaction().await;
-        return Err(error);
+    let committed = match guard(lease, session).await {
+        Ok(()) => commit(lease, session).await,
+        Err(error) => {
+            // The first error says what is wrong; the server ends a transaction that is not aborted by itself.
+            let _ = session.abort_transaction().await;
+            Err(error)
+        }
+    };
+    if !committed.as_ref().is_err_and(is_open) {
+        committing.ended(committed.is_ok());
     }
-    commit(lease, session).await?;
-    committing.made();
-    if renews {
-        lease.extend(sent);
-    }
-    Ok(())
+    committed
 }
 
 /// The last statement of the transaction changes the lock's document: from then on until the commit no other can take
 /// the lock, and nobody has taken it since the transaction began.
-async fn guard(lease: &Arc<Lease>, renews: bool, session: &mut ClientSession) -> Result<(), LockError> {
+///
+/// The renewal in it is the server's; the holder does not count on it. With a weaker write concern than a majority's the
+/// commit could be undone.
+async fn guard(lease: &Arc<Lease>, session: &mut ClientSession) -> Result<(), LockError> {
     lease.ensure_held()?;
-    let expiry = renews.then_some(lease.terms.expiry);
+    let expiry = lease.is_renewable(Instant::now()).then_some(lease.terms.expiry);
     match lease.engine.store.touch(&lease.key, expiry, session).await {
         Ok(Touch::Done) => Ok(()),
         Ok(Touch::Gone) => {
@@ -77,6 +79,11 @@ async fn commit(lease: &Arc<Lease>, session: &mut ClientSession) -> Result<(), L
     }
 }
 
+/// Nobody knows whether it is made, or will be.
+fn is_open(error: &LockError) -> bool {
+    matches!(error, LockError::Mongo(error) if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT))
+}
+
 /// The outcome is not known, and not because the caller's own limit has passed.
 fn is_unknown(error: &Error) -> bool {
     const MAX_TIME_EXPIRED: i32 = 50;
@@ -87,5 +94,44 @@ fn none_to_guard(lease: &Lease, reason: &str) -> LockError {
     LockError::NoTransaction {
         name: lease.key.name.to_string(),
         reason: reason.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::JoinSet;
+
+    use crate::{FencingToken, LockGuard, LockProvider};
+
+    /// The tokens of two who waited for a lock, the one after the other.
+    async fn tokens(between: impl FnOnce(&LockGuard)) -> (FencingToken, FencingToken) {
+        let provider = LockProvider::in_memory();
+        let rival = provider.another().build().unwrap().lock("a").await.unwrap();
+        let mut waiting = JoinSet::new();
+        for _ in 0..2 {
+            let lock = provider.lock("a");
+            waiting.spawn(async move { lock.acquire().await.unwrap() });
+        }
+        tokio::task::yield_now().await;
+        rival.release().await.unwrap();
+        let first = waiting.join_next().await.unwrap().unwrap();
+        let token = first.fencing_token();
+        between(&first);
+        first.release().await.unwrap();
+        (token, waiting.join_next().await.unwrap().unwrap().fencing_token())
+    }
+
+    /// A claim guards the commit. The next hold must not be on the same one while the commit may still be made.
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_with_an_open_commit_is_not_handed_over() {
+        let is_next = |(token, next): (FencingToken, FencingToken)| next.get() == token.get() + 1;
+        assert!(is_next(tokens(|_| ()).await), "this is how a hand-over looks");
+        let made = |guard: &LockGuard| guard.lease().begin_commit().ended(true);
+        assert!(is_next(tokens(made).await));
+
+        let under_way = |guard: &LockGuard| std::mem::forget(guard.lease().begin_commit());
+        assert!(!is_next(tokens(under_way).await));
+        let cut_off = |guard: &LockGuard| drop(guard.lease().begin_commit());
+        assert!(!is_next(tokens(cut_off).await));
     }
 }

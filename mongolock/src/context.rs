@@ -139,13 +139,21 @@ impl LockContext {
     /// - [`LockError::Mongo`] with the label `UnknownTransactionCommitResult`: MongoDB has not said for half a minute
     ///   whether it is committed. `commit_transaction` of the session may be called again; the guard is part of it.
     /// - [`LockError::NoTransaction`]: the session has none, as always on a standalone server; or it began before the
-    ///   lock was acquired; or the lock is kept in memory.
+    ///   lock was acquired (which is not seen after a hand-over within the process); or the lock is kept in memory.
     ///
-    /// As errors of the driver (`?` in a callback of `and_run2`) they keep their labels.
+    /// As errors of the driver (`?` in a callback of `and_run2`) they keep their labels. Where the caller's own error is
+    /// not made from a `LockError` alone, unwrap them again: `.await.map_err(LockError::from)?`.
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: if it is dropped, the transaction may be committed or not.
+    /// Not cancel safe: if it is dropped, the transaction may be committed, or not, or be left open. Drop or abort the
+    /// session then: an open transaction that has come to its last statement keeps everybody out of the lock, until
+    /// MongoDB ends it after `transactionLifetimeLimitSeconds` (a minute if not set). The same holds if the process dies
+    /// just then. The attribute and `run` never drop it because the lock is lost.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
     pub async fn commit(&self, session: &mut ClientSession) -> Result<(), LockError> {
         commit::guarded(self.lease(), session).await
     }

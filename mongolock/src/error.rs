@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::FencingToken;
 
-/// Why a lock was not acquired, or is not held any more.
+/// Why a lock was not acquired or is not held any more, or why a write under it was refused.
 ///
 /// "Held by another" ([`Timeout`](Self::Timeout), [`Busy`](Self::Busy)) and "MongoDB does not work"
 /// ([`Mongo`](Self::Mongo)) are never mixed up.

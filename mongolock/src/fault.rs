@@ -1,5 +1,6 @@
 //! Which errors of the driver pass, and which stay until somebody acts.
 
+use mongodb::bson::Document;
 use mongodb::error::{Error, ErrorKind, RETRYABLE_WRITE_ERROR, TRANSIENT_TRANSACTION_ERROR, WriteFailure};
 
 use crate::LockError;
@@ -54,6 +55,18 @@ pub(crate) fn did_nothing(error: &LockError) -> bool {
 
 pub(crate) fn is_duplicate_key(error: &Error) -> bool {
     code(error) == Some(DUPLICATE_KEY)
+}
+
+/// The fields of the unique index in which two documents are alike; none if the server does not say.
+pub(crate) fn colliding_fields(error: &Error) -> Vec<String> {
+    let reply = error
+        .server_response()
+        .and_then(|reply| Document::try_from(&**reply).ok());
+    let refused = reply
+        .as_ref()
+        .and_then(|reply| reply.get_array("writeErrors").ok()?.first()?.as_document());
+    let key = refused.and_then(|refused| refused.get_document("keyPattern").ok());
+    key.map_or_else(Vec::new, |key| key.keys().cloned().collect())
 }
 
 /// Two transactions, or a transaction and a single write, have changed one document.

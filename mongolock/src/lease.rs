@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -73,20 +73,32 @@ pub(crate) struct Lease {
 struct Commits {
     under_way: AtomicUsize,
     made: AtomicBool,
+    /// One was dropped half-way: the server may make it at any time.
+    cut_off: AtomicBool,
 }
 
 /// A guarded commit that is under way for as long as this lives.
-pub(crate) struct Committing<'a>(&'a Commits);
+pub(crate) struct Committing<'a> {
+    commits: &'a Commits,
+    ended: bool,
+}
 
 impl Committing<'_> {
-    pub(crate) fn made(self) {
-        self.0.made.store(true, Ordering::Relaxed);
+    /// It has been made or not, and nothing of it is left at the server.
+    pub(crate) fn ended(mut self, made: bool) {
+        self.ended = true;
+        if made {
+            self.commits.made.store(true, Ordering::Relaxed);
+        }
     }
 }
 
 impl Drop for Committing<'_> {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        if !self.ended {
+            self.commits.cut_off.store(true, Ordering::SeqCst);
+        }
+        self.commits.under_way.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -283,13 +295,24 @@ impl Lease {
         self.haunted
     }
 
+    /// Before the caller asks whether the lease is held: whoever ends it looks for commits after that.
     pub(crate) fn begin_commit(&self) -> Committing<'_> {
-        self.commits.under_way.fetch_add(1, Ordering::Relaxed);
-        Committing(&self.commits)
+        self.commits.under_way.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        Committing {
+            commits: &self.commits,
+            ended: false,
+        }
     }
 
     pub(crate) fn is_committing(&self) -> bool {
-        self.commits.under_way.load(Ordering::Relaxed) > 0
+        fence(Ordering::SeqCst);
+        self.commits.under_way.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether a commit that was begun under this hold may still be made.
+    pub(crate) fn may_commit(&self) -> bool {
+        self.is_committing() || self.commits.cut_off.load(Ordering::SeqCst)
     }
 
     /// Whether a guarded commit was made under this hold.

@@ -64,10 +64,11 @@ fn end(lease: &Arc<Lease>) -> Option<Instant> {
 }
 
 /// Gives the hold to the next caller that waits in this process, without a word to the server; not when the lease is
-/// short, when other processes are to have their turn, or when the lock is to stay taken for a minimum time.
+/// short, when other processes are to have their turn, or when the lock is to stay taken for a minimum time. Nor when a
+/// guarded commit may still be made: the claim guards it, and the next hold would be on the same claim.
 fn hand_over(lease: &Arc<Lease>, deadline: Instant) -> bool {
     let long_enough = deadline.saturating_duration_since(Instant::now()) > lease.terms.expiry / 2;
-    if !long_enough || !lease.terms.min_hold.is_zero() || lease.engine.is_closed() {
+    if !long_enough || !lease.terms.min_hold.is_zero() || lease.may_commit() || lease.engine.is_closed() {
         return false;
     }
     let turn = match lease.take_kept() {

@@ -43,12 +43,12 @@ impl Fence {
         Err(self.invalid(format!("{broken}; choose a name at the top of the document")))
     }
 
-    /// The query, for documents only that have seen no later holder. A token that is no number is not less than any:
-    /// what cannot be compared is refused.
+    /// The query, for documents only that have seen no later holder. What is no number is not less than any, but of an
+    /// array one element would do: what cannot be compared is refused.
     pub(super) fn restrict(&self, query: &Document) -> Document {
         let field = self.field.as_str();
         let unseen = doc! { field: { "$exists": false } };
-        let not_later = doc! { field: { "$lte": self.token } };
+        let not_later = doc! { field: { "$lte": self.token, "$not": { "$type": "array" } } };
         let mut all = vec![doc! { "$or": [unseen, not_later] }];
         let mut restricted = query.clone();
         // Only the own condition goes into an `$and`: some conditions must stand at the top of a query, and an upsert
@@ -263,6 +263,7 @@ mod tests {
                 doc! { "_id": 1, "fencingToken": 5_i64 }
             );
         }
+        assert!(matches!(brought(bson!(5.5)), Err(LockError::Stale { .. })));
         assert!(
             matches!(brought(bson!(6)), Err(LockError::Stale { token, seen }) if token.get() == 5 && seen.get() == 6)
         );

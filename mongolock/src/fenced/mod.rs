@@ -65,7 +65,8 @@ impl<T: Send + Sync> FencedExt<T> for Collection<T> {
 /// is the error.
 ///
 /// - **Name one document.** The query should name it by `_id` or by fields of a unique index, as for every upsert. With
-///   a query that fits several documents, one is written that has not seen a greater token.
+///   a query that fits several documents, one is written that has not seen a greater token. What the query does not fit
+///   is not found, also where a later holder has changed it.
 /// - **An update or a pipeline must not touch the fence field**: that is
 ///   [`LockError::InvalidFence`](crate::LockError::InvalidFence). A document to insert or to replace with may bring it
 ///   along from an earlier read, with a token up to the holder's own.
@@ -76,7 +77,11 @@ impl<T: Send + Sync> FencedExt<T> for Collection<T> {
 ///   would be a true answer. Write the documents one by one, or in a transaction (each write takes a
 ///   [`session`](FencedWrite::session)), which is all or nothing.
 ///
-/// All writers have to go through the fence, and all of them with tokens of the same lock.
+/// All writers have to go through the fence, and all of them with tokens of the same lock. A type that refuses unknown
+/// fields has to know the fence field in order to read the documents.
+///
+/// A document accepts the writes of earlier holders until it is written: the guide says how to
+/// [claim it before reading](crate::guide::fencing#claim-before-you-read).
 pub struct FencedCollection<T> {
     documents: Collection<Document>,
     fence: Fence,
@@ -104,7 +109,7 @@ impl<T: Send + Sync> FencedCollection<T> {
     /// [`InsertOneResult`](mongodb::results::InsertOneResult).
     ///
     /// If there is one with its `_id`, the error is `Stale` if that has seen a greater token, and the driver's own
-    /// (a duplicate key) if not.
+    /// (a duplicate key) if not, if another unique key collides, and always in a transaction, which it ends.
     pub fn insert_one(&self, document: impl Borrow<T>) -> FencedWrite<'static, InsertOneOptions>
     where
         T: Serialize,

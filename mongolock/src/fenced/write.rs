@@ -5,7 +5,8 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 
 use mongodb::bson::{Bson, Document, doc};
-use mongodb::options::{FindOneOptions, InsertOneOptions, ReadPreference, SelectionCriteria};
+use mongodb::error::Error;
+use mongodb::options::{FindOneOptions, InsertOneOptions, ReadConcern, ReadPreference, SelectionCriteria};
 use mongodb::results::InsertOneResult;
 use mongodb::{ClientSession, Collection};
 
@@ -14,8 +15,8 @@ use super::fence::{Fence, Seen};
 use super::options::{Modify, Write};
 use crate::{LockError, fault, task, trace};
 
-/// How often a write is made again when the document changes between a refusal and the look at its reason.
-const ROUNDS: usize = 3;
+/// How often a write is made again when the document comes or goes between a refusal and the look at its reason.
+const ROUNDS: usize = 10;
 
 /// A write that waits to be awaited, with the options `O` of the driver. Made by
 /// [`FencedCollection`](crate::FencedCollection).
@@ -43,8 +44,9 @@ const ROUNDS: usize = 3;
 ///
 /// # Cost
 ///
-/// One command. Where nothing fits, a second one looks whether there is nothing or a later holder. An upsert whose
-/// query does not name an `_id` first tries to update, so that a late one makes no second document.
+/// One command where the document is there, or is upserted by its `_id`. A second one looks for the reason where nothing
+/// fits or something collides, and the write is made again if the document comes or goes meanwhile. An upsert by other
+/// fields first tries to update, so that a late one makes no second document.
 ///
 /// # Cancel safety
 ///
@@ -140,9 +142,10 @@ pub struct Order<O: Write> {
 }
 
 /// What there is at the place of a write that met nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     Nothing,
-    /// A document that the write should have met: it has changed in between.
+    /// A document that has seen no later holder.
     Open,
 }
 
@@ -168,7 +171,8 @@ impl<O: Write> Order<O> {
             .projection(doc! { self.fence.field.as_str(): 1 });
         let found = match session {
             Some(session) => find.session(session).await?,
-            None => find.await?,
+            // Nor may a majority; in a transaction its beginning has decided what is read.
+            None => find.read_concern(ReadConcern::local()).await?,
         };
         match found.map(|document| self.fence.look_at(&document)).transpose()? {
             None => Ok(Found::Nothing),
@@ -179,6 +183,24 @@ impl<O: Write> Order<O> {
             }
         }
     }
+
+    /// What an insertion has collided with: the document of this query; `Stale` if a later holder was there. In a
+    /// transaction the collision has ended that, and nothing can be learned any more.
+    async fn look_at_obstacle(
+        &self,
+        query: Document,
+        finding: FindOneOptions,
+        collision: Error,
+        session: Option<&mut ClientSession>,
+    ) -> Result<(Found, Error), LockError> {
+        let in_session = session.is_some();
+        match self.look(query, finding, session).await {
+            Ok(found) => Ok((found, collision)),
+            Err(stale @ LockError::Stale { .. }) => Err(stale),
+            Err(_) if in_session => Err(collision.into()),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 impl Order<InsertOneOptions> {
@@ -186,28 +208,21 @@ impl Order<InsertOneOptions> {
         self,
         mut session: Option<&mut ClientSession>,
     ) -> Result<InsertOneResult, LockError> {
-        let insert = self
-            .documents
-            .insert_one(&self.change)
-            .with_options(self.options.clone());
+        let insert = self.documents.insert_one(&self.change);
+        let insert = insert.with_options(self.options.clone());
         let inserted = match session.as_deref_mut() {
             Some(session) => insert.session(session).await,
             None => insert.await,
         };
-        let error = match inserted {
-            Ok(result) => return Ok(result),
-            Err(error) => error,
-        };
-        if let Some(id) = self.change.get("_id").filter(|_| fault::is_duplicate_key(&error)) {
-            let same = doc! { "_id": id };
-            // In a transaction the collision has ended it, and there is nothing to be learned any more.
-            if let Err(stale @ LockError::Stale { .. }) =
-                self.look(same, FindOneOptions::default(), session).await
-            {
-                return Err(stale);
+        match (inserted, self.change.get("_id")) {
+            (Ok(result), _) => Ok(result),
+            (Err(error), Some(id)) if fault::is_duplicate_key(&error) => {
+                let finding = FindOneOptions::default();
+                let looked = self.look_at_obstacle(doc! { "_id": id }, finding, error, session);
+                Err(looked.await?.1.into())
             }
+            (Err(error), _) => Err(error.into()),
         }
-        Err(error.into())
     }
 }
 
@@ -216,18 +231,15 @@ impl<O: Modify> Order<O> {
         self,
         mut session: Option<&mut ClientSession>,
     ) -> Result<O::Result, LockError> {
-        let upserts = self.options.upserts();
         // Two documents cannot have one `_id`: a late upsert collides. By other fields it could make a second document,
-        // and within a transaction a collision would end that.
-        let mut insert = upserts && session.is_none() && names_id(&self.query);
-        let mut round = 1;
-        loop {
-            let mut collision = None;
+        // and within a transaction a collision would end that. So an update comes first there.
+        let upserts = self.options.upserts();
+        let mut insert = upserts && session.is_none() && id_of(&self.query).is_some();
+        for _ in 0..ROUNDS {
             if insert {
-                match O::send(&self, true, session.as_deref_mut()).await {
-                    Ok(result) => return Ok(result),
-                    Err(error) if fault::is_duplicate_key(&error) => collision = Some(error),
-                    Err(error) => return Err(error.into()),
+                match self.upsert(session.as_deref_mut()).await? {
+                    Upserted::Made(result) => return Ok(result),
+                    Upserted::Overtaken => {}
                 }
             }
             let result = O::send(&self, false, session.as_deref_mut()).await?;
@@ -236,22 +248,98 @@ impl<O: Modify> Order<O> {
             }
             let (query, finding) = (self.query.clone(), self.options.finding());
             let found = self.look(query, finding, session.as_deref_mut()).await?;
-            let is_missing = matches!(found, Found::Nothing) && !upserts;
-            if is_missing || round == ROUNDS {
-                // A collision that is left has met another unique key.
-                return collision.map_or(Ok(result), |error| Err(error.into()));
+            if found == Found::Nothing && !upserts {
+                return Ok(result);
             }
-            insert = upserts && matches!(found, Found::Nothing);
-            round += 1;
+            insert = upserts && found == Found::Nothing;
+        }
+        // Others make and delete the document all the time.
+        Ok(O::send(&self, upserts, session).await?)
+    }
+
+    fn asks_for(&self, fields: &[String]) -> bool {
+        !fields.is_empty() && fields.iter().all(|field| self.query.contains_key(field))
+    }
+
+    /// One upsert. The document that it collides with is either a later holder's, or one that others have made this very
+    /// moment; what is left has another key in common with it, or another value where the query wants one.
+    async fn upsert(
+        &self,
+        mut session: Option<&mut ClientSession>,
+    ) -> Result<Upserted<O::Result>, LockError> {
+        let collision = match O::send(self, true, session.as_deref_mut()).await {
+            Ok(result) => return Ok(Upserted::Made(result)),
+            Err(error) if fault::is_duplicate_key(&error) => error,
+            Err(error) => return Err(error.into()),
+        };
+        let id = id_of(&self.query);
+        let obstacle = id.map_or_else(|| self.query.clone(), |id| doc! { "_id": id.clone() });
+        let looked = self.look_at_obstacle(
+            obstacle,
+            self.options.finding(),
+            collision,
+            session.as_deref_mut(),
+        );
+        match looked.await? {
+            (Found::Open, collision) if id.is_some() && self.query.len() > 1 => {
+                let result = O::send(self, false, session).await?;
+                if O::has_met(&result) {
+                    Ok(Upserted::Made(result))
+                } else {
+                    Err(collision.into())
+                }
+            }
+            (Found::Open, _) => Ok(Upserted::Overtaken),
+            // It is gone again, if it was the document of this query.
+            (Found::Nothing, collision) if self.asks_for(&fault::colliding_fields(&collision)) => {
+                Ok(Upserted::Overtaken)
+            }
+            (Found::Nothing, collision) => Err(collision.into()),
         }
     }
 }
 
-/// Whether the query is for the document of one `_id`.
-fn names_id(query: &Document) -> bool {
-    match query.get("_id") {
-        None | Some(Bson::RegularExpression(_)) => false,
-        Some(Bson::Document(operators)) => operators.keys().all(|key| key == "$eq" || !key.starts_with('$')),
-        Some(_) => true,
+/// How an upsert ended that met no error.
+enum Upserted<R> {
+    Made(R),
+    /// Somebody has just made the document.
+    Overtaken,
+}
+
+/// The `_id` that the query names, if it is for the document of just one.
+fn id_of(query: &Document) -> Option<&Bson> {
+    let id = query.get("_id")?;
+    let is_one = match id {
+        Bson::RegularExpression(_) => false,
+        Bson::Document(operators) => operators.keys().all(|key| !key.starts_with('$')),
+        _ => true,
+    };
+    is_one.then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::bson;
+
+    use super::*;
+
+    #[test]
+    fn only_an_equal_id_names_one_document() {
+        for one in [
+            bson!(1),
+            bson!("a"),
+            bson!(null),
+            bson!({ "tenant": 1, "number": 2 }),
+        ] {
+            assert_eq!(id_of(&doc! { "a": 1, "_id": one.clone() }), Some(&one));
+        }
+        for many in [
+            bson!({ "$in": [1, 2] }),
+            bson!({ "$gte": 1 }),
+            bson!({ "$eq": 1 }),
+        ] {
+            assert_eq!(id_of(&doc! { "_id": many }), None);
+        }
+        assert_eq!(id_of(&doc! { "a": 1 }), None);
     }
 }

@@ -346,6 +346,25 @@ async fn client_of_its_own(world: &World) -> (Client, String) {
     (Client::with_options(options).unwrap(), own)
 }
 
+/// The end of a lease never moves back, and always moves: a write that changes nothing would guard nothing.
+#[tokio::test]
+async fn the_guard_changes_the_document_whatever_it_says() {
+    let world = prepared().await;
+    let guard = world.provider.lock("a").await.unwrap();
+    let far = vec![doc! { "$set": { "expiresAt": { "$add": ["$$NOW", 3_600_000] } } }];
+    world.locks().update_one(doc! { "_id": "a" }, far).await.unwrap();
+    let ends = async || {
+        let document = world.document("a").await.unwrap();
+        document.get_datetime("expiresAt").unwrap().timestamp_millis()
+    };
+    let before = ends().await;
+    let mut session = session(&world).await;
+    begin(&world, &mut session).await;
+    guard.context().commit(&mut session).await.unwrap();
+    assert_eq!(ends().await, before + 1);
+    guard.release().await.unwrap();
+}
+
 /// The document is blocked for the length of the commit only: renewals of other locks do not wait for transactions.
 #[tokio::test]
 async fn a_long_transaction_keeps_no_renewal_waiting() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, bson, doc};
 use mongodb::error::ErrorKind;
-use mongodb::options::{Collation, CollationStrength, IndexOptions, UpdateOptions};
+use mongodb::options::{Collation, CollationStrength, Hint, IndexOptions, UpdateOptions};
 use mongodb::{Collection, IndexModel};
 use mongolock::{FencedCollection, FencedExt, FencingToken, LockError};
 use mongolock_tests::{TestDb, eventually, must, test_db};
@@ -60,6 +60,16 @@ fn first() -> Document {
 
 fn retitle() -> Document {
     doc! { "$set": { "title": "new" } }
+}
+
+/// Documents without the field are not in it.
+async fn unique_index(reports: &Collection<Document>, field: &str) {
+    let unique = IndexOptions::builder().unique(true).sparse(true).build();
+    let index = IndexModel::builder()
+        .keys(doc! { field: 1 })
+        .options(unique)
+        .build();
+    reports.create_index(index).await.unwrap();
 }
 
 fn is_duplicate_key<T: Debug>(result: &Result<T, LockError>) -> bool {
@@ -210,12 +220,7 @@ async fn nothing_found_is_not_stale() {
 #[tokio::test]
 async fn other_collisions_stay_what_they_are() {
     let scene = Scene::new().await;
-    let unique = IndexOptions::builder().unique(true).build();
-    let index = IndexModel::builder()
-        .keys(doc! { "title": 1 })
-        .options(unique)
-        .build();
-    scene.reports.create_index(index).await.unwrap();
+    unique_index(&scene.reports, "title").await;
     scene
         .reports
         .insert_one(doc! { "_id": 2, "title": "other" })
@@ -241,6 +246,15 @@ async fn other_collisions_stay_what_they_are() {
             .await
     ));
     assert_eq!(scene.all().await, before);
+
+    // The document of this `_id` is there, and is not what the query wants.
+    let open = || doc! { "_id": 1, "state": "open" };
+    assert!(is_duplicate_key(
+        &holder.update_one(open(), retitle()).upsert(true).await
+    ));
+    scene
+        .refuses(scene.holder(9).update_one(open(), retitle()).upsert(true))
+        .await;
 
     // By the field of the unique index it is the same document, which has seen a later holder.
     let late = scene.holder(9);
@@ -285,6 +299,52 @@ async fn upserts_that_meet_all_succeed() {
     }
 }
 
+/// Those who delete the document are in nobody's way for long: an upsert writes, or says why not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upserts_and_deletions_go_together() {
+    let scene = Scene::new().await;
+    unique_index(&scene.reports, "key").await;
+    for query in [doc! { "_id": 100 }, doc! { "key": 100 }] {
+        let mut writers = tokio::task::JoinSet::new();
+        for writer in 0..8 {
+            let (holder, query) = (scene.holder(10), query.clone());
+            writers.spawn(async move {
+                for _ in 0..50 {
+                    if writer % 2 == 0 {
+                        holder.delete_one(query.clone()).await.unwrap();
+                    } else {
+                        let wrote = holder
+                            .update_one(query.clone(), retitle())
+                            .upsert(true)
+                            .await
+                            .unwrap();
+                        assert!(wrote.matched_count == 1 || wrote.upserted_id.is_some());
+                    }
+                }
+            });
+        }
+        writers.join_all().await;
+    }
+}
+
+/// A holder who claims the document before reading it keeps those before him from writing at all.
+#[tokio::test]
+async fn a_document_can_be_claimed() {
+    let scene = Scene::new().await;
+    let claimed = scene
+        .holder(12)
+        .update_one(first(), doc! { "$set": {} })
+        .await
+        .unwrap();
+    assert_eq!(claimed.matched_count, 1);
+    assert_eq!(
+        scene.all().await,
+        [doc! { "_id": 1, "title": "old", "fencingToken": 12_i64 }]
+    );
+    let late = scene.holder(11).update_one(first(), retitle()).await;
+    assert!(matches!(late, Err(LockError::Stale { seen, .. }) if seen.get() == 12));
+}
+
 #[tokio::test]
 async fn a_write_to_the_fence_field_is_refused() {
     let scene = Scene::new().await;
@@ -327,7 +387,8 @@ async fn the_field_can_be_chosen() {
 #[tokio::test]
 async fn a_token_that_is_none_is_refused() {
     let scene = Scene::new().await;
-    for (id, foreign) in [(2, bson!("10")), (3, bson!(null)), (4, bson!({ "at": 10 }))] {
+    let foreign = [bson!("10"), bson!(null), bson!({ "at": 10 }), bson!([3, 20])];
+    for (id, foreign) in (2..).zip(foreign) {
         scene
             .reports
             .insert_one(doc! { "_id": id, "fencingToken": foreign })
@@ -348,7 +409,7 @@ async fn a_token_that_is_none_is_refused() {
         assert_eq!(scene.all().await, before);
     }
     // As a shell or JavaScript writes numbers.
-    for (id, number) in [(5, bson!(10.0)), (6, bson!(10))] {
+    for (id, number) in [(7, bson!(10.0)), (8, bson!(10))] {
         scene
             .reports
             .insert_one(doc! { "_id": id, "fencingToken": number })
@@ -419,7 +480,7 @@ async fn what_was_read_can_be_written_back() {
 #[tokio::test]
 async fn options_are_passed_through() {
     let scene = Scene::new().await;
-    let (database, commands) = recorded(&scene.db, &[]).await;
+    let (database, commands) = recorded(&scene.db, &["readConcernLevel=majority"]).await;
     let reports = database.collection::<Document>("reports");
     let tags = doc! { "$set": { "tags": ["a", "b"] } };
     reports.update_one(first(), tags).await.unwrap();
@@ -437,6 +498,7 @@ async fn options_are_passed_through() {
             .array_filters(vec![doc! { "one": "b" }])
             .collation(no_case.clone())
             .let_vars(doc! { "which": 1 })
+            .hint(Hint::Keys(doc! { "_id": 1 }))
             .comment(bson!("by hand"))
     };
     assert_eq!(write(11).await.unwrap().modified_count, 1);
@@ -448,7 +510,11 @@ async fn options_are_passed_through() {
         &[bson!("a"), bson!("c")]
     );
     assert!(matches!(write(9).await, Err(LockError::Stale { .. })));
-    assert_eq!(names(&commands.take()), ["update", "find"]);
+    let sent = commands.take();
+    assert_eq!(names(&sent), ["update", "find"]);
+    assert_eq!(sent[1].get_document("hint"), Ok(&doc! { "_id": 1 }));
+    let concern = sent[1].get_document("readConcern").unwrap();
+    assert_eq!(concern.get_str("level"), Ok("local"), "whatever the client's is");
 
     let mut options = UpdateOptions::default();
     options.upsert = Some(true);
@@ -536,12 +602,42 @@ async fn writes_can_be_part_of_a_transaction() {
     session.abort_transaction().await.unwrap();
 }
 
+/// An error that does not pass must not look like one that does: the driver would repeat the transaction.
+#[tokio::test]
+async fn a_collision_in_a_transaction_is_not_repeated() {
+    let scene = Scene::new().await;
+    unique_index(&scene.reports, "title").await;
+    let (holder, mut made) = (scene.holder(11), 0);
+    let mut session = scene.db.database().client().start_session().await.unwrap();
+    let refused: mongodb::error::Result<()> = session
+        .start_transaction()
+        .and_run2(async |session| {
+            made += 1;
+            let taken = doc! { "$set": { "title": "old" } };
+            let write = holder.update_one(doc! { "_id": 2 }, taken).upsert(true);
+            write.session(session).await?;
+            Ok(())
+        })
+        .await;
+    assert!(is_duplicate_key(&refused.map_err(LockError::from)));
+    assert_eq!(made, 1);
+}
+
 /// A caller that goes away does not cut the write off.
 #[tokio::test]
 async fn a_dropped_write_goes_on() {
     let scene = Scene::new().await;
-    let write = scene.holder(11).update_one(first(), retitle()).into_future();
-    // Polled once.
+    // A client without a connection: at the first poll nothing can have been sent.
+    let reports = scene
+        .db
+        .connect_again()
+        .await
+        .unwrap()
+        .collection::<Document>("reports");
+    let write = reports
+        .fenced(FencingToken::from(11))
+        .update_one(first(), retitle())
+        .into_future();
     assert!(tokio::time::timeout(Duration::ZERO, write).await.is_err());
     let written = async || {
         let document = scene.all().await.remove(0);

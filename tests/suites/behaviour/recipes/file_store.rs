@@ -34,10 +34,12 @@ impl FileStore {
         if let Some(seen) = read_token(&mut fence)?.filter(|seen| *seen > token) {
             return Ok(Err(LockError::Stale { token, seen }));
         }
-        // Before the content: whoever dies in between leaves the old file, and no holder before him can write it.
+        // Before the content: whoever dies in between leaves the old file, and no earlier holder can write it.
         write_token(&mut fence, token)?;
         let new = path.with_extension("new");
-        fs::write(&new, content)?;
+        let mut file = File::create(&new)?;
+        file.write_all(content.as_bytes())?;
+        file.sync_all()?;
         fs::rename(new, path)?;
         Ok(Ok(()))
     }
