@@ -6,7 +6,7 @@ use tracing::Instrument;
 
 use crate::engine::Engine;
 use crate::index::{self, IndexState};
-use crate::{LockError, LockFilter, LockInfo, task};
+use crate::{LockError, LockFilter, LockInfo, task, trace};
 
 /// How long an operator waits for an answer: long enough for a failover. The request itself goes on after that.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -152,6 +152,7 @@ impl LockAdmin {
         let releasing = async move {
             let ended = engine.store.force_release(&name).await?;
             if ended {
+                trace::forced(&name);
                 engine.keeper.renew_now(|lease| *lease.key.name == *name);
             }
             Ok(ended)
@@ -198,6 +199,7 @@ impl LockAdmin {
         let (engine, owner) = (Arc::clone(&self.engine), owner.to_owned());
         let releasing = async move {
             let ended = engine.store.release_owner(&owner).await?;
+            trace::owner_forced(&owner, ended);
             if ended > 0 && *engine.owner == owner {
                 engine.keeper.renew_now(|_| true);
             }

@@ -20,6 +20,7 @@
 //! | `mongolock.renewed` | event, trace | `lock.name`, `lock.token` | a lease was renewed |
 //! | `mongolock.released` | event, debug | `lock.name`, `lock.token`, `held_ms` | a hold ended as it should |
 //! | `mongolock.lost` | event, warn | `lock.name`, `lock.token`, `held_ms`, `reason`: `expired`, `gone`, `shut_down` | a hold ended early |
+//! | `mongolock.forced` | event, info | `lock.name`; or `lock.owner` and `locks` | an operator has released a lock, or all of an owner |
 //! | `mongolock.stale` | event, warn | `collection`, `lock.token`, `seen` | a write of a `FencedCollection` came too late |
 //! | `mongolock.renewal_failed` | event, warn | `locks`, `lock.name` (the first), `error` | a renewal failed and is repeated |
 //! | `mongolock.release_failed` | event, warn | `locks`, `lock.name` (the first), `error` | a release in the background was given up |

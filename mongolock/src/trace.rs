@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use mongodb::Namespace;
-use tracing::{Level, Span, debug, span, trace, warn};
+use tracing::{Level, Span, debug, info, span, trace, warn};
 
 use crate::index::IndexState;
 use crate::lease::{ClaimKey, Lease};
@@ -134,6 +134,20 @@ impl Loss {
             Self::ShutDown => "shut_down",
         }
     }
+}
+
+/// An operator has taken a lock from whoever had it.
+pub(crate) fn forced(name: &str) {
+    info!(name: "mongolock.forced", target: target!(), { lock.name = name }, "released by force");
+}
+
+/// An operator has taken all its locks from an owner.
+pub(crate) fn owner_forced(owner: &str, locks: u64) {
+    info!(
+        name: "mongolock.forced", target: target!(),
+        { lock.owner = owner, locks = locks },
+        "all locks of an owner released by force"
+    );
 }
 
 /// A holder who came too late has been kept from writing.

@@ -7,7 +7,9 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mongolock::{LockError, LockProvider};
+use mongodb::bson::{Document, doc};
+use mongolock::{FencedExt, FencingToken, LockError, LockProvider};
+use mongolock_tests::test_db;
 use tracing::field::{Field, Visit};
 use tracing::instrument::WithSubscriber;
 use tracing::{Event, Id, Level, Metadata, Subscriber, span};
@@ -192,4 +194,42 @@ fn losses_are_warnings_with_their_reason() {
             .collect()
     };
     assert_eq!(reasons, ["\"expired\"\"expired\"", "\"shut down\"\"shut_down\""]);
+}
+
+#[test]
+fn what_an_operator_does_is_an_event() {
+    let notes = observed(async |provider| {
+        let _held = provider.lock("stuck").await.unwrap();
+        let admin = provider.admin();
+        assert!(admin.force_release("stuck").await.unwrap());
+        assert!(!admin.force_release("stuck").await.unwrap());
+    });
+    let (level, fields) = notes.event("mongolock.forced").unwrap();
+    assert_eq!((level, &*fields.0["lock.name"]), (Level::INFO, "\"stuck\""));
+
+    let notes = observed(async |provider| {
+        let owner = provider.another().owner("gone").build().unwrap();
+        let _held = owner.lock("a").await.unwrap();
+        assert_eq!(provider.admin().release_owner("gone").await.unwrap(), 1);
+    });
+    let (_, fields) = notes.event("mongolock.forced").unwrap();
+    assert_eq!((&*fields.0["lock.owner"], &*fields.0["locks"]), ("\"gone\"", "1"));
+}
+
+#[test]
+fn a_late_write_is_a_warning() {
+    let notes = observed(async |_| {
+        let db = test_db().await;
+        let reports = db.database().collection::<Document>("reports");
+        reports
+            .insert_one(doc! { "_id": 1, "fencingToken": 10 })
+            .await
+            .unwrap();
+        let late = reports.fenced(FencingToken::from(9));
+        late.delete_one(doc! { "_id": 1 }).await.unwrap_err();
+    });
+    let (level, fields) = notes.event("mongolock.stale").unwrap();
+    assert_eq!(level, Level::WARN);
+    assert_eq!((&*fields.0["lock.token"], &*fields.0["seen"]), ("9", "10"));
+    assert!(fields.0["collection"].ends_with(".reports"));
 }
