@@ -288,8 +288,9 @@ mod tests {
     fn the_query_stays_where_it_was() {
         let query = doc! { "_id": 1, "$or": [{ "a": 1 }], "$and": [{ "b": 2 }] };
         let restricted = fence().restrict(&query);
+        let not_later = doc! { "$lte": 5_i64, "$not": { "$type": "array" } };
         let fenced =
-            doc! { "$or": [{ "fencingToken": { "$exists": false } }, { "fencingToken": { "$lte": 5_i64 } }] };
+            doc! { "$or": [{ "fencingToken": { "$exists": false } }, { "fencingToken": not_later }] };
         assert_eq!(
             restricted,
             doc! { "_id": 1, "$or": [{ "a": 1 }], "$and": [fenced, { "$and": [{ "b": 2 }] }] }
