@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
-use mongodb::error::{Error, UNKNOWN_TRANSACTION_COMMIT_RESULT};
+use mongodb::error::{Error, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
-use crate::lease::Lease;
+use crate::context::LockContext;
+use crate::lease::{Committing, Lease};
 use crate::store::Touch;
 use crate::trace::Loss;
 use crate::{LockError, fault};
@@ -21,21 +22,18 @@ const NOT_BEGUN: &str = "the session has no transaction; start one first, which 
 const BEGUN_TOO_EARLY: &str =
     "its transaction began before the lock was acquired, or on another deployment; begin it under the lock";
 
-/// Commits the session's transaction if the lease's claim stands, and ends it in any case.
-pub(crate) async fn guarded(lease: &Arc<Lease>, session: &mut ClientSession) -> Result<(), LockError> {
+/// Commits the session's transaction if the claim of the context's lease stands, and ends it in any case.
+pub(crate) async fn guarded(context: &LockContext, session: &mut ClientSession) -> Result<(), LockError> {
+    let lease = context.lease();
     let committing = lease.begin_commit();
-    let committed = match guard(lease, session).await {
-        Ok(()) => commit(lease, session).await,
-        Err(error) => {
-            // The first error says what is wrong; the server ends a transaction that is not aborted by itself.
-            let _ = session.abort_transaction().await;
-            Err(error)
-        }
-    };
-    if !committed.as_ref().is_err_and(is_open) {
-        committing.ended(committed.is_ok());
+    if let Err(error) = guard(lease, session).await {
+        // The first error says what is wrong; the server ends a transaction that is not aborted by itself.
+        let _ = session.abort_transaction().await;
+        committing.ended(false);
+        return Err(error);
     }
-    committed
+    let _unbroken = context.all_unbroken();
+    commit(lease, committing, session).await
 }
 
 /// The last statement of the transaction changes the lock's document: from then on until the commit no other can take
@@ -60,28 +58,35 @@ async fn guard(lease: &Arc<Lease>, session: &mut ClientSession) -> Result<(), Lo
     }
 }
 
-/// A commit whose outcome is not known may be repeated: it is made once.
-async fn commit(lease: &Arc<Lease>, session: &mut ClientSession) -> Result<(), LockError> {
+/// A commit whose outcome is not known may be repeated: it is made once. Only an outcome that is known ends it.
+async fn commit(
+    lease: &Lease,
+    committing: Committing<'_>,
+    session: &mut ClientSession,
+) -> Result<(), LockError> {
     let until = Instant::now() + COMMIT_LIMIT;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
+    let mut was_unknown = false;
     loop {
         let Err(error) = session.commit_transaction().await else {
+            committing.ended(true);
             return Ok(());
         };
-        if fault::is_no_transaction(&error) {
-            return Err(none_to_guard(lease, NOT_BEGUN));
-        }
+        was_unknown |= error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT);
         let pause = backoff.next();
-        if !is_unknown(&error) || Instant::now() + pause >= until {
-            return Err(error.into());
+        if is_unknown(&error) && Instant::now() + pause < until {
+            tokio::time::sleep(pause).await;
+            continue;
         }
-        tokio::time::sleep(pause).await;
+        if !was_unknown || error.contains_label(TRANSIENT_TRANSACTION_ERROR) {
+            committing.ended(false);
+        }
+        return Err(if fault::is_no_transaction(&error) {
+            none_to_guard(lease, NOT_BEGUN)
+        } else {
+            error.into()
+        });
     }
-}
-
-/// Nobody knows whether it is made, or will be.
-fn is_open(error: &LockError) -> bool {
-    matches!(error, LockError::Mongo(error) if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT))
 }
 
 /// The outcome is not known, and not because the caller's own limit has passed.

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use crate::commit;
 use crate::engine::Engine;
-use crate::lease::Lease;
+use crate::lease::{Lease, Unbroken};
 use crate::{FencingToken, LockError};
 
 tokio::task_local! {
@@ -136,8 +136,9 @@ impl LockContext {
     /// - [`LockError::Mongo`] with the label `TransientTransactionError`: nothing is committed, and the whole
     ///   transaction may be made again. A transaction that takes longer than the `renew_interval` meets the renewal of
     ///   its own lock, which is such an error: keep it short, or set a longer interval.
-    /// - [`LockError::Mongo`] with the label `UnknownTransactionCommitResult`: MongoDB has not said for half a minute
-    ///   whether it is committed. `commit_transaction` of the session may be called again; the guard is part of it.
+    /// - [`LockError::Mongo`] with the label `UnknownTransactionCommitResult`: MongoDB has not said for half a minute or
+    ///   more whether it is committed. `commit_transaction` of the session may be called again (the guard is part of the
+    ///   transaction), this method not.
     /// - [`LockError::NoTransaction`]: the session has none, as always on a standalone server; or it began before the
     ///   lock was acquired (which is not seen after a hand-over within the process); or the lock is kept in memory.
     ///
@@ -155,7 +156,7 @@ impl LockContext {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn commit(&self, session: &mut ClientSession) -> Result<(), LockError> {
-        commit::guarded(self.lease(), session).await
+        commit::guarded(self, session).await
     }
 
     /// Runs a future under this context, to carry it into a spawned task.
@@ -182,11 +183,25 @@ impl LockContext {
     /// The innermost enclosing hold of this name, with the same provider.
     pub(crate) fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<Self> {
         let is_it = |context: &Self| Arc::ptr_eq(&context.lease().engine, engine) && context.name() == name;
-        std::iter::successors(Self::current(), |context| context.level.outer.clone()).find(is_it)
+        std::iter::successors(Self::current(), Self::outer).find(is_it)
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {
         &self.level.lease
+    }
+
+    /// Keeps all bodies that a commit from here is made in from being broken off: those around this hold, and those
+    /// around the caller.
+    pub(crate) fn all_unbroken(&self) -> Vec<Unbroken> {
+        let own = std::iter::successors(Some(self.clone()), Self::outer);
+        let callers = std::iter::successors(Self::current(), Self::outer);
+        own.chain(callers)
+            .map(|context| context.lease().unbroken())
+            .collect()
+    }
+
+    fn outer(&self) -> Option<Self> {
+        self.level.outer.clone()
     }
 
     pub(crate) fn inner_calls(&self) -> Arc<Semaphore> {

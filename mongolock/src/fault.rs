@@ -57,16 +57,11 @@ pub(crate) fn is_duplicate_key(error: &Error) -> bool {
     code(error) == Some(DUPLICATE_KEY)
 }
 
-/// The fields of the unique index in which two documents are alike; none if the server does not say.
-pub(crate) fn colliding_fields(error: &Error) -> Vec<String> {
-    let reply = error
-        .server_response()
-        .and_then(|reply| Document::try_from(&**reply).ok());
-    let refused = reply
-        .as_ref()
-        .and_then(|reply| reply.get_array("writeErrors").ok()?.first()?.as_document());
-    let key = refused.and_then(|refused| refused.get_document("keyPattern").ok());
-    key.map_or_else(Vec::new, |key| key.keys().cloned().collect())
+/// The values of the unique index in which two documents are alike, if the server says so.
+pub(crate) fn colliding_values(error: &Error) -> Option<Document> {
+    let reply = Document::try_from(&**error.server_response()?).ok()?;
+    let refused = reply.get_array("writeErrors").ok()?.first()?.as_document()?;
+    refused.get_document("keyValue").ok().cloned()
 }
 
 /// Two transactions, or a transaction and a single write, have changed one document.

@@ -69,7 +69,7 @@ impl Held {
         Locked {
             span: trace::hold_span(&lease),
             body: Some(CURRENT.scope(self.context, body)),
-            lost: async move { lease.until_over().await },
+            lost: async move { lease.until_it_breaks_off().await },
             hold: Some(self.hold),
             on_lost: self.on_lost,
         }
@@ -112,13 +112,10 @@ impl<B: Future, L: Future<Output = ()>> Future for Locked<B, L> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let _entered = this.span.enter();
-        let lease = this.hold.as_ref().map(Hold::lease);
-        let over = lease.is_none_or(|lease| lease.is_over());
-        // A commit that has begun is guarded by the server. Broken off, nobody would know what has become of it.
-        let committing = || lease.is_some_and(|lease| lease.is_committing());
         let cancel = *this.on_lost == OnLost::Cancel;
+        let lost = this.hold.as_ref().is_none_or(|hold| hold.lease().breaks_off());
         // Asked before the body goes on: a process that was stopped must not do a step more without the lock.
-        let ended = if cancel && over && !committing() {
+        let ended = if cancel && lost {
             Ended::Lost
         } else {
             let Some(body) = this.body.as_mut().as_pin_mut() else {
@@ -127,9 +124,7 @@ impl<B: Future, L: Future<Output = ()>> Future for Locked<B, L> {
             match catch_unwind(AssertUnwindSafe(|| body.poll(cx))) {
                 Ok(Poll::Ready(output)) => Ended::Returned(output),
                 Err(payload) => Ended::Panicked(payload),
-                Ok(Poll::Pending) if cancel && (over || this.lost.poll(cx).is_ready()) && !committing() => {
-                    Ended::Lost
-                }
+                Ok(Poll::Pending) if cancel && this.lost.poll(cx).is_ready() => Ended::Lost,
                 Ok(Poll::Pending) => return Poll::Pending,
             }
         };

@@ -67,17 +67,19 @@ pub(crate) struct Lease {
     commits: Commits,
 }
 
-/// The guarded commits under a hold. Unlike the rest of a body they must not be broken off, and they need no lock any
-/// more once they are made.
+/// The guarded commits under a hold: what must not be forgotten when it ends.
 #[derive(Default)]
 struct Commits {
-    under_way: AtomicUsize,
-    made: AtomicBool,
+    /// Begun and not ended: the claim guards them.
+    begun: AtomicUsize,
     /// One was dropped half-way: the server may make it at any time.
     cut_off: AtomicBool,
+    made: AtomicBool,
+    /// So many commits are on their way to the server, under this hold or within it: bodies are not broken off now.
+    on_their_way: AtomicUsize,
 }
 
-/// A guarded commit that is under way for as long as this lives.
+/// A guarded commit, from before its guard to its end.
 pub(crate) struct Committing<'a> {
     commits: &'a Commits,
     ended: bool,
@@ -98,7 +100,18 @@ impl Drop for Committing<'_> {
         if !self.ended {
             self.commits.cut_off.store(true, Ordering::SeqCst);
         }
-        self.commits.under_way.fetch_sub(1, Ordering::SeqCst);
+        self.commits.begun.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Keeps the bodies under a hold from being broken off for as long as it lives.
+pub(crate) struct Unbroken(Arc<Lease>);
+
+impl Drop for Unbroken {
+    fn drop(&mut self) {
+        self.0.commits.on_their_way.fetch_sub(1, Ordering::SeqCst);
+        // Who waits for the end of the hold may look again.
+        self.0.over.notify_waiters();
     }
 }
 
@@ -297,7 +310,7 @@ impl Lease {
 
     /// Before the caller asks whether the lease is held: whoever ends it looks for commits after that.
     pub(crate) fn begin_commit(&self) -> Committing<'_> {
-        self.commits.under_way.fetch_add(1, Ordering::SeqCst);
+        self.commits.begun.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         Committing {
             commits: &self.commits,
@@ -305,14 +318,35 @@ impl Lease {
         }
     }
 
-    pub(crate) fn is_committing(&self) -> bool {
-        fence(Ordering::SeqCst);
-        self.commits.under_way.load(Ordering::SeqCst) > 0
-    }
-
     /// Whether a commit that was begun under this hold may still be made.
     pub(crate) fn may_commit(&self) -> bool {
-        self.is_committing() || self.commits.cut_off.load(Ordering::SeqCst)
+        fence(Ordering::SeqCst);
+        self.commits.begun.load(Ordering::SeqCst) > 0 || self.commits.cut_off.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn unbroken(self: &Arc<Self>) -> Unbroken {
+        self.commits.on_their_way.fetch_add(1, Ordering::SeqCst);
+        Unbroken(Arc::clone(self))
+    }
+
+    /// Whether a body under this hold is to be broken off: not in the middle of a commit, of which nobody would know
+    /// what has become of it.
+    pub(crate) fn breaks_off(&self) -> bool {
+        self.is_over() && self.commits.on_their_way.load(Ordering::SeqCst) == 0
+    }
+
+    /// Resolves once a body is to be broken off.
+    pub(crate) async fn until_it_breaks_off(&self) {
+        loop {
+            let changed = self.over.notified();
+            if self.breaks_off() {
+                return;
+            }
+            match self.deadline() {
+                Some(deadline) => drop(tokio::time::timeout_at(deadline, changed).await),
+                None => changed.await,
+            }
+        }
     }
 
     /// Whether a guarded commit was made under this hold.

@@ -46,7 +46,7 @@ const ROUNDS: usize = 10;
 ///
 /// One command where the document is there, or is upserted by its `_id`. A second one looks for the reason where nothing
 /// fits or something collides, and the write is made again if the document comes or goes meanwhile. An upsert by other
-/// fields first tries to update, so that a late one makes no second document.
+/// fields, with a collation or in a session first tries to update, so that a late one makes no second document.
 ///
 /// # Cancel safety
 ///
@@ -184,20 +184,18 @@ impl<O: Write> Order<O> {
         }
     }
 
-    /// What an insertion has collided with: the document of this query; `Stale` if a later holder was there. In a
+    /// What an insertion has collided with: the document of these values; `Stale` if a later holder was there. In a
     /// transaction the collision has ended that, and nothing can be learned any more.
     async fn look_at_obstacle(
         &self,
-        query: Document,
-        finding: FindOneOptions,
+        values: Document,
         collision: Error,
         session: Option<&mut ClientSession>,
     ) -> Result<(Found, Error), LockError> {
         let in_session = session.is_some();
-        match self.look(query, finding, session).await {
+        match self.look(values, FindOneOptions::default(), session).await {
             Ok(found) => Ok((found, collision)),
-            Err(stale @ LockError::Stale { .. }) => Err(stale),
-            Err(_) if in_session => Err(collision.into()),
+            Err(LockError::Mongo(_)) if in_session => Err(collision.into()),
             Err(error) => Err(error),
         }
     }
@@ -217,8 +215,7 @@ impl Order<InsertOneOptions> {
         match (inserted, self.change.get("_id")) {
             (Ok(result), _) => Ok(result),
             (Err(error), Some(id)) if fault::is_duplicate_key(&error) => {
-                let finding = FindOneOptions::default();
-                let looked = self.look_at_obstacle(doc! { "_id": id }, finding, error, session);
+                let looked = self.look_at_obstacle(doc! { "_id": id }, error, session);
                 Err(looked.await?.1.into())
             }
             (Err(error), _) => Err(error.into()),
@@ -231,10 +228,12 @@ impl<O: Modify> Order<O> {
         self,
         mut session: Option<&mut ClientSession>,
     ) -> Result<O::Result, LockError> {
-        // Two documents cannot have one `_id`: a late upsert collides. By other fields it could make a second document,
-        // and within a transaction a collision would end that. So an update comes first there.
-        let upserts = self.options.upserts();
-        let mut insert = upserts && session.is_none() && id_of(&self.query).is_some();
+        // Two documents cannot have one `_id`: a late upsert collides. By other fields, or by an `_id` that only a
+        // collation takes for another's, it could make a second document; and within a transaction a collision would end
+        // that. So an update comes first there.
+        let (upserts, finding) = (self.options.upserts(), self.options.finding());
+        let by_id = id_of(&self.query).is_some() && finding.collation.is_none();
+        let mut insert = upserts && session.is_none() && by_id;
         for _ in 0..ROUNDS {
             if insert {
                 match self.upsert(session.as_deref_mut()).await? {
@@ -246,8 +245,9 @@ impl<O: Modify> Order<O> {
             if O::has_met(&result) {
                 return Ok(result);
             }
-            let (query, finding) = (self.query.clone(), self.options.finding());
-            let found = self.look(query, finding, session.as_deref_mut()).await?;
+            let found = self
+                .look(self.query.clone(), finding.clone(), session.as_deref_mut())
+                .await?;
             if found == Found::Nothing && !upserts {
                 return Ok(result);
             }
@@ -257,12 +257,9 @@ impl<O: Modify> Order<O> {
         Ok(O::send(&self, upserts, session).await?)
     }
 
-    fn asks_for(&self, fields: &[String]) -> bool {
-        !fields.is_empty() && fields.iter().all(|field| self.query.contains_key(field))
-    }
-
-    /// One upsert. The document that it collides with is either a later holder's, or one that others have made this very
-    /// moment; what is left has another key in common with it, or another value where the query wants one.
+    /// One upsert. If it collides, the server says with which values: where the query asks for just these, that is the
+    /// document that is wanted, and it is a later holder's, or not as the query wants it, or others have made it this very
+    /// moment. A collision with anything else has nothing to do with the fence.
     async fn upsert(
         &self,
         mut session: Option<&mut ClientSession>,
@@ -272,30 +269,28 @@ impl<O: Modify> Order<O> {
             Err(error) if fault::is_duplicate_key(&error) => error,
             Err(error) => return Err(error.into()),
         };
-        let id = id_of(&self.query);
-        let obstacle = id.map_or_else(|| self.query.clone(), |id| doc! { "_id": id.clone() });
-        let looked = self.look_at_obstacle(
-            obstacle,
-            self.options.finding(),
-            collision,
-            session.as_deref_mut(),
-        );
-        match looked.await? {
-            (Found::Open, collision) if id.is_some() && self.query.len() > 1 => {
-                let result = O::send(self, false, session).await?;
-                if O::has_met(&result) {
-                    Ok(Upserted::Made(result))
-                } else {
-                    Err(collision.into())
-                }
-            }
-            (Found::Open, _) => Ok(Upserted::Overtaken),
-            // It is gone again, if it was the document of this query.
-            (Found::Nothing, collision) if self.asks_for(&fault::colliding_fields(&collision)) => {
-                Ok(Upserted::Overtaken)
-            }
-            (Found::Nothing, collision) => Err(collision.into()),
+        let Some(wanted) = fault::colliding_values(&collision).filter(|values| self.asks_for(values)) else {
+            return Err(collision.into());
+        };
+        let has_more_conditions = self.query.len() > wanted.len();
+        let (found, collision) = self
+            .look_at_obstacle(wanted, collision, session.as_deref_mut())
+            .await?;
+        if found == Found::Open && has_more_conditions {
+            let result = O::send(self, false, session).await?;
+            return if O::has_met(&result) {
+                Ok(Upserted::Made(result))
+            } else {
+                Err(collision.into())
+            };
         }
+        Ok(Upserted::Overtaken)
+    }
+
+    fn asks_for(&self, values: &Document) -> bool {
+        values
+            .iter()
+            .all(|(field, value)| self.query.get(field) == Some(value))
     }
 }
 

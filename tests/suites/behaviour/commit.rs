@@ -1,12 +1,15 @@
 //! Transactions that are committed only if the lock is still held.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use mongodb::error::TRANSIENT_TRANSACTION_ERROR;
 use mongodb::options::ClientOptions;
 use mongodb::{Client, ClientSession, Collection};
-use mongolock::{IndexState, LockContext, LockError, LockGuard, LockProvider, distributed_lock};
+use mongolock::{
+    DistributedLock, IndexState, LockContext, LockError, LockGuard, LockProvider, distributed_lock,
+};
 use mongolock_tests::{FailPoint, Server, ServerOptions, eventually, must};
 use tokio::time::{Instant, sleep};
 
@@ -31,11 +34,13 @@ fn accounts(world: &World) -> Collection<Document> {
 /// Begins a transaction that has written, and is to be committed.
 async fn begin(world: &World, session: &mut ClientSession) {
     session.start_transaction().await.unwrap();
-    let written = accounts(world)
+    let database = session.client().database(world.db().name());
+    let accounts = database.collection::<Document>("accounts");
+    accounts
         .insert_one(doc! { "_id": 1 })
         .session(session)
-        .await;
-    written.unwrap();
+        .await
+        .unwrap();
 }
 
 async fn is_committed(world: &World) -> bool {
@@ -330,6 +335,67 @@ async fn after_the_commit_a_loss_ends_the_body() {
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
     must(blocking.clear().await);
     assert!(is_committed(&world).await);
+}
+
+/// Neither does the loss of a lock around the one that guards it.
+#[tokio::test]
+async fn the_loss_of_an_outer_lock_does_not_break_off_a_commit() {
+    let world = prepared().await;
+    let (client, own) = client_of_its_own(&world).await;
+    let mut session = client.start_session().await.unwrap();
+    let blocking = must(slow_commits(&own).enable(world.db().uri()).await);
+    let (outer, inner) = (brief(&world, "outer"), world.provider.lock("inner"));
+    let committed = AtomicBool::new(false);
+    let ended: Result<(), LockError> = outer
+        .run(async |_| {
+            inner
+                .run(async |lock| {
+                    begin(&world, &mut session).await;
+                    lock.commit(&mut session).await?;
+                    committed.store(true, Ordering::Relaxed);
+                    Ok::<_, LockError>(())
+                })
+                .await
+        })
+        .await;
+    assert!(
+        matches!(&ended, Err(LockError::Lost { name, .. }) if name == "outer"),
+        "{ended:?}"
+    );
+    assert!(committed.into_inner(), "it came to its end");
+    must(blocking.clear().await);
+    assert!(is_committed(&world).await);
+}
+
+/// A body that waits for something else is broken off when the commit in another task has ended.
+#[tokio::test]
+async fn a_commit_in_another_task_holds_the_body_no_longer_than_it_takes() {
+    let world = prepared().await;
+    let (client, own) = client_of_its_own(&world).await;
+    let mut session = client.start_session().await.unwrap();
+    let blocking = must(slow_commits(&own).enable(world.db().uri()).await);
+    let (begins, begun) = tokio::sync::oneshot::channel();
+    let call = brief(&world, "a").run(async |lock| {
+        begin(&world, &mut session).await;
+        tokio::spawn(async move {
+            let done = lock.commit(&mut session).await;
+            begins.send(done).unwrap();
+        });
+        std::future::pending::<Result<(), LockError>>().await
+    });
+    let ended = tokio::time::timeout(AMPLE, call)
+        .await
+        .expect("the loss ends the body");
+    assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+    begun.await.unwrap().expect("the commit had ended by then");
+    must(blocking.clear().await);
+    assert!(is_committed(&world).await);
+}
+
+/// A lock whose lease ends while a slow commit is under way, and is not renewed.
+fn brief(world: &World, name: &str) -> DistributedLock {
+    let lock = world.provider.lock(name).expiry(Duration::from_secs(1));
+    lock.max_hold(Duration::ZERO)
 }
 
 /// One commit of this client takes longer than the leases here.

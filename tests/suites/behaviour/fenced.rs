@@ -299,6 +299,48 @@ async fn upserts_that_meet_all_succeed() {
     }
 }
 
+/// What only a collation takes for the same `_id` does not collide: a late upsert must not make a second document.
+#[tokio::test]
+async fn a_collation_opens_no_gap() {
+    let scene = Scene::new().await;
+    let written = doc! { "_id": "A", "fencingToken": 10_i64 };
+    scene.reports.insert_one(written).await.unwrap();
+    let strength = CollationStrength::Secondary;
+    let no_case = Collation::builder().locale("en").strength(strength).build();
+    let late = scene
+        .holder(9)
+        .update_one(doc! { "_id": "a" }, retitle())
+        .upsert(true);
+    scene.refuses(late.collation(no_case)).await;
+}
+
+/// An upsert with a condition beside its key costs some commands if that is not met, not many.
+#[tokio::test]
+async fn a_condition_that_is_not_met_ends_an_upsert() {
+    let scene = Scene::new().await;
+    unique_index(&scene.reports, "slug").await;
+    let published = doc! { "_id": 2, "slug": "a", "status": "published", "fencingToken": 10_i64 };
+    scene.reports.insert_one(published).await.unwrap();
+    let (database, commands) = recorded(&scene.db, &[]).await;
+    let reports = database.collection::<Document>("reports");
+    let draft = || doc! { "slug": "a", "status": "draft" };
+    let upsert = |token: i64, query: Document, update: Document| {
+        let holder = reports.fenced(FencingToken::from(token));
+        holder.update_one(query, update).upsert(true).into_future()
+    };
+    assert!(is_duplicate_key(&upsert(11, draft(), retitle()).await));
+    assert_eq!(
+        names(&commands.take()),
+        ["update", "find", "update", "find", "update"]
+    );
+    scene.refuses(upsert(9, draft(), retitle())).await;
+    commands.take();
+    // It collides with another document than the one it asks for.
+    let other = upsert(9, doc! { "slug": "b" }, doc! { "$set": { "slug": "a" } });
+    assert!(is_duplicate_key(&other.await));
+    assert_eq!(names(&commands.take()), ["update", "find", "update"]);
+}
+
 /// Those who delete the document are in nobody's way for long: an upsert writes, or says why not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn upserts_and_deletions_go_together() {
