@@ -1,7 +1,7 @@
 //! What the compiler says about the attribute: one file for each mistake, the uses that must compile and run, and
 //! a crate outside the workspace.
 //!
-//! The expected messages are those of the pinned stable compiler. `MONGOLOCK_SKIP_UI=1` skips the suite on any
+//! The expected messages are those of the stable compiler 1.95. `MONGOLOCK_SKIP_UI=1` skips the suite on any
 //! other; `TRYBUILD=overwrite` writes the messages anew.
 
 use std::path::Path;
