@@ -288,9 +288,11 @@ impl<O: Modify> Order<O> {
     }
 
     fn asks_for(&self, values: &Document) -> bool {
-        values
-            .iter()
-            .all(|(field, value)| self.query.get(field) == Some(value))
+        let wanted = |(field, value): (&String, &Bson)| {
+            let asked = self.query.get(field);
+            asked.is_some_and(|asked| are_equal(asked, value))
+        };
+        values.iter().all(wanted)
     }
 }
 
@@ -310,6 +312,19 @@ fn id_of(query: &Document) -> Option<&Bson> {
         _ => true,
     };
     is_one.then_some(id)
+}
+
+/// As MongoDB compares: numbers of different types can be equal.
+fn are_equal(one: &Bson, other: &Bson) -> bool {
+    // Beyond 2^53 two integers can look the same here. Then a document is looked at in vain.
+    #[allow(clippy::cast_precision_loss)]
+    let number = |value: &Bson| match value {
+        Bson::Int32(number) => Some(f64::from(*number)),
+        Bson::Int64(number) => Some(*number as f64),
+        Bson::Double(number) => Some(*number),
+        _ => None,
+    };
+    one == other || number(one).is_some_and(|one| number(other) == Some(one))
 }
 
 #[cfg(test)]

@@ -158,6 +158,16 @@ async fn a_late_holder_is_refused() {
         .refuses(late.replace_one(first(), doc! { "title": "late" }).upsert(true))
         .await;
     scene.refuses(late.delete_one(first())).await;
+    // The same number, of another type.
+    for id in [bson!(1_i64), bson!(1.0)] {
+        let query = || doc! { "_id": id.clone() };
+        scene
+            .refuses(late.replace_one(query(), doc! { "title": "late" }).upsert(true))
+            .await;
+        scene
+            .refuses(late.update_one(query(), retitle()).upsert(true))
+            .await;
+    }
     // By another field, which has no index.
     let by_title = || doc! { "title": "old" };
     scene

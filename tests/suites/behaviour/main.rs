@@ -12,7 +12,6 @@ mod nested;
 mod operator;
 mod options;
 mod protocol;
-mod recipes;
 mod rights;
 mod tokens;
 mod wake_up;

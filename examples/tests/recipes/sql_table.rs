@@ -3,7 +3,7 @@
 use mongolock::{FencingToken, LockError};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::late_and_next;
+use crate::late_and_next;
 
 const TABLE: &str =
     "CREATE TABLE reports (id INTEGER PRIMARY KEY, title TEXT NOT NULL, fencing_token INTEGER NOT NULL)";

@@ -6,14 +6,14 @@ mod sql_table;
 
 use std::time::Duration;
 
-use mongolock::FencingToken;
-
-use crate::world::World;
+use mongolock::{FencingToken, LockProvider};
+use mongolock_tests::test_db;
 
 /// The tokens of a holder whose lease has run out, and of the one after him, who holds the lock now.
 async fn late_and_next() -> (FencingToken, FencingToken) {
-    let world = World::mongodb().await;
-    let lock = world.provider.lock("resource").expiry(Duration::from_millis(100));
+    let db = test_db().await;
+    let lock = LockProvider::new(db.database()).lock("resource");
+    let lock = lock.expiry(Duration::from_millis(100));
     let late = lock.clone().max_hold(Duration::ZERO).acquire().await.unwrap();
     let next = lock.acquire().await.unwrap();
     assert!(late.is_lost());

@@ -10,7 +10,7 @@ use mongolock::{Fenced, FencingToken, LockError};
 use reqwest::Client;
 use tokio::net::TcpListener;
 
-use super::late_and_next;
+use crate::late_and_next;
 
 const TOKEN: &str = "fencing-token";
 

@@ -7,7 +7,7 @@ use std::thread;
 
 use mongolock::{FencingToken, LockError};
 
-use super::late_and_next;
+use crate::late_and_next;
 
 struct FileStore {
     directory: PathBuf,
