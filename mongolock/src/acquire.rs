@@ -127,14 +127,16 @@ impl<'a> Acquire<'a> {
                 return Ok(won(guard, place, turn));
             }
         }
-        let mut claim = self.claim(place);
+        let mut claim: Option<Claim> = None;
         let mut waiting = Waiting::new(self.engine, self.name);
         let mut silent_since = None;
         loop {
             let silent = *silent_since.get_or_insert_with(Instant::now);
-            let answer = match first.take() {
-                Some(answer) => answer,
-                None => self.answer(place, claim.send(), deadline).await?,
+            let answer = if let Some(answer) = first.take() {
+                answer
+            } else {
+                let claim = claim.take().unwrap_or_else(|| self.claim(place));
+                self.answer(place, claim.send(), deadline).await?
             };
             let mut pause = Duration::ZERO;
             claim = match answer {
@@ -145,17 +147,17 @@ impl<'a> Acquire<'a> {
                     turn.streak().others_want_it();
                     pause = waiting.after_held(remaining);
                     trace::waiting(self.name, remaining, pause);
-                    claim
+                    Some(claim)
                 }
                 Attempt::Failed(_, error) if !fault::is_passing(&error) => return Err(error),
                 Attempt::Failed(claim, error) => {
                     pause = waiting.after_error();
                     trace::retrying(self.name, &error, pause);
                     place.tell(News::Failed(error));
-                    claim
+                    Some(claim)
                 }
                 // The old claim withdraws itself; its id must not be used again.
-                Attempt::TooLate | Attempt::Unanswered => self.claim(place),
+                Attempt::TooLate | Attempt::Unanswered => None,
             };
             let waited = self.unless_closed(deadline, waiting.pause(pause)).await?;
             let give_up = deadline.or(silent_since.map(|_| silent + SILENCE_LIMIT));

@@ -65,8 +65,7 @@ impl LockAdmin {
     /// Outside a tokio runtime with time enabled.
     pub async fn list(&self, filter: LockFilter) -> Result<Vec<LockInfo>, LockError> {
         let store = Arc::clone(&self.engine.store);
-        let asked = task::spawn(async move { store.list(&filter).await }.in_current_span());
-        task::answer(asked, "query", ANSWER_LIMIT).await
+        ask("query", async move { store.list(&filter).await }).await
     }
 
     /// What there is to know about one lock; `None` if it has no document: it was never acquired, or not for so long
@@ -102,8 +101,7 @@ impl LockAdmin {
     /// Outside a tokio runtime with time enabled.
     pub async fn get(&self, name: impl Display) -> Result<Option<LockInfo>, LockError> {
         let (store, name) = (Arc::clone(&self.engine.store), name.to_string());
-        let asked = task::spawn(async move { store.get(&name).await }.in_current_span());
-        task::answer(asked, "query", ANSWER_LIMIT).await
+        ask("query", async move { store.get(&name).await }).await
     }
 
     /// Ends the lease of whoever has the lock, or the minimum hold that keeps it closed; `false` if it was free.
@@ -157,8 +155,7 @@ impl LockAdmin {
             }
             Ok(ended)
         };
-        let asked = task::spawn(releasing.in_current_span());
-        task::answer(asked, "forced release", ANSWER_LIMIT).await
+        ask("forced release", releasing).await
     }
 
     /// Ends all running leases of exactly this owner, as [`force_release`](Self::force_release) does, and says how many
@@ -205,8 +202,7 @@ impl LockAdmin {
             }
             Ok(ended)
         };
-        let asked = task::spawn(releasing.in_current_span());
-        task::answer(asked, "forced release", ANSWER_LIMIT).await
+        ask("forced release", releasing).await
     }
 
     /// Creates the TTL index if it is missing, and says whether unused documents are tidied up.
@@ -230,6 +226,15 @@ impl LockAdmin {
     pub async fn index_state(&self) -> IndexState {
         index::look(&self.engine.store, self.engine.settings.retention).await
     }
+}
+
+/// Sends a request on a task of its own, so that it runs to its end whatever becomes of the caller.
+async fn ask<T: Send + 'static>(
+    what: &str,
+    request: impl Future<Output = Result<T, LockError>> + Send + 'static,
+) -> Result<T, LockError> {
+    let asked = task::spawn(request.in_current_span());
+    task::answer(asked, what, ANSWER_LIMIT).await
 }
 
 impl fmt::Debug for LockAdmin {

@@ -237,16 +237,7 @@ impl Lease {
 
     /// Resolves once the lease is over, also when nobody is there to say so.
     pub(crate) async fn until_over(&self) {
-        loop {
-            let over = self.over.notified();
-            if self.is_over() {
-                return;
-            }
-            match self.deadline() {
-                Some(deadline) => drop(tokio::time::timeout_at(deadline, over).await),
-                None => return,
-            }
-        }
+        self.until(Self::is_over).await;
     }
 
     /// Counts from the moment in which the confirmed renewal was sent.
@@ -337,9 +328,14 @@ impl Lease {
 
     /// Resolves once a body is to be broken off.
     pub(crate) async fn until_it_breaks_off(&self) {
+        self.until(Self::breaks_off).await;
+    }
+
+    /// Looks again at every change, and at the deadline.
+    async fn until(&self, ended: impl Fn(&Self) -> bool) {
         loop {
             let changed = self.over.notified();
-            if self.breaks_off() {
+            if ended(self) {
                 return;
             }
             match self.deadline() {

@@ -189,14 +189,13 @@ impl<O: Write> Order<O> {
     async fn look_at_obstacle(
         &self,
         values: Document,
-        collision: Error,
+        collision: &Error,
         session: Option<&mut ClientSession>,
-    ) -> Result<(Found, Error), LockError> {
+    ) -> Result<Found, LockError> {
         let in_session = session.is_some();
         match self.look(values, FindOneOptions::default(), session).await {
-            Ok(found) => Ok((found, collision)),
-            Err(LockError::Mongo(_)) if in_session => Err(collision.into()),
-            Err(error) => Err(error),
+            Err(LockError::Mongo(_)) if in_session => Err(collision.clone().into()),
+            looked => looked,
         }
     }
 }
@@ -215,8 +214,8 @@ impl Order<InsertOneOptions> {
         match (inserted, self.change.get("_id")) {
             (Ok(result), _) => Ok(result),
             (Err(error), Some(id)) if fault::is_duplicate_key(&error) => {
-                let looked = self.look_at_obstacle(doc! { "_id": id }, error, session);
-                Err(looked.await?.1.into())
+                self.look_at_obstacle(doc! { "_id": id }, &error, session).await?;
+                Err(error.into())
             }
             (Err(error), _) => Err(error.into()),
         }
@@ -232,7 +231,7 @@ impl<O: Modify> Order<O> {
         // collation takes for another's, it could make a second document; and within a transaction a collision would end
         // that. So an update comes first there.
         let (upserts, finding) = (self.options.upserts(), self.options.finding());
-        let by_id = id_of(&self.query).is_some() && finding.collation.is_none();
+        let by_id = names_id(&self.query) && finding.collation.is_none();
         let mut insert = upserts && session.is_none() && by_id;
         for _ in 0..ROUNDS {
             if insert {
@@ -273,8 +272,8 @@ impl<O: Modify> Order<O> {
             return Err(collision.into());
         };
         let has_more_conditions = self.query.len() > wanted.len();
-        let (found, collision) = self
-            .look_at_obstacle(wanted, collision, session.as_deref_mut())
+        let found = self
+            .look_at_obstacle(wanted, &collision, session.as_deref_mut())
             .await?;
         if found == Found::Open && has_more_conditions {
             let result = O::send(self, false, session).await?;
@@ -303,15 +302,13 @@ enum Upserted<R> {
     Overtaken,
 }
 
-/// The `_id` that the query names, if it is for the document of just one.
-fn id_of(query: &Document) -> Option<&Bson> {
-    let id = query.get("_id")?;
-    let is_one = match id {
-        Bson::RegularExpression(_) => false,
-        Bson::Document(operators) => operators.keys().all(|key| !key.starts_with('$')),
-        _ => true,
-    };
-    is_one.then_some(id)
+/// Whether the query is for the document of just one `_id`.
+fn names_id(query: &Document) -> bool {
+    match query.get("_id") {
+        None | Some(Bson::RegularExpression(_)) => false,
+        Some(Bson::Document(operators)) => operators.keys().all(|key| !key.starts_with('$')),
+        Some(_) => true,
+    }
 }
 
 /// As MongoDB compares: numbers of different types can be equal.
@@ -341,15 +338,15 @@ mod tests {
             bson!(null),
             bson!({ "tenant": 1, "number": 2 }),
         ] {
-            assert_eq!(id_of(&doc! { "a": 1, "_id": one.clone() }), Some(&one));
+            assert!(names_id(&doc! { "a": 1, "_id": one.clone() }), "{one}");
         }
         for many in [
             bson!({ "$in": [1, 2] }),
             bson!({ "$gte": 1 }),
             bson!({ "$eq": 1 }),
         ] {
-            assert_eq!(id_of(&doc! { "_id": many }), None);
+            assert!(!names_id(&doc! { "_id": many.clone() }), "{many}");
         }
-        assert_eq!(id_of(&doc! { "a": 1 }), None);
+        assert!(!names_id(&doc! { "a": 1 }));
     }
 }

@@ -3,12 +3,9 @@ use std::time::Duration;
 use mongodb::action::{Action, Find};
 use mongodb::bson::{Bson, Document, doc};
 
-use super::mongo::{MongoStore, corrupt, majority, release_stage};
+use super::mongo::{COMMAND_LIMIT, MongoStore, corrupt, majority, release_stage};
 use crate::info::Seen;
 use crate::{LockError, LockFilter, LockInfo, LockState};
-
-/// The server gives up a command after this time.
-const COMMAND_LIMIT: Duration = Duration::from_secs(5);
 
 impl MongoStore {
     pub(crate) async fn list(&self, filter: &LockFilter) -> Result<Vec<LockInfo>, LockError> {

@@ -17,6 +17,9 @@ use crate::{FencingToken, LockError};
 /// A release gives up waiting for the majority after this time; it is repeated in the background then.
 const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 
+/// The server gives up an operator's request, or a look at a claim, after this time.
+pub(super) const COMMAND_LIMIT: Duration = Duration::from_secs(5);
+
 /// The protocol on a collection of a MongoDB.
 pub(crate) struct MongoStore {
     /// Claims, releases and the requests of operators: what callers wait for.
@@ -92,10 +95,9 @@ impl MongoStore {
     }
 
     pub(crate) async fn release(&self, key: &ClaimKey, min_hold: Duration) -> Result<bool, LockError> {
-        let filter = doc! { "_id": &*key.name, "lockId": &*key.lock_id };
         let released = self
             .locks
-            .update_one(filter, vec![release_stage(min_hold)])
+            .update_one(claim(key), vec![release_stage(min_hold)])
             .write_concern(majority(Some(RELEASE_LIMIT)))
             .await?;
         Ok(released.matched_count > 0)
@@ -152,6 +154,11 @@ pub(super) fn release_stage(min_hold: Duration) -> Document {
         doc! { "$max": ["$$NOW", { "$add": ["$acquiredAt", millis(min_hold)] }] }.into()
     };
     doc! { "$set": { "lockId": "", "expiresAt": end } }
+}
+
+/// The document of this claim, as long as it stands.
+pub(super) fn claim(key: &ClaimKey) -> Document {
+    doc! { "_id": &*key.name, "lockId": &*key.lock_id }
 }
 
 fn claims(keys: &[ClaimKey]) -> Document {

@@ -5,12 +5,9 @@ use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ReadConcern;
 
 use super::Touch;
-use super::mongo::{MongoStore, millis};
+use super::mongo::{COMMAND_LIMIT, MongoStore, claim, millis};
 use crate::lease::ClaimKey;
 use crate::{LockError, fault};
-
-/// A look at a claim gives up after this time.
-const LIMIT: Duration = Duration::from_secs(5);
 
 impl MongoStore {
     pub(super) async fn touch(
@@ -45,7 +42,7 @@ impl MongoStore {
             .find_one(claim(key))
             .projection(doc! { "_id": 1 })
             .read_concern(ReadConcern::local())
-            .max_time(LIMIT)
+            .max_time(COMMAND_LIMIT)
             .await?;
         Ok(found.is_some())
     }
@@ -60,8 +57,4 @@ fn touch_stage(expiry: Option<Duration>) -> Document {
         None => later.into(),
     };
     doc! { "$set": { "expiresAt": end } }
-}
-
-fn claim(key: &ClaimKey) -> Document {
-    doc! { "_id": &*key.name, "lockId": &*key.lock_id }
 }

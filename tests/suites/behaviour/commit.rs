@@ -10,7 +10,7 @@ use mongodb::{Client, ClientSession, Collection};
 use mongolock::{
     DistributedLock, IndexState, LockContext, LockError, LockGuard, LockProvider, distributed_lock,
 };
-use mongolock_tests::{FailPoint, Server, ServerOptions, eventually, must};
+use mongolock_tests::{FailPoint, FailPointGuard, Server, ServerOptions, eventually, must};
 use tokio::time::{Instant, sleep};
 
 use crate::world::{AMPLE, World, names, recorded};
@@ -298,9 +298,7 @@ async fn it_works_under_the_attribute_in_a_task() {
 #[tokio::test]
 async fn a_commit_slower_than_the_lease_is_no_loss() {
     let world = prepared().await;
-    let (client, own) = client_of_its_own(&world).await;
-    let slow = slow_commits(&own);
-    let blocking = must(slow.enable(world.db().uri()).await);
+    let (client, blocking) = with_a_slow_commit(&world).await;
     let accounts = client
         .database(world.db().name())
         .collection::<Document>("accounts");
@@ -325,9 +323,7 @@ async fn after_the_commit_a_loss_ends_the_body() {
     }
 
     let world = prepared().await;
-    let (client, own) = client_of_its_own(&world).await;
-    let slow = slow_commits(&own);
-    let blocking = must(slow.enable(world.db().uri()).await);
+    let (client, blocking) = with_a_slow_commit(&world).await;
     let accounts = client.database(world.db().name()).collection("accounts");
     let ended = tokio::time::timeout(AMPLE, go_on(&world.provider, accounts))
         .await
@@ -341,9 +337,8 @@ async fn after_the_commit_a_loss_ends_the_body() {
 #[tokio::test]
 async fn the_loss_of_an_outer_lock_does_not_break_off_a_commit() {
     let world = prepared().await;
-    let (client, own) = client_of_its_own(&world).await;
+    let (client, blocking) = with_a_slow_commit(&world).await;
     let mut session = client.start_session().await.unwrap();
-    let blocking = must(slow_commits(&own).enable(world.db().uri()).await);
     let (outer, inner) = (brief(&world, "outer"), world.provider.lock("inner"));
     let committed = AtomicBool::new(false);
     let ended: Result<(), LockError> = outer
@@ -371,9 +366,8 @@ async fn the_loss_of_an_outer_lock_does_not_break_off_a_commit() {
 #[tokio::test]
 async fn a_commit_in_another_task_holds_the_body_no_longer_than_it_takes() {
     let world = prepared().await;
-    let (client, own) = client_of_its_own(&world).await;
+    let (client, blocking) = with_a_slow_commit(&world).await;
     let mut session = client.start_session().await.unwrap();
-    let blocking = must(slow_commits(&own).enable(world.db().uri()).await);
     let (begins, begun) = tokio::sync::oneshot::channel();
     let call = brief(&world, "a").run(async |lock| {
         begin(&world, &mut session).await;
@@ -398,10 +392,12 @@ fn brief(world: &World, name: &str) -> DistributedLock {
     lock.max_hold(Duration::ZERO)
 }
 
-/// One commit of this client takes longer than the leases here.
-fn slow_commits(client: &str) -> FailPoint {
-    let commit = FailPoint::on(&["commitTransaction"]).app_name(client);
-    commit.times(1).block(Duration::from_secs(3))
+/// A client one of whose commits takes longer than the leases here.
+async fn with_a_slow_commit(world: &World) -> (Client, FailPointGuard) {
+    let (client, own) = client_of_its_own(world).await;
+    let commit = FailPoint::on(&["commitTransaction"]).app_name(&own);
+    let slow = commit.times(1).block(Duration::from_secs(3));
+    (client, must(slow.enable(world.db().uri()).await))
 }
 
 /// A client that fail points can tell from all others, and its name.
