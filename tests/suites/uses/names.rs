@@ -71,8 +71,8 @@ async fn kinds(text: &&str, boxed: Box<str>, number: f64, truth: bool) -> Result
     locked()
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), LockError> {
+#[tokio::test]
+async fn names_are_rendered() -> Result<(), LockError> {
     LockProvider::in_memory()
         .scope(async {
             assert_eq!(fixed().await?, "plain text, 100 %, größer: [x]/(y)\\\"");

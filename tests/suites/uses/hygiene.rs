@@ -69,14 +69,13 @@ mod renamed {
         Ok(())
     }
 
-    #[mongolock::distributed_lock(name = "d", crate = crate::renamed::deeper::locks)]
+    #[mongolock::distributed_lock(name = "d", crate = crate::hygiene::renamed::deeper::locks)]
     pub async fn absolute() -> Result<(), mongolock::LockError> {
         Ok(())
     }
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), mongolock::LockError> {
+pub(crate) async fn run() -> Result<(), mongolock::LockError> {
     let provider = mongolock::LockProvider::in_memory();
     user::job(&provider, 1).await?;
     provider

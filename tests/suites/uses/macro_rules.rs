@@ -98,8 +98,8 @@ impl Service {
     method!(self, seventh, Ok(format!("{} {}", locked()?, self.0)));
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), LockError> {
+#[tokio::test]
+async fn pieces_from_either_side() -> Result<(), LockError> {
     LockProvider::in_memory()
         .scope(async {
             assert_eq!(first(1).await?, "a:1");

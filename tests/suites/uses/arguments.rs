@@ -105,8 +105,8 @@ fn send<T: Send>(value: T) -> T {
     value
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), LockError> {
+#[tokio::test]
+async fn every_pattern_and_name() -> Result<(), LockError> {
     LockProvider::in_memory()
         .scope(async {
             let point = Point { x: 1, y: 2 };

@@ -141,8 +141,12 @@ async fn fails() -> Res<std::rc::Rc<u8>> {
     Ok(std::rc::Rc::new(1))
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
+#[tokio::test]
+async fn whatever_carries_a_lock_error() -> anyhow::Result<()> {
+    assert!(matches!(
+        own_error(false).await,
+        Err(JobError::Lock(LockError::NoProvider))
+    ));
     let provider = LockProvider::in_memory();
     provider
         .scope(async {

@@ -82,8 +82,8 @@ async fn find() -> Result<LockProvider, LockError> {
     Ok(LockProvider::in_memory())
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), LockError> {
+#[tokio::test]
+async fn every_argument_in_every_form() -> Result<(), LockError> {
     assert!(matches!(for_ever().await, Err(LockError::NoProvider)));
     let provider = LockProvider::in_memory();
     provider

@@ -28,19 +28,10 @@ async fn span_inside(id: u8) -> Result<u8, LockError> {
     Ok(id)
 }
 
-#[allow(dead_code)]
 #[distributed_lock(name = "d", provider = LockProvider::in_memory())]
 #[tokio::test]
 async fn locked_test() -> Result<(), LockError> {
     Ok(())
-}
-
-/// # Safety
-///
-/// None needed.
-#[distributed_lock(name = "f:<id>")]
-async unsafe fn is_unsafe(id: u8) -> Result<u8, LockError> {
-    Ok(id)
 }
 
 #[allow(improper_ctypes_definitions)]
@@ -110,15 +101,15 @@ fn boxed(id: u8) -> Pin<Box<dyn Future<Output = Result<u8, LockError>> + Send>> 
     })
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
+#[tokio::test]
+async fn attributes_beside_it() -> anyhow::Result<()> {
     LockProvider::in_memory()
         .scope(async {
             assert_eq!(
                 ordinary(1).await? + span_outside(2).await? + span_inside(3).await?,
                 6
             );
-            assert_eq!(with_abi(1).await? + unsafe { is_unsafe(1) }.await?, 2);
+            assert_eq!(with_abi(1).await?, 1);
             let mut local = Local {
                 tenant: "t".to_owned(),
                 count: 1,

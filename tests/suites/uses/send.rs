@@ -41,8 +41,8 @@ fn send<F: Future + Send>(future: F) -> F {
     future
 }
 
-#[tokio::main]
-async fn main() -> Result<(), LockError> {
+#[tokio::test(flavor = "multi_thread")]
+async fn send_wherever_the_plain_one_is() -> Result<(), LockError> {
     let provider = LockProvider::in_memory();
     let spawned = provider.clone();
     let task = tokio::spawn(async move { spawned.scope(send(generic(1, 2_u8))).await });

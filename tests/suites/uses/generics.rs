@@ -106,8 +106,8 @@ async fn unused_parameter<T>(x: (u8, Option<T>)) -> Result<Option<T>, LockError>
     Ok(x.1)
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), LockError> {
+#[tokio::test]
+async fn every_kind_of_parameter() -> Result<(), LockError> {
     LockProvider::in_memory()
         .scope(async {
             assert_eq!(types("x", 3).await?, 3);

@@ -169,9 +169,8 @@ async fn is_free(name: &str) -> bool {
     false
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
-    std::panic::set_hook(Box::new(|_| {}));
+#[tokio::test]
+async fn every_kind_of_body() -> anyhow::Result<()> {
     LockProvider::in_memory()
         .scope(async {
             assert_eq!(

@@ -117,8 +117,8 @@ impl Job for Shop {
     }
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), LockError> {
+#[tokio::test]
+async fn every_receiver() -> Result<(), LockError> {
     LockProvider::in_memory()
         .scope(async {
             let mut shop = Shop::associated("x").await?;
