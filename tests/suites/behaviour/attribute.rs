@@ -7,15 +7,7 @@ use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::world::{AMPLE, World};
-
-#[derive(Debug, thiserror::Error)]
-enum AppError {
-    #[error("the body failed")]
-    Body,
-    #[error(transparent)]
-    Lock(#[from] LockError),
-}
+use crate::world::{AMPLE, AppError, World};
 
 /// What the body of `work` is to do.
 #[derive(Clone)]

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::conformance;
-use crate::world::{AMPLE, World};
+use crate::world::{AMPLE, AppError, World};
 
 conformance!(
     a_busy_call_is_skipped_in_the_types_own_words,
@@ -99,14 +99,6 @@ async fn short(steps: &AtomicUsize, stay: Duration) -> Result<(), AppError> {
     sleep(stay).await;
     steps.fetch_add(1, Ordering::SeqCst);
     Ok(())
-}
-
-#[derive(Debug, thiserror::Error)]
-enum AppError {
-    #[error("the body failed")]
-    Body,
-    #[error(transparent)]
-    Lock(#[from] LockError),
 }
 
 async fn a_lost_lock_cancels_the_body(world: World) {

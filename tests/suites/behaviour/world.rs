@@ -8,11 +8,20 @@ use mongodb::event::EventHandler;
 use mongodb::event::command::CommandEvent;
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Collection, Database};
-use mongolock::LockProvider;
+use mongolock::{LockError, LockProvider};
 use mongolock_tests::{Server, TestDb, eventually, must, test_db};
 
 /// Longer than anything takes, so that a deadline missed is a defect and not a slow machine.
 pub(crate) const AMPLE: Duration = Duration::from_secs(30);
+
+/// The error of a program that uses locks.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AppError {
+    #[error("the body failed")]
+    Body,
+    #[error(transparent)]
+    Lock(#[from] LockError),
+}
 
 /// A provider, alone in its database or in its memory.
 pub(crate) struct World {
