@@ -49,14 +49,7 @@ pub(crate) struct Terminal {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Options::command().debug_assert();
-    }
 
     #[test]
     fn whoever_edits_names_a_database_and_themselves() {

@@ -91,14 +91,7 @@ impl Options {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Options::command().debug_assert();
-    }
 
     #[test]
     fn only_started_processes_are_workers() {

@@ -40,15 +40,3 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub(crate) worker: Option<Worker>,
 }
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Options::command().debug_assert();
-    }
-}

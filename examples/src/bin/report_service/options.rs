@@ -67,14 +67,7 @@ pub(crate) struct Serve {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Options::command().debug_assert();
-    }
 
     #[test]
     fn without_a_command_it_is_the_demonstration() {
