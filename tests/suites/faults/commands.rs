@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mongolock::{LockError, LockProvider, distributed_lock};
+use mongolock::{IndexState, LockError, LockProvider, distributed_lock};
 use mongolock_tests::{FailPoint, Server, ServerOptions, TestDb, eventually, must, shared, test_db};
 use tokio::time::Instant;
 
@@ -301,6 +301,8 @@ async fn a_blocked_release_keeps_no_other_lock_taken() {
     for name in names {
         guards.push(provider.lock(name).await.unwrap());
     }
+    // An index that is being made would wait for the transaction, and everything else for the index.
+    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
     let foreign = db.connect_again().await.unwrap();
     let mut session = foreign.client().start_session().await.unwrap();
     session.start_transaction().await.unwrap();
