@@ -180,6 +180,25 @@ async fn a_broken_stream_loses_nobody() {
     must(point.clear().await);
 }
 
+/// A collection that is dropped ends its streams without an error. With two threads, one is left to say so if the task
+/// of the stream keeps asking one that has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_ends_with_its_collection_is_opened_again() {
+    let world = World::mongodb().await;
+    let (database, commands) = recorded(world.db(), &[]).await;
+    let waiting = patient(&database).build().unwrap();
+    let held = world.provider.lock("dropped").await.unwrap();
+    let lock = waiting.lock("dropped");
+    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    commands.until_sent("getMore").await;
+    commands.take();
+    world.locks().drop().await.unwrap();
+    let next = timeout(AMPLE, waiter).await.expect("it looks again").unwrap();
+    commands.until_sent("aggregate").await;
+    next.release().await.unwrap();
+    held.release().await.unwrap_err();
+}
+
 /// S1.24: on a lock that stays held, growing pauses need a fraction of the attempts, and a stream next to none.
 #[tokio::test]
 async fn adaptive_waiting_sends_fewer_commands() {

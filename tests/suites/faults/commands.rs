@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mongolock::{LockError, LockProvider, distributed_lock};
+use mongolock::{IndexState, LockError, LockProvider, distributed_lock};
 use mongolock_tests::{FailPoint, Server, ServerOptions, TestDb, eventually, must, shared, test_db};
 use tokio::time::Instant;
 
@@ -289,4 +289,32 @@ async fn a_blocked_renewal_endangers_no_other() {
     for guard in guards.into_iter().filter(|guard| !guard.is_lost()) {
         guard.release().await.unwrap();
     }
+}
+
+/// The same with releases: they go out together, and one that has to wait keeps no other lock taken.
+#[tokio::test]
+async fn a_blocked_release_keeps_no_other_lock_taken() {
+    let db = test_db().await;
+    let (provider, rival) = (provider(&db), provider(&db));
+    let names = ["released:0", "released:1", "released:2"];
+    let mut guards = Vec::new();
+    for name in names {
+        guards.push(provider.lock(name).await.unwrap());
+    }
+    // An index that is being made would wait for the transaction, and everything else for the index.
+    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+    let foreign = db.connect_again().await.unwrap();
+    let mut session = foreign.client().start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    let locks = foreign.collection::<mongodb::bson::Document>("distributed_locks");
+    let touch = mongodb::bson::doc! { "$set": { "touched": true } };
+    locks
+        .update_one(mongodb::bson::doc! { "_id": names[0] }, touch)
+        .session(&mut session)
+        .await
+        .unwrap();
+    drop(guards);
+    acquire_soon(&provider, names[1]).await.release().await.unwrap();
+    acquire_soon(&rival, names[2]).await.release().await.unwrap();
+    session.abort_transaction().await.unwrap();
 }

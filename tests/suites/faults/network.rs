@@ -218,3 +218,28 @@ async fn a_server_that_is_down_is_not_a_busy_lock() {
         assert!(matches!(lock.try_acquire().await, Err(LockError::Mongo(_))));
     }
 }
+
+/// One connection is silent, as behind a router that has forgotten it; all others work. The lease ends by itself
+/// meanwhile, and this process is no worse off than others.
+#[tokio::test]
+async fn a_release_that_is_not_answered_keeps_nobody_waiting() {
+    let db = test_db().await;
+    for waits_for_it in [true, false] {
+        let (proxy, database) = through_proxy(&db).await;
+        let provider = LockProvider::builder(&database)
+            .expiry(Duration::from_secs(2))
+            .build()
+            .unwrap();
+        acquire_soon(&provider, "warm").await.release().await.unwrap();
+        let guard = acquire_soon(&provider, "silent").await;
+        let silent = proxy.inject(Fault::delay_request(AMPLE * 2).command("update"));
+        if waits_for_it {
+            let error = guard.release().await.unwrap_err();
+            assert!(matches!(error, LockError::Mongo(_)), "{error}");
+        } else {
+            drop(guard);
+        }
+        must(silent.happened(AMPLE).await);
+        acquire_soon(&provider, "silent").await.release().await.unwrap();
+    }
+}
