@@ -179,6 +179,8 @@ impl<'a> Acquire<'a> {
         match self.unless_closed(Some(by), asked).await? {
             None => Ok(Attempt::Unanswered),
             Some(Ok(_)) if self.engine.is_closed() => Err(self.shut_down()),
+            // The thread was not free to take it in time.
+            Some(Ok(Attempt::Won(guard))) if guard.is_lost() => Ok(Attempt::TooLate),
             Some(Ok(attempt)) => Ok(attempt),
             Some(Err(error)) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),

@@ -128,18 +128,13 @@ impl Drop for Claim {
         if !self.may_stand {
             return;
         }
-        let now = Instant::now();
-        self.engine.keeper.withdraw(Withdrawal {
-            key: self.key.clone(),
-            min_hold: Duration::ZERO,
-            at: now,
-            until: now + self.terms.expiry,
-            kept: Kept::Place {
-                _place: Arc::clone(&self.place),
-            },
-        });
-        self.engine
-            .keeper
-            .withdraw(Withdrawal::late(self.key.clone(), self.terms.expiry));
+        let expiry = self.terms.expiry;
+        let kept = Kept::Place {
+            _place: Arc::clone(&self.place),
+        };
+        self.engine.keeper.withdraw(vec![
+            Withdrawal::new(self.key.clone(), Duration::ZERO, expiry, kept),
+            Withdrawal::late(self.key.clone(), expiry),
+        ]);
     }
 }

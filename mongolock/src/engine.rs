@@ -52,19 +52,28 @@ impl Engine {
         }
     }
 
-    /// Turns waiters away, ends leases, and waits until the server knows.
+    /// Turns waiters away, ends leases, and waits until the server knows. Its tasks end as well when nobody waits for that.
     pub(crate) async fn shut_down(&self) {
+        let _stopping = Stopping(self);
         self.closed.store(true, Ordering::Release);
         self.closing.notify_waiters();
         self.keeper.ensure_running();
         self.keeper.end_leases();
         let _ = tokio::time::timeout(SHUTDOWN_LIMIT, self.queues.until_idle()).await;
-        self.stop();
     }
 
     fn stop(&self) {
         self.keeper.stop();
         self.wake_ups.stop();
+    }
+}
+
+/// Ends the tasks of a provider that is shut down.
+struct Stopping<'a>(&'a Engine);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 

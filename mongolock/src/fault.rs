@@ -90,6 +90,11 @@ pub(crate) fn unanswered(request: &str, waited: std::time::Duration) -> LockErro
     LockError::Mongo(std::io::Error::new(std::io::ErrorKind::TimedOut, message).into())
 }
 
+/// The collection was dropped or renamed.
+pub(crate) fn ended() -> LockError {
+    LockError::Mongo(Error::custom("the change stream has ended with its collection"))
+}
+
 /// A task that ended with its runtime: nobody knows what became of its request.
 pub(crate) fn cut_off() -> LockError {
     let message = "the tokio runtime ended before the answer of MongoDB was there";

@@ -84,20 +84,23 @@ impl Keeper {
         lock(&self.agenda).schedule.remove(lease);
     }
 
-    /// Takes a claim back in the background. Needs no runtime: without one it waits for the next acquire or shutdown.
-    pub(crate) fn withdraw(self: &Arc<Self>, withdrawal: Withdrawal) {
+    /// Takes claims back in the background. Needs no runtime: without one they wait for the next acquire or shutdown.
+    pub(crate) fn withdraw(self: &Arc<Self>, withdrawals: Vec<Withdrawal>) {
         let has_runtime = Handle::try_current().is_ok();
         let mut agenda = lock(&self.agenda);
         if !agenda.stopped {
-            agenda.withdrawals.push(withdrawal);
+            agenda.withdrawals.extend(withdrawals);
             drop(agenda);
             self.wake.notify_one();
             if has_runtime {
                 self.ensure_running();
             }
         } else if has_runtime {
+            drop(agenda);
             // The task has made its last round.
-            crate::task::spawn(withdrawal::withdraw(Arc::clone(&self.store), vec![withdrawal]));
+            for claims in withdrawal::batches(withdrawals) {
+                crate::task::spawn(withdrawal::withdraw(Arc::clone(self), claims));
+            }
         }
     }
 
@@ -133,18 +136,23 @@ impl Keeper {
         self.wake.notify_one();
     }
 
-    /// Ends every lease and has its claim withdrawn.
+    /// Ends every lease and has its claim withdrawn, at once.
     pub(crate) fn end_leases(self: &Arc<Self>) {
         let leases = {
             let mut agenda = lock(&self.agenda);
             agenda.closing = true;
+            let now = Instant::now();
+            for withdrawal in agenda.withdrawals.iter_mut().filter(|w| w.is_awaited()) {
+                withdrawal.at = now;
+            }
             agenda.schedule.drain()
         };
+        let mut withdrawals = Vec::with_capacity(leases.len());
         for lease in leases {
-            let withdrawal = Withdrawal::of_lease(&lease);
+            withdrawals.push(Withdrawal::of_lease(&lease));
             lease.lose(Loss::ShutDown);
-            self.withdraw(withdrawal);
         }
+        self.withdraw(withdrawals);
     }
 
     /// Lets the task make a last round, in which it starts every withdrawal that is left; late ones wait by themselves.
@@ -194,12 +202,13 @@ async fn run(keeper: Arc<Keeper>) {
         for lease in round.over {
             // Looking makes it final and tells everybody.
             lease.is_over();
+            keeper.withdraw(vec![Withdrawal::of_expired(&lease)]);
         }
         for leases in round.renewals {
             crate::task::spawn(renewal::renew(Arc::clone(&keeper), leases));
         }
         for claims in round.withdrawals {
-            crate::task::spawn(withdrawal::withdraw(Arc::clone(&keeper.store), claims));
+            crate::task::spawn(withdrawal::withdraw(Arc::clone(&keeper), claims));
         }
         if round.last {
             tidying.inspect(JoinHandle::abort);

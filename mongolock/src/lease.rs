@@ -375,7 +375,11 @@ impl Lease {
 
     fn announce_loss(&self, why: Loss) {
         self.over.notify_waiters();
-        drop(self.take_kept());
+        let kept = self.take_kept();
+        if why == Loss::Expired {
+            // The claim may still stand at the server: a shutdown waits until it is taken back.
+            self.keep(kept.without_turn());
+        }
         trace::lost(self, why);
     }
 
@@ -389,8 +393,13 @@ impl Lease {
     }
 }
 
-/// The part of a lease that its holder counts on: one percent and two milliseconds less than the server gives,
-/// for clocks that do not run alike and for the server's times, which are whole milliseconds.
+/// The part of a lease that its holder counts on.
 pub(crate) fn counted(lasts: Duration) -> Duration {
-    lasts.saturating_sub(lasts / 100 + Duration::from_millis(2))
+    lasts.saturating_sub(margin(lasts))
+}
+
+/// How much less than the server gives that is: one percent and two milliseconds, for clocks that do not run alike and
+/// for the server's times, which are whole milliseconds.
+pub(crate) fn margin(lasts: Duration) -> Duration {
+    lasts / 100 + Duration::from_millis(2)
 }

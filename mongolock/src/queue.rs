@@ -1,5 +1,5 @@
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -114,6 +114,18 @@ impl Queue {
             streak: Mutex::new(Streak::default()),
         })
     }
+
+    /// Lets go of a hold that was left for one who has just gone, if nobody else is there to take it. Whoever leaves one
+    /// looks, and whoever goes: the later of the two sees both.
+    fn release_if_abandoned(&self) {
+        fence(Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) == 0
+            && let Ok(_permit) = self.turn.try_acquire()
+        {
+            let abandoned = lock(&self.handed_over).take();
+            drop(abandoned);
+        }
+    }
 }
 
 impl Place {
@@ -207,7 +219,10 @@ impl Turn {
 
     /// Ends the turn and leaves a hold for the next in the queue.
     pub(crate) fn hand_over(self, hold: LockGuard) {
-        *lock(&self.place.queue.handed_over) = Some(hold);
+        let place = Arc::clone(&self.place);
+        *lock(&place.queue.handed_over) = Some(hold);
+        drop(self);
+        place.queue.release_if_abandoned();
     }
 
     /// The hold that the turn came with.
@@ -228,12 +243,8 @@ impl<'a> Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let last = self.0.waiting.fetch_sub(1, Ordering::Relaxed) == 1;
-        // A hold was left for one who has just gone, and nobody else is there to take it.
-        if last && let Ok(_permit) = self.0.turn.try_acquire() {
-            let abandoned = lock(&self.0.handed_over).take();
-            drop(abandoned);
-        }
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.0.release_if_abandoned();
     }
 }
 

@@ -1,3 +1,4 @@
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tracing::Instrument;
 use crate::lease::Lease;
 use crate::queue::Kept;
 use crate::trace::Loss;
-use crate::withdrawal::Withdrawal;
+use crate::withdrawal::{PATIENCE, Withdrawal};
 use crate::{LockError, LockGuard, fault, task, trace};
 
 /// How long a caller waits to hear that its release has arrived; it goes on in the background after that.
@@ -25,7 +26,7 @@ pub(crate) enum Begun {
 pub(crate) fn begin(lease: &Arc<Lease>) -> Begun {
     let Some(deadline) = end(lease) else {
         // Perhaps the claim still stands, but nothing can be learned from it: no reason to wait.
-        lease.engine.keeper.withdraw(Withdrawal::of_lease(lease));
+        lease.engine.keeper.withdraw(vec![Withdrawal::of_lease(lease)]);
         return Begun::Lost;
     };
     if hand_over(lease, deadline) {
@@ -55,7 +56,7 @@ pub(crate) fn in_background(lease: &Arc<Lease>) {
         Some(_) => trace::released(lease),
         None => {}
     }
-    lease.engine.keeper.withdraw(Withdrawal::of_lease(lease));
+    lease.engine.keeper.withdraw(vec![Withdrawal::of_lease(lease)]);
 }
 
 fn end(lease: &Arc<Lease>) -> Option<Instant> {
@@ -92,26 +93,32 @@ fn hand_over(lease: &Arc<Lease>, deadline: Instant) -> bool {
     true
 }
 
-/// Whether the claim stood when it was taken back.
+/// Whether the claim stood when it was taken back. A request that hangs goes on to its end, and meanwhile the keeper
+/// sends others.
 async fn tell(lease: Arc<Lease>) -> Result<bool, LockError> {
     let withdrawal = Withdrawal::of_lease(&lease);
-    let store = &lease.engine.store;
-    let mut told = store.release(&withdrawal.key, withdrawal.min_hold).await;
-    if told.as_ref().is_err_and(fault::is_passing) {
-        // A claim that the second command does not find was taken back by the first.
-        told = store
-            .release(&withdrawal.key, withdrawal.min_hold)
-            .await
-            .map(|_| true);
-    }
+    let keeper = &lease.engine.keeper;
+    let mut asked = pin!(ask(&lease, withdrawal.min_hold));
+    let Ok(told) = tokio::time::timeout(PATIENCE, asked.as_mut()).await else {
+        keeper.withdraw(vec![withdrawal.after_silence()]);
+        // Whichever of them finds no claim: one of the others took it back.
+        return asked.await.map(|_| true);
+    };
     match &told {
         Ok(true) => trace::released(&lease),
         Ok(false) => trace::lost(&lease, Loss::Gone),
         Err(error) if fault::is_refusal(error) => {}
-        Err(_) => lease.engine.keeper.withdraw(Withdrawal {
-            kept: withdrawal.kept.without_turn(),
-            ..withdrawal
-        }),
+        Err(_) => keeper.withdraw(vec![withdrawal.after_failure(Instant::now())]),
     }
     told
+}
+
+async fn ask(lease: &Lease, min_hold: Duration) -> Result<bool, LockError> {
+    let store = &lease.engine.store;
+    let told = store.release(&lease.key, min_hold).await;
+    if !told.as_ref().is_err_and(fault::is_passing) {
+        return told;
+    }
+    // A claim that the second command does not find was taken back by the first.
+    store.release(&lease.key, min_hold).await.map(|_| true)
 }

@@ -57,6 +57,7 @@ pub(crate) async fn renew(keeper: Arc<Keeper>, leases: Vec<Arc<Lease>>) {
                     trace::renewed(lease);
                 } else {
                     lease.lose(Loss::Gone);
+                    keeper.forget(lease);
                 }
             }
             keeper.renewed(&leases);

@@ -119,7 +119,7 @@ pub(crate) fn lost(lease: &Lease, why: Loss) {
 }
 
 /// Why a lease ended without a release.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loss {
     Expired,
     Gone,

@@ -17,6 +17,9 @@ use crate::{LockError, fault, trace};
 /// connection.
 const IDLE: Duration = Duration::from_secs(5);
 
+/// A stream that has not answered for so long hangs, and wakes nobody: it answers every second that there is nothing new.
+const SILENT: Duration = Duration::from_secs(10);
+
 /// Wakes those who wait for a lock when somebody releases it, by one stream of the store's releases for the whole
 /// provider, open only while somebody waits. A wake-up is a hint: who is woken asks the server, and who is not asks it
 /// later.
@@ -29,6 +32,8 @@ struct Desk {
     waiters: BTreeMap<Arc<str>, Arc<Notify>>,
     stream: Stream,
     task: Option<JoinHandle<()>>,
+    /// When the stream last answered, be it that there is nothing new.
+    heard: Instant,
     /// When somebody last began or ended to wait.
     used: Instant,
 }
@@ -59,6 +64,7 @@ impl WakeUps {
             waiters: BTreeMap::new(),
             stream,
             task: None,
+            heard: Instant::now(),
             used: Instant::now(),
         };
         Self {
@@ -96,6 +102,10 @@ impl WakeUps {
         desk.waiters.is_empty() && desk.stream != Stream::Open
     }
 
+    fn heard(&self) {
+        lock(&self.desk).heard = Instant::now();
+    }
+
     fn wake(&self, name: &str) {
         if let Some(woken) = lock(&self.desk).waiters.get(name) {
             woken.notify_one();
@@ -108,6 +118,7 @@ impl WakeUps {
         if desk.stream != Stream::Unavailable {
             desk.stream = stream;
         }
+        desk.heard = Instant::now();
         desk.waiters.values().for_each(|woken| woken.notify_one());
     }
 
@@ -134,7 +145,8 @@ impl WakeUps {
 impl Watch {
     /// Whether releases reach the caller now.
     pub(crate) fn is_open(&self) -> bool {
-        lock(&self.wake_ups.desk).stream == Stream::Open
+        let desk = lock(&self.wake_ups.desk);
+        desk.stream == Stream::Open && desk.heard.elapsed() < SILENT
     }
 
     pub(crate) async fn woken(&self) {
@@ -158,10 +170,12 @@ impl Drop for Watch {
 }
 
 async fn run(wake_ups: Arc<WakeUps>) {
-    let mut backoff = Backoff::new(Duration::from_millis(100)..=Duration::from_secs(10));
+    let pauses = Duration::from_millis(100)..=Duration::from_secs(10);
+    let mut backoff = Backoff::new(pauses.clone());
     loop {
         match wake_ups.store.watch().await {
             Ok(releases) => {
+                backoff = Backoff::new(pauses.clone());
                 wake_ups.turn(Stream::Open);
                 match follow(&wake_ups, releases).await {
                     Ok(()) => return,
@@ -186,7 +200,9 @@ async fn run(wake_ups: Arc<WakeUps>) {
 /// Passes releases on until nobody waits any more.
 async fn follow(wake_ups: &WakeUps, mut releases: Releases) -> Result<(), LockError> {
     loop {
-        if let Some(name) = releases.next().await? {
+        let name = releases.next().await?;
+        wake_ups.heard();
+        if let Some(name) = name {
             wake_ups.wake(&name);
         }
         if wake_ups.close_if_idle() {

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::memory::MemoryStore;
 use super::mongo::MongoStore;
-use crate::LockError;
+use crate::{LockError, fault};
 
 /// The longest wait for an event before the caller has a look at other things.
 const AWAIT: Duration = Duration::from_secs(1);
@@ -29,6 +29,10 @@ impl Releases {
         match self {
             Self::Mongo(stream) => {
                 let event = stream.next_if_any().await?;
+                // A stream that has ended with its collection is silent at once and for ever.
+                if event.is_none() && !stream.is_alive() {
+                    return Err(fault::ended());
+                }
                 let key = event.and_then(|event| event.document_key);
                 Ok(key.and_then(|key| key.get_str("_id").map(Arc::from).ok()))
             }

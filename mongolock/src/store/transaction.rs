@@ -29,8 +29,10 @@ impl MongoStore {
         match touched {
             Ok(touched) if touched.matched_count > 0 => Ok(Touch::Done),
             Ok(_) if self.stands(key).await? => Ok(Touch::Unseen),
-            // The document has changed since the transaction began, and not by another holder: by a renewal.
-            Err(error) if !fault::is_conflict(&error) || self.stands(key).await? => Err(error.into()),
+            Err(error) if !fault::is_conflict(&error) => Err(error.into()),
+            // The document has changed since the transaction began. If not by another holder, by a renewal; if that
+            // cannot be learned, the conflict is what the caller can act on.
+            Err(error) if self.stands(key).await.unwrap_or(true) => Err(error.into()),
             Ok(_) | Err(_) => Ok(Touch::Gone),
         }
     }
