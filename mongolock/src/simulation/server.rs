@@ -69,7 +69,10 @@ impl Server {
                 self.ledger
                     .breach(format!("a lease of {} ran out though nothing failed", key.name));
             }
-            self.granted(key, ask, last_token.get());
+            let last_token = last_token.get();
+            self.ledger
+                .reserve(key, last_token - (ask.tokens - 1)..=last_token);
+            self.granted(key, ask, last_token);
         }
         answer
     }
