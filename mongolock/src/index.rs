@@ -2,9 +2,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::error::Error;
+use tokio::task::JoinHandle;
 
 use crate::store::Store;
-use crate::{fault, task, trace};
+use crate::{LockError, fault, task, trace};
 
 /// How often a missing index is looked after.
 const RETRY: Duration = Duration::from_secs(60);
@@ -51,11 +52,21 @@ impl IndexState {
     }
 }
 
+/// A look on a task of its own: it runs to its end.
+type Look = JoinHandle<Result<IndexState, LockError>>;
+
 /// Runs beside everything else until the index is there, or for as long as the provider works.
 pub(crate) async fn ensure(store: Arc<Store>, retention: Duration) {
+    until_ready(|| begin(&store, retention)).await;
+}
+
+/// Never looks twice at once: each look that hangs, behind an index build that does not end, keeps a connection of the
+/// pool, and with the last of them locks would hang as well.
+async fn until_ready(begin: impl Fn() -> Look) {
     let mut reported = None;
+    let mut looking = begin();
     loop {
-        let state = look(&store, retention).await;
+        let state = outcome(&mut looking).await;
         // Once for each new finding: a missing index is a nuisance, a log full of it is another.
         if reported.as_ref() != Some(&state) {
             trace::index(&state);
@@ -65,15 +76,92 @@ pub(crate) async fn ensure(store: Arc<Store>, retention: Duration) {
         }
         reported = Some(state);
         tokio::time::sleep(RETRY).await;
+        if looking.is_finished() {
+            looking = begin();
+        }
     }
 }
 
-/// Creates the index if it is missing, on a task of its own: it runs to its end.
+/// Creates the index if it is missing.
 pub(crate) async fn look(store: &Arc<Store>, retention: Duration) -> IndexState {
+    outcome(begin(store, retention)).await
+}
+
+fn begin(store: &Arc<Store>, retention: Duration) -> Look {
     let store = Arc::clone(store);
-    let looking = task::spawn(async move { Ok(store.ensure_index(retention).await) });
+    task::spawn(async move { Ok(store.ensure_index(retention).await) })
+}
+
+async fn outcome(looking: impl Future<Output = <Look as Future>::Output>) -> IndexState {
     let looked = task::answer(looking, "look at the index", LOOK_LIMIT).await;
     looked.unwrap_or_else(|error| IndexState::Failed {
         reason: error.to_string(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::Mutex;
+
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+    use crate::sync::lock;
+
+    fn failed() -> IndexState {
+        IndexState::Failed {
+            reason: "index build in the way".to_owned(),
+        }
+    }
+
+    /// The seconds at which looks begin until one finds the index, if each of them takes so long and ends so.
+    async fn looks(plan: &[(u64, IndexState)]) -> Vec<u64> {
+        let (start, looks) = (Instant::now(), Mutex::new(Vec::new()));
+        let begin = || {
+            let mut looks = lock(&looks);
+            let (takes, state) = plan[looks.len()].clone();
+            looks.push(start.elapsed().as_secs());
+            task::spawn(async move {
+                sleep(Duration::from_secs(takes)).await;
+                Ok(state)
+            })
+        };
+        until_ready(begin).await;
+        let looks = lock(&looks);
+        looks.clone()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_failure_it_is_looked_for_once_a_minute() {
+        let plan = [
+            (0, failed()),
+            (0, IndexState::Capped),
+            (5, failed()),
+            (0, IndexState::Ready),
+        ];
+        assert_eq!(looks(&plan).await, [0, 60, 120, 185]);
+        assert_eq!(looks(&[(0, IndexState::Ready)]).await, [0]);
+    }
+
+    /// Those that hang for longer than they are waited for.
+    #[tokio::test(start_paused = true)]
+    async fn no_second_look_begins_beside_one_that_hangs() {
+        let plan = [(3600, failed()), (40, IndexState::Ready), (0, IndexState::Ready)];
+        let looks = looks(&plan).await;
+        // The end of the first is noticed with the next wait for it, 30 s and a minute each, or a minute after it.
+        assert!((3600..=3660).contains(&looks[1]), "{looks:?}");
+        assert_eq!(looks[2] - looks[1], 90, "what it found is looked at again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_hangs_is_a_failure_to_the_one_who_asks() {
+        let begun = Instant::now();
+        let state = outcome(task::spawn(pending())).await;
+        assert!(
+            matches!(&state, IndexState::Failed { reason } if reason.contains("look at the index within 30s")),
+            "{state:?}"
+        );
+        assert_eq!(begun.elapsed().as_secs(), 30);
+    }
 }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinError;
 use tracing::Instrument;
 
 #[cfg(test)]
@@ -21,7 +21,7 @@ pub(crate) async fn to_end<T: Send + 'static>(
 
 /// Waits so long for a request that runs on a task of its own; it goes on when nobody waits for it any more.
 pub(crate) async fn answer<T>(
-    asked: JoinHandle<Result<T, LockError>>,
+    asked: impl Future<Output = Result<Result<T, LockError>, JoinError>>,
     request: &str,
     limit: Duration,
 ) -> Result<T, LockError> {

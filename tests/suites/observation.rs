@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::iter;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,16 +13,34 @@ use mongolock::{FencedExt, FencingToken, LockError, LockProvider};
 use mongolock_tests::test_db;
 use tracing::field::{Field, Visit};
 use tracing::instrument::WithSubscriber;
-use tracing::{Event, Id, Level, Metadata, Subscriber, span};
+use tracing::{Event, Id, Instrument, Level, Metadata, Subscriber, info_span, span};
+use tracing_core::span::Current;
 
-/// Notes events, and spans with all that is recorded on them.
+/// Notes events with the spans around them, and spans with all that is recorded on them.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Noted>>);
 
 #[derive(Default)]
 struct Noted {
-    spans: Vec<(&'static str, Fields)>,
-    events: Vec<(&'static str, Level, Fields)>,
+    spans: Vec<NotedSpan>,
+    events: Vec<NotedEvent>,
+    /// The innermost comes last.
+    entered: Vec<Id>,
+}
+
+struct NotedSpan {
+    metadata: &'static Metadata<'static>,
+    parent: Option<Id>,
+    fields: Fields,
+}
+
+#[derive(Clone)]
+struct NotedEvent {
+    name: &'static str,
+    level: Level,
+    fields: Fields,
+    /// The names of the spans around it.
+    within: Vec<&'static str>,
 }
 
 #[derive(Clone, Default)]
@@ -36,13 +55,9 @@ impl Visit for Fields {
 }
 
 impl Notes {
-    fn event(&self, name: &str) -> Option<(Level, Fields)> {
+    fn event(&self, name: &str) -> Option<NotedEvent> {
         let noted = self.0.lock().unwrap();
-        noted
-            .events
-            .iter()
-            .find(|(event, ..)| *event == name)
-            .map(|(_, level, fields)| (*level, fields.clone()))
+        noted.events.iter().find(|event| event.name == name).cloned()
     }
 
     fn spans(&self, name: &str) -> Vec<Fields> {
@@ -50,45 +65,86 @@ impl Notes {
         noted
             .spans
             .iter()
-            .filter(|(span, _)| *span == name)
-            .map(|(_, fields)| fields.clone())
+            .filter(|span| span.metadata.name() == name)
+            .map(|span| span.fields.clone())
             .collect()
     }
 }
 
+impl Noted {
+    fn span(&self, id: &Id) -> &NotedSpan {
+        &self.spans[index(id)]
+    }
+
+    /// The names of the spans that an event of this moment is in.
+    fn within(&self) -> Vec<&'static str> {
+        let innermost = self.entered.last();
+        let around = iter::successors(innermost, |id| self.span(id).parent.as_ref());
+        around.map(|id| self.span(id).metadata.name()).collect()
+    }
+}
+
+fn index(span: &Id) -> usize {
+    usize::try_from(span.into_u64()).unwrap() - 1
+}
+
 impl Subscriber for Notes {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("mongolock")
+        metadata.target().starts_with("mongolock") || metadata.target() == module_path!()
     }
 
     fn new_span(&self, span: &span::Attributes<'_>) -> Id {
         let mut noted = self.0.lock().unwrap();
         let mut fields = Fields::default();
         span.record(&mut fields);
-        noted.spans.push((span.metadata().name(), fields));
+        let inherited = noted.entered.last().filter(|_| span.is_contextual()).cloned();
+        noted.spans.push(NotedSpan {
+            metadata: span.metadata(),
+            parent: span.parent().cloned().or(inherited),
+            fields,
+        });
         Id::from_u64(noted.spans.len() as u64)
     }
 
     fn record(&self, span: &Id, values: &span::Record<'_>) {
         let mut noted = self.0.lock().unwrap();
-        let index = usize::try_from(span.into_u64()).unwrap() - 1;
-        values.record(&mut noted.spans[index].1);
+        values.record(&mut noted.spans[index(span)].fields);
     }
 
     fn event(&self, event: &Event<'_>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
         let metadata = event.metadata();
-        self.0
-            .lock()
-            .unwrap()
-            .events
-            .push((metadata.name(), *metadata.level(), fields));
+        let mut noted = self.0.lock().unwrap();
+        let within = noted.within();
+        noted.events.push(NotedEvent {
+            name: metadata.name(),
+            level: *metadata.level(),
+            fields,
+            within,
+        });
+    }
+
+    fn enter(&self, span: &Id) {
+        self.0.lock().unwrap().entered.push(span.clone());
+    }
+
+    fn exit(&self, span: &Id) {
+        let mut noted = self.0.lock().unwrap();
+        if let Some(place) = noted.entered.iter().rposition(|entered| entered == span) {
+            noted.entered.remove(place);
+        }
+    }
+
+    fn current_span(&self) -> Current {
+        let noted = self.0.lock().unwrap();
+        match noted.entered.last() {
+            Some(id) => Current::new(id.clone(), noted.span(id).metadata),
+            None => Current::none(),
+        }
     }
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
 }
 
 /// On a runtime of its own, so that the provider's background task reports to the same place.
@@ -159,7 +215,7 @@ fn waits_and_holds_are_spans() {
         ("mongolock.released", Level::DEBUG),
         ("mongolock.index", Level::DEBUG),
     ] {
-        assert_eq!(notes.event(event).expect(event).0, level);
+        assert_eq!(notes.event(event).expect(event).level, level);
     }
     let loud = notes
         .0
@@ -167,7 +223,7 @@ fn waits_and_holds_are_spans() {
         .unwrap()
         .events
         .iter()
-        .any(|(_, level, _)| *level <= Level::INFO);
+        .any(|event| event.level <= Level::INFO);
     assert!(!loud, "nothing is logged at info while all goes well");
 }
 
@@ -189,8 +245,8 @@ fn losses_are_warnings_with_their_reason() {
         let lost = seen
             .events
             .iter()
-            .filter(|(name, level, _)| *name == "mongolock.lost" && *level == Level::WARN);
-        lost.map(|(_, _, fields)| fields.0["lock.name"].clone() + &fields.0["reason"])
+            .filter(|event| event.name == "mongolock.lost" && event.level == Level::WARN);
+        lost.map(|event| event.fields.0["lock.name"].clone() + &event.fields.0["reason"])
             .collect()
     };
     assert_eq!(reasons, ["\"expired\"\"expired\"", "\"shut down\"\"shut_down\""]);
@@ -204,7 +260,7 @@ fn what_an_operator_does_is_an_event() {
         assert!(admin.force_release("stuck").await.unwrap());
         assert!(!admin.force_release("stuck").await.unwrap());
     });
-    let (level, fields) = notes.event("mongolock.forced").unwrap();
+    let NotedEvent { level, fields, .. } = notes.event("mongolock.forced").unwrap();
     assert_eq!((level, &*fields.0["lock.name"]), (Level::INFO, "\"stuck\""));
 
     let notes = observed(async |provider| {
@@ -212,7 +268,7 @@ fn what_an_operator_does_is_an_event() {
         let _held = owner.lock("a").await.unwrap();
         assert_eq!(provider.admin().release_owner("gone").await.unwrap(), 1);
     });
-    let (_, fields) = notes.event("mongolock.forced").unwrap();
+    let NotedEvent { fields, .. } = notes.event("mongolock.forced").unwrap();
     assert_eq!((&*fields.0["lock.owner"], &*fields.0["locks"]), ("\"gone\"", "1"));
 }
 
@@ -228,8 +284,39 @@ fn a_late_write_is_a_warning() {
         let late = reports.fenced(FencingToken::from(9));
         late.delete_one(doc! { "_id": 1 }).await.unwrap_err();
     });
-    let (level, fields) = notes.event("mongolock.stale").unwrap();
+    let NotedEvent { level, fields, .. } = notes.event("mongolock.stale").unwrap();
     assert_eq!(level, Level::WARN);
     assert_eq!((&*fields.0["lock.token"], &*fields.0["seen"]), ("9", "10"));
     assert!(fields.0["collection"].ends_with(".reports"));
+}
+
+/// What a call sends to the server goes on in a task of its own, but belongs to the call: in a trace of many requests
+/// its events are with the request that they come from.
+#[test]
+fn events_are_in_the_span_of_their_caller() {
+    let notes = observed(async |provider| {
+        let db = test_db().await;
+        let reports = db.database().collection::<Document>("reports");
+        reports
+            .insert_one(doc! { "_id": 1, "fencingToken": 10 })
+            .await
+            .unwrap();
+        let calls = async {
+            let guard = provider.lock("a").await.unwrap();
+            guard.release().await.unwrap();
+            let _held = provider.lock("b").await.unwrap();
+            assert!(provider.admin().force_release("b").await.unwrap());
+            let late = reports.fenced(FencingToken::from(9));
+            late.delete_one(doc! { "_id": 1 }).await.unwrap_err();
+        };
+        calls.instrument(info_span!("request")).await;
+    });
+    for (event, within) in [
+        ("mongolock.acquired", &["mongolock.acquire", "request"][..]),
+        ("mongolock.released", &["request"]),
+        ("mongolock.forced", &["request"]),
+        ("mongolock.stale", &["request"]),
+    ] {
+        assert_eq!(notes.event(event).expect(event).within, within, "{event}");
+    }
 }

@@ -1,11 +1,12 @@
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::lease::Lease;
+use crate::lease::{ClaimKey, Lease};
 use crate::sync::lock;
 
 /// Times are whole milliseconds at the server, and its clock drifts.
@@ -15,6 +16,8 @@ const BLUR: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(super) struct Ledger {
     names: Mutex<HashMap<Arc<str>, Record>>,
+    /// The tokens that the server has set aside for each claim; more than once if a request of it came very late.
+    reserved: Mutex<HashMap<Arc<str>, Vec<RangeInclusive<i64>>>>,
     breaches: Mutex<Vec<String>>,
     pub(super) holds: AtomicU64,
     /// Those of them that came from another caller in the process.
@@ -33,6 +36,15 @@ struct Record {
 }
 
 impl Ledger {
+    /// The server has let a claim in, or has found it there.
+    pub(super) fn reserve(&self, key: &ClaimKey, tokens: RangeInclusive<i64>) {
+        let mut reserved = lock(&self.reserved);
+        let blocks = reserved.entry(Arc::clone(&key.lock_id)).or_default();
+        if !blocks.contains(&tokens) {
+            blocks.push(tokens);
+        }
+    }
+
     /// A call has got the lock. With a server clock that runs ahead, leases end too early there: then a token
     /// is the only protection, and only its uniqueness and the order within a process can be promised.
     pub(super) fn begin(
@@ -49,6 +61,11 @@ impl Ledger {
             record.tokens.insert(token),
             lease,
             "has the token of another hold",
+        );
+        self.expect(
+            self.is_reserved(lease),
+            lease,
+            "has a token that is not reserved for its claim",
         );
         if !is_live(lease) {
             return;
@@ -77,6 +94,12 @@ impl Ledger {
         record.kept_until = granted.map(|at| at + min_hold);
         record.holders.retain(|holder| holder.strong_count() > 0);
         record.holders.push(Arc::downgrade(lease));
+    }
+
+    fn is_reserved(&self, lease: &Lease) -> bool {
+        let reserved = lock(&self.reserved);
+        let blocks = reserved.get(&lease.key.lock_id);
+        blocks.is_some_and(|blocks| blocks.iter().any(|block| block.contains(&lease.token.get())))
     }
 
     pub(super) fn expect(&self, holds: bool, lease: &Lease, breach: &str) {

@@ -19,6 +19,8 @@ pub(super) struct Server {
     pub(super) ledger: Ledger,
     /// The network and the processes work as they should.
     pub(super) calm: AtomicBool,
+    /// Nothing reaches it.
+    pub(super) silent: AtomicBool,
     nothing_fails: bool,
     commands: [AtomicU64; 4],
     grants: Mutex<HashMap<Arc<str>, Grant>>,
@@ -49,6 +51,7 @@ impl Server {
             memory,
             ledger: Ledger::default(),
             calm: AtomicBool::new(calm),
+            silent: AtomicBool::new(false),
             nothing_fails: calm,
             commands: Default::default(),
             grants: Mutex::default(),
@@ -66,7 +69,10 @@ impl Server {
                 self.ledger
                     .breach(format!("a lease of {} ran out though nothing failed", key.name));
             }
-            self.granted(key, ask, last_token.get());
+            let last_token = last_token.get();
+            self.ledger
+                .reserve(key, last_token - (ask.tokens - 1)..=last_token);
+            self.granted(key, ask, last_token);
         }
         answer
     }

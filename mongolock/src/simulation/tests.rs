@@ -2,6 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use tokio::time::{sleep, timeout};
+
 use super::fleet::World;
 use super::link::Link;
 use super::plan::{Plan, Scenario};
@@ -9,6 +11,8 @@ use super::process::Process;
 use super::server::Server;
 use crate::LockProvider;
 use crate::builder::LockProviderBuilder;
+use crate::lease::ClaimKey;
+use crate::store::Ask;
 
 /// Over all scenarios.
 const SEEDS: u64 = 240;
@@ -78,6 +82,42 @@ fn names_used_once_leave_nothing_behind() {
         assert!(engine.queues.is_idle() && engine.keeper.is_idle() && engine.wake_ups.is_idle());
         assert!(server.memory.taken().is_empty());
         assert_eq!(Arc::strong_count(engine), 1);
+    });
+}
+
+/// It counts from the last answer, and is noticed when the attempt of that moment has ended.
+#[test]
+fn a_minute_of_silence_ends_a_wait_without_a_limit() {
+    in_virtual_time(async {
+        let server = Arc::new(Server::new(true));
+        let link = Link::new(&server, &Process::new(0, 0), 0, fastrand::Rng::with_seed(0));
+        let provider = LockProviderBuilder::simulated(link).with_defaults();
+        let key = ClaimKey {
+            name: "a".into(),
+            lock_id: "rival".into(),
+        };
+        let (expiry, tokens) = (Duration::from_secs(3600), 1);
+        server.memory.claim(&key, Ask { expiry, tokens });
+        let wait = async || {
+            let begun = tokio::time::Instant::now();
+            let lock = provider.lock("a").acquire_timeout(None);
+            let ended = timeout(expiry, lock.acquire()).await;
+            let error = ended.expect("it does not wait for ever").unwrap_err();
+            assert!(error.to_string().contains("no answer to a claim"), "{error}");
+            begun.elapsed().as_secs()
+        };
+        server.silent.store(true, Relaxed);
+        let waited = wait().await;
+        assert!((60..=70).contains(&waited), "{waited} s");
+
+        let answers = async {
+            sleep(Duration::from_secs(50)).await;
+            server.silent.store(false, Relaxed);
+            sleep(Duration::from_secs(10)).await;
+            server.silent.store(true, Relaxed);
+        };
+        let (waited, ()) = tokio::join!(wait(), answers);
+        assert!((60 + 60..=60 + 70).contains(&waited), "{waited} s");
     });
 }
 

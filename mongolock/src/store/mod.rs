@@ -156,7 +156,7 @@ impl Store {
             Self::Mongo(store) => store.ensure_index(retention).await,
             Self::Memory(_) => IndexState::Ready,
             #[cfg(test)]
-            Self::Simulated(_) => IndexState::Ready,
+            Self::Simulated(link) => link.ensure_index().await,
         }
     }
 

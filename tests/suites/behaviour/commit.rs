@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use mongodb::error::TRANSIENT_TRANSACTION_ERROR;
+use mongodb::error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
 use mongodb::options::ClientOptions;
 use mongodb::{Client, ClientSession, Collection};
 use mongolock::{
@@ -120,6 +120,26 @@ async fn a_takeover_after_the_beginning_is_a_conflict() {
     refused_as_lost(&world, &guard, &mut session).await;
     assert!(!thief.is_lost());
     thief.release().await.expect("nothing of it was touched");
+}
+
+/// The look that tells a takeover from a renewal reads what the primary has now: the new holder has the lock whether a
+/// majority has confirmed it by then or not.
+#[tokio::test]
+async fn the_look_after_a_conflict_does_not_wait_for_a_majority() {
+    let world = prepared().await;
+    let (database, commands) = recorded(world.db(), &[]).await;
+    let guard = LockProvider::new(&database).lock("a").await.unwrap();
+    let mut session = session(&world).await;
+    begin(&world, &mut session).await;
+    let thief = take_over(&world, "a").await;
+    refused_as_lost(&world, &guard, &mut session).await;
+    let mut sent = commands.take();
+    sent.retain(|command| command.contains_key("find"));
+    let [look] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!(look.get_str("find"), Ok("distributed_locks"));
+    let concern = look.get_document("readConcern").unwrap();
+    assert_eq!(concern.get_str("level"), Ok("local"), "{look}");
+    thief.release().await.unwrap();
 }
 
 /// Somebody has taken the lock before the transaction began: it sees his claim.
@@ -576,4 +596,35 @@ async fn an_unknown_outcome_is_asked_for_again() {
     must(failing.clear().await);
     assert!(is_committed(&world).await);
     guard.release().await.unwrap();
+}
+
+/// The caller's own limit for the commit has passed: that is the answer, whatever has become of the commit. It is not
+/// asked for again on his behalf.
+#[tokio::test]
+async fn a_commit_that_is_out_of_time_is_not_repeated() {
+    const MAX_TIME_EXPIRED: i32 = 50;
+    let commit = || FailPoint::on(&["commitTransaction"]);
+    let not_made = commit().error_code(MAX_TIME_EXPIRED);
+    let unconfirmed = commit().write_concern_error(MAX_TIME_EXPIRED, "operation exceeded time limit");
+    for (point, is_made) in [(not_made, false), (unconfirmed, true)] {
+        let world = prepared().await;
+        let (client, own) = client_of_its_own(&world).await;
+        let guard = world.provider.lock("a").await.unwrap();
+        let mut session = client.start_session().await.unwrap();
+        begin(&world, &mut session).await;
+        // Once: a second commit would succeed.
+        let failing = must(point.app_name(&own).enable(world.db().uri()).await);
+        let ended = guard.context().commit(&mut session).await;
+        must(failing.clear().await);
+        let Err(LockError::Mongo(error)) = ended else {
+            panic!("{ended:?}");
+        };
+        assert!(error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT), "{error}");
+        assert_eq!(is_committed(&world).await, is_made);
+        assert!(!guard.is_lost());
+        // Whoever wants to know asks again.
+        session.commit_transaction().await.unwrap();
+        assert!(is_committed(&world).await);
+        guard.release().await.unwrap();
+    }
 }

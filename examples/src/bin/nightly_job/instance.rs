@@ -170,3 +170,52 @@ impl Caller {
         eprintln!("instance {}, {tick}: {error:#}", self.job.instance);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use apalis_core::backend::Backend;
+    use apalis_core::worker::context::WorkerContext;
+    use apalis_cron::CronScheduler;
+    use chrono::Utc;
+
+    use super::*;
+
+    /// What the scheduler has for its worker next.
+    async fn next(scheduler: &mut CronScheduler<cron::Schedule>) -> Result<Tick, WorkerError> {
+        let worker = WorkerContext::new("test");
+        let polled = poll_fn(|cx| scheduler.poll_next(cx, &worker)).await;
+        let task = polled.expect("this schedule has no end");
+        task.map(|task| task.args.into())
+            .map_err(|error| WorkerError::BackendError(error.into()))
+    }
+
+    /// The process is held up after a tick until the next one has passed. The job makes that up, not the scheduler.
+    #[tokio::test]
+    async fn a_new_worker_goes_on_after_a_tick_that_has_passed() {
+        let schedule: Schedule = "* * * * * *".parse().unwrap();
+        let mut scheduler = schedule.scheduler();
+        let done = next(&mut scheduler).await.unwrap();
+        // By the wall clock, as the scheduler.
+        let missed = schedule.after(Utc::now()).next().unwrap();
+        while schedule.after(Utc::now()).next() == Some(missed) {
+            sleep(Duration::from_millis(50)).await;
+        }
+        let gave_up = next(&mut scheduler).await.unwrap_err();
+        assert!(may_start_again("test", &gave_up));
+
+        let tick = next(&mut schedule.scheduler()).await.unwrap();
+        assert!(tick > missed, "{tick} after {missed}");
+        let due = schedule.due(Some(done), done, tick);
+        assert!(due.contains(&missed) && due.contains(&tick), "{due:?}");
+    }
+
+    #[test]
+    fn a_worker_that_ends_for_another_reason_does_not_start_again() {
+        assert!(!may_start_again(
+            "test",
+            &WorkerError::PanicError("a bug".to_owned())
+        ));
+    }
+}
