@@ -15,6 +15,8 @@ const PASSING: [i32; 22] = [
 
 const UNAUTHORIZED: i32 = 13;
 const DUPLICATE_KEY: i32 = 11000;
+/// "Type mismatch", and what `$add` and `$subtract` say of what is no number or date.
+const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
 const ILLEGAL_OPERATION: i32 = 20;
 const WRITE_CONFLICT: i32 = 112;
 
@@ -55,6 +57,11 @@ pub(crate) fn did_nothing(error: &LockError) -> bool {
 
 pub(crate) fn is_duplicate_key(error: &Error) -> bool {
     code(error) == Some(DUPLICATE_KEY)
+}
+
+/// An expression met a value that it cannot compute with.
+pub(crate) fn is_wrong_type(error: &Error) -> bool {
+    code(error).is_some_and(|code| WRONG_TYPE.contains(&code))
 }
 
 /// The values of the unique index in which two documents are alike, if the server says so.

@@ -202,7 +202,9 @@ async fn run(keeper: Arc<Keeper>) {
         for lease in round.over {
             // Looking makes it final and tells everybody.
             lease.is_over();
-            keeper.withdraw(vec![Withdrawal::of_expired(&lease)]);
+            if lease.may_stand() {
+                keeper.withdraw(vec![Withdrawal::of_expired(&lease)]);
+            }
         }
         for leases in round.renewals {
             crate::task::spawn(renewal::renew(Arc::clone(&keeper), leases));

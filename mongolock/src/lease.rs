@@ -62,6 +62,8 @@ pub(crate) struct Lease {
     /// Kept here and not in the guard: a lease that is lost must not keep the name from this process's other callers.
     kept: Mutex<Kept>,
     haunted: bool,
+    /// A renewal was sent and not confirmed: the claim may stand longer than this process knows.
+    unconfirmed: AtomicBool,
     /// Somebody has got the guard: from then on a minimum hold applies.
     delivered: AtomicBool,
     commits: Commits,
@@ -139,6 +141,7 @@ impl Lease {
             over: Notify::new(),
             kept: Mutex::new(Kept::Place { _place: place }),
             haunted: grant.haunted,
+            unconfirmed: AtomicBool::new(false),
             delivered: AtomicBool::new(false),
             commits: Commits::default(),
         };
@@ -166,6 +169,7 @@ impl Lease {
             over: Notify::new(),
             kept: Mutex::new(Kept::Nothing),
             haunted: self.haunted,
+            unconfirmed: AtomicBool::new(self.may_stand()),
             delivered: AtomicBool::new(false),
             commits: Commits::default(),
         };
@@ -240,6 +244,16 @@ impl Lease {
         self.until(Self::is_over).await;
     }
 
+    /// A renewal is on its way.
+    pub(crate) fn ask(&self) {
+        self.unconfirmed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the claim may stand after the lease has run out here.
+    pub(crate) fn may_stand(&self) -> bool {
+        self.unconfirmed.load(Ordering::Relaxed)
+    }
+
     /// Counts from the moment in which the confirmed renewal was sent.
     pub(crate) fn extend(&self, sent: Instant) {
         let extended = self.encode(sent + counted(self.terms.expiry));
@@ -247,6 +261,7 @@ impl Lease {
             let seen = self.deadline.load(Ordering::Acquire);
             // Two renewals may overlap; the one that was sent later decides.
             if seen >= extended || (seen >= FIRST_LIVE && self.end(seen, extended)) {
+                self.unconfirmed.store(false, Ordering::Relaxed);
                 return;
             }
         }
@@ -376,8 +391,8 @@ impl Lease {
     fn announce_loss(&self, why: Loss) {
         self.over.notify_waiters();
         let kept = self.take_kept();
-        if why == Loss::Expired {
-            // The claim may still stand at the server: a shutdown waits until it is taken back.
+        if why == Loss::Expired && self.may_stand() {
+            // A shutdown waits until the claim is taken back.
             self.keep(kept.without_turn());
         }
         trace::lost(self, why);

@@ -205,10 +205,32 @@ impl fmt::Debug for LockProvider {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn a_provider_is_made_without_a_runtime() {
         assert_eq!(LockProvider::in_memory().lock(7).name(), "7");
+    }
+
+    /// The background task ends although nobody waits for it, and although a clone lives on.
+    #[tokio::test(start_paused = true)]
+    async fn a_dropped_shutdown_is_one() {
+        let provider = LockProvider::in_memory();
+        let guard = provider.lock("held").await.unwrap();
+        let mut shutdown = Box::pin(provider.shutdown());
+        assert!(std::future::poll_fn(|cx| Poll::Ready(shutdown.as_mut().poll(cx).is_pending())).await);
+        drop(shutdown);
+        assert!(guard.is_lost());
+        let metrics = tokio::runtime::Handle::current().metrics();
+        let ended = async {
+            while metrics.num_alive_tasks() > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let limit = Duration::from_secs(60);
+        tokio::time::timeout(limit, ended).await.expect("its tasks end");
     }
 }

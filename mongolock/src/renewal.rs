@@ -48,6 +48,9 @@ pub(crate) async fn renew(keeper: Arc<Keeper>, leases: Vec<Arc<Lease>>) {
         return;
     };
     let keys: Vec<ClaimKey> = leases.iter().map(|lease| lease.key.clone()).collect();
+    for lease in &leases {
+        lease.ask();
+    }
     let sent = Instant::now();
     match keeper.store().renew(&keys, expiry, (expiry / 6).min(LIMIT)).await {
         Ok(standing) => {

@@ -65,8 +65,8 @@ impl Withdrawal {
         )
     }
 
-    /// Takes back the claim of a lease that has run out by its holder's clock: a renewal may have arrived that was not
-    /// answered. Not before the server's own time for it, until which the holder may still be at work.
+    /// Takes back the claim of a lease that has run out by its holder's clock, but that a renewal without an answer may
+    /// have prolonged. Not before the server's own time for it, until which the holder may still be at work.
     pub(crate) fn of_expired(lease: &Lease) -> Self {
         let mut withdrawal = Self::of_lease(lease);
         withdrawal.at += margin(lease.terms.expiry);

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use mongodb::action::{Action, Find};
-use mongodb::bson::{Bson, Document, doc};
+use mongodb::bson::{Document, doc};
 
-use super::mongo::{COMMAND_LIMIT, MongoStore, corrupt, majority, release_stage};
+use super::mongo::{COMMAND_LIMIT, MongoStore, majority, release_stage, unfit};
 use crate::info::Seen;
 use crate::{LockError, LockFilter, LockInfo, LockState};
 
@@ -110,13 +110,7 @@ fn literally(text: &str) -> String {
 }
 
 fn info(name: &str, document: &Document) -> Result<LockInfo, LockError> {
-    let unfit = |field: &str, wanted: &str| {
-        let found = document.get(field).map(Bson::element_type);
-        let found = found.map_or("it is missing".to_owned(), |found| {
-            format!("its type is {found:?}")
-        });
-        corrupt(name, format!("`{field}` is not {wanted}, {found}"))
-    };
+    let unfit = |field, wanted| unfit(name, document, field, wanted);
     let text = |field| document.get_str(field).map_err(|_| unfit(field, "a string"));
     let date = |field| document.get_datetime(field).map_err(|_| unfit(field, "a date"));
     let token = document.get_i64("fencingToken");

@@ -59,6 +59,13 @@ impl MongoStore {
             )),
             // Two first claims of a name met: the other one has won.
             Err(error) if fault::is_duplicate_key(&error) => Ok(Answer::Other { remaining: None }),
+            Err(error) if fault::is_wrong_type(&error) => Err(corrupt(
+                &key.name,
+                format!(
+                    "a field has a type that the server cannot compute with ({})",
+                    error.kind
+                ),
+            )),
             Err(error) => Err(error.into()),
         }
     }
@@ -180,14 +187,20 @@ fn answer(key: &ClaimKey, document: &Document) -> Result<Answer, LockError> {
             last_token: FencingToken::new(*token),
             remaining,
         }),
-        other => Err(corrupt(
-            &key.name,
-            format!("`fencingToken` is {other:?} and not a 64-bit integer"),
-        )),
+        _ => Err(unfit(&key.name, document, "fencingToken", "a 64-bit integer")),
     }
 }
 
-pub(super) fn corrupt(name: &str, problem: String) -> LockError {
+/// A field that is missing, or of another type than wanted.
+pub(super) fn unfit(name: &str, document: &Document, field: &str, wanted: &str) -> LockError {
+    let found = document.get(field).map(Bson::element_type);
+    let found = found.map_or("it is missing".to_owned(), |found| {
+        format!("its type is {found:?}")
+    });
+    corrupt(name, format!("`{field}` is not {wanted}, {found}"))
+}
+
+fn corrupt(name: &str, problem: String) -> LockError {
     LockError::CorruptDocument {
         name: name.to_owned(),
         problem,

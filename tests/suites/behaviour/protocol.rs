@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mongodb::bson::{Bson, doc};
+use mongodb::bson::{Bson, Document, Timestamp, doc};
 use mongolock::{LockError, LockProvider};
 use mongolock_tests::{eventually, must};
 use tokio::time::sleep;
@@ -228,26 +228,55 @@ async fn strings_of_the_caller_are_only_strings() {
     assert_eq!(world.locks().count_documents(doc! {}).await.unwrap(), 4);
 }
 
+/// What acquiring finds wrong with a document that somebody else has written.
+async fn problem_of(world: &World, document: Document) -> String {
+    world.locks().insert_one(document).await.unwrap();
+    match world.provider.lock("bad").acquire().await {
+        Err(LockError::CorruptDocument { name, problem }) if name == "bad" => problem,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test]
 async fn a_damaged_document_is_reported_and_not_held() {
     let world = World::mongodb().await;
-    world
-        .locks()
-        .insert_one(doc! { "_id": "bad", "fencingToken": 1e300 })
-        .await
-        .unwrap();
-    let error = world.provider.lock("bad").acquire().await.unwrap_err();
-    assert!(
-        matches!(&error, LockError::CorruptDocument { name, .. } if name == "bad"),
-        "{error}"
+    let problem = problem_of(&world, doc! { "_id": "bad", "fencingToken": 1e300 }).await;
+    assert_eq!(
+        problem,
+        "`fencingToken` is not a 64-bit integer, its type is Double"
     );
-    assert!(error.to_string().contains("fencingToken"), "{error}");
     must(
         eventually(AMPLE, "the claim is withdrawn", async || {
             (world.document("bad").await?.get("lockId") == Some(&Bson::from(""))).then_some(())
         })
         .await,
     );
+}
+
+/// The server itself cannot make anything of these.
+#[tokio::test]
+async fn a_field_of_another_type_is_a_damaged_document() {
+    let world = World::mongodb().await;
+    for (field, value) in [
+        ("fencingToken", Bson::from("1")),
+        ("expiresAt", Bson::MaxKey),
+        (
+            "expiresAt",
+            Bson::Timestamp(Timestamp {
+                time: u32::MAX,
+                increment: 0,
+            }),
+        ),
+    ] {
+        let problem = problem_of(&world, doc! { "_id": "bad", field: value.clone() }).await;
+        assert!(
+            problem.contains("a type that the server cannot compute with"),
+            "{problem}"
+        );
+        let found = world.document("bad").await.unwrap();
+        assert_eq!(found.get(field), Some(&value), "it is left as it was");
+        world.locks().delete_one(doc! { "_id": "bad" }).await.unwrap();
+    }
 }
 
 /// S0.12: a duplicate key, whatever it comes from, is "not acquired" and no error of the caller.

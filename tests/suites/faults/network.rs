@@ -115,6 +115,29 @@ async fn a_late_first_request_of_a_won_claim_leaves_no_ghost() {
     must(eventually(Duration::from_secs(10), "nobody holds the lock", free).await);
 }
 
+/// B2: renewals arrive whose answers come too late for the holder. A shutdown does not leave what they have prolonged.
+#[tokio::test]
+async fn a_shutdown_takes_back_what_a_late_renewal_has_prolonged() {
+    let db = test_db().await;
+    let (proxy, database) = through_proxy(&db).await;
+    let provider = LockProvider::builder(&database)
+        .expiry(Duration::from_secs(3))
+        .build()
+        .unwrap();
+    let rival = LockProvider::new(db.database());
+    let guard = acquire_soon(&provider, "prolonged").await;
+    proxy.inject(
+        Fault::delay_reply(Duration::from_secs(4))
+            .command("update")
+            .times(u32::MAX),
+    );
+    must(timeout(AMPLE, guard.lost()).await);
+    assert!(rival.lock("prolonged").try_acquire().await.unwrap().is_none());
+    provider.shutdown().await;
+    let taken = rival.lock("prolonged").try_acquire().await.unwrap();
+    taken.expect("nothing is left of it").release().await.unwrap();
+}
+
 /// B13: a release that cannot reach the server does not keep those behind from hearing that it does not answer.
 #[tokio::test]
 async fn waiting_behind_a_stuck_release_is_not_busy() {
