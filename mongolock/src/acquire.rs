@@ -129,7 +129,7 @@ impl<'a> Acquire<'a> {
         }
         let mut claim: Option<Claim> = None;
         let mut waiting = Waiting::new(self.engine, self.name);
-        let mut silent_since = None;
+        let mut silent_since = first.as_ref().map(|_| self.begun);
         loop {
             let silent = *silent_since.get_or_insert_with(Instant::now);
             let answer = if let Some(answer) = first.take() {

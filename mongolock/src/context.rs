@@ -135,7 +135,8 @@ impl LockContext {
     /// - [`LockError::Lost`]: the lock is not held any more; the transaction is aborted.
     /// - [`LockError::Mongo`] with the label `TransientTransactionError`: nothing is committed, and the whole
     ///   transaction may be made again. A transaction that takes longer than the `renew_interval` meets the renewal of
-    ///   its own lock, which is such an error: keep it short, or set a longer interval.
+    ///   its own lock, which is such an error, and meets it again each time (`and_run2` goes on with that for two
+    ///   minutes, under the lock): keep it short, or set a longer interval.
     /// - [`LockError::Mongo`] with the label `UnknownTransactionCommitResult`: MongoDB has not said for half a minute or
     ///   more whether it is committed. `commit_transaction` of the session may be called again (the guard is part of the
     ///   transaction), this method not.

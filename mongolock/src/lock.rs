@@ -105,13 +105,15 @@ impl DistributedLock {
     ///
     /// [`LockError::Timeout`] at the acquire timeout, or [`LockError::Mongo`] if MongoDB gave no usable answer by then;
     /// an error that waiting cannot mend (no rights, wrong credentials) at once. [`LockError::InvalidName`] and
-    /// [`LockError::InvalidOption`] before anything is sent, [`LockError::Reentrant`] if the caller's own task holds
-    /// the lock, [`LockError::ShutDown`] after `shutdown`.
+    /// [`LockError::InvalidOption`] before anything is sent, [`LockError::Reentrant`] inside a body (or a
+    /// [`LockContext::scope`](crate::LockContext::scope)) that runs under this very lock, [`LockError::ShutDown`] after
+    /// `shutdown`. A second acquire beside a guard of one's own is no error: it waits.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a request that is under way runs to its end on a task of its own, and what it may have acquired is
-    /// released.
+    /// released. Drop the future, or go on polling it: one that is kept and not polled may have acquired the lock, which
+    /// is renewed then.
     ///
     /// # Panics
     ///

@@ -210,3 +210,23 @@ async fn follow(wake_ups: &WakeUps, mut releases: Releases) -> Result<(), LockEr
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::MemoryStore;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_counts_as_open_while_it_answers() {
+        let store = Store::Memory(Arc::new(MemoryStore::new()));
+        let wake_ups = Arc::new(WakeUps::new(Arc::new(store), true));
+        let watch = wake_ups.watch(&Arc::from("n")).unwrap();
+        tokio::time::sleep(SILENT * 3).await;
+        assert!(watch.is_open(), "nothing is released, and it says so");
+        // From here on nothing is heard of it.
+        lock(&wake_ups.desk).task.as_ref().unwrap().abort();
+        assert!(watch.is_open());
+        tokio::time::sleep(SILENT).await;
+        assert!(!watch.is_open());
+    }
+}

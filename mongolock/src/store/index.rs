@@ -12,7 +12,10 @@ use crate::index::IndexState;
 const INDEX_NAME: &str = "expiresAt_ttl";
 
 impl MongoStore {
+    /// One look at a time: behind an index build that does not end each of them would keep a connection of the pool,
+    /// and with the last of these locks would hang as well.
     pub(crate) async fn ensure_index(&self, retention: Duration) -> IndexState {
+        let _alone = self.looking.lock().await;
         // Some servers refuse a TTL index on a capped collection, others make one that does nothing.
         match (self.create_index(retention).await, self.is_capped().await) {
             (_, true) => IndexState::Capped,

@@ -8,6 +8,7 @@ use mongodb::options::{
     WriteConcern,
 };
 use mongodb::{Collection, Database};
+use tokio::sync::Mutex;
 
 use super::{Answer, Ask, Standing};
 use crate::fault;
@@ -26,6 +27,8 @@ pub(crate) struct MongoStore {
     pub(super) locks: Collection<Document>,
     /// Renewals and background releases, on a connection pool of their own if the user gave one.
     pub(super) background: Collection<Document>,
+    /// Somebody looks at the index.
+    pub(super) looking: Mutex<()>,
 }
 
 impl MongoStore {
@@ -35,7 +38,11 @@ impl MongoStore {
             Some(client) => collection_of(&client.database(database.name()), collection),
             None => locks.clone(),
         };
-        Self { locks, background }
+        Self {
+            locks,
+            background,
+            looking: Mutex::default(),
+        }
     }
 
     pub(crate) async fn claim(&self, key: &ClaimKey, ask: Ask, limit: Duration) -> Result<Answer, LockError> {

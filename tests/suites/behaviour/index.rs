@@ -1,12 +1,17 @@
 //! The TTL index tidies up and is never in the way.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mongodb::IndexModel;
 use mongodb::bson::doc;
-use mongodb::options::IndexOptions;
-use mongolock::IndexState;
-use mongolock_tests::{Server, ServerOptions, eventually, must};
+use mongodb::event::EventHandler;
+use mongodb::event::command::CommandEvent;
+use mongodb::options::{ClientOptions, IndexOptions};
+use mongodb::{Client, IndexModel};
+use mongolock::{IndexState, LockProvider};
+use mongolock_tests::{FailPoint, Server, ServerOptions, eventually, must, shared};
+use tokio::task::JoinSet;
 
 use crate::world::{AMPLE, World, restricted};
 
@@ -87,13 +92,52 @@ async fn its_state_names_what_is_wrong() {
     guard.release().await.unwrap();
 }
 
+/// Looks that hang keep one connection of the pool, however many ask.
+#[tokio::test]
+async fn one_look_at_a_time_reaches_the_server() {
+    let world = World::mongodb().await;
+    let point = FailPoint::on(&["createIndexes"])
+        .always()
+        .block(Duration::from_millis(100));
+    let server = shared().await.unwrap();
+    let _point = point
+        .app_name(world.db().name())
+        .enable(server.uri())
+        .await
+        .unwrap();
+    let (under_way, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut options = ClientOptions::parse(world.db().uri()).await.unwrap();
+    let seen = Arc::clone(&most);
+    options.command_event_handler = Some(EventHandler::callback(move |event| match event {
+        CommandEvent::Started(started) if started.command_name == "createIndexes" => {
+            let now = under_way.fetch_add(1, Ordering::SeqCst) + 1;
+            seen.fetch_max(now, Ordering::SeqCst);
+        }
+        CommandEvent::Succeeded(ended) if ended.command_name == "createIndexes" => {
+            under_way.fetch_sub(1, Ordering::SeqCst);
+        }
+        _ => {}
+    }));
+    let client = Client::with_options(options).unwrap();
+    let provider = LockProvider::new(&client.database(world.db().name()));
+    let mut asking = JoinSet::new();
+    for _ in 0..5 {
+        let admin = provider.admin();
+        asking.spawn(async move { admin.index_state().await });
+    }
+    for state in asking.join_all().await {
+        assert_eq!(state, IndexState::Ready);
+    }
+    assert_eq!(most.load(Ordering::SeqCst), 1);
+}
+
 /// S1.25: without the right to create it, only the tidying is missing.
 #[tokio::test]
 async fn a_missing_right_is_reported() {
     let server = Server::start(ServerOptions::single().auth()).await.unwrap();
     let uri = restricted(&server, &["find", "insert", "update"]).await;
-    let client = mongodb::Client::with_uri_str(uri).await.unwrap();
-    let provider = mongolock::LockProvider::new(&client.database("app"));
+    let client = Client::with_uri_str(uri).await.unwrap();
+    let provider = LockProvider::new(&client.database("app"));
     let guard = provider.lock("works").await.unwrap();
     assert!(matches!(
         provider.admin().index_state().await,

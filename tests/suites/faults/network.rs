@@ -135,7 +135,10 @@ async fn a_shutdown_takes_back_what_a_late_renewal_has_prolonged() {
     assert!(rival.lock("prolonged").try_acquire().await.unwrap().is_none());
     let begun = Instant::now();
     provider.shutdown().await;
-    assert!(begun.elapsed() < Duration::from_secs(12), "it has not just given up");
+    assert!(
+        begun.elapsed() < Duration::from_secs(12),
+        "it has not just given up"
+    );
     let taken = rival.lock("prolonged").try_acquire().await.unwrap();
     taken.expect("nothing is left of it").release().await.unwrap();
 }

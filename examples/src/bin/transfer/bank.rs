@@ -178,7 +178,7 @@ impl Bank {
             .start_transaction()
             .write_concern(WriteConcern::majority());
         transaction
-            .and_run2(async |session| {
+            .and_run2(async move |session| {
                 let inserted = self.accounts.insert_many(&opened).session(session);
                 inserted.await.map(drop)
             })

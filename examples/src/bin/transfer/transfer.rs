@@ -43,7 +43,7 @@ pub(crate) async fn transfer(order: &Order, bank: &Bank) -> Result<Outcome, Lock
         .write_concern(WriteConcern::majority());
     // The driver repeats the whole of it after errors that pass, such as the conflict with another pair.
     let booked = transaction
-        .and_run2(async |session| {
+        .and_run2(async move |session| {
             let Some(receipt) = bank.book(order, token, session).await? else {
                 session.abort_transaction().await?;
                 return Ok(None);
