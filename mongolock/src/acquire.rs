@@ -153,7 +153,7 @@ impl<'a> Acquire<'a> {
                 Attempt::Failed(claim, error) => {
                     pause = waiting.after_error();
                     trace::retrying(self.name, &error, pause);
-                    place.tell(News::Failed(error));
+                    place.tell(News::Failed(Box::new(error)));
                     Some(claim)
                 }
                 // The old claim withdraws itself; its id must not be used again.
@@ -259,7 +259,7 @@ impl<'a> Acquire<'a> {
     fn gave_up(&self, news: News) -> LockError {
         match news {
             News::Held => self.timeout(),
-            News::Failed(error) => error,
+            News::Failed(error) => *error,
             News::NoAnswer => fault::unanswered("claim", self.begun.elapsed()),
         }
     }

@@ -44,7 +44,8 @@ struct Queue {
 pub(crate) enum News {
     /// Somebody has it, here or elsewhere.
     Held,
-    Failed(LockError),
+    /// Boxed: every lock that is held has room for it, and hardly any needs it.
+    Failed(Box<LockError>),
     /// The one in front has asked, and the server has not answered for a while.
     NoAnswer,
 }
@@ -316,7 +317,7 @@ mod tests {
         assert!(matches!(behind.news(), News::Held), "somebody is at it");
         tokio::time::sleep(SLOW_ANSWER).await;
         assert!(matches!(behind.news(), News::NoAnswer));
-        front.tell(News::Failed(LockError::NoProvider));
+        front.tell(News::Failed(Box::new(LockError::NoProvider)));
         assert!(matches!(behind.news(), News::Failed(_)));
         front.tell(News::Held);
         drop(turn);

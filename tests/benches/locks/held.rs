@@ -17,15 +17,16 @@ const COMMANDS: f64 = 3.0;
 const BYTES: f64 = 1024.0;
 /// Acquired at the same time, while the locks are being taken.
 const AT_ONCE: usize = 64;
-const WAITERS: usize = 20_000;
+const WAITERS: usize = 100_000;
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    waiters(report).await?;
     let long = setting.pick(Duration::from_secs(61), Duration::from_secs(21));
     let short = setting.pick(Duration::from_secs(15), Duration::from_secs(6));
-    // The larger one first: memory that the smaller one leaves would hide what it takes.
+    // Memory that one of them leaves hides what the next takes: first the one that is to be exact, and last the one that
+    // takes by far the most.
     many(setting, 10_000, Duration::from_secs(30), long, report).await?;
-    many(setting, 1_000, Duration::from_secs(3), short, report).await
+    many(setting, 1_000, Duration::from_secs(3), short, report).await?;
+    waiters(report).await
 }
 
 async fn many(
