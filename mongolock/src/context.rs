@@ -138,8 +138,9 @@ impl LockContext {
     ///   its own lock, which is such an error, and meets it again each time (`and_run2` goes on with that for two
     ///   minutes, under the lock): keep it short, or set a longer interval.
     /// - [`LockError::Mongo`] with the label `UnknownTransactionCommitResult`: MongoDB has not said for half a minute or
-    ///   more whether it is committed. `commit_transaction` of the session may be called again (the guard is part of the
-    ///   transaction), this method not.
+    ///   more whether it is committed (on a dead connection: for as long as the operating system takes to notice).
+    ///   `commit_transaction` of the session may be called again (the guard is part of the transaction), this method
+    ///   not.
     /// - [`LockError::NoTransaction`]: the session has none, as always on a standalone server; or it began before the
     ///   lock was acquired (which is not seen after a hand-over within the process); or the lock is kept in memory.
     ///
