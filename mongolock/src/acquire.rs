@@ -288,3 +288,25 @@ fn won(guard: LockGuard, place: &Place, turn: Turn) -> LockGuard {
 fn earlier(deadline: Option<Instant>, other: Instant) -> Instant {
     deadline.map_or(other, |deadline| deadline.min(other))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    use super::*;
+    use crate::LockProvider;
+
+    /// The lock is won at once, and the caller's thread is busy until its lease is over.
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_that_is_over_is_not_handed_out() {
+        let expiry = Duration::from_secs(1);
+        let lock = LockProvider::in_memory().lock("n").expiry(expiry);
+        let mut acquiring = Box::pin(lock.max_hold(Duration::ZERO).acquire());
+        assert!(poll_fn(|cx| Poll::Ready(acquiring.as_mut().poll(cx).is_pending())).await);
+        tokio::time::sleep(expiry * 2).await;
+        let guard = acquiring.await.unwrap();
+        assert!(!guard.is_lost());
+        assert!(guard.remaining() > expiry / 2);
+    }
+}

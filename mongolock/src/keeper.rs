@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -25,6 +25,8 @@ pub(crate) struct Keeper {
     retention: Duration,
     agenda: Mutex<Agenda>,
     wake: Notify,
+    /// Withdrawals that are repeated after a silence.
+    pub(crate) repeats: Semaphore,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -55,6 +57,7 @@ impl Keeper {
             retention,
             agenda: Mutex::default(),
             wake: Notify::new(),
+            repeats: Semaphore::new(withdrawal::REPEATS),
             task: Mutex::new(None),
         }
     }
@@ -136,6 +139,21 @@ impl Keeper {
         self.wake.notify_one();
     }
 
+    /// Ends a lease whose deadline has passed.
+    fn end(self: &Arc<Self>, lease: &Arc<Lease>) {
+        // Looking makes it final and tells everybody.
+        if !lease.is_over() {
+            // A renewal was confirmed this very moment. In a shutdown nobody else ends it.
+            if !self.keep(Arc::clone(lease)) {
+                let withdrawal = Withdrawal::of_lease(lease);
+                lease.lose(Loss::ShutDown);
+                self.withdraw(vec![withdrawal]);
+            }
+        } else if lease.is_lost() && lease.may_stand() {
+            self.withdraw(vec![Withdrawal::of_expired(lease)]);
+        }
+    }
+
     /// Ends every lease and has its claim withdrawn, at once.
     pub(crate) fn end_leases(self: &Arc<Self>) {
         let leases = {
@@ -200,11 +218,7 @@ async fn run(keeper: Arc<Keeper>) {
     loop {
         let round = keeper.round();
         for lease in round.over {
-            // Looking makes it final and tells everybody.
-            lease.is_over();
-            if lease.may_stand() {
-                keeper.withdraw(vec![Withdrawal::of_expired(&lease)]);
-            }
+            keeper.end(&lease);
         }
         for leases in round.renewals {
             crate::task::spawn(renewal::renew(Arc::clone(&keeper), leases));

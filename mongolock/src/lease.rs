@@ -215,6 +215,11 @@ impl Lease {
         }
     }
 
+    /// Whether it has ended without a release.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.deadline.load(Ordering::Acquire) == LOST
+    }
+
     pub(crate) fn remaining(&self) -> Duration {
         if self.is_over() {
             return Duration::ZERO;
@@ -390,10 +395,16 @@ impl Lease {
 
     fn announce_loss(&self, why: Loss) {
         self.over.notify_waiters();
-        let kept = self.take_kept();
-        if why == Loss::Expired && self.may_stand() {
-            // A shutdown waits until the claim is taken back.
-            self.keep(kept.without_turn());
+        let is_awaited = why == Loss::Expired && self.may_stand();
+        let mut kept = lock(&self.kept);
+        let ended = std::mem::replace(&mut *kept, Kept::Nothing);
+        if is_awaited {
+            // A shutdown waits until the claim is taken back. Not a moment without it: the keeper may come to take it.
+            *kept = ended.without_turn();
+            drop(kept);
+        } else {
+            drop(kept);
+            drop(ended);
         }
         trace::lost(self, why);
     }

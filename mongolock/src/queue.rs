@@ -266,7 +266,11 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::task::Poll;
+
     use super::*;
+    use crate::LockProvider;
 
     fn join(queues: &Arc<Queues>, name: &str) -> Arc<Place> {
         queues.join(&Arc::from(name))
@@ -323,5 +327,29 @@ mod tests {
         drop(turn);
         let _turn = behind.turn().await;
         assert!(matches!(front.news(), News::Held), "an answer takes its time");
+    }
+
+    /// Whoever leaves a hold for the next finds that he has gone, or he who goes finds that one is left for him.
+    #[tokio::test]
+    async fn a_hold_is_not_left_to_nobody() {
+        let locks = LockProvider::in_memory();
+        let queues = Arc::new(Queues::default());
+        let (front, behind) = (join(&queues, "n"), join(&queues, "n"));
+        let is_left = || lock(&front.queue.handed_over).is_some();
+
+        let hold = locks.lock("a").await.unwrap();
+        front.turn().await.hand_over(hold);
+        assert!(!is_left());
+
+        let turn = front.turn().await;
+        let mut waiting = Box::pin(behind.turn());
+        assert!(poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending())).await);
+        turn.hand_over(locks.lock("b").await.unwrap());
+        assert!(is_left(), "it is his turn");
+        drop(waiting);
+        assert!(!is_left());
+        for name in ["a", "b"] {
+            drop(locks.lock(name).await.unwrap());
+        }
     }
 }

@@ -101,8 +101,12 @@ async fn tell(lease: Arc<Lease>) -> Result<bool, LockError> {
     let mut asked = pin!(ask(&lease, withdrawal.min_hold));
     let Ok(told) = tokio::time::timeout(PATIENCE, asked.as_mut()).await else {
         keeper.withdraw(vec![withdrawal.after_silence()]);
+        let told = asked.await;
+        if told.as_ref().is_ok_and(|stood| *stood) {
+            trace::released(&lease);
+        }
         // Whichever of them finds no claim: one of the others took it back.
-        return asked.await.map(|_| true);
+        return told.map(|_| true);
     };
     match &told {
         Ok(true) => trace::released(&lease),

@@ -60,6 +60,8 @@ pub(crate) async fn renew(keeper: Arc<Keeper>, leases: Vec<Arc<Lease>>) {
                     trace::renewed(lease);
                 } else {
                     lease.lose(Loss::Gone);
+                    // It may have been lost before, and its claim waited for.
+                    drop(lease.take_kept());
                     keeper.forget(lease);
                 }
             }

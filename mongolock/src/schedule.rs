@@ -77,15 +77,14 @@ impl Schedule {
     pub(crate) fn take_due(&mut self, now: Instant) -> Due {
         let mut due = Due::default();
         let mut horizon = now;
-        let mut looked_at = Vec::new();
+        let (mut over, mut looked_at) = (Vec::new(), Vec::new());
         for (at, id) in &self.by_time {
             if *at > horizon {
                 break;
             }
             let entry = &self.entries[id];
             if entry.lease.deadline().is_none_or(|deadline| deadline <= now) {
-                due.over.push(Arc::clone(&entry.lease));
-                looked_at.push(*id);
+                over.push(Arc::clone(&entry.lease));
                 continue;
             }
             let together = entry.lease.terms.renew_interval / 2;
@@ -102,6 +101,10 @@ impl Schedule {
             }
             looked_at.push(*id);
         }
+        for lease in &over {
+            self.remove(lease);
+        }
+        due.over = over;
         self.look_again(now, looked_at);
         due
     }
@@ -121,19 +124,18 @@ impl Schedule {
                 continue;
             };
             self.by_time.remove(&(entry.at, id));
+            // One that has ended meanwhile is due at once.
             let left = entry
                 .lease
                 .deadline()
                 .map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(now));
-            if !left.is_zero() {
-                let patience = if entry.unanswered < MOST_UNANSWERED {
-                    entry.lease.terms.renew_interval.min(left / 4)
-                } else {
-                    left
-                };
-                let at = next_look(&entry.lease, now + patience);
-                self.put(entry.lease, at, entry.unanswered + 1);
-            }
+            let patience = if entry.unanswered < MOST_UNANSWERED {
+                entry.lease.terms.renew_interval.min(left / 4)
+            } else {
+                left
+            };
+            let at = next_look(&entry.lease, now + patience);
+            self.put(entry.lease, at, entry.unanswered + 1);
         }
     }
 

@@ -175,13 +175,16 @@ async fn run(wake_ups: Arc<WakeUps>) {
     loop {
         match wake_ups.store.watch().await {
             Ok(releases) => {
-                backoff = Backoff::new(pauses.clone());
                 wake_ups.turn(Stream::Open);
+                let opened = Instant::now();
                 match follow(&wake_ups, releases).await {
                     Ok(()) => return,
                     Err(error) => trace::wake_up_failed(&error),
                 }
                 wake_ups.turn(Stream::Closed);
+                if opened.elapsed() > *pauses.end() {
+                    backoff = Backoff::new(pauses.clone());
+                }
             }
             Err(error) if !fault::is_passing(&error) => {
                 trace::wake_up_failed(&error);

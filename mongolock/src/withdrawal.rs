@@ -9,6 +9,7 @@ use crate::keeper::Keeper;
 use crate::lease::{ClaimKey, Lease, margin};
 use crate::queue::Kept;
 use crate::renewal::BATCH;
+use crate::store::Store;
 use crate::{LockError, fault, trace};
 
 /// A request that was under way when its sender gave up can reach the server this much later.
@@ -17,6 +18,12 @@ const LATE_REQUEST: Duration = Duration::from_secs(5);
 /// A command without an answer after this time is taken to hang: on a dead connection, or at a document that a foreign
 /// transaction has changed. The next one gets twice the time, so that few connections hang with it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The server gives up a repeated command after this time: it is sent again, and meanwhile others have their turn.
+const REPEAT_LIMIT: Duration = Duration::from_secs(1);
+
+/// Commands that are repeated after a silence, at the same time: each may keep a connection of the user's pool.
+pub(crate) const REPEATS: usize = 3;
 
 /// The first and the longest pause after a command that failed.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -70,6 +77,8 @@ impl Withdrawal {
     pub(crate) fn of_expired(lease: &Lease) -> Self {
         let mut withdrawal = Self::of_lease(lease);
         withdrawal.at += margin(lease.terms.expiry);
+        // The next in this process need not wait for that.
+        withdrawal.kept = withdrawal.kept.without_turn();
         withdrawal
     }
 
@@ -143,10 +152,15 @@ pub(crate) async fn withdraw(keeper: Arc<Keeper>, batch: Vec<Withdrawal>) {
     let Some(first) = batch.first() else {
         return;
     };
-    let (min_hold, patience, pause) = (first.min_hold, first.patience(), first.pause());
+    let (patience, pause) = (first.patience(), first.pause());
     let keys: Vec<ClaimKey> = batch.iter().map(|withdrawal| withdrawal.key.clone()).collect();
     tokio::time::sleep_until(first.at).await;
-    let mut told = pin!(keeper.store().release_many(&keys, min_hold));
+    let _permit = if first.unanswered > 0 {
+        keeper.repeats.acquire().await.ok()
+    } else {
+        None
+    };
+    let mut told = pin!(tell(keeper.store(), &keys, first.min_hold, first.unanswered > 0));
     match tokio::time::timeout(patience, told.as_mut()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
@@ -159,6 +173,18 @@ pub(crate) async fn withdraw(keeper: Arc<Keeper>, batch: Vec<Withdrawal>) {
             // A request is never dropped half-way; what comes of it is nothing to anybody.
             let _ = told.await;
         }
+    }
+}
+
+async fn tell(
+    store: &Store,
+    keys: &[ClaimKey],
+    min_hold: Duration,
+    is_repeat: bool,
+) -> Result<(), LockError> {
+    match keys {
+        [key] if is_repeat => store.release_within(key, min_hold, REPEAT_LIMIT).await,
+        _ => store.release_many(keys, min_hold).await,
     }
 }
 

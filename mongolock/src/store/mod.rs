@@ -117,6 +117,22 @@ impl Store {
         }
     }
 
+    /// Ends one claim if it stands; the server gives up after the limit, also if another has changed the document and
+    /// does not commit.
+    pub(crate) async fn release_within(
+        &self,
+        key: &ClaimKey,
+        min_hold: Duration,
+        limit: Duration,
+    ) -> Result<(), LockError> {
+        match self {
+            Self::Mongo(store) => store.release_within(key, min_hold, limit).await,
+            Self::Memory(_) => self.release(key, min_hold).await.map(drop),
+            #[cfg(test)]
+            Self::Simulated(_) => self.release(key, min_hold).await.map(drop),
+        }
+    }
+
     /// Ends those of these claims that stand.
     pub(crate) async fn release_many(&self, keys: &[ClaimKey], min_hold: Duration) -> Result<(), LockError> {
         match self {

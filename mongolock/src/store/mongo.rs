@@ -15,8 +15,9 @@ use crate::fault;
 use crate::lease::ClaimKey;
 use crate::{FencingToken, LockError};
 
-/// A release gives up waiting for the majority after this time; it is repeated in the background then.
-const RELEASE_LIMIT: Duration = Duration::from_secs(5);
+/// A release gives up waiting for the majority after this time; it is repeated in the background then. Less than
+/// [`PATIENCE`](crate::withdrawal::PATIENCE): a server that waits for others does not hang.
+const RELEASE_LIMIT: Duration = Duration::from_secs(4);
 
 /// The server gives up an operator's request, or a look at a claim, after this time.
 pub(super) const COMMAND_LIMIT: Duration = Duration::from_secs(5);
@@ -115,6 +116,21 @@ impl MongoStore {
             .write_concern(majority(Some(RELEASE_LIMIT)))
             .await?;
         Ok(released.matched_count > 0)
+    }
+
+    /// As a command that the server can be made to give up, unlike an update.
+    pub(crate) async fn release_within(
+        &self,
+        key: &ClaimKey,
+        min_hold: Duration,
+        limit: Duration,
+    ) -> Result<(), LockError> {
+        self.background
+            .find_one_and_update(claim(key), vec![release_stage(min_hold)])
+            .projection(doc! { "_id": 1 })
+            .max_time(limit)
+            .await?;
+        Ok(())
     }
 
     pub(crate) async fn release_many(&self, keys: &[ClaimKey], min_hold: Duration) -> Result<(), LockError> {

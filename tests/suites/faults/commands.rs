@@ -1,10 +1,17 @@
 //! Commands that the server fails.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use mongodb::Client;
+use mongodb::bson::{Document, doc};
+use mongodb::event::EventHandler;
+use mongodb::event::command::CommandEvent;
+use mongodb::options::ClientOptions;
 use mongolock::{IndexState, LockError, LockProvider, distributed_lock};
 use mongolock_tests::{FailPoint, Server, ServerOptions, TestDb, eventually, must, shared, test_db};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::{AMPLE, acquire_soon, connect, document, with_parameter};
 
@@ -100,7 +107,7 @@ async fn a_write_concern_error_is_not_a_win() {
 async fn access_control_errors_are_plain() {
     let server = Server::start(ServerOptions::single().auth()).await.unwrap();
     let admin = server.client().await.unwrap();
-    let create = mongodb::bson::doc! {
+    let create = doc! {
         "createUser": "reader", "pwd": "reader", "roles": [{ "role": "read", "db": "app" }],
     };
     admin.database("app").run_command(create).await.unwrap();
@@ -217,11 +224,8 @@ async fn a_removed_claim_is_noticed() {
     let locks = db
         .database()
         .collection::<mongodb::bson::Document>("distributed_locks");
-    let theirs = mongodb::bson::doc! { "$set": { "lockId": "rival#1" } };
-    locks
-        .update_one(mongodb::bson::doc! { "_id": "removed" }, theirs)
-        .await
-        .unwrap();
+    let theirs = doc! { "$set": { "lockId": "rival#1" } };
+    locks.update_one(doc! { "_id": "removed" }, theirs).await.unwrap();
     let before = document(db.database(), "removed").await;
     must(
         eventually(AMPLE, "the loss is noticed", async || {
@@ -274,10 +278,10 @@ async fn a_blocked_renewal_endangers_no_other() {
     let foreign = db.connect_again().await.unwrap();
     let mut session = foreign.client().start_session().await.unwrap();
     session.start_transaction().await.unwrap();
-    let locks = foreign.collection::<mongodb::bson::Document>("distributed_locks");
-    let touch = mongodb::bson::doc! { "$set": { "touched": true } };
+    let locks = foreign.collection::<Document>("distributed_locks");
+    let touch = doc! { "$set": { "touched": true } };
     locks
-        .update_one(mongodb::bson::doc! { "_id": "blocked:03" }, touch)
+        .update_one(doc! { "_id": "blocked:03" }, touch)
         .session(&mut session)
         .await
         .unwrap();
@@ -306,10 +310,10 @@ async fn a_blocked_release_keeps_no_other_lock_taken() {
     let foreign = db.connect_again().await.unwrap();
     let mut session = foreign.client().start_session().await.unwrap();
     session.start_transaction().await.unwrap();
-    let locks = foreign.collection::<mongodb::bson::Document>("distributed_locks");
-    let touch = mongodb::bson::doc! { "$set": { "touched": true } };
+    let locks = foreign.collection::<Document>("distributed_locks");
+    let touch = doc! { "$set": { "touched": true } };
     locks
-        .update_one(mongodb::bson::doc! { "_id": names[0] }, touch)
+        .update_one(doc! { "_id": names[0] }, touch)
         .session(&mut session)
         .await
         .unwrap();
@@ -317,4 +321,58 @@ async fn a_blocked_release_keeps_no_other_lock_taken() {
     acquire_soon(&provider, names[1]).await.release().await.unwrap();
     acquire_soon(&rival, names[2]).await.release().await.unwrap();
     session.abort_transaction().await.unwrap();
+}
+
+/// Releases that wait for a foreign transaction take turns, and few of them: the connections are the user's, and the
+/// renewals need them as well.
+#[tokio::test]
+async fn blocked_releases_leave_the_connections_to_others() {
+    let db = test_db().await;
+    let names: Vec<String> = (0..8).map(|number| format!("blocked:{number}")).collect();
+    let repeats = Arc::new(AtomicUsize::new(0));
+    let mut options = ClientOptions::parse(db.uri()).await.unwrap();
+    options.max_pool_size = Some(5);
+    let counted = Arc::clone(&repeats);
+    options.command_event_handler = Some(EventHandler::callback(move |event| {
+        // Claims are made with it as well, but before.
+        if matches!(event, CommandEvent::Started(started) if started.command_name == "findAndModify") {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    }));
+    let database = Client::with_options(options).unwrap().database(db.name());
+    let provider = LockProvider::new(&database);
+    let bystander = provider.lock("bystander").expiry(AMPLE / 2).await.unwrap();
+    let mut guards = Vec::new();
+    for name in &names {
+        guards.push(provider.lock(name).await.unwrap());
+    }
+    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+    let foreign = db.connect_again().await.unwrap();
+    let mut session = foreign.client().start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    let locks = foreign.collection::<Document>("distributed_locks");
+    locks
+        .update_many(
+            doc! { "_id": { "$in": &names } },
+            doc! { "$set": { "touched": true } },
+        )
+        .session(&mut session)
+        .await
+        .unwrap();
+    repeats.store(0, Ordering::SeqCst);
+    drop(guards);
+    let all_tried = async || (repeats.load(Ordering::SeqCst) >= 2 * names.len()).then_some(());
+    must(eventually(AMPLE, "each is repeated, and again", all_tried).await);
+    let users = database.collection::<Document>("users");
+    let plain = async { users.find_one(doc! {}).await };
+    timeout(AMPLE / 2, plain)
+        .await
+        .expect("a connection is free")
+        .unwrap();
+    assert!(!bystander.is_lost());
+    session.abort_transaction().await.unwrap();
+    for name in &names {
+        acquire_soon(&provider, name).await.release().await.unwrap();
+    }
+    bystander.release().await.unwrap();
 }
