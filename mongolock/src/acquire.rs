@@ -291,11 +291,9 @@ fn earlier(deadline: Option<Instant>, other: Instant) -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-    use std::task::Poll;
-
     use super::*;
     use crate::LockProvider;
+    use crate::task::is_pending;
 
     /// The lock is won at once, and the caller's thread is busy until its lease is over.
     #[tokio::test(start_paused = true)]
@@ -303,7 +301,7 @@ mod tests {
         let expiry = Duration::from_secs(1);
         let lock = LockProvider::in_memory().lock("n").expiry(expiry);
         let mut acquiring = Box::pin(lock.max_hold(Duration::ZERO).acquire());
-        assert!(poll_fn(|cx| Poll::Ready(acquiring.as_mut().poll(cx).is_pending())).await);
+        assert!(is_pending(acquiring.as_mut()).await);
         tokio::time::sleep(expiry * 2).await;
         let guard = acquiring.await.unwrap();
         assert!(!guard.is_lost());

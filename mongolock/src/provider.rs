@@ -205,10 +205,10 @@ impl fmt::Debug for LockProvider {
 
 #[cfg(test)]
 mod tests {
-    use std::task::Poll;
     use std::time::Duration;
 
     use super::*;
+    use crate::task::is_pending;
 
     #[test]
     fn a_provider_is_made_without_a_runtime() {
@@ -221,7 +221,7 @@ mod tests {
         let provider = LockProvider::in_memory();
         let guard = provider.lock("held").await.unwrap();
         let mut shutdown = Box::pin(provider.shutdown());
-        assert!(std::future::poll_fn(|cx| Poll::Ready(shutdown.as_mut().poll(cx).is_pending())).await);
+        assert!(is_pending(shutdown.as_mut()).await);
         drop(shutdown);
         assert!(guard.is_lost());
         let metrics = tokio::runtime::Handle::current().metrics();

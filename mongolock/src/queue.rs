@@ -266,11 +266,9 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
-    use std::task::Poll;
-
     use super::*;
     use crate::LockProvider;
+    use crate::task::is_pending;
 
     fn join(queues: &Arc<Queues>, name: &str) -> Arc<Place> {
         queues.join(&Arc::from(name))
@@ -343,7 +341,7 @@ mod tests {
 
         let turn = front.turn().await;
         let mut waiting = Box::pin(behind.turn());
-        assert!(poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending())).await);
+        assert!(is_pending(waiting.as_mut()).await);
         turn.hand_over(locks.lock("b").await.unwrap());
         assert!(is_left(), "it is his turn");
         drop(waiting);

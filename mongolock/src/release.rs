@@ -112,7 +112,7 @@ async fn tell(lease: Arc<Lease>) -> Result<bool, LockError> {
         Ok(true) => trace::released(&lease),
         Ok(false) => trace::lost(&lease, Loss::Gone),
         Err(error) if fault::is_refusal(error) => {}
-        Err(_) => keeper.withdraw(vec![withdrawal.after_failure(Instant::now())]),
+        Err(_) => keeper.withdraw(vec![withdrawal.without_turn()]),
     }
     told
 }

@@ -31,6 +31,12 @@ pub(crate) async fn answer<T>(
     }
 }
 
+/// Polls a future once, and says whether it has more to wait for.
+#[cfg(test)]
+pub(crate) async fn is_pending<F: Future>(mut future: std::pin::Pin<&mut F>) -> bool {
+    std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending())).await
+}
+
 /// A panic goes on in the caller.
 fn joined<T>(ended: Result<Result<T, LockError>, JoinError>) -> Result<T, LockError> {
     ended.unwrap_or_else(|ended| match ended.try_into_panic() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::backoff::Backoff;
 use crate::keeper::Keeper;
 use crate::lease::{ClaimKey, Lease, margin};
 use crate::queue::Kept;
@@ -25,9 +26,6 @@ const REPEAT_LIMIT: Duration = Duration::from_secs(1);
 /// Commands that are repeated after a silence, at the same time: each may keep a connection of the user's pool.
 pub(crate) const REPEATS: usize = 3;
 
-/// The first and the longest pause after a command that failed.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-
 /// A claim that nobody wants any more, to be taken back in the background.
 pub(crate) struct Withdrawal {
     pub(crate) key: ClaimKey,
@@ -39,8 +37,6 @@ pub(crate) struct Withdrawal {
     kept: Kept,
     /// Commands that are still without an answer.
     unanswered: u32,
-    /// Commands that have failed.
-    failed: u32,
 }
 
 impl Withdrawal {
@@ -53,7 +49,6 @@ impl Withdrawal {
             until: now + expiry,
             kept,
             unanswered: 0,
-            failed: 0,
         }
     }
 
@@ -75,10 +70,9 @@ impl Withdrawal {
     /// Takes back the claim of a lease that has run out by its holder's clock, but that a renewal without an answer may
     /// have prolonged. Not before the server's own time for it, until which the holder may still be at work.
     pub(crate) fn of_expired(lease: &Lease) -> Self {
-        let mut withdrawal = Self::of_lease(lease);
-        withdrawal.at += margin(lease.terms.expiry);
         // The next in this process need not wait for that.
-        withdrawal.kept = withdrawal.kept.without_turn();
+        let mut withdrawal = Self::of_lease(lease).without_turn();
+        withdrawal.at += margin(lease.terms.expiry);
         withdrawal
     }
 
@@ -95,34 +89,26 @@ impl Withdrawal {
         !matches!(self.kept, Kept::Nothing)
     }
 
-    /// Once more after a command that is without an answer. The next in this process has to hear for himself that the
-    /// server does not answer.
-    pub(crate) fn after_silence(self) -> Self {
+    /// After a command that has failed or is without an answer: the next in this process has to hear for himself that
+    /// the server does not work.
+    pub(crate) fn without_turn(self) -> Self {
         Self {
-            at: Instant::now(),
             kept: self.kept.without_turn(),
-            unanswered: self.unanswered + 1,
             ..self
         }
     }
 
-    /// Once more after a command that failed, at the same moment for all of its claims.
-    pub(crate) fn after_failure(self, at: Instant) -> Self {
+    /// Once more after a command that is without an answer.
+    pub(crate) fn after_silence(self) -> Self {
         Self {
-            at,
-            kept: self.kept.without_turn(),
-            failed: self.failed + 1,
-            ..self
+            at: Instant::now(),
+            unanswered: self.unanswered + 1,
+            ..self.without_turn()
         }
     }
 
     fn patience(&self) -> Duration {
         PATIENCE * 2_u32.saturating_pow(self.unanswered)
-    }
-
-    fn pause(&self) -> Duration {
-        let pause = PAUSES.0.saturating_mul(2_u32.saturating_pow(self.failed));
-        pause.min(PAUSES.1).mul_f64(1.0 - fastrand::f64() / 2.0)
     }
 }
 
@@ -147,32 +133,44 @@ pub(crate) fn batches(withdrawals: Vec<Withdrawal>) -> Vec<Vec<Withdrawal>> {
     batches
 }
 
-/// Takes claims back with one command when they are due. If it fails or is not answered, the keeper sees to them again.
-pub(crate) async fn withdraw(keeper: Arc<Keeper>, batch: Vec<Withdrawal>) {
+/// Takes claims back with one command when they are due, and again after an error while one of them may stand. Without
+/// an answer the keeper sees to them.
+pub(crate) async fn withdraw(keeper: Arc<Keeper>, mut batch: Vec<Withdrawal>) {
     let Some(first) = batch.first() else {
         return;
     };
-    let (patience, pause) = (first.patience(), first.pause());
-    let keys: Vec<ClaimKey> = batch.iter().map(|withdrawal| withdrawal.key.clone()).collect();
+    let (min_hold, is_repeat, patience) = (first.min_hold, first.unanswered > 0, first.patience());
+    let until = batch.iter().map(|w| w.until).max().unwrap_or(first.at);
+    let keys: Vec<ClaimKey> = batch.iter().map(|w| w.key.clone()).collect();
+    let mut backoff = Backoff::new(Duration::from_millis(50)..=Duration::from_secs(2));
     tokio::time::sleep_until(first.at).await;
-    let _permit = if first.unanswered > 0 {
-        keeper.repeats.acquire().await.ok()
-    } else {
-        None
-    };
-    let mut told = pin!(tell(keeper.store(), &keys, first.min_hold, first.unanswered > 0));
-    match tokio::time::timeout(patience, told.as_mut()).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => {
-            let at = Instant::now() + pause;
-            again(&keeper, batch, |withdrawal| withdrawal.after_failure(at), &error);
-        }
-        Err(_) => {
-            let silence = fault::unanswered("release", patience);
-            again(&keeper, batch, Withdrawal::after_silence, &silence);
+    loop {
+        let permit = if is_repeat {
+            keeper.repeats.acquire().await.ok()
+        } else {
+            None
+        };
+        let mut told = pin!(tell(keeper.store(), &keys, min_hold, is_repeat));
+        let Ok(answer) = tokio::time::timeout(patience, told.as_mut()).await else {
+            if Instant::now() < until {
+                keeper.withdraw(batch.into_iter().map(Withdrawal::after_silence).collect());
+            } else {
+                trace::release_failed(&keys, &fault::unanswered("release", patience));
+                drop(batch);
+            }
             // A request is never dropped half-way; what comes of it is nothing to anybody.
             let _ = told.await;
+            return;
+        };
+        let Err(error) = answer else { return };
+        drop(permit);
+        batch = batch.into_iter().map(Withdrawal::without_turn).collect();
+        let pause = backoff.next();
+        if fault::is_refusal(&error) || Instant::now() + pause >= until {
+            trace::release_failed(&keys, &error);
+            return;
         }
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -186,22 +184,4 @@ async fn tell(
         [key] if is_repeat => store.release_within(key, min_hold, REPEAT_LIMIT).await,
         _ => store.release_many(keys, min_hold).await,
     }
-}
-
-/// Leaves claims to the keeper that may still stand when it comes to them.
-fn again(
-    keeper: &Arc<Keeper>,
-    batch: Vec<Withdrawal>,
-    next: impl Fn(Withdrawal) -> Withdrawal,
-    error: &LockError,
-) {
-    let (standing, over): (Vec<_>, Vec<_>) = batch
-        .into_iter()
-        .map(next)
-        .partition(|withdrawal| withdrawal.at < withdrawal.until && !fault::is_refusal(error));
-    if !over.is_empty() {
-        let keys: Vec<ClaimKey> = over.into_iter().map(|withdrawal| withdrawal.key).collect();
-        trace::release_failed(&keys, error);
-    }
-    keeper.withdraw(standing);
 }

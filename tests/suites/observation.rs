@@ -272,17 +272,22 @@ fn what_an_operator_does_is_an_event() {
     assert_eq!((&*fields.0["lock.owner"], &*fields.0["locks"]), ("\"gone\"", "1"));
 }
 
+/// To a document that has seen a later token.
+async fn write_too_late() {
+    let db = test_db().await;
+    let reports = db.database().collection::<Document>("reports");
+    reports
+        .insert_one(doc! { "_id": 1, "fencingToken": 10 })
+        .await
+        .unwrap();
+    let late = reports.fenced(FencingToken::from(9));
+    late.delete_one(doc! { "_id": 1 }).await.unwrap_err();
+}
+
 #[test]
 fn a_late_write_is_a_warning() {
     let notes = observed(async |_| {
-        let db = test_db().await;
-        let reports = db.database().collection::<Document>("reports");
-        reports
-            .insert_one(doc! { "_id": 1, "fencingToken": 10 })
-            .await
-            .unwrap();
-        let late = reports.fenced(FencingToken::from(9));
-        late.delete_one(doc! { "_id": 1 }).await.unwrap_err();
+        write_too_late().await;
     });
     let NotedEvent { level, fields, .. } = notes.event("mongolock.stale").unwrap();
     assert_eq!(level, Level::WARN);
@@ -295,19 +300,12 @@ fn a_late_write_is_a_warning() {
 #[test]
 fn events_are_in_the_span_of_their_caller() {
     let notes = observed(async |provider| {
-        let db = test_db().await;
-        let reports = db.database().collection::<Document>("reports");
-        reports
-            .insert_one(doc! { "_id": 1, "fencingToken": 10 })
-            .await
-            .unwrap();
         let calls = async {
             let guard = provider.lock("a").await.unwrap();
             guard.release().await.unwrap();
             let _held = provider.lock("b").await.unwrap();
             assert!(provider.admin().force_release("b").await.unwrap());
-            let late = reports.fenced(FencingToken::from(9));
-            late.delete_one(doc! { "_id": 1 }).await.unwrap_err();
+            write_too_late().await;
         };
         calls.instrument(info_span!("request")).await;
     });
