@@ -2,24 +2,17 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::claim::{Attempt, Claim};
 use crate::engine::Engine;
-use crate::lease::Terms;
+use crate::lease::{ClaimKey, Terms};
 use crate::options::Options;
-use crate::queue::{News, Place, Turn};
+use crate::queue::{FrontStatus, Place, Turn};
 use crate::waiting::Waiting;
-use crate::{LockError, LockGuard, fault, trace};
-
-/// A request without an answer after this time is left to itself and a new one is sent.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-
-/// A wait without a limit ends when MongoDB has given no usable answer for so long: an election takes less, and a wait
-/// for a server that is gone would never end.
-const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+use crate::withdrawal::RELEASE_LIMIT;
+use crate::{LockError, LockGuard, fault, task, trace};
 
 /// One call that wants a lock: how it waits and how it fails.
 pub(crate) struct Acquire<'a> {
@@ -27,6 +20,15 @@ pub(crate) struct Acquire<'a> {
     name: &'a Arc<str>,
     options: &'a Options,
     begun: Instant,
+}
+
+/// What to do after a reply.
+enum Step {
+    Acquired(LockGuard),
+    /// Wait for the holder, whose lease lasts so long.
+    Held(Option<Duration>),
+    /// Send another request after this pause.
+    AskAgain(Duration),
 }
 
 impl<'a> Acquire<'a> {
@@ -73,38 +75,90 @@ impl<'a> Acquire<'a> {
         self.ready()?;
         let place = self.engine.queues.join(self.name);
         let Some(turn) = place.try_turn() else {
-            return Ok(None);
+            return self.busy_here(&place);
         };
-        if let Some(guard) = self.taken_over(&turn).await {
-            return Ok(Some(won(guard, &place, turn)));
-        }
         let deadline = Some(self.begun + self.options.attempt_limit());
-        match self.answer(&place, self.claim(&place).send(), deadline).await? {
-            Attempt::Won(guard) => Ok(Some(won(guard, &place, turn))),
-            Attempt::Held(..) => Ok(None),
-            Attempt::Failed(_, error) => Err(error),
-            Attempt::TooLate => Err(self.gave_up(News::NoAnswer)),
-            Attempt::Unanswered => match place.news() {
-                News::Held => Ok(None),
-                news => Err(self.gave_up(news)),
+        let asked = self.bounded(
+            &place,
+            deadline,
+            Box::pin(self.one_answer(&place, &turn, deadline)),
+        );
+        match asked.await? {
+            Some(answered) => Ok(answered?.map(|guard| won(guard, &place, turn))),
+            None => match place.status() {
+                FrontStatus::Held => Ok(None),
+                status => Err(self.gave_up(status)),
             },
         }
     }
 
-    /// Asks at once if nobody in this process is in the way. Whatever takes longer goes on on the heap: a wait may cost
-    /// an allocation, and the future of a call stays small.
+    /// Asks until the server has said whether the lock is free.
+    async fn one_answer(
+        &self,
+        place: &Arc<Place>,
+        turn: &Turn,
+        deadline: Option<Instant>,
+    ) -> Result<Option<LockGuard>, LockError> {
+        if let Some(guard) = self.taken_over(place, turn).await {
+            return Ok(Some(guard));
+        }
+        let mut waiting = Waiting::new(self.engine, self.name);
+        let mut claim = self.claim(place);
+        loop {
+            let attempt = claim.ask(deadline).await;
+            match self.step(place, &mut claim, &mut waiting, attempt).await? {
+                Step::Acquired(guard) => return Ok(Some(guard)),
+                Step::Held(_) => return Ok(None),
+                Step::AskAgain(pause) => tokio::time::sleep(pause).await,
+            }
+        }
+    }
+
+    /// Asks at once if no caller in this process is in the way. Whatever takes longer goes on on the heap: a wait may
+    /// cost an allocation, and the future of a call stays small.
     async fn in_turn(&self, deadline: Option<Instant>) -> Result<LockGuard, LockError> {
         self.ready()?;
         let place = self.engine.queues.join(self.name);
-        let Some(turn) = place.try_turn() else {
-            return Box::pin(self.patiently(&place, None, None, deadline)).await;
+        let (turn, first) = match place.try_turn() {
+            Some(turn) if turn.is_fresh() => {
+                let mut claim = self.claim(&place);
+                match self.first_reply(&mut claim, deadline).await? {
+                    Some(Attempt::Won(guard)) if !guard.is_lost() => return Ok(won(guard, &place, turn)),
+                    attempt => (Some(turn), Some((claim, attempt))),
+                }
+            }
+            turn => (turn, None),
         };
-        if !turn.is_fresh() {
-            return Box::pin(self.patiently(&place, Some(turn), None, deadline)).await;
+        Box::pin(self.until_deadline(place, turn, first, deadline)).await
+    }
+
+    /// The reply to the first request; `None` if that cannot be sent at once or the reply is overdue.
+    async fn first_reply(
+        &self,
+        claim: &mut Claim,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Attempt>, LockError> {
+        let Some(overdue) = claim.try_send(deadline) else {
+            return Ok(None);
+        };
+        tokio::select! {
+            biased;
+            reply = tokio::time::timeout_at(overdue, claim.reply()) => Ok(reply.ok()),
+            () = self.engine.until_closed() => Err(self.shut_down()),
         }
-        match self.answer(&place, self.claim(&place).send(), deadline).await? {
-            Attempt::Won(guard) => Ok(won(guard, &place, turn)),
-            answer => Box::pin(self.patiently(&place, Some(turn), Some(answer), deadline)).await,
+    }
+
+    async fn until_deadline(
+        &self,
+        place: Arc<Place>,
+        turn: Option<Turn>,
+        first: Option<(Claim, Option<Attempt>)>,
+        deadline: Option<Instant>,
+    ) -> Result<LockGuard, LockError> {
+        let waiting = self.patiently(&place, turn, first, deadline);
+        match self.bounded(&place, deadline, waiting).await? {
+            Some(ended) => ended,
+            None => Err(self.gave_up(place.status())),
         }
     }
 
@@ -112,87 +166,106 @@ impl<'a> Acquire<'a> {
         &self,
         place: &Arc<Place>,
         turn: Option<Turn>,
-        mut first: Option<Attempt>,
+        first: Option<(Claim, Option<Attempt>)>,
         deadline: Option<Instant>,
     ) -> Result<LockGuard, LockError> {
-        let turn = if let Some(turn) = turn {
-            turn
-        } else {
-            let turn = self.unless_closed(deadline, place.turn()).await?;
-            turn.ok_or_else(|| self.gave_up(place.news()))?
+        let turn = match turn {
+            Some(turn) => turn,
+            None => place.turn().await,
         };
-        if first.is_none() {
-            let begun = self.unless_closed(deadline, self.begin(&turn)).await?;
-            if let Some(guard) = begun.ok_or_else(|| self.gave_up(News::Held))? {
-                return Ok(won(guard, place, turn));
-            }
+        if first.is_none()
+            && let Some(guard) = self.begin(place, &turn).await
+        {
+            return Ok(won(guard, place, turn));
         }
-        let mut claim: Option<Claim> = None;
         let mut waiting = Waiting::new(self.engine, self.name);
-        let mut silent_since = first.as_ref().map(|_| self.begun);
+        let (mut claim, mut attempt) = first.unwrap_or_else(|| (self.claim(place), None));
         loop {
-            let silent = *silent_since.get_or_insert_with(Instant::now);
-            let answer = if let Some(answer) = first.take() {
-                answer
-            } else {
-                let claim = claim.take().unwrap_or_else(|| self.claim(place));
-                self.answer(place, claim.send(), deadline).await?
+            let answered = match attempt.take() {
+                Some(attempt) => attempt,
+                None => claim.ask(deadline).await,
             };
-            let mut pause = Duration::ZERO;
-            claim = match answer {
-                Attempt::Won(guard) => return Ok(won(guard, place, turn)),
-                Attempt::Held(claim, remaining) => {
-                    place.tell(News::Held);
-                    silent_since = None;
+            let pause = match self.step(place, &mut claim, &mut waiting, answered).await? {
+                Step::Acquired(guard) => return Ok(won(guard, place, turn)),
+                Step::Held(remaining) => {
                     turn.streak().others_want_it();
-                    pause = waiting.after_held(remaining);
+                    let pause = waiting.after_held(remaining);
                     trace::waiting(self.name, remaining, pause);
-                    Some(claim)
+                    pause
                 }
-                Attempt::Failed(_, error) if !fault::is_passing(&error) => return Err(error),
-                Attempt::Failed(claim, error) => {
-                    pause = waiting.after_error();
-                    trace::retrying(self.name, &error, pause);
-                    place.tell(News::Failed(Box::new(error)));
-                    Some(claim)
-                }
-                // The old claim withdraws itself; its id must not be used again.
-                Attempt::TooLate | Attempt::Unanswered => None,
+                Step::AskAgain(pause) => pause,
             };
-            let waited = self.unless_closed(deadline, waiting.pause(pause)).await?;
-            let give_up = deadline.or(silent_since.map(|_| silent + SILENCE_LIMIT));
-            if waited.is_none() || give_up.is_some_and(|moment| moment <= Instant::now()) {
-                return Err(self.gave_up(place.news()));
+            // A reply that is overdue may come now, and may be a win.
+            tokio::select! {
+                biased;
+                late = claim.reply() => attempt = Some(late),
+                () = waiting.pause(pause) => {}
             }
         }
     }
 
-    /// The answer to a question to the server.
-    async fn answer(
+    /// What a reply means for the wait.
+    async fn step(
         &self,
-        place: &Place,
-        asked: JoinHandle<Attempt>,
-        deadline: Option<Instant>,
-    ) -> Result<Attempt, LockError> {
-        place.ask();
-        let by = earlier(deadline, Instant::now() + ANSWER_LIMIT);
-        match self.unless_closed(Some(by), asked).await? {
-            None => Ok(Attempt::Unanswered),
-            Some(Ok(_)) if self.engine.is_closed() => Err(self.shut_down()),
-            // The thread was not free to take it in time.
-            Some(Ok(Attempt::Won(guard))) if guard.is_lost() => Ok(Attempt::TooLate),
-            Some(Ok(attempt)) => Ok(attempt),
-            Some(Err(error)) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // The runtime is going down, and the provider's tasks with it.
-                Err(_) => Err(self.shut_down()),
+        place: &Arc<Place>,
+        claim: &mut Claim,
+        waiting: &mut Waiting<'_>,
+        attempt: Attempt,
+    ) -> Result<Step, LockError> {
+        let error = match attempt {
+            Attempt::Stopped => return Err(self.shut_down()),
+            _ if self.engine.is_closed() => return Err(self.shut_down()),
+            // The caller's thread was not free to take it in time.
+            Attempt::Won(guard) if !guard.is_lost() => return Ok(Step::Acquired(guard)),
+            // The old claim releases itself; its id must not be used again.
+            Attempt::Won(_) | Attempt::TooLate => {
+                *claim = self.claim(place);
+                return Ok(Step::AskAgain(Duration::ZERO));
+            }
+            Attempt::Held { holder, remaining } => match self.release_given_up(holder).await {
+                Ok(true) => return Ok(Step::AskAgain(Duration::ZERO)),
+                Ok(false) => {
+                    place.heard_held();
+                    return Ok(Step::Held(remaining));
+                }
+                Err(error) => error,
             },
+            Attempt::OutOfTime(error)
+                if matches!(place.status(), FrontStatus::Failed(_) | FrontStatus::NoReply) =>
+            {
+                error
+            }
+            // Held when it was heard of last, and too little time was left to ask again.
+            Attempt::OutOfTime(_) => return Ok(Step::AskAgain(waiting.after_error())),
+            Attempt::Failed(error) => error,
+        };
+        if !fault::is_passing(&error) {
+            return Err(error);
         }
+        let pause = waiting.after_error();
+        trace::retrying(self.name, &error, pause);
+        place.heard_failure(error);
+        Ok(Step::AskAgain(pause))
+    }
+
+    /// Releases the claim that has the lock if this process has given it up: a lost reply or a cancelled call must not
+    /// make the lock busy. `false` if it is another's.
+    async fn release_given_up(&self, holder: Option<Arc<str>>) -> Result<bool, LockError> {
+        let Some(lock_id) = holder else {
+            return Ok(false);
+        };
+        let Some(min_hold) = self.engine.keeper.given_up.find(&lock_id) else {
+            return Ok(false);
+        };
+        let (store, name) = (Arc::clone(&self.engine.store), Arc::clone(self.name));
+        let key = ClaimKey { name, lock_id };
+        task::to_end(async move { store.release(&key, min_hold, RELEASE_LIMIT).await }).await?;
+        Ok(true)
     }
 
     /// The hold that was handed over with the turn; if there is none, others get their moment.
-    async fn begin(&self, turn: &Turn) -> Option<LockGuard> {
-        let taken_over = self.taken_over(turn).await;
+    async fn begin(&self, place: &Place, turn: &Turn) -> Option<LockGuard> {
+        let taken_over = self.taken_over(place, turn).await;
         if taken_over.is_none() {
             let courtesy = turn.streak().courtesy();
             if let Some(moment) = courtesy {
@@ -204,13 +277,14 @@ impl<'a> Acquire<'a> {
     }
 
     /// The hold that was handed over with the turn, if it fits what this call asks for.
-    async fn taken_over(&self, turn: &Turn) -> Option<LockGuard> {
+    async fn taken_over(&self, place: &Place, turn: &Turn) -> Option<LockGuard> {
         let guard = turn.take_over()?;
         if guard.lease().terms == self.terms() && !guard.is_lost() {
             trace::acquired(guard.lease());
             return Some(guard);
         }
-        // What comes of it is nothing to this call: it asks for the lock anew.
+        // Its outcome does not matter to this call, which asks for the lock anew; a release without a reply does.
+        place.asked();
         let _ = Box::pin(guard.release()).await;
         None
     }
@@ -237,30 +311,42 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// `None` at the deadline.
-    async fn unless_closed<F: Future>(
+    /// One step of the call; `None` at its deadline or, without one, when the server has been silent for too long.
+    async fn bounded<F: Future>(
         &self,
+        place: &Place,
         deadline: Option<Instant>,
-        future: F,
+        step: F,
     ) -> Result<Option<F::Output>, LockError> {
-        let bounded = async {
+        let time_is_up = async {
             match deadline {
-                Some(deadline) => tokio::time::timeout_at(deadline, future).await.ok(),
-                None => Some(future.await),
+                Some(deadline) => tokio::time::sleep_until(deadline).await,
+                None => place.silence(self.begun).await,
             }
         };
         tokio::select! {
             biased;
-            output = bounded => Ok(output),
+            output = step => Ok(Some(output)),
             () = self.engine.until_closed() => Err(self.shut_down()),
+            () = time_is_up => Ok(None),
         }
     }
 
-    fn gave_up(&self, news: News) -> LockError {
-        match news {
-            News::Held => self.timeout(),
-            News::Failed(error) => *error,
-            News::NoAnswer => fault::unanswered("claim", self.begun.elapsed()),
+    /// The answer of a try whose name another caller in this process holds or asks for: it is busy, unless it is known
+    /// that MongoDB does not work.
+    fn busy_here(&self, place: &Place) -> Result<Option<LockGuard>, LockError> {
+        match place.status() {
+            FrontStatus::Failed(error) => Err(*error),
+            FrontStatus::NoReply if place.is_silent() => Err(self.gave_up(FrontStatus::NoReply)),
+            FrontStatus::Held | FrontStatus::NoReply => Ok(None),
+        }
+    }
+
+    fn gave_up(&self, status: FrontStatus) -> LockError {
+        match status {
+            FrontStatus::Held => self.timeout(),
+            FrontStatus::Failed(error) => *error,
+            FrontStatus::NoReply => fault::unanswered("claim", self.begun.elapsed()),
         }
     }
 
@@ -280,13 +366,9 @@ impl<'a> Acquire<'a> {
 
 /// From now on the turn goes with the lease; those behind wait for its holder.
 fn won(guard: LockGuard, place: &Place, turn: Turn) -> LockGuard {
-    place.tell(News::Held);
+    place.heard_held();
     guard.lease().deliver(turn);
     guard
-}
-
-fn earlier(deadline: Option<Instant>, other: Instant) -> Instant {
-    deadline.map_or(other, |deadline| deadline.min(other))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use crate::builder::LockProviderBuilder;
 use crate::keeper::Keeper;
 use crate::queue::Queues;
+use crate::silent::SilentRequests;
 use crate::store::Store;
 use crate::wake::WakeUps;
 
@@ -19,6 +20,7 @@ pub(crate) struct Engine {
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) queues: Arc<Queues>,
     pub(crate) wake_ups: Arc<WakeUps>,
+    pub(crate) silent: Arc<SilentRequests>,
     /// What the provider was built from.
     pub(crate) settings: LockProviderBuilder,
     pub(crate) owner: Arc<str>,
@@ -34,6 +36,7 @@ impl Engine {
             wake_ups: Arc::new(WakeUps::new(Arc::clone(&store), settings.wake_up)),
             store,
             queues: Arc::default(),
+            silent: SilentRequests::new(),
             settings,
             owner,
             closed: AtomicBool::new(false),

@@ -1,16 +1,29 @@
 //! Which errors of the driver pass, and which stay until somebody acts.
 
 use mongodb::bson::Document;
-use mongodb::error::{Error, ErrorKind, RETRYABLE_WRITE_ERROR, TRANSIENT_TRANSACTION_ERROR, WriteFailure};
+use mongodb::error::{
+    Error, ErrorKind, RETRYABLE_ERROR, RETRYABLE_WRITE_ERROR, SYSTEM_OVERLOADED_ERROR,
+    TRANSIENT_TRANSACTION_ERROR, WriteFailure,
+};
 
 use crate::LockError;
+use crate::store::reply::may_be_applied;
 
-/// Codes of a server that is busy with something else: failing over, shutting down, out of time, in conflict with
-/// another write. From the server's `error_codes.yml`: its retryable errors first, then those that pass by themselves.
-const PASSING: [i32; 22] = [
-    6, 7, 63, 89, 91, 134, 150, 189, 234, 262, 9001, 10058, 10107, 11600, 11602, 13388, 13435,
-    13436, // retryable
+/// Codes of a server that is busy with something else: failing over, shutting down, overloaded, out of time, in conflict
+/// with another write. From the server's `error_codes.yml`: its retryable errors first, then those that pass by
+/// themselves.
+const PASSING: [i32; 25] = [
+    6, 7, 63, 89, 91, 133, 134, 150, 189, 234, 262, 462, 9001, 10058, 10107, 11600, 11601, 11602, 13388,
+    13435, 13436, // retryable
     24, 46, 50, 112, // lock timeout, lock busy, out of time, write conflict
+];
+
+/// Labels of errors that the server or the driver asks to repeat.
+const PASSING_LABELS: [&str; 4] = [
+    RETRYABLE_WRITE_ERROR,
+    TRANSIENT_TRANSACTION_ERROR,
+    RETRYABLE_ERROR,
+    SYSTEM_OVERLOADED_ERROR,
 ];
 
 const UNAUTHORIZED: i32 = 13;
@@ -18,14 +31,16 @@ const DUPLICATE_KEY: i32 = 11000;
 /// "Type mismatch", and what `$add` and `$subtract` say of what is no number or date.
 const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
 const ILLEGAL_OPERATION: i32 = 20;
+const MAX_TIME_EXPIRED: i32 = 50;
 const WRITE_CONFLICT: i32 = 112;
 
 /// Whether another attempt may succeed without anybody doing something about it.
 pub(crate) fn is_passing(error: &LockError) -> bool {
-    let LockError::Mongo(error) = error else {
-        return false;
-    };
-    if error.contains_label(RETRYABLE_WRITE_ERROR) || error.contains_label(TRANSIENT_TRANSACTION_ERROR) {
+    matches!(error, LockError::Mongo(error) if passes(error))
+}
+
+fn passes(error: &Error) -> bool {
+    if PASSING_LABELS.iter().any(|label| error.contains_label(label)) {
         return true;
     }
     match &*error.kind {
@@ -34,25 +49,91 @@ pub(crate) fn is_passing(error: &LockError) -> bool {
         | ErrorKind::ServerSelection { .. }
         | ErrorKind::ConnectionPoolCleared { .. }
         | ErrorKind::Write(WriteFailure::WriteConcernError(_)) => true,
+        // The driver makes every error during a log-in into this one; the cause says whether the password is wrong.
+        ErrorKind::Authentication { .. } => cause(error).is_some_and(passes),
         _ => code(error).is_some_and(|code| PASSING.contains(&code)),
     }
 }
 
-/// Whether the server plainly said no: then nothing was written.
+fn cause(error: &Error) -> Option<&Error> {
+    std::error::Error::source(error)?.downcast_ref()
+}
+
+/// Whether the server plainly said no: then nothing was written, and asking again is useless.
 pub(crate) fn is_refusal(error: &LockError) -> bool {
     let LockError::Mongo(error) = error else {
         return false;
     };
-    matches!(
-        &*error.kind,
-        ErrorKind::Authentication { .. } | ErrorKind::InvalidArgument { .. }
-    ) || code(error) == Some(UNAUTHORIZED)
+    let refused = match &*error.kind {
+        ErrorKind::Authentication { .. } => !passes(error),
+        ErrorKind::InvalidArgument { .. } => true,
+        _ => code(error) == Some(UNAUTHORIZED),
+    };
+    refused && !was_partly_applied(error)
+}
+
+/// Whether a release is hopeless: the user may not write. A log-in that fails is none of that: passwords are changed,
+/// and servers that fail over refuse log-ins with many errors.
+pub(crate) fn forbids_release(error: &LockError) -> bool {
+    is_refusal(error)
+        && !matches!(error, LockError::Mongo(error) if matches!(&*error.kind, ErrorKind::Authentication { .. }))
 }
 
 /// Whether the server cannot have done anything: it refused, or was never asked.
 pub(crate) fn did_nothing(error: &LockError) -> bool {
-    is_refusal(error)
-        || matches!(error, LockError::Mongo(error) if matches!(&*error.kind, ErrorKind::ServerSelection { .. }))
+    let LockError::Mongo(driver_error) = error else {
+        return false;
+    };
+    match &*driver_error.kind {
+        ErrorKind::ServerSelection { .. } | ErrorKind::Authentication { .. } => true,
+        _ => is_refusal(error),
+    }
+}
+
+fn was_partly_applied(error: &Error) -> bool {
+    let reply = error.server_response();
+    let reply = reply.and_then(|reply| Document::try_from(&**reply).ok());
+    reply.is_some_and(|reply| may_be_applied(&reply))
+}
+
+/// Whether the server has given up a command because another operation blocks its document.
+pub(crate) fn is_blocked(error: &Error) -> bool {
+    matches!(&*error.kind, ErrorKind::Command(command) if [MAX_TIME_EXPIRED, WRITE_CONFLICT].contains(&command.code))
+}
+
+/// Whether the server has given up a command because its time was over; a batch may be made in part then.
+pub(crate) fn is_out_of_time(error: &LockError) -> bool {
+    matches!(error, LockError::Mongo(error) if code(error) == Some(MAX_TIME_EXPIRED))
+}
+
+/// The server is out of time or in conflict at the document of a lock: MongoDB works, and somebody else's transaction or
+/// another long operation has to end first.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the document of lock `{name}` is blocked at the server, by an open transaction or another long operation on it: {}",
+    source.kind
+)]
+struct BlockedDocument {
+    name: String,
+    source: Error,
+}
+
+pub(crate) fn blocked(name: &str, source: Error) -> LockError {
+    let name = name.to_owned();
+    let blocked = BlockedDocument { name, source };
+    LockError::Mongo(std::io::Error::other(blocked).into())
+}
+
+/// Whether an error is one of [`blocked`].
+pub(crate) fn is_blocked_document(error: &LockError) -> bool {
+    let LockError::Mongo(error) = error else {
+        return false;
+    };
+    let ErrorKind::Io(error) = &*error.kind else {
+        return false;
+    };
+    let inner = error.get_ref();
+    inner.is_some_and(|inner| inner.downcast_ref::<BlockedDocument>().is_some())
 }
 
 pub(crate) fn is_duplicate_key(error: &Error) -> bool {

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -6,6 +7,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::given_up::GivenUp;
 use crate::index;
 use crate::lease::Lease;
 use crate::renewal;
@@ -25,15 +27,18 @@ pub(crate) struct Keeper {
     retention: Duration,
     agenda: Mutex<Agenda>,
     wake: Notify,
-    /// Withdrawals that are repeated after a silence.
+    /// Releases of single claims that are under way again after a failure.
     pub(crate) repeats: Semaphore,
+    pub(crate) given_up: Arc<GivenUp>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
 struct Agenda {
     schedule: Schedule,
-    withdrawals: Vec<Withdrawal>,
+    /// By the time at which they are due; the number keeps those of one time apart.
+    withdrawals: BTreeMap<(Instant, u64), Withdrawal>,
+    last_withdrawal: u64,
     /// When the task wakes up by itself; a lease that is due later need not wake it.
     wakes_at: Option<Instant>,
     /// No lease is kept any more.
@@ -58,6 +63,7 @@ impl Keeper {
             agenda: Mutex::default(),
             wake: Notify::new(),
             repeats: Semaphore::new(withdrawal::REPEATS),
+            given_up: Arc::default(),
             task: Mutex::new(None),
         }
     }
@@ -88,11 +94,14 @@ impl Keeper {
     }
 
     /// Takes claims back in the background. Needs no runtime: without one they wait for the next acquire or shutdown.
-    pub(crate) fn withdraw(self: &Arc<Self>, withdrawals: Vec<Withdrawal>) {
+    pub(crate) fn withdraw(self: &Arc<Self>, mut withdrawals: Vec<Withdrawal>) {
         let has_runtime = Handle::try_current().is_ok();
+        for withdrawal in &mut withdrawals {
+            withdrawal.announce(&self.given_up);
+        }
         let mut agenda = lock(&self.agenda);
         if !agenda.stopped {
-            agenda.withdrawals.extend(withdrawals);
+            agenda.add(withdrawals);
             drop(agenda);
             self.wake.notify_one();
             if has_runtime {
@@ -117,8 +126,14 @@ impl Keeper {
         self.replan(leases, |lease| schedule::next_renewal(lease, part));
     }
 
-    pub(crate) fn renewal_failed(&self, leases: &[Arc<Lease>]) {
+    /// Repeats a renewal soon: together with others, or in smaller groups at once if one of the documents is blocked.
+    pub(crate) fn renewal_failed(&self, leases: &[Arc<Lease>], is_blocked: bool) {
         let (now, late) = (Instant::now(), 1.0 + schedule::jitter());
+        if is_blocked {
+            lock(&self.agenda).schedule.split(leases, now);
+            self.wake.notify_one();
+            return;
+        }
         self.replan(leases, |lease| {
             now + RETRY_RENEWAL.min(lease.terms.renew_interval / 2).mul_f64(late)
         });
@@ -159,10 +174,7 @@ impl Keeper {
         let leases = {
             let mut agenda = lock(&self.agenda);
             agenda.closing = true;
-            let now = Instant::now();
-            for withdrawal in agenda.withdrawals.iter_mut().filter(|w| w.is_awaited()) {
-                withdrawal.at = now;
-            }
+            agenda.hasten_awaited();
             agenda.schedule.drain()
         };
         let mut withdrawals = Vec::with_capacity(leases.len());
@@ -191,16 +203,9 @@ impl Keeper {
         let mut agenda = lock(&self.agenda);
         let due = agenda.schedule.take_due(now);
         let last = agenda.stopped;
-        let withdrawals = agenda
-            .withdrawals
-            .extract_if(.., |w| last || w.at <= now)
-            .collect();
-        let next = agenda
-            .withdrawals
-            .iter()
-            .map(|w| w.at)
-            .chain(agenda.schedule.next())
-            .min();
+        let withdrawals = agenda.take_withdrawals(now);
+        let first = agenda.withdrawals.keys().next().map(|(at, _)| *at);
+        let next = first.into_iter().chain(agenda.schedule.next()).min();
         agenda.wakes_at = next;
         drop(agenda);
         Round {
@@ -210,6 +215,39 @@ impl Keeper {
             next,
             last,
         }
+    }
+}
+
+impl Agenda {
+    fn add(&mut self, withdrawals: Vec<Withdrawal>) {
+        for withdrawal in withdrawals {
+            self.last_withdrawal += 1;
+            self.withdrawals
+                .insert((withdrawal.at, self.last_withdrawal), withdrawal);
+        }
+    }
+
+    /// Those that are due, or all of them in the last round. A late release that is due makes room for the one after it.
+    fn take_withdrawals(&mut self, now: Instant) -> Vec<Withdrawal> {
+        let due = if self.stopped {
+            std::mem::take(&mut self.withdrawals)
+        } else {
+            let later = self.withdrawals.split_off(&(now, u64::MAX));
+            std::mem::replace(&mut self.withdrawals, later)
+        };
+        let due: Vec<Withdrawal> = due.into_values().filter(|w| !w.is_settled()).collect();
+        if !self.stopped {
+            self.add(due.iter().filter_map(Withdrawal::next_late).collect());
+        }
+        due
+    }
+
+    /// A shutdown waits for these: they do not wait for their time.
+    fn hasten_awaited(&mut self) {
+        let now = Instant::now();
+        let all = std::mem::take(&mut self.withdrawals).into_values();
+        let hastened = all.map(|w| if w.is_awaited() { w.due_at(now) } else { w });
+        self.add(hastened.collect());
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::copies::Copies;
 use crate::engine::Engine;
 use crate::queue::{Kept, Place, Turn};
 use crate::sync::lock;
@@ -20,13 +21,12 @@ pub(crate) struct ClaimKey {
 }
 
 /// What the server granted.
-#[derive(Debug, Clone, Copy)]
 pub(crate) struct Grant {
     pub(crate) token: FencingToken,
     /// The last of the tokens that were reserved for holds that are handed over in this process.
     pub(crate) last_token: FencingToken,
-    /// An earlier request of the claim may still be on its way.
-    pub(crate) haunted: bool,
+    /// Given if a request of the claim may still take effect: its id is released late as well then.
+    pub(crate) copies: Option<Arc<Copies>>,
     /// Read before the request was sent: the lease cannot have begun earlier.
     pub(crate) sent: Instant,
     /// How long from `sent` the holder may count on the lease.
@@ -61,7 +61,7 @@ pub(crate) struct Lease {
     over: Notify,
     /// Kept here and not in the guard: a lease that is lost must not keep the name from this process's other callers.
     kept: Mutex<Kept>,
-    haunted: bool,
+    copies: Option<Arc<Copies>>,
     /// A renewal was sent and not confirmed: the claim may stand longer than this process knows.
     unconfirmed: AtomicBool,
     /// Somebody has got the guard: from then on a minimum hold applies.
@@ -140,7 +140,7 @@ impl Lease {
             deadline: AtomicU64::new(FIRST_LIVE),
             over: Notify::new(),
             kept: Mutex::new(Kept::Place { _place: place }),
-            haunted: grant.haunted,
+            copies: grant.copies,
             unconfirmed: AtomicBool::new(false),
             delivered: AtomicBool::new(false),
             commits: Commits::default(),
@@ -168,7 +168,7 @@ impl Lease {
             deadline: AtomicU64::new(FIRST_LIVE),
             over: Notify::new(),
             kept: Mutex::new(Kept::Nothing),
-            haunted: self.haunted,
+            copies: self.copies.clone(),
             unconfirmed: AtomicBool::new(self.may_stand()),
             delivered: AtomicBool::new(false),
             commits: Commits::default(),
@@ -315,8 +315,14 @@ impl Lease {
         }
     }
 
-    pub(crate) fn is_haunted(&self) -> bool {
-        self.haunted
+    /// The requests of the claim, if one of them may take effect after the claim has ended.
+    pub(crate) fn copies(&self) -> Option<&Arc<Copies>> {
+        self.copies.as_ref()
+    }
+
+    /// Whether the hold came from another caller in this process, without a word to the server.
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.claimed < self.acquired
     }
 
     /// Before the caller asks whether the lease is held: whoever ends it looks for commits after that.

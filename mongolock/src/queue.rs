@@ -8,10 +8,20 @@ use tokio::time::Instant;
 
 use crate::streak::Streak;
 use crate::sync::lock;
-use crate::{LockError, LockGuard};
+use crate::{LockError, LockGuard, fault};
 
-/// A server that works answers a claim sooner, also in another city.
-const SLOW_ANSWER: Duration = Duration::from_millis(500);
+/// A server that works answers an acquire request sooner, also in another city.
+pub(crate) const SLOW_ANSWER: Duration = Duration::from_millis(500);
+
+/// A wait without a limit ends when MongoDB has given no usable answer about the name for so long: an election takes
+/// less, and a wait for a server that is gone would never end.
+const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+
+/// A caller that comes when the server has been silent for long waits so long for it to come back.
+const SILENCE_LEAST: Duration = Duration::from_secs(10);
+
+/// Acquire requests of one name that may be without a reply: each keeps a connection of the user's pool.
+const MOST_REQUESTS: usize = 3;
 
 /// The queues of this process, one for each name that somebody here has to do with; an idle name costs nothing.
 ///
@@ -34,26 +44,29 @@ struct Queue {
     /// How many wait for the turn.
     waiting: AtomicUsize,
     heard: Mutex<Heard>,
+    requests: Arc<Semaphore>,
     /// A hold on its way from one caller to the next. Dropped with the queue, it releases the lock.
     handed_over: Mutex<Option<LockGuard>>,
     streak: Mutex<Streak>,
 }
 
-/// What is known of the lock when the time of one who waits is up.
+/// What is known of a lock when the time of a waiter is up.
 #[derive(Debug, Clone)]
-pub(crate) enum News {
-    /// Somebody has it, here or elsewhere.
+pub(crate) enum FrontStatus {
+    /// The server has said so, or a caller in this process has it.
     Held,
-    /// Boxed: every lock that is held has room for it, and hardly any needs it.
+    /// The last request failed. Boxed: every lock that is held has room for it, and hardly any needs it.
     Failed(Box<LockError>),
-    /// The one in front has asked, and the server has not answered for a while.
-    NoAnswer,
+    /// The server has said nothing yet, or not for a while.
+    NoReply,
 }
 
-/// What the one whose turn it is has heard: those behind know no more.
+/// What the front of the queue has heard from the server; those behind know no more, and the next front goes on from
+/// there.
 struct Heard {
-    latest: News,
-    asking_since: Option<Instant>,
+    last: FrontStatus,
+    /// The first request that no usable answer has followed.
+    silent_since: Option<Instant>,
 }
 
 /// A place with a name, left on drop.
@@ -108,9 +121,10 @@ impl Queue {
             turn: Arc::new(Semaphore::new(1)),
             waiting: AtomicUsize::new(0),
             heard: Mutex::new(Heard {
-                latest: News::Held,
-                asking_since: None,
+                last: FrontStatus::NoReply,
+                silent_since: None,
             }),
+            requests: Arc::new(Semaphore::new(MOST_REQUESTS)),
             handed_over: Mutex::new(None),
             streak: Mutex::new(Streak::default()),
         })
@@ -134,7 +148,7 @@ impl Place {
     pub(crate) async fn turn(self: &Arc<Self>) -> Turn {
         let _waiting = Waiting::begin(&self.queue);
         match Arc::clone(&self.queue.turn).acquire_owned().await {
-            Ok(permit) => self.begin(permit),
+            Ok(permit) => self.take(permit),
             Err(_) => unreachable!("the semaphore of a queue is never closed"),
         }
     }
@@ -144,11 +158,10 @@ impl Place {
         Arc::clone(&self.queue.turn)
             .try_acquire_owned()
             .ok()
-            .map(|permit| self.begin(permit))
+            .map(|permit| self.take(permit))
     }
 
-    fn begin(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Turn {
-        lock(&self.queue.heard).asking_since = Some(Instant::now());
+    fn take(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Turn {
         Turn {
             _permit: permit,
             place: Arc::clone(self),
@@ -160,25 +173,74 @@ impl Place {
         self.queue.waiting.load(Ordering::Relaxed) > 0
     }
 
-    pub(crate) fn tell(&self, news: News) {
-        *lock(&self.queue.heard) = Heard {
-            latest: news,
-            asking_since: None,
-        };
+    /// The right to send one more request for this name. Cancel safe.
+    pub(crate) async fn request_permit(&self) -> OwnedSemaphorePermit {
+        match Arc::clone(&self.queue.requests).acquire_owned().await {
+            Ok(permit) => permit,
+            Err(_) => unreachable!("the semaphore of a queue is never closed"),
+        }
     }
 
-    /// A question is asked that has to be answered; the latest news stay for as long as that may take.
-    pub(crate) fn ask(&self) {
+    pub(crate) fn try_request_permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.queue.requests).try_acquire_owned().ok()
+    }
+
+    /// A request is sent. What was heard last stays known for as long as a healthy server needs for its reply.
+    pub(crate) fn asked(&self) {
         lock(&self.queue.heard)
-            .asking_since
+            .silent_since
             .get_or_insert_with(Instant::now);
     }
 
-    pub(crate) fn news(&self) -> News {
+    /// The server has said that somebody has the lock, or a caller in this process has got it.
+    pub(crate) fn heard_held(&self) {
+        *lock(&self.queue.heard) = Heard {
+            last: FrontStatus::Held,
+            silent_since: None,
+        };
+    }
+
+    /// A request has failed. The server is silent all the same, unless it said what is wrong with the document.
+    pub(crate) fn heard_failure(&self, error: LockError) {
+        let mut heard = lock(&self.queue.heard);
+        if fault::is_blocked_document(&error) {
+            heard.silent_since = None;
+        }
+        heard.last = FrontStatus::Failed(Box::new(error));
+    }
+
+    pub(crate) fn status(&self) -> FrontStatus {
         let heard = lock(&self.queue.heard);
-        match heard.asking_since {
-            Some(since) if since.elapsed() >= SLOW_ANSWER => News::NoAnswer,
-            _ => heard.latest.clone(),
+        match (&heard.last, heard.silent_since) {
+            (FrontStatus::Held, Some(since)) if since.elapsed() >= SLOW_ANSWER => FrontStatus::NoReply,
+            (last, _) => last.clone(),
+        }
+    }
+
+    /// Whether the server has had more time for a reply than it needs.
+    pub(crate) fn is_silent(&self) -> bool {
+        lock(&self.queue.heard)
+            .silent_since
+            .is_some_and(|since| since.elapsed() >= SLOW_ANSWER)
+    }
+
+    /// When a wait without a limit that began then ends because of the server's silence; `None` while it answers. The
+    /// silence belongs to the name: those who come later or stand behind do not count it anew.
+    pub(crate) fn silence_ends(&self, begun: Instant) -> Option<Instant> {
+        let since = lock(&self.queue.heard).silent_since?;
+        Some((since + SILENCE_LIMIT).max(begun + SILENCE_LEAST))
+    }
+
+    /// Resolves when a wait without a limit that began then has to end.
+    pub(crate) async fn silence(&self, begun: Instant) {
+        loop {
+            let now = Instant::now();
+            match self.silence_ends(begun) {
+                Some(end) if end <= now => return,
+                Some(end) => tokio::time::sleep_until(end).await,
+                // A silence that begins from now on ends no earlier.
+                None => tokio::time::sleep(SILENCE_LIMIT).await,
+            }
         }
     }
 }
@@ -312,19 +374,52 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_behind_hear_the_news_of_the_one_in_front() {
+    async fn those_behind_know_what_the_front_has_heard() {
         let queues = Arc::new(Queues::default());
         let (front, behind) = (join(&queues, "n"), join(&queues, "n"));
         let turn = front.turn().await;
-        assert!(matches!(behind.news(), News::Held), "somebody is at it");
-        tokio::time::sleep(SLOW_ANSWER).await;
-        assert!(matches!(behind.news(), News::NoAnswer));
-        front.tell(News::Failed(Box::new(LockError::NoProvider)));
-        assert!(matches!(behind.news(), News::Failed(_)));
-        front.tell(News::Held);
+        assert!(
+            matches!(behind.status(), FrontStatus::NoReply),
+            "nothing is known"
+        );
+        front.asked();
+        assert!(matches!(behind.status(), FrontStatus::NoReply));
+        front.heard_failure(LockError::NoProvider);
+        assert!(matches!(behind.status(), FrontStatus::Failed(_)));
+        front.heard_held();
+        assert!(matches!(behind.status(), FrontStatus::Held));
+        front.asked();
         drop(turn);
         let _turn = behind.turn().await;
-        assert!(matches!(front.news(), News::Held), "an answer takes its time");
+        assert!(
+            matches!(front.status(), FrontStatus::Held),
+            "an answer takes its time"
+        );
+        tokio::time::sleep(SLOW_ANSWER).await;
+        behind.asked();
+        assert!(
+            matches!(front.status(), FrontStatus::NoReply),
+            "the next front does not begin anew"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_silence_of_the_server_belongs_to_the_name() {
+        let queues = Arc::new(Queues::default());
+        let (front, behind) = (join(&queues, "n"), join(&queues, "n"));
+        let begun = Instant::now();
+        front.asked();
+        tokio::join!(front.silence(begun), behind.silence(begun));
+        assert_eq!(begun.elapsed().as_secs(), 60);
+        let late = Instant::now();
+        behind.silence(late).await;
+        assert_eq!(
+            late.elapsed().as_secs(),
+            10,
+            "one who comes later has a chance as well"
+        );
+        front.heard_failure(fault::blocked("n", mongodb::error::Error::custom("blocked")));
+        assert_eq!(behind.silence_ends(late), None, "the server has answered");
     }
 
     /// Whoever leaves a hold for the next finds that he has gone, or he who goes finds that one is left for him.

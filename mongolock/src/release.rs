@@ -6,10 +6,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use crate::backoff::Backoff;
 use crate::lease::Lease;
 use crate::queue::Kept;
 use crate::trace::Loss;
-use crate::withdrawal::{PATIENCE, Withdrawal};
+use crate::withdrawal::{NO_REPLY, RELEASE_LIMIT, Withdrawal};
 use crate::{LockError, LockGuard, fault, task, trace};
 
 /// How long a caller waits to hear that its release has arrived; it goes on in the background after that.
@@ -93,36 +94,51 @@ fn hand_over(lease: &Arc<Lease>, deadline: Instant) -> bool {
     true
 }
 
-/// Whether the claim stood when it was taken back. A request that hangs goes on to its end, and meanwhile the keeper
-/// sends others.
+/// Whether the claim stood when it was released. Errors that pass are answered by another command, at first by this
+/// task; after that, and without a reply, the keeper goes on.
 async fn tell(lease: Arc<Lease>) -> Result<bool, LockError> {
-    let withdrawal = Withdrawal::of_lease(&lease);
+    let mut withdrawal = Withdrawal::of_lease(&lease);
     let keeper = &lease.engine.keeper;
-    let mut asked = pin!(ask(&lease, withdrawal.min_hold));
-    let Ok(told) = tokio::time::timeout(PATIENCE, asked.as_mut()).await else {
-        keeper.withdraw(vec![withdrawal.after_silence()]);
-        let told = asked.await;
-        if told.as_ref().is_ok_and(|stood| *stood) {
-            trace::released(&lease);
+    let by = Instant::now() + NO_REPLY;
+    let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
+    let mut is_first = true;
+    loop {
+        let mut asked = pin!(
+            lease
+                .engine
+                .store
+                .release(&lease.key, withdrawal.min_hold, RELEASE_LIMIT)
+        );
+        let Ok(told) = tokio::time::timeout_at(by, asked.as_mut()).await else {
+            keeper.withdraw(vec![withdrawal.alone(Instant::now())]);
+            let told = asked.await;
+            if told.as_ref().is_ok_and(|stood| *stood) {
+                trace::released(&lease);
+            }
+            // Whichever of them finds no claim: one of the others released it.
+            return told.map(|_| true);
+        };
+        match told {
+            Ok(true) => trace::released(&lease),
+            Ok(false) if is_first => trace::lost(&lease, Loss::Gone),
+            // A claim that a repetition does not find was released by an earlier command.
+            Ok(false) => return Ok(true),
+            Err(ref error) if fault::forbids_release(error) => {
+                trace::release_failed(std::slice::from_ref(&lease.key), error);
+            }
+            Err(error) => {
+                withdrawal = withdrawal.without_turn();
+                withdrawal.announce(&keeper.given_up);
+                let pause = backoff.next();
+                if !fault::is_passing(&error) || Instant::now() + pause >= by {
+                    keeper.withdraw(vec![withdrawal.alone(Instant::now() + pause)]);
+                    return Err(error);
+                }
+                is_first = false;
+                tokio::time::sleep(pause).await;
+                continue;
+            }
         }
-        // Whichever of them finds no claim: one of the others took it back.
-        return told.map(|_| true);
-    };
-    match &told {
-        Ok(true) => trace::released(&lease),
-        Ok(false) => trace::lost(&lease, Loss::Gone),
-        Err(error) if fault::is_refusal(error) => {}
-        Err(_) => keeper.withdraw(vec![withdrawal.without_turn()]),
-    }
-    told
-}
-
-async fn ask(lease: &Lease, min_hold: Duration) -> Result<bool, LockError> {
-    let store = &lease.engine.store;
-    let told = store.release(&lease.key, min_hold).await;
-    if !told.as_ref().is_err_and(fault::is_passing) {
         return told;
     }
-    // A claim that the second command does not find was taken back by the first.
-    store.release(&lease.key, min_hold).await.map(|_| true)
 }

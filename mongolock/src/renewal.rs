@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::fault;
 use crate::keeper::Keeper;
 use crate::lease::{ClaimKey, Lease};
 use crate::schedule::Renewal;
@@ -69,7 +70,7 @@ pub(crate) async fn renew(keeper: Arc<Keeper>, leases: Vec<Arc<Lease>>) {
         }
         Err(error) => {
             trace::renewal_failed(&keys, &error);
-            keeper.renewal_failed(&leases);
+            keeper.renewal_failed(&leases, fault::is_out_of_time(&error));
         }
     }
 }

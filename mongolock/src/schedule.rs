@@ -16,6 +16,10 @@ pub(crate) struct Schedule {
 /// Renewals of one lease that may be under way: each without an answer occupies a connection.
 const MOST_UNANSWERED: u32 = 3;
 
+/// When a hold that was handed over in the process is renewed first: the claim may have been released by force just
+/// before, and the server was not asked. Most holds have ended by then.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+
 /// The address of the lease: its own for as long as the schedule keeps it.
 type Id = usize;
 
@@ -44,7 +48,11 @@ pub(crate) struct Renewal {
 impl Schedule {
     /// Takes the lease in and returns when it must be looked at.
     pub(crate) fn insert(&mut self, lease: Arc<Lease>) -> Instant {
-        let at = next_look(&lease, next_renewal(&lease, 1.0 - jitter()));
+        let mut renewal = next_renewal(&lease, 1.0 - jitter());
+        if lease.is_handed_over() {
+            renewal = renewal.min(Instant::now() + FIRST_LOOK);
+        }
+        let at = next_look(&lease, renewal);
         self.put(lease, at, 0);
         at
     }
@@ -60,6 +68,16 @@ impl Schedule {
         if self.entries.contains_key(&id(lease)) {
             self.remove(lease);
             self.put(Arc::clone(lease), next_look(lease, renewal), 0);
+        }
+    }
+
+    /// Renews leases that are still kept once more, in smaller groups than before.
+    pub(crate) fn split(&mut self, leases: &[Arc<Lease>], now: Instant) {
+        for lease in leases {
+            if let Some(unanswered) = self.entries.get(&id(lease)).map(|entry| entry.unanswered) {
+                self.remove(lease);
+                self.put(Arc::clone(lease), next_look(lease, now), unanswered.max(1));
+            }
         }
     }
 

@@ -6,27 +6,28 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
+use crate::copies::Copies;
+use crate::given_up::{GivenUp, Pending};
 use crate::keeper::Keeper;
 use crate::lease::{ClaimKey, Lease, margin};
-use crate::queue::Kept;
+use crate::queue::{Kept, Place};
 use crate::renewal::BATCH;
-use crate::store::Store;
 use crate::{LockError, fault, trace};
 
-/// A request that was under way when its sender gave up can reach the server this much later.
-const LATE_REQUEST: Duration = Duration::from_secs(5);
+/// A command without a reply after this time is on a dead connection: the server gives it up sooner. The next one gets
+/// twice the time, so that few connections are kept.
+pub(crate) const NO_REPLY: Duration = Duration::from_secs(5);
 
-/// A command without an answer after this time is taken to hang: on a dead connection, or at a document that a foreign
-/// transaction has changed. The next one gets twice the time, so that few connections hang with it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// The server gives up a release after this time, for instance at a document that a foreign transaction blocks.
+pub(crate) const RELEASE_LIMIT: Duration = Duration::from_secs(4);
 
-/// The server gives up a repeated command after this time: it is sent again, and meanwhile others have their turn.
+/// The same for a release that is repeated for one claim alone: it is sent again, and meanwhile others have their turn.
 const REPEAT_LIMIT: Duration = Duration::from_secs(1);
 
-/// Commands that are repeated after a silence, at the same time: each may keep a connection of the user's pool.
+/// Releases of single claims that are repeated at the same time: each may keep a connection of the user's pool.
 pub(crate) const REPEATS: usize = 3;
 
-/// A claim that nobody wants any more, to be taken back in the background.
+/// A claim that is no longer wanted, to be released in the background.
 pub(crate) struct Withdrawal {
     pub(crate) key: ClaimKey,
     pub(crate) min_hold: Duration,
@@ -35,12 +36,16 @@ pub(crate) struct Withdrawal {
     until: Instant,
     /// Given up once the server has been told.
     kept: Kept,
-    /// Commands that are still without an answer.
-    unanswered: u32,
+    /// Commands that failed or are without a reply. After the first one each claim has a command of its own.
+    failed: u32,
+    /// Given for a release that is made because a request of the claim may take effect late.
+    late: Option<Arc<Copies>>,
+    /// Makes the id known as one that nobody uses.
+    pending: Option<Pending>,
 }
 
 impl Withdrawal {
-    pub(crate) fn new(key: ClaimKey, min_hold: Duration, expiry: Duration, kept: Kept) -> Self {
+    fn new(key: ClaimKey, min_hold: Duration, expiry: Duration, kept: Kept) -> Self {
         let now = Instant::now();
         Self {
             key,
@@ -48,15 +53,23 @@ impl Withdrawal {
             at: now,
             until: now + expiry,
             kept,
-            unanswered: 0,
+            failed: 0,
+            late: None,
+            pending: None,
         }
     }
 
-    /// Takes back the claim of a lease that has ended. If an earlier request of it may still be on its way, it is
-    /// taken back once more when that must have arrived.
+    /// Releases a claim that never became a lease.
+    pub(crate) fn of_claim(key: ClaimKey, expiry: Duration, place: Arc<Place>) -> Self {
+        Self::new(key, Duration::ZERO, expiry, Kept::Place { _place: place })
+    }
+
+    /// Releases the claim of a lease that has ended. If a request of it may still take effect, it is released once more
+    /// when that must have happened.
     pub(crate) fn of_lease(lease: &Lease) -> Self {
-        if lease.is_haunted() {
-            let late = Self::late(lease.key.clone(), lease.terms.expiry);
+        if let Some(copies) = lease.copies() {
+            copies.give_up();
+            let late = Self::late(lease.key.clone(), lease.terms.expiry, Arc::clone(copies));
             lease.engine.keeper.withdraw(vec![late]);
         }
         Self::new(
@@ -67,8 +80,8 @@ impl Withdrawal {
         )
     }
 
-    /// Takes back the claim of a lease that has run out by its holder's clock, but that a renewal without an answer may
-    /// have prolonged. Not before the server's own time for it, until which the holder may still be at work.
+    /// Releases the claim of a lease that has run out by its holder's clock, but that a renewal without a reply may have
+    /// prolonged. Not before the server's own time for it, until which the holder may still be at work.
     pub(crate) fn of_expired(lease: &Lease) -> Self {
         // The next in this process need not wait for that.
         let mut withdrawal = Self::of_lease(lease).without_turn();
@@ -76,12 +89,34 @@ impl Withdrawal {
         withdrawal
     }
 
-    /// Takes back what a request that was under way when its sender gave up may do later.
-    pub(crate) fn late(key: ClaimKey, expiry: Duration) -> Self {
+    /// Releases what a request without a reply may do later; more than once, see [`Copies::next_release`].
+    pub(crate) fn late(key: ClaimKey, expiry: Duration, copies: Arc<Copies>) -> Self {
         let mut withdrawal = Self::new(key, Duration::ZERO, expiry, Kept::Nothing);
-        withdrawal.at += LATE_REQUEST;
-        withdrawal.until += LATE_REQUEST;
+        if let Some(at) = copies.next_release() {
+            withdrawal.at = at;
+            withdrawal.until = at + expiry;
+        }
+        withdrawal.late = Some(copies);
         withdrawal
+    }
+
+    /// From now on others in this process may release the claim if it is in their way.
+    pub(crate) fn announce(&mut self, given_up: &Arc<GivenUp>) {
+        let (id, min_hold, at) = (&self.key.lock_id, self.min_hold, self.at);
+        self.pending.get_or_insert_with(|| given_up.add(id, min_hold, at));
+    }
+
+    /// The late release that follows this one.
+    pub(crate) fn next_late(&self) -> Option<Self> {
+        let copies = self.late.as_ref()?;
+        copies.next_release()?;
+        let expiry = self.until - self.at;
+        Some(Self::late(self.key.clone(), expiry, Arc::clone(copies)))
+    }
+
+    /// Whether the server need not be told any more: all requests have been answered.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.late.as_ref().is_some_and(|copies| !copies.may_take_effect())
     }
 
     /// Somebody waits until it is done.
@@ -89,8 +124,8 @@ impl Withdrawal {
         !matches!(self.kept, Kept::Nothing)
     }
 
-    /// After a command that has failed or is without an answer: the next in this process has to hear for himself that
-    /// the server does not work.
+    /// After a command that has failed or is without a reply: the next in this process has to hear for itself that the
+    /// server does not work.
     pub(crate) fn without_turn(self) -> Self {
         Self {
             kept: self.kept.without_turn(),
@@ -98,33 +133,37 @@ impl Withdrawal {
         }
     }
 
-    /// Once more after a command that is without an answer.
-    pub(crate) fn after_silence(self) -> Self {
+    pub(crate) fn due_at(self, at: Instant) -> Self {
+        Self { at, ..self }
+    }
+
+    /// Once more, in a command of its own.
+    pub(crate) fn alone(self, at: Instant) -> Self {
         Self {
-            at: Instant::now(),
-            unanswered: self.unanswered + 1,
+            at,
+            failed: self.failed + 1,
             ..self.without_turn()
         }
     }
 
-    fn patience(&self) -> Duration {
-        PATIENCE * 2_u32.saturating_pow(self.unanswered)
+    fn reply_limit(&self) -> Duration {
+        NO_REPLY * 2_u32.saturating_pow(self.failed)
     }
 }
 
-/// Withdrawals that one command can make: of one minimum hold, at one moment. The server stops at a document that a
-/// foreign transaction has changed, and the rest of the command waits: after a command without an answer each claim
-/// therefore has one of its own.
+/// Withdrawals that one command can make: of one minimum hold. The server stops at a document that a foreign
+/// transaction has changed, and the rest of the command waits: after a command that failed there each claim has one of
+/// its own.
 pub(crate) fn batches(withdrawals: Vec<Withdrawal>) -> Vec<Vec<Withdrawal>> {
     let now = Instant::now();
     let mut groups: BTreeMap<(Duration, Instant, u32), Vec<Withdrawal>> = BTreeMap::new();
     for withdrawal in withdrawals {
-        let group = (withdrawal.min_hold, withdrawal.at.max(now), withdrawal.unanswered);
+        let group = (withdrawal.min_hold, withdrawal.at.max(now), withdrawal.failed);
         groups.entry(group).or_default().push(withdrawal);
     }
     let mut batches = Vec::new();
-    for ((.., unanswered), mut group) in groups {
-        let together = if unanswered == 0 { BATCH } else { 1 };
+    for ((.., failed), mut group) in groups {
+        let together = if failed == 0 { BATCH } else { 1 };
         while group.len() > together {
             batches.push(group.split_off(group.len() - together));
         }
@@ -133,13 +172,13 @@ pub(crate) fn batches(withdrawals: Vec<Withdrawal>) -> Vec<Vec<Withdrawal>> {
     batches
 }
 
-/// Takes claims back with one command when they are due, and again after an error while one of them may stand. Without
-/// an answer the keeper sees to them.
+/// Releases claims with one command when they are due, and again after an error while one of them may stand. Without
+/// a reply the keeper sees to them.
 pub(crate) async fn withdraw(keeper: Arc<Keeper>, mut batch: Vec<Withdrawal>) {
     let Some(first) = batch.first() else {
         return;
     };
-    let (min_hold, is_repeat, patience) = (first.min_hold, first.unanswered > 0, first.patience());
+    let (min_hold, is_repeat, reply_limit) = (first.min_hold, first.failed > 0, first.reply_limit());
     let until = batch.iter().map(|w| w.until).max().unwrap_or(first.at);
     let keys: Vec<ClaimKey> = batch.iter().map(|w| w.key.clone()).collect();
     let mut backoff = Backoff::new(Duration::from_millis(50)..=Duration::from_secs(2));
@@ -150,38 +189,43 @@ pub(crate) async fn withdraw(keeper: Arc<Keeper>, mut batch: Vec<Withdrawal>) {
         } else {
             None
         };
-        let mut told = pin!(tell(keeper.store(), &keys, min_hold, is_repeat));
-        let Ok(answer) = tokio::time::timeout(patience, told.as_mut()).await else {
-            if Instant::now() < until {
-                keeper.withdraw(batch.into_iter().map(Withdrawal::after_silence).collect());
-            } else {
-                trace::release_failed(&keys, &fault::unanswered("release", patience));
-                drop(batch);
-            }
-            // A request is never dropped half-way; what comes of it is nothing to anybody.
-            let _ = told.await;
+        let limit = if is_repeat { REPEAT_LIMIT } else { RELEASE_LIMIT };
+        let mut released = pin!(keeper.store().release_many(&keys, min_hold, limit));
+        let Ok(answer) = tokio::time::timeout(reply_limit, released.as_mut()).await else {
+            // A dead connection must not keep the others waiting for their repeats.
+            drop(permit);
+            repeat_alone(&keeper, batch, until, &fault::unanswered("release", reply_limit));
+            // A request is never dropped half-way, and its reply changes nothing any more.
+            let _ = released.await;
             return;
         };
         let Err(error) = answer else { return };
         drop(permit);
         batch = batch.into_iter().map(Withdrawal::without_turn).collect();
         let pause = backoff.next();
-        if fault::is_refusal(&error) || Instant::now() + pause >= until {
+        if fault::forbids_release(&error) || Instant::now() + pause >= until {
             trace::release_failed(&keys, &error);
             return;
+        }
+        if batch.len() > 1 && fault::is_out_of_time(&error) {
+            return repeat_alone(&keeper, batch, until, &error);
         }
         tokio::time::sleep(pause).await;
     }
 }
 
-async fn tell(
-    store: &Store,
-    keys: &[ClaimKey],
-    min_hold: Duration,
-    is_repeat: bool,
-) -> Result<(), LockError> {
-    match keys {
-        [key] if is_repeat => store.release_within(key, min_hold, REPEAT_LIMIT).await,
-        _ => store.release_many(keys, min_hold).await,
+/// Has each claim released by a command of its own, as long as one of them may stand.
+fn repeat_alone(keeper: &Arc<Keeper>, batch: Vec<Withdrawal>, until: Instant, error: &LockError) {
+    let now = Instant::now();
+    if now < until {
+        keeper.withdraw(
+            batch
+                .into_iter()
+                .map(|withdrawal| withdrawal.alone(now))
+                .collect(),
+        );
+    } else {
+        let keys: Vec<ClaimKey> = batch.iter().map(|w| w.key.clone()).collect();
+        trace::release_failed(&keys, error);
     }
 }

@@ -16,7 +16,7 @@ use crate::LockProvider;
 use crate::builder::LockProviderBuilder;
 
 /// Late requests, withdrawals of claims that may have become late requests, and leases end in this time.
-const AFTERMATH: Duration = Duration::from_secs(30);
+const AFTERMATH: Duration = Duration::from_secs(130);
 
 /// What all parts of a simulation share.
 pub(super) struct World {

@@ -3,7 +3,7 @@ use std::time::Duration;
 use mongodb::action::{Action, Find};
 use mongodb::bson::{Document, doc};
 
-use super::mongo::{COMMAND_LIMIT, MongoStore, majority, release_stage, unfit};
+use super::mongo::{COMMAND_LIMIT, MongoStore, release_stage, unfit};
 use crate::info::Seen;
 use crate::{LockError, LockFilter, LockInfo, LockState};
 
@@ -41,23 +41,18 @@ impl MongoStore {
     }
 
     pub(crate) async fn force_release(&self, name: &str) -> Result<bool, LockError> {
-        let running = doc! { "_id": name, "$expr": is_running() };
+        let running = doc! { "_id": name, "$expr": ends_now() };
         let ended = self
-            .locks
-            .update_one(running, vec![release_stage(Duration::ZERO)])
-            .write_concern(majority(Some(COMMAND_LIMIT)))
+            .update(&self.locks, running, release_stage(Duration::ZERO), COMMAND_LIMIT)
             .await?;
-        Ok(ended.matched_count > 0)
+        Ok(ended > 0)
     }
 
     pub(crate) async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
         let held = LockFilter::new().owner(owner).state(LockState::Held);
-        let ended = self
-            .locks
-            .update_many(conditions(&held), vec![release_stage(Duration::ZERO)])
-            .write_concern(majority(Some(COMMAND_LIMIT)))
-            .await?;
-        Ok(ended.matched_count)
+        let held = doc! { "$and": [conditions(&held), { "$expr": ends_now() }] };
+        self.update(&self.locks, held, release_stage(Duration::ZERO), COMMAND_LIMIT)
+            .await
     }
 }
 
@@ -68,6 +63,12 @@ fn seen_fields() -> Document {
 
 fn is_running() -> Document {
     doc! { "$gt": ["$expiresAt", "$$NOW"] }
+}
+
+/// A lease that runs and that began before this command did: one that was acquired while the command waited in the
+/// server is not the one that the operator has seen.
+fn ends_now() -> Document {
+    doc! { "$and": [is_running(), { "$lte": ["$acquiredAt", "$$NOW"] }] }
 }
 
 /// All but the limit, by the rules of [`LockFilter::admits`].

@@ -8,6 +8,7 @@ use mongodb::bson::DateTime;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
+use super::mongo::LATE_COMMAND;
 use super::{Answer, Ask, Standing};
 use crate::info::Seen;
 use crate::lease::ClaimKey;
@@ -37,6 +38,12 @@ struct Document {
 }
 
 impl Document {
+    /// As the pipeline in `mongo.rs`: a renewal that takes effect late takes nothing back.
+    fn renew(&mut self, now: Duration, expiry: Duration) {
+        let present = self.expires_at.min(now + expiry + LATE_COMMAND);
+        self.expires_at = present.max(now + expiry);
+    }
+
     fn end(&mut self, at: Duration) {
         self.lock_id = Arc::from("");
         self.expires_at = at;
@@ -77,7 +84,10 @@ impl MemoryStore {
                 remaining,
             }
         } else {
-            Answer::Other { remaining }
+            Answer::Other {
+                holder: Some(Arc::clone(&document.lock_id)),
+                remaining,
+            }
         }
     }
 
@@ -87,7 +97,7 @@ impl MemoryStore {
         let mut standing = std::collections::HashSet::new();
         for key in keys {
             if let Some(document) = own(&mut documents, key) {
-                document.expires_at = now + expiry;
+                document.renew(now, expiry);
                 standing.insert(Arc::clone(&key.lock_id));
             }
         }

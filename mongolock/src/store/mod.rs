@@ -5,6 +5,7 @@ mod index;
 mod memory;
 mod mongo;
 mod releases;
+pub(crate) mod reply;
 mod transaction;
 
 use std::collections::HashSet;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
+use tokio::time::timeout;
 
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
@@ -21,7 +23,7 @@ use crate::index::IndexState;
 use crate::lease::ClaimKey;
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::{FencingToken, LockError, LockFilter, LockInfo};
+use crate::{FencingToken, LockError, LockFilter, LockInfo, fault};
 
 /// What a claim asks for.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +45,11 @@ pub(crate) enum Answer {
         remaining: Option<Duration>,
     },
     /// Somebody else's lease runs, for as long as the server says.
-    Other { remaining: Option<Duration> },
+    Other {
+        /// The id of the claim that has the lock, empty during a minimum hold; `None` if the server did not say.
+        holder: Option<Arc<str>>,
+        remaining: Option<Duration>,
+    },
 }
 
 /// Which of some claims stand at the server.
@@ -85,10 +91,10 @@ impl Store {
     /// Takes the lock if it is free. Repeating it with the same key is harmless.
     pub(crate) async fn claim(&self, key: &ClaimKey, ask: Ask, limit: Duration) -> Result<Answer, LockError> {
         match self {
-            Self::Mongo(store) => store.claim(key, ask, limit).await,
+            Self::Mongo(store) => answered(store.claim(key, ask, limit)).await,
             Self::Memory(store) => Ok(store.claim(key, ask)),
             #[cfg(test)]
-            Self::Simulated(link) => link.claim(key, ask).await,
+            Self::Simulated(link) => answered(link.claim(key, ask)).await,
         }
     }
 
@@ -100,43 +106,38 @@ impl Store {
         limit: Duration,
     ) -> Result<Standing, LockError> {
         match self {
-            Self::Mongo(store) => store.renew(keys, expiry, limit).await,
+            Self::Mongo(store) => answered(store.renew(keys, expiry, limit)).await,
             Self::Memory(store) => Ok(store.renew(keys, expiry)),
             #[cfg(test)]
-            Self::Simulated(link) => link.renew(keys, expiry).await,
+            Self::Simulated(link) => answered(link.renew(keys, expiry)).await,
         }
     }
 
-    /// Ends one claim; `false` when it does not stand.
-    pub(crate) async fn release(&self, key: &ClaimKey, min_hold: Duration) -> Result<bool, LockError> {
-        match self {
-            Self::Mongo(store) => store.release(key, min_hold).await,
-            Self::Memory(store) => Ok(store.release(key, min_hold)),
-            #[cfg(test)]
-            Self::Simulated(link) => link.release(key, min_hold).await,
-        }
-    }
-
-    /// Ends one claim if it stands; the server gives up after the limit, also if another has changed the document and
-    /// does not commit.
-    pub(crate) async fn release_within(
+    /// Ends one claim; `false` when it does not stand. The server gives up after the limit, also if another has changed
+    /// the document and does not commit.
+    pub(crate) async fn release(
         &self,
         key: &ClaimKey,
         min_hold: Duration,
         limit: Duration,
-    ) -> Result<(), LockError> {
+    ) -> Result<bool, LockError> {
         match self {
-            Self::Mongo(store) => store.release_within(key, min_hold, limit).await,
-            Self::Memory(_) => self.release(key, min_hold).await.map(drop),
+            Self::Mongo(store) => answered(store.release(key, min_hold, limit)).await,
+            Self::Memory(store) => Ok(store.release(key, min_hold)),
             #[cfg(test)]
-            Self::Simulated(_) => self.release(key, min_hold).await.map(drop),
+            Self::Simulated(link) => answered(link.release(key, min_hold)).await,
         }
     }
 
     /// Ends those of these claims that stand.
-    pub(crate) async fn release_many(&self, keys: &[ClaimKey], min_hold: Duration) -> Result<(), LockError> {
+    pub(crate) async fn release_many(
+        &self,
+        keys: &[ClaimKey],
+        min_hold: Duration,
+        limit: Duration,
+    ) -> Result<(), LockError> {
         match self {
-            Self::Mongo(store) => store.release_many(keys, min_hold).await,
+            Self::Mongo(store) => answered(store.release_many(keys, min_hold, limit)).await,
             Self::Memory(store) => {
                 for key in keys {
                     store.release(key, min_hold);
@@ -144,7 +145,7 @@ impl Store {
                 Ok(())
             }
             #[cfg(test)]
-            Self::Simulated(link) => link.release_many(keys, min_hold).await,
+            Self::Simulated(link) => answered(link.release_many(keys, min_hold)).await,
         }
     }
 
@@ -179,7 +180,7 @@ impl Store {
     /// The locks that meet the filter, in the order of their names.
     pub(crate) async fn list(&self, filter: &LockFilter) -> Result<Vec<LockInfo>, LockError> {
         match self {
-            Self::Mongo(store) => store.list(filter).await,
+            Self::Mongo(store) => answered(store.list(filter)).await,
             Self::Memory(store) => Ok(store.list(filter)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().list(filter)),
@@ -188,7 +189,7 @@ impl Store {
 
     pub(crate) async fn get(&self, name: &str) -> Result<Option<LockInfo>, LockError> {
         match self {
-            Self::Mongo(store) => store.get(name).await,
+            Self::Mongo(store) => answered(store.get(name)).await,
             Self::Memory(store) => Ok(store.get(name)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().get(name)),
@@ -198,7 +199,7 @@ impl Store {
     /// Ends the lease of whoever has it; `false` when none runs.
     pub(crate) async fn force_release(&self, name: &str) -> Result<bool, LockError> {
         match self {
-            Self::Mongo(store) => store.force_release(name).await,
+            Self::Mongo(store) => answered(store.force_release(name)).await,
             Self::Memory(store) => Ok(store.force_release(name)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().force_release(name)),
@@ -208,7 +209,7 @@ impl Store {
     /// Ends the leases that the owner holds, and says how many.
     pub(crate) async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
         match self {
-            Self::Mongo(store) => store.release_owner(owner).await,
+            Self::Mongo(store) => answered(store.release_owner(owner)).await,
             Self::Memory(store) => Ok(store.release_owner(owner)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().release_owner(owner)),
@@ -223,5 +224,18 @@ impl Store {
             #[cfg(test)]
             Self::Simulated(link) => link.watch().await.map(Releases::Simulated),
         }
+    }
+}
+
+/// A command without a reply after this time is given up: its connection is dead. Dropping the driver's future closes
+/// the connection and gives its place in the pool back. By then the outcome no longer depends on the reply: the server
+/// ends a command after its own limit, a claim has been released by its id, and a renewal's lease has been confirmed by
+/// another or has ended.
+pub(crate) const DEAD_CONNECTION: Duration = Duration::from_secs(60);
+
+async fn answered<T>(command: impl Future<Output = Result<T, LockError>>) -> Result<T, LockError> {
+    match timeout(DEAD_CONNECTION, command).await {
+        Ok(answer) => answer,
+        Err(_) => Err(fault::unanswered("command", DEAD_CONNECTION)),
     }
 }

@@ -4,20 +4,18 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{
-    Acknowledgment, CollectionOptions, ReadConcern, ReadPreference, ReturnDocument, SelectionCriteria,
-    WriteConcern,
+    Acknowledgment, CollectionOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
 };
 use mongodb::{Collection, Database};
 use tokio::sync::Mutex;
 
-use super::{Answer, Ask, Standing};
+use super::{Answer, Ask, Standing, reply};
 use crate::fault;
 use crate::lease::ClaimKey;
 use crate::{FencingToken, LockError};
 
-/// A release gives up waiting for the majority after this time; it is repeated in the background then. Less than
-/// [`PATIENCE`](crate::withdrawal::PATIENCE): a server that waits for others does not hang.
-const RELEASE_LIMIT: Duration = Duration::from_secs(4);
+/// How far beyond its own grant a renewal leaves the end of a lease: longer than any command stays in the server.
+pub(super) const LATE_COMMAND: Duration = Duration::from_secs(60);
 
 /// The server gives up an operator's request, or a look at a claim, after this time.
 pub(super) const COMMAND_LIMIT: Duration = Duration::from_secs(5);
@@ -47,26 +45,31 @@ impl MongoStore {
     }
 
     pub(crate) async fn claim(&self, key: &ClaimKey, ask: Ask, limit: Duration) -> Result<Answer, LockError> {
-        let reply = self
-            .locks
-            .find_one_and_update(doc! { "_id": &*key.name }, vec![claim_stage(key, ask)])
-            .upsert(true)
-            .return_document(ReturnDocument::After)
-            .projection(doc! {
+        let command = doc! {
+            "findAndModify": self.locks.name(),
+            "query": { "_id": &*key.name },
+            "update": [claim_stage(key, ask)],
+            "upsert": true,
+            "new": true,
+            "fields": {
                 "_id": 0, "lockId": 1, "fencingToken": 1,
                 "remainingMs": { "$subtract": ["$expiresAt", "$$NOW"] },
-            })
-            .max_time(limit)
-            .await;
-        match reply {
-            Ok(Some(document)) => answer(key, &document),
-            // An upsert that returns the new document always has one.
-            Ok(None) => Err(corrupt(
-                &key.name,
-                "the server returned none after an upsert".into(),
-            )),
+            },
+        };
+        match self.write(&self.locks, command, limit).await {
+            Ok(reply) => match reply.get_document("value") {
+                Ok(document) => answer(key, document),
+                // An upsert that returns the new document always has one.
+                Err(_) => Err(corrupt(
+                    &key.name,
+                    "the server returned none after an upsert".into(),
+                )),
+            },
             // Two first claims of a name met: the other one has won.
-            Err(error) if fault::is_duplicate_key(&error) => Ok(Answer::Other { remaining: None }),
+            Err(error) if fault::is_duplicate_key(&error) => Ok(Answer::Other {
+                holder: None,
+                remaining: None,
+            }),
             Err(error) if fault::is_wrong_type(&error) => Err(corrupt(
                 &key.name,
                 format!(
@@ -74,6 +77,7 @@ impl MongoStore {
                     error.kind
                 ),
             )),
+            Err(error) if fault::is_blocked(&error) => Err(fault::blocked(&key.name, error)),
             Err(error) => Err(error.into()),
         }
     }
@@ -84,14 +88,11 @@ impl MongoStore {
         expiry: Duration,
         limit: Duration,
     ) -> Result<Standing, LockError> {
-        let stage = doc! { "$set": { "expiresAt": { "$add": ["$$NOW", millis(expiry)] } } };
         let renewed = self
-            .background
-            .update_many(claims(keys), vec![stage])
-            .write_concern(majority(Some(limit)))
+            .update(&self.background, claims(keys), renewal_stage(expiry), limit)
             .await?;
         // Matched, not modified: two renewals within one millisecond change nothing.
-        if renewed.matched_count == keys.len() as u64 {
+        if renewed == keys.len() as u64 {
             return Ok(Standing::All);
         }
         let mut standing = HashSet::new();
@@ -109,36 +110,66 @@ impl MongoStore {
         Ok(Standing::Only(standing))
     }
 
-    pub(crate) async fn release(&self, key: &ClaimKey, min_hold: Duration) -> Result<bool, LockError> {
-        let released = self
-            .locks
-            .update_one(claim(key), vec![release_stage(min_hold)])
-            .write_concern(majority(Some(RELEASE_LIMIT)))
-            .await?;
-        Ok(released.matched_count > 0)
-    }
-
-    /// As a command that the server can be made to give up, unlike an update.
-    pub(crate) async fn release_within(
+    pub(crate) async fn release(
         &self,
         key: &ClaimKey,
         min_hold: Duration,
         limit: Duration,
+    ) -> Result<bool, LockError> {
+        let released = self
+            .update(&self.locks, claim(key), release_stage(min_hold), limit)
+            .await?;
+        Ok(released > 0)
+    }
+
+    pub(crate) async fn release_many(
+        &self,
+        keys: &[ClaimKey],
+        min_hold: Duration,
+        limit: Duration,
     ) -> Result<(), LockError> {
-        self.background
-            .find_one_and_update(claim(key), vec![release_stage(min_hold)])
-            .projection(doc! { "_id": 1 })
-            .max_time(limit)
+        self.update(&self.background, claims(keys), release_stage(min_hold), limit)
             .await?;
         Ok(())
     }
 
-    pub(crate) async fn release_many(&self, keys: &[ClaimKey], min_hold: Duration) -> Result<(), LockError> {
-        self.background
-            .update_many(claims(keys), vec![release_stage(min_hold)])
-            .write_concern(majority(Some(RELEASE_LIMIT)))
-            .await?;
-        Ok(())
+    /// Updates all documents that fit the query and says how many that were.
+    ///
+    /// The driver's own `update_many` takes no `maxTimeMS`: it would stay in the server for as long as a foreign
+    /// transaction blocks a document, and keep its connection.
+    pub(super) async fn update(
+        &self,
+        collection: &Collection<Document>,
+        query: Document,
+        stage: Document,
+        limit: Duration,
+    ) -> Result<u64, LockError> {
+        let command = doc! {
+            "update": collection.name(),
+            "updates": [{ "q": query, "u": [stage], "multi": true }],
+        };
+        let reply = self.write(collection, command, limit).await?;
+        let matched = reply
+            .get_i32("n")
+            .map_or_else(|_| reply.get_i64("n"), |n| Ok(n.into()));
+        Ok(matched.map_or(0, |matched| u64::try_from(matched).unwrap_or_default()))
+    }
+
+    /// Runs one write command. `run_command` takes no settings from the collection, hence the concern, the limit at the
+    /// server and the primary are set here; without a transaction number the server writes one record less, and a
+    /// repetition is this library's own.
+    async fn write(
+        &self,
+        collection: &Collection<Document>,
+        mut command: Document,
+        limit: Duration,
+    ) -> mongodb::error::Result<Document> {
+        command.insert("writeConcern", doc! { "w": "majority" });
+        // 0 would mean no limit.
+        command.insert("maxTimeMS", millis(limit).max(1));
+        let database = collection.client().database(&collection.namespace().db);
+        let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
+        reply::outcome(database.run_command(command).selection_criteria(primary).await)
     }
 }
 
@@ -146,17 +177,11 @@ impl MongoStore {
 /// bring back a state in which the lock is free.
 fn collection_of(database: &Database, name: &str) -> Collection<Document> {
     let options = CollectionOptions::builder()
-        .write_concern(majority(None))
+        .write_concern(WriteConcern::builder().w(Acknowledgment::Majority).build())
         .read_concern(ReadConcern::majority())
         .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
         .build();
     database.collection_with_options(name, options)
-}
-
-pub(super) fn majority(limit: Option<Duration>) -> WriteConcern {
-    let mut concern = WriteConcern::builder().w(Acknowledgment::Majority).build();
-    concern.w_timeout = limit;
-    concern
 }
 
 /// All expressions read the document as it was. A missing `expiresAt` is less than every date, so an absent
@@ -174,6 +199,15 @@ fn claim_stage(key: &ClaimKey, ask: Ask) -> Document {
         "expiresAt": if_free(doc! { "$add": ["$$NOW", millis(ask.expiry)] }.into(), "$expiresAt"),
         "fencingToken": if_free(doc! { "$add": [next_token, ask.tokens - 1] }.into(), "$fencingToken"),
     } }
+}
+
+/// Never takes back what another renewal has granted: `$$NOW` is fixed when a command starts, and one that was stuck in
+/// the server behind a foreign transaction takes effect after later ones. An end further away than those could have
+/// set it comes from a clock that was ahead, and is corrected.
+fn renewal_stage(expiry: Duration) -> Document {
+    let granted = |more| doc! { "$add": ["$$NOW", millis(expiry + more)] };
+    let present = doc! { "$min": ["$expiresAt", granted(LATE_COMMAND)] };
+    doc! { "$set": { "expiresAt": { "$max": [granted(Duration::ZERO), present] } } }
 }
 
 /// Keeps the document, so that tokens go on from where they are; the lease stands until the minimum hold is over.
@@ -202,8 +236,12 @@ fn answer(key: &ClaimKey, document: &Document) -> Result<Answer, LockError> {
         .get_i64("remainingMs")
         .ok()
         .map(|left| Duration::from_millis(u64::try_from(left).unwrap_or_default()));
-    if document.get_str("lockId").ok() != Some(&key.lock_id) {
-        return Ok(Answer::Other { remaining });
+    let holder = document.get_str("lockId").ok();
+    if holder != Some(&key.lock_id) {
+        return Ok(Answer::Other {
+            holder: holder.map(Arc::from),
+            remaining,
+        });
     }
     match document.get("fencingToken") {
         Some(Bson::Int64(token)) => Ok(Answer::Mine {

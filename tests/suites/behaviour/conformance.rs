@@ -515,6 +515,7 @@ async fn a_thousand_waiters_on_one_thread_make_progress(world: World) {
 
 /// B13: under contention alone nobody is told that the server does not answer.
 async fn a_crowd_hears_busy_and_never_broken(world: World) {
+    let first = world.provider.lock("crowd").acquire().await.unwrap();
     let mut crowd = JoinSet::new();
     for index in 0..200_u64 {
         let lock = world
@@ -527,6 +528,7 @@ async fn a_crowd_hears_busy_and_never_broken(world: World) {
             guard.release().await
         });
     }
+    first.release().await.unwrap();
     while let Some(ended) = crowd.join_next().await {
         match ended.unwrap() {
             Ok(()) | Err(LockError::Timeout { .. }) => {}

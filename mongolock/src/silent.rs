@@ -1,0 +1,60 @@
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::sync::lock;
+
+/// A request without a reply after this time counts as silent: its connection may be dead, and a copy of it is sent on
+/// another one. A healthy server answers in a few milliseconds.
+pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(2);
+
+/// Silent requests of a provider beyond which no further copy is sent. Each keeps one connection of the user's pool, which
+/// has ten by default.
+const MOST_SILENT: usize = 5;
+
+/// The acquire requests of a provider that have had no reply for a while.
+pub(crate) struct SilentRequests {
+    count: AtomicUsize,
+    /// When the last request of the provider was answered.
+    answered: Mutex<Instant>,
+}
+
+/// One silent request, until it is answered or given up.
+pub(crate) struct Silent(Arc<SilentRequests>);
+
+impl SilentRequests {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            count: AtomicUsize::new(0),
+            answered: Mutex::new(Instant::now()),
+        })
+    }
+
+    pub(crate) fn begin(self: &Arc<Self>) -> Silent {
+        self.count.fetch_add(1, Relaxed);
+        Silent(Arc::clone(self))
+    }
+
+    pub(crate) fn answered(&self) {
+        *lock(&self.answered) = Instant::now();
+    }
+
+    /// Whether a copy of a silent request may be sent.
+    pub(crate) fn allow_copy(&self) -> bool {
+        self.count.load(Relaxed) < MOST_SILENT
+    }
+
+    /// Whether the first request of a claim may be sent: while other requests are answered, silence is the matter of
+    /// single documents or connections, and must not stop other names.
+    pub(crate) fn allow_first(&self) -> bool {
+        self.allow_copy() || lock(&self.answered).elapsed() < SILENT_AFTER
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Relaxed);
+    }
+}
