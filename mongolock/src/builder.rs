@@ -11,7 +11,10 @@ use crate::simulation::Link;
 use crate::store::{MemoryStore, MongoStore, Store};
 use crate::{LockError, LockProvider};
 
-/// Whoever looks less often has forgotten what he waits for.
+/// The shortest pause between two attempts: with less, a waiter polls in a hot loop.
+const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The longest pause between two attempts: more is almost certainly a mistake of the unit.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// MongoDB takes at most this many seconds for a TTL index.
@@ -105,8 +108,7 @@ impl LockProviderBuilder {
         self
     }
 
-    /// The shortest and the longest pause between two attempts that poll; 10 ms to 800 ms if not set, above 0 and at
-    /// most 1 h.
+    /// The shortest and the longest pause between two attempts that poll; 10 ms to 800 ms if not set, 1 ms to 1 h.
     pub fn retry_interval(mut self, range: RangeInclusive<Duration>) -> Self {
         self.retry_interval = range;
         self
@@ -180,11 +182,11 @@ impl LockProviderBuilder {
 
     fn check(&self) -> Result<(), LockError> {
         let (min, max) = (*self.retry_interval.start(), *self.retry_interval.end());
-        if min.is_zero() || min > max || max > MAX_RETRY_INTERVAL {
+        if min < MIN_RETRY_INTERVAL || min > max || max > MAX_RETRY_INTERVAL {
             return Err(refused(
                 "retry_interval",
                 &self.retry_interval,
-                "use more than 0 and at most 1 h, the shorter pause first",
+                "use 1 ms to 1 h, the shorter pause first",
             ));
         }
         if self.retention.subsec_nanos() != 0
@@ -249,11 +251,27 @@ mod tests {
             refuses(|b| b.retry_interval(second..=second / 2)),
             "retry_interval"
         );
+        let millisecond = Duration::from_millis(1);
+        let shorter = millisecond - Duration::from_nanos(1);
+        assert_eq!(refuses(|b| b.retry_interval(shorter..=second)), "retry_interval");
         assert_eq!(refuses(|b| b.retention(Duration::from_millis(1500))), "retention");
         assert_eq!(refuses(|b| b.retention(Duration::ZERO)), "retention");
         assert_eq!(refuses(|b| b.owner("")), "owner");
         assert_eq!(refuses(|b| b.owner("a\nb")), "owner");
         assert_eq!(refuses(|b| b.collection("")), "collection");
         assert_eq!(refuses(|b| b.collection("a$b")), "collection");
+    }
+
+    /// A shorter pause would poll in a hot loop.
+    #[tokio::test]
+    async fn the_shortest_retry_interval_is_a_millisecond() {
+        let (nanosecond, millisecond) = (Duration::from_nanos(1), Duration::from_millis(1));
+        let refused = LockProviderBuilder::in_memory()
+            .retry_interval(nanosecond..=nanosecond)
+            .build();
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains("1ns") && text.contains("1 ms to 1 h"), "{text}");
+        let least = LockProviderBuilder::in_memory().retry_interval(millisecond..=millisecond);
+        assert!(least.build().is_ok());
     }
 }
