@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::options::{Options, refused};
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::store::{MemoryStore, MongoStore, Store};
+use crate::store::{DEFAULT_RETENTION, MemoryStore, MongoStore, Store};
 use crate::{LockError, LockProvider};
 
 /// The shortest pause between two attempts: with less, a waiter polls in a hot loop.
@@ -77,7 +77,7 @@ impl LockProviderBuilder {
             collection: "distributed_locks".to_owned(),
             options: Options::default(),
             retry_interval: Duration::from_millis(10)..=Duration::from_millis(800),
-            retention: Duration::from_secs(24 * 60 * 60),
+            retention: DEFAULT_RETENTION,
             wake_up: true,
             owner: None,
         }
@@ -122,6 +122,9 @@ impl LockProviderBuilder {
 
     /// How long MongoDB keeps the document of a lock that is not used any more; 1 day if not set, 1 s to 68 years in
     /// whole seconds.
+    ///
+    /// In memory, providers on the same locks share one retention: that of the one that was built last. Documents are
+    /// deleted there by later acquire requests, a few with each.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
@@ -174,7 +177,10 @@ impl LockProviderBuilder {
                 self.background.as_ref(),
                 &self.collection,
             )),
-            Place::Memory(store) => Store::Memory(Arc::clone(store)),
+            Place::Memory(store) => {
+                store.set_retention(self.retention);
+                Store::Memory(Arc::clone(store))
+            }
             #[cfg(test)]
             Place::Simulated(link) => Store::Simulated(Arc::clone(link)),
         }
