@@ -133,7 +133,8 @@ impl LockProviderBuilder {
     /// Whether somebody who waits is woken by a change stream when another process releases the lock; on if not set.
     ///
     /// The stream is open only while somebody waits. Switched off, on a standalone server, or without the right to
-    /// watch the collection, waiting polls within `retry_interval`.
+    /// watch the collection, waiting polls within `retry_interval`. A missing stream is tried again about every five
+    /// minutes while somebody waits, and after any other error within seconds.
     pub fn wake_up(mut self, wake_up: bool) -> Self {
         self.wake_up = wake_up;
         self

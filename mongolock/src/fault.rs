@@ -19,6 +19,8 @@ const DUPLICATE_KEY: i32 = 11000;
 const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
 const ILLEGAL_OPERATION: i32 = 20;
 const WRITE_CONFLICT: i32 = 112;
+/// "The $changeStream stage is only supported on replica sets".
+const NO_CHANGE_STREAMS: i32 = 40573;
 
 /// Whether another attempt may succeed without anybody doing something about it.
 pub(crate) fn is_passing(error: &LockError) -> bool {
@@ -53,6 +55,11 @@ pub(crate) fn is_refusal(error: &LockError) -> bool {
 pub(crate) fn did_nothing(error: &LockError) -> bool {
     is_refusal(error)
         || matches!(error, LockError::Mongo(error) if matches!(&*error.kind, ErrorKind::ServerSelection { .. }))
+}
+
+/// Whether the server has no change streams (a standalone), or the user may not open one.
+pub(crate) fn is_unavailable_stream(error: &LockError) -> bool {
+    matches!(error, LockError::Mongo(error) if matches!(code(error), Some(UNAUTHORIZED | NO_CHANGE_STREAMS)))
 }
 
 pub(crate) fn is_duplicate_key(error: &Error) -> bool {
