@@ -8,10 +8,13 @@ use crate::engine::Engine;
 use crate::options::{Options, refused};
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::store::{MemoryStore, MongoStore, Store};
+use crate::store::{DEFAULT_RETENTION, MemoryStore, MongoStore, Store};
 use crate::{LockError, LockProvider};
 
-/// Whoever looks less often has forgotten what he waits for.
+/// The shortest pause between two attempts: with less, a waiter polls in a hot loop.
+const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The longest pause between two attempts: more is almost certainly a mistake of the unit.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// MongoDB takes at most this many seconds for a TTL index.
@@ -74,7 +77,7 @@ impl LockProviderBuilder {
             collection: "distributed_locks".to_owned(),
             options: Options::default(),
             retry_interval: Duration::from_millis(10)..=Duration::from_millis(800),
-            retention: Duration::from_secs(24 * 60 * 60),
+            retention: DEFAULT_RETENTION,
             wake_up: true,
             owner: None,
         }
@@ -105,8 +108,7 @@ impl LockProviderBuilder {
         self
     }
 
-    /// The shortest and the longest pause between two attempts that poll; 10 ms to 800 ms if not set, above 0 and at
-    /// most 1 h.
+    /// The shortest and the longest pause between two attempts that poll; 10 ms to 800 ms if not set, 1 ms to 1 h.
     pub fn retry_interval(mut self, range: RangeInclusive<Duration>) -> Self {
         self.retry_interval = range;
         self
@@ -120,6 +122,9 @@ impl LockProviderBuilder {
 
     /// How long MongoDB keeps the document of a lock that is not used any more; 1 day if not set, 1 s to 68 years in
     /// whole seconds.
+    ///
+    /// In memory, providers on the same locks share one retention: that of the one that was built last. Documents are
+    /// deleted there by later acquire requests, a few with each.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
         self
@@ -128,7 +133,8 @@ impl LockProviderBuilder {
     /// Whether somebody who waits is woken by a change stream when another process releases the lock; on if not set.
     ///
     /// The stream is open only while somebody waits. Switched off, on a standalone server, or without the right to
-    /// watch the collection, waiting polls within `retry_interval`.
+    /// watch the collection, waiting polls within `retry_interval`. A missing stream is tried again about every five
+    /// minutes while somebody waits, and after any other error within seconds.
     pub fn wake_up(mut self, wake_up: bool) -> Self {
         self.wake_up = wake_up;
         self
@@ -172,7 +178,10 @@ impl LockProviderBuilder {
                 self.background.as_ref(),
                 &self.collection,
             )),
-            Place::Memory(store) => Store::Memory(Arc::clone(store)),
+            Place::Memory(store) => {
+                store.set_retention(self.retention);
+                Store::Memory(Arc::clone(store))
+            }
             #[cfg(test)]
             Place::Simulated(link) => Store::Simulated(Arc::clone(link)),
         }
@@ -180,11 +189,11 @@ impl LockProviderBuilder {
 
     fn check(&self) -> Result<(), LockError> {
         let (min, max) = (*self.retry_interval.start(), *self.retry_interval.end());
-        if min.is_zero() || min > max || max > MAX_RETRY_INTERVAL {
+        if min < MIN_RETRY_INTERVAL || min > max || max > MAX_RETRY_INTERVAL {
             return Err(refused(
                 "retry_interval",
                 &self.retry_interval,
-                "use more than 0 and at most 1 h, the shorter pause first",
+                "use 1 ms to 1 h, the shorter pause first",
             ));
         }
         if self.retention.subsec_nanos() != 0
@@ -249,11 +258,26 @@ mod tests {
             refuses(|b| b.retry_interval(second..=second / 2)),
             "retry_interval"
         );
+        let shorter = Duration::from_micros(999);
+        assert_eq!(refuses(|b| b.retry_interval(shorter..=second)), "retry_interval");
         assert_eq!(refuses(|b| b.retention(Duration::from_millis(1500))), "retention");
         assert_eq!(refuses(|b| b.retention(Duration::ZERO)), "retention");
         assert_eq!(refuses(|b| b.owner("")), "owner");
         assert_eq!(refuses(|b| b.owner("a\nb")), "owner");
         assert_eq!(refuses(|b| b.collection("")), "collection");
         assert_eq!(refuses(|b| b.collection("a$b")), "collection");
+    }
+
+    /// A shorter pause would poll in a hot loop.
+    #[tokio::test]
+    async fn the_shortest_retry_interval_is_a_millisecond() {
+        let (nanosecond, millisecond) = (Duration::from_nanos(1), Duration::from_millis(1));
+        let refused = LockProviderBuilder::in_memory()
+            .retry_interval(nanosecond..=nanosecond)
+            .build();
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains("1ns") && text.contains("1 ms to 1 h"), "{text}");
+        let least = LockProviderBuilder::in_memory().retry_interval(millisecond..=millisecond);
+        assert!(least.build().is_ok());
     }
 }

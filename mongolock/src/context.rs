@@ -1,6 +1,7 @@
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use mongodb::ClientSession;
@@ -9,6 +10,7 @@ use tokio::sync::Semaphore;
 use crate::commit;
 use crate::engine::Engine;
 use crate::lease::{Lease, Unbroken};
+use crate::sync::lock;
 use crate::{FencingToken, LockError};
 
 tokio::task_local! {
@@ -28,22 +30,52 @@ pub struct LockContext {
 /// One nesting level of holds in a task.
 struct Level {
     lease: Arc<Lease>,
-    /// What the hold was taken within, of whatever name.
-    outer: Option<LockContext>,
+    /// The context of the call that this one was made in, of whatever name. Links to calls that have ended are replaced by
+    /// the next one outwards, so that a chain of tasks, each begun by the one before it, does not keep all their leases.
+    outer: Mutex<Option<LockContext>>,
+    /// The call of this level is over: its guard is released or dropped, or the joined call has returned.
+    has_ended: AtomicBool,
     /// The joined calls directly under this level, one at a time.
     inner_calls: OnceLock<Arc<Semaphore>>,
 }
 
+impl Drop for Level {
+    /// Frees a chain of levels one after the other: each of them freeing the next would overflow the stack.
+    fn drop(&mut self) {
+        let mut next = lock(&self.outer).take();
+        while let Some(level) = next.and_then(|context| Arc::into_inner(context.level)) {
+            next = lock(&level.outer).take();
+        }
+    }
+}
+
 impl LockContext {
     pub(crate) fn new(lease: Arc<Lease>) -> Self {
+        let context = Self::within(lease, Self::current());
+        context.cut_ended_calls();
+        context
+    }
+
+    fn within(lease: Arc<Lease>, outer: Option<Self>) -> Self {
         let level = Level {
             lease,
-            outer: Self::current(),
+            outer: Mutex::new(outer),
+            has_ended: AtomicBool::new(false),
             inner_calls: OnceLock::new(),
         };
         Self {
             level: Arc::new(level),
         }
+    }
+
+    /// The call of this context is over. From now on it is no enclosing call of others; only tasks that run directly in
+    /// its scope still see it.
+    pub(crate) fn end(&self) {
+        self.level.has_ended.store(true, Ordering::Release);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.level.has_ended.load(Ordering::Acquire)
     }
 
     /// The innermost hold that encloses the caller in its task; `None` outside.
@@ -163,7 +195,8 @@ impl LockContext {
 
     /// Runs a future under this context, to carry it into a spawned task.
     ///
-    /// The context does not keep the lock: it ends with the call that took it.
+    /// The context does not keep the lock: it ends with the call that took it. In a task that outlives that call, a nested
+    /// call of the same name gets [`LockError::Lost`]; inside a further lock it acquires the lock anew.
     ///
     /// ```
     /// use mongolock::{LockContext, LockError, LockProvider};
@@ -202,8 +235,18 @@ impl LockContext {
             .collect()
     }
 
+    /// The context of the innermost enclosing call that still runs. Links to ended calls before it are cut.
     fn outer(&self) -> Option<Self> {
-        self.level.outer.clone()
+        let mut link = lock(&self.level.outer);
+        while let Some(ended) = link.take_if(|outer| outer.has_ended()) {
+            link.clone_from(&lock(&ended.level.outer));
+        }
+        link.clone()
+    }
+
+    /// Cuts all ended calls out of the chain.
+    fn cut_ended_calls(&self) {
+        std::iter::successors(Some(self.clone()), Self::outer).for_each(drop);
     }
 
     pub(crate) fn inner_calls(&self) -> Arc<Semaphore> {
@@ -219,5 +262,138 @@ impl fmt::Debug for LockContext {
             .field("owner", &self.owner())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Weak;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::LockProvider;
+    use crate::lock::DistributedLock;
+
+    const TASKS: usize = 1000;
+
+    /// A provider whose locks are lost after a second.
+    fn short() -> LockProvider {
+        let builder = LockProvider::in_memory().another();
+        let short = builder.expiry(Duration::from_secs(1)).max_hold(Duration::ZERO);
+        short.build().unwrap()
+    }
+
+    async fn token_within(lock: &DistributedLock) -> Result<FencingToken, LockError> {
+        lock.run(async |context| Ok(context.fencing_token())).await
+    }
+
+    #[tokio::test]
+    async fn a_long_chain_does_not_overflow_the_stack() {
+        let guard = LockProvider::in_memory().lock("long").await.unwrap();
+        let chain = || {
+            let links = std::iter::repeat_n(guard.lease(), 300_000);
+            links.fold(guard.context(), |outer, lease| {
+                LockContext::within(Arc::clone(lease), Some(outer))
+            })
+        };
+        drop(chain());
+
+        let innermost = chain();
+        std::iter::successors(Some(innermost.clone()), LockContext::outer)
+            .take(300_000)
+            .for_each(|context| context.end());
+        innermost.cut_ended_calls();
+        let outermost = innermost.outer().expect("the guard is held");
+        assert!(Arc::ptr_eq(&outermost.level, &guard.context().level));
+    }
+
+    /// One task after the other: each takes a lock in the scope of the call before it. So many earlier calls still run
+    /// then. Returns how many levels and leases were alive at most.
+    async fn chain_of_tasks(
+        first: &LockContext,
+        lock_of: impl Fn(usize) -> DistributedLock,
+        overlap: usize,
+    ) -> (usize, usize) {
+        let mut outer = first.clone();
+        let (mut levels, mut leases) = (Vec::<Weak<Level>>::new(), Vec::<Weak<Lease>>::new());
+        let (mut most, mut running) = ((0, 0), VecDeque::new());
+        for number in 0..TASKS {
+            let (sender, context) = oneshot::channel();
+            let (end, ending) = oneshot::channel::<()>();
+            let lock = lock_of(number);
+            let task = tokio::spawn(outer.scope(async move {
+                let body = async move |context| {
+                    let _ = sender.send(context);
+                    let _ = ending.await;
+                    Ok::<_, LockError>(())
+                };
+                lock.run(body).await
+            }));
+            outer = context.await.unwrap();
+            levels.push(Arc::downgrade(&outer.level));
+            leases.push(Arc::downgrade(outer.lease()));
+            running.push_back((task, end));
+            if running.len() > overlap
+                && let Some((task, end)) = running.pop_front()
+            {
+                // Dropping the sender ends the call.
+                drop(end);
+                task.await.unwrap().unwrap();
+            }
+            let alive = (count_alive(&levels), count_alive(&leases));
+            most = (alive.0.max(most.0), alive.1.max(most.1));
+        }
+        most
+    }
+
+    fn count_alive<T>(all: &[Weak<T>]) -> usize {
+        all.iter().filter(|weak| weak.strong_count() > 0).count()
+    }
+
+    #[tokio::test]
+    async fn ended_calls_are_not_kept() {
+        let provider = LockProvider::in_memory();
+        let first = provider.lock("first").await.unwrap();
+        for overlap in [0, 1, 3] {
+            let own = chain_of_tasks(&first.context(), |number| provider.lock(number), overlap).await;
+            let joined = chain_of_tasks(&first.context(), |_| provider.lock("first"), overlap).await;
+            assert!(own.0 <= 10 && own.1 <= 10, "levels and leases: {own:?}");
+            assert!(joined.0 <= 10, "levels: {}", joined.0);
+        }
+    }
+
+    /// Also from within another lock, and however long it is lost.
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_hold_whose_call_still_runs_cannot_be_joined() {
+        let (provider, other) = (short(), LockProvider::in_memory());
+        let (lost, inner) = (provider.lock("lost"), other.lock("inner"));
+        let guard = lost.acquire().await.unwrap();
+        let nested = guard.context().scope(async {
+            inner
+                .run(async |_| {
+                    guard.lost().await;
+                    token_within(&inner).await?;
+                    token_within(&lost).await
+                })
+                .await
+        });
+        assert!(matches!(nested.await, Err(LockError::Lost { name, .. }) if name == "lost"));
+    }
+
+    /// A task that outlives the call that began it is under no lock of that call.
+    #[tokio::test]
+    async fn an_ended_call_is_seen_in_its_own_scope_only() {
+        let provider = LockProvider::in_memory();
+        let (ended, inner) = (provider.lock("ended"), provider.lock("inner"));
+        let guard = ended.acquire().await.unwrap();
+        let (context, token) = (guard.context(), guard.fencing_token());
+        guard.release().await.unwrap();
+
+        let direct = context.clone().scope(token_within(&ended)).await;
+        assert!(matches!(direct, Err(LockError::Lost { .. })));
+        let deeper = inner.run(async |_| token_within(&ended).await);
+        assert!(context.scope(deeper).await.unwrap() > token);
     }
 }

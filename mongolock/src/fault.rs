@@ -33,6 +33,8 @@ const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
 const ILLEGAL_OPERATION: i32 = 20;
 const MAX_TIME_EXPIRED: i32 = 50;
 const WRITE_CONFLICT: i32 = 112;
+/// "The $changeStream stage is only supported on replica sets".
+const NO_CHANGE_STREAMS: i32 = 40573;
 
 /// Whether another attempt may succeed without anybody doing something about it.
 pub(crate) fn is_passing(error: &LockError) -> bool {
@@ -134,6 +136,11 @@ pub(crate) fn is_blocked_document(error: &LockError) -> bool {
     };
     let inner = error.get_ref();
     inner.is_some_and(|inner| inner.downcast_ref::<BlockedDocument>().is_some())
+}
+
+/// Whether the server has no change streams (a standalone), or the user may not open one.
+pub(crate) fn is_unavailable_stream(error: &LockError) -> bool {
+    matches!(error, LockError::Mongo(error) if matches!(code(error), Some(UNAUTHORIZED | NO_CHANGE_STREAMS)))
 }
 
 pub(crate) fn is_duplicate_key(error: &Error) -> bool {

@@ -111,6 +111,9 @@ impl LockGuard {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
+        if let Some(context) = self.context.get() {
+            context.end();
+        }
         if !self.released {
             release::in_background(&self.lease);
         }

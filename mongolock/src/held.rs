@@ -33,11 +33,20 @@ pub(crate) enum OnLost {
 
 enum Hold {
     Own(LockGuard),
-    /// Within an enclosing hold of the same name; the permit keeps the joined calls from running side by side.
-    Joined {
-        lease: Arc<Lease>,
-        _alone: OwnedSemaphorePermit,
-    },
+    Joined(Joined),
+}
+
+/// A call within an enclosing hold of the same name.
+struct Joined {
+    context: LockContext,
+    /// Keeps the joined calls under one hold from running side by side.
+    _alone: OwnedSemaphorePermit,
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.context.end();
+    }
 }
 
 impl Held {
@@ -50,11 +59,14 @@ impl Held {
     }
 
     pub(crate) fn joined(outer: &LockContext, alone: OwnedSemaphorePermit, on_lost: OnLost) -> Self {
-        let lease = Arc::clone(outer.lease());
-        let context = LockContext::new(Arc::clone(&lease));
+        let context = LockContext::new(Arc::clone(outer.lease()));
+        let joined = Joined {
+            context: context.clone(),
+            _alone: alone,
+        };
         Self {
             context,
-            hold: Hold::Joined { lease, _alone: alone },
+            hold: Hold::Joined(joined),
             on_lost,
         }
     }
@@ -80,14 +92,14 @@ impl Hold {
     fn lease(&self) -> &Arc<Lease> {
         match self {
             Self::Own(guard) => guard.lease(),
-            Self::Joined { lease, .. } => lease,
+            Self::Joined(joined) => joined.context.lease(),
         }
     }
 
     async fn release(self) -> Result<(), LockError> {
         match self {
             Self::Own(guard) => guard.release().await,
-            Self::Joined { lease, .. } => lease.ensure_held(),
+            Self::Joined(joined) => joined.context.ensure_held(),
         }
     }
 }

@@ -47,8 +47,10 @@ impl<'a> Waiting<'a> {
     /// The longest pause after an attempt that found the lock held; a wake-up may end it early.
     pub(crate) fn after_held(&mut self, remaining: Option<Duration>) -> Duration {
         self.failed += 1;
-        if self.failed > SHORT_WAIT && self.watch.is_none() {
-            self.watch = self.engine.wake_ups.watch(self.name);
+        match &self.watch {
+            Some(watch) => watch.retry(),
+            None if self.failed > SHORT_WAIT => self.watch = self.engine.wake_ups.watch(self.name),
+            None => {}
         }
         let open = self.watch.as_ref().is_some_and(Watch::is_open);
         // A fifth more or less, so that a fleet does not look again together.

@@ -20,6 +20,10 @@ const IDLE: Duration = Duration::from_secs(5);
 /// A stream that has not answered for so long hangs, and wakes nobody: it answers every second that there is nothing new.
 const SILENT: Duration = Duration::from_secs(10);
 
+/// The average pause before a stream is opened again that the server does not have or does not allow: seldom enough to cost
+/// nothing, and often enough to notice a granted right or a conversion to a replica set.
+const UNAVAILABLE: Duration = Duration::from_secs(5 * 60);
+
 /// Wakes those who wait for a lock when somebody releases it, by one stream of the store's releases for the whole
 /// provider, open only while somebody waits. A wake-up is a hint: who is woken asks the server, and who is not asks it
 /// later.
@@ -42,8 +46,10 @@ struct Desk {
 enum Stream {
     Closed,
     Open,
-    /// Switched off, or the server cannot or may not: poll for good.
-    Unavailable,
+    /// The server has no change streams, or does not allow them: not opened again before this time.
+    Unavailable(Instant),
+    /// Switched off, or shut down: never opened again.
+    Off,
 }
 
 /// One who waits for a lock, until dropped.
@@ -55,11 +61,7 @@ pub(crate) struct Watch {
 
 impl WakeUps {
     pub(crate) fn new(store: Arc<Store>, enabled: bool) -> Self {
-        let stream = if enabled {
-            Stream::Closed
-        } else {
-            Stream::Unavailable
-        };
+        let stream = if enabled { Stream::Closed } else { Stream::Off };
         let desk = Desk {
             waiters: BTreeMap::new(),
             stream,
@@ -73,26 +75,36 @@ impl WakeUps {
         }
     }
 
-    /// Has the caller woken by releases of the lock from now on; `None` where that cannot be had. Whatever happened
+    /// Has the caller woken by releases of the lock from now on; `None` where wake-ups are switched off. Whatever happened
     /// before, the caller has to ask the server once more: it is woken for that as soon as the stream is open.
     pub(crate) fn watch(self: &Arc<Self>, name: &Arc<str>) -> Option<Watch> {
         let mut desk = lock(&self.desk);
         let woken = Arc::new(Notify::new());
         match desk.stream {
-            Stream::Unavailable => return None,
+            Stream::Off => return None,
             Stream::Open => woken.notify_one(),
-            Stream::Closed => {}
+            Stream::Closed | Stream::Unavailable(_) => {}
         }
         desk.waiters.insert(Arc::clone(name), Arc::clone(&woken));
         desk.used = Instant::now();
-        if desk.task.as_ref().is_none_or(JoinHandle::is_finished) {
-            desk.task = Some(crate::task::spawn(run(Arc::clone(self))));
-        }
+        self.ensure_running(&mut desk);
         Some(Watch {
             wake_ups: Arc::clone(self),
             name: Arc::clone(name),
             woken,
         })
+    }
+
+    /// Starts the task that opens the stream, unless there is one or the time for it has not come.
+    fn ensure_running(self: &Arc<Self>, desk: &mut Desk) {
+        let may_open = match desk.stream {
+            Stream::Closed | Stream::Open => true,
+            Stream::Unavailable(until) => until <= Instant::now(),
+            Stream::Off => false,
+        };
+        if may_open && desk.task.as_ref().is_none_or(JoinHandle::is_finished) {
+            desk.task = Some(crate::task::spawn(run(Arc::clone(self))));
+        }
     }
 
     /// Whether nobody waits and no stream is open.
@@ -115,17 +127,29 @@ impl WakeUps {
     /// Everybody looks again: what happened while the stream was in another state was not seen.
     fn turn(&self, stream: Stream) {
         let mut desk = lock(&self.desk);
-        if desk.stream != Stream::Unavailable {
+        if desk.stream != Stream::Off {
             desk.stream = stream;
         }
         desk.heard = Instant::now();
         desk.waiters.values().for_each(|woken| woken.notify_one());
     }
 
+    /// Notes that the stream could not be opened; returns whether the task goes on and tries again soon.
+    fn retries_after(&self, error: &LockError) -> bool {
+        trace::wake_up_failed(error);
+        let is_unavailable = fault::is_unavailable_stream(error);
+        if is_unavailable {
+            // A fifth more or less, so that a fleet does not try again together.
+            let pause = UNAVAILABLE.mul_f64(0.8 + 0.4 * fastrand::f64());
+            self.turn(Stream::Unavailable(Instant::now() + pause));
+        }
+        !is_unavailable
+    }
+
     /// Ends the task if nobody has waited for a while, or for good; whoever comes after an idle while starts another.
     fn close_if_idle(&self) -> bool {
         let mut desk = lock(&self.desk);
-        if desk.stream == Stream::Unavailable {
+        if desk.stream == Stream::Off {
             return true;
         }
         let idle = desk.waiters.is_empty() && desk.used.elapsed() >= IDLE;
@@ -138,11 +162,17 @@ impl WakeUps {
 
     /// For good: the stream is closed with its next answer.
     pub(crate) fn stop(&self) {
-        self.turn(Stream::Unavailable);
+        self.turn(Stream::Off);
     }
 }
 
 impl Watch {
+    /// Tries to open a stream again that was unavailable, if it is time for that. Called at each poll, so that no task has
+    /// to live through the pause.
+    pub(crate) fn retry(&self) {
+        self.wake_ups.ensure_running(&mut lock(&self.wake_ups.desk));
+    }
+
     /// Whether releases reach the caller now.
     pub(crate) fn is_open(&self) -> bool {
         let desk = lock(&self.wake_ups.desk);
@@ -186,12 +216,8 @@ async fn run(wake_ups: Arc<WakeUps>) {
                     backoff = Backoff::new(pauses.clone());
                 }
             }
-            Err(error) if !fault::is_passing(&error) => {
-                trace::wake_up_failed(&error);
-                wake_ups.turn(Stream::Unavailable);
-                return;
-            }
-            Err(error) => trace::wake_up_failed(&error),
+            Err(error) if !wake_ups.retries_after(&error) => return,
+            Err(_) => {}
         }
         if wake_ups.close_if_idle() {
             return;
@@ -216,14 +242,90 @@ async fn follow(wake_ups: &WakeUps, mut releases: Releases) -> Result<(), LockEr
 
 #[cfg(test)]
 mod tests {
+    use mongodb::error::{CommandError, ErrorKind};
+    use serde::Deserialize;
+    use serde::de::value::MapDeserializer;
+
     use super::*;
     use crate::store::MemoryStore;
 
+    fn in_memory() -> Arc<WakeUps> {
+        let store = Store::Memory(Arc::new(MemoryStore::new()));
+        Arc::new(WakeUps::new(Arc::new(store), true))
+    }
+
+    fn watch(wake_ups: &Arc<WakeUps>) -> Watch {
+        wake_ups.watch(&Arc::from("n")).expect("it is switched on")
+    }
+
+    /// As the server answers it.
+    fn command_error(code: i32) -> LockError {
+        let reply = MapDeserializer::<_, serde::de::value::Error>::new([("code", code)].into_iter());
+        let error = CommandError::deserialize(reply).unwrap();
+        LockError::Mongo(ErrorKind::Command(error).into())
+    }
+
+    /// A waiter polls for so long; returns whether the stream is open then.
+    async fn opens_within(watch: &Watch, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        while !watch.is_open() && Instant::now() < end {
+            watch.retry();
+            tokio::time::sleep(Duration::from_millis(800)).await;
+        }
+        watch.is_open()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unavailable_stream_is_tried_again_after_minutes() {
+        for code in [13, 40573] {
+            let wake_ups = in_memory();
+            assert!(!wake_ups.retries_after(&command_error(code)));
+            let waiter = watch(&wake_ups);
+            assert!(!opens_within(&waiter, UNAVAILABLE * 3 / 4).await);
+            assert!(opens_within(&waiter, UNAVAILABLE / 2).await);
+        }
+    }
+
+    /// Nobody waits when the time has come.
+    #[tokio::test(start_paused = true)]
+    async fn an_unavailable_stream_is_tried_again_for_the_next_waiter() {
+        let wake_ups = in_memory();
+        wake_ups.retries_after(&command_error(13));
+        drop(watch(&wake_ups));
+        tokio::time::sleep(UNAVAILABLE * 2).await;
+        assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+        let waiter = watch(&wake_ups);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(waiter.is_open());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_other_error_is_tried_again_soon() {
+        let (wake_ups, connection) = (in_memory(), std::io::Error::other("cut"));
+        let others = [20, 40, 136, 280, 8000].map(command_error);
+        for error in others.into_iter().chain([LockError::Mongo(connection.into())]) {
+            assert!(wake_ups.retries_after(&error), "{error}");
+            assert_eq!(lock(&wake_ups.desk).stream, Stream::Closed);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_stopped_stays_off() {
+        let wake_ups = in_memory();
+        let waiter = watch(&wake_ups);
+        wake_ups.stop();
+        wake_ups.retries_after(&command_error(13));
+        assert!(!opens_within(&waiter, UNAVAILABLE * 3).await);
+        assert!(wake_ups.watch(&Arc::from("n")).is_none());
+        let off = Arc::new(WakeUps::new(Arc::clone(&wake_ups.store), false));
+        tokio::time::sleep(UNAVAILABLE * 3).await;
+        assert!(off.watch(&Arc::from("n")).is_none());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_stream_counts_as_open_while_it_answers() {
-        let store = Store::Memory(Arc::new(MemoryStore::new()));
-        let wake_ups = Arc::new(WakeUps::new(Arc::new(store), true));
-        let watch = wake_ups.watch(&Arc::from("n")).unwrap();
+        let wake_ups = in_memory();
+        let watch = watch(&wake_ups);
         tokio::time::sleep(SILENT * 3).await;
         assert!(watch.is_open(), "nothing is released, and it says so");
         // From here on nothing is heard of it.

@@ -1,5 +1,6 @@
 //! Writes that a holder who came too late cannot make.
 
+mod concern;
 mod encode;
 mod fence;
 mod options;
@@ -44,7 +45,7 @@ pub trait FencedExt<T: Send + Sync> {
 impl<T: Send + Sync> FencedExt<T> for Collection<T> {
     fn fenced(&self, token: FencingToken) -> FencedCollection<T> {
         FencedCollection {
-            documents: self.clone_with_type(),
+            documents: concern::with_majority(self),
             fence: Fence::new(token),
             written: PhantomData,
         }
@@ -76,6 +77,11 @@ impl<T: Send + Sync> FencedExt<T> for Collection<T> {
 ///   it would change those that have not seen a later holder and pass over the others, and neither "done" nor "stale"
 ///   would be a true answer. Write the documents one by one, or in a transaction (each write takes a
 ///   [`session`](FencedWrite::session)), which is all or nothing.
+///
+/// Writes have majority write concern, whatever the collection's own is, because a rollback after a failover removes the
+/// token together with the write: the document would accept an earlier holder again. The collection's `wtimeout` and
+/// `journal: true` are kept. A [`write_concern`](FencedWrite::write_concern) set for one write is used as it is, and in a
+/// transaction that of its commit decides: set majority there.
 ///
 /// All writers have to go through the fence, and all of them with tokens of the same lock. A type that refuses unknown
 /// fields has to know the fence field in order to read the documents.

@@ -187,7 +187,7 @@ macro_rules! setters {
 setters! { InsertOneOptions:
     /// Does without the validation of documents.
     bypass_document_validation: bool;
-    /// Waits for as many members as this says. Not in a transaction.
+    /// Waits for as many members as this says, instead of for a majority. Not in a transaction.
     write_concern: WriteConcern;
     /// A comment for logs and profiles.
     comment: Bson;
@@ -204,7 +204,7 @@ setters! { UpdateOptions:
     collation: Collation;
     /// The index to use.
     hint: Hint;
-    /// Waits for as many members as this says. Not in a transaction.
+    /// Waits for as many members as this says, instead of for a majority. Not in a transaction.
     write_concern: WriteConcern;
     /// Values for the expressions of the query and of the update.
     let_vars: Document;
@@ -223,7 +223,7 @@ setters! { ReplaceOptions:
     collation: Collation;
     /// The index to use.
     hint: Hint;
-    /// Waits for as many members as this says. Not in a transaction.
+    /// Waits for as many members as this says, instead of for a majority. Not in a transaction.
     write_concern: WriteConcern;
     /// Values for the expressions of the query.
     let_vars: Document;
@@ -238,7 +238,7 @@ setters! { DeleteOptions:
     collation: Collation;
     /// The index to use.
     hint: Hint;
-    /// Waits for as many members as this says. Not in a transaction.
+    /// Waits for as many members as this says, instead of for a majority. Not in a transaction.
     write_concern: WriteConcern;
     /// Values for the expressions of the query.
     let_vars: Document;

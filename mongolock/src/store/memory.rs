@@ -1,3 +1,5 @@
+mod retention;
+
 use std::collections::HashMap;
 #[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,8 +10,9 @@ use mongodb::bson::DateTime;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
+use self::retention::Retention;
 use super::mongo::LATE_COMMAND;
-use super::{Answer, Ask, Standing};
+use super::{Answer, Ask, DEFAULT_RETENTION, Standing};
 use crate::info::Seen;
 use crate::lease::ClaimKey;
 use crate::sync::lock;
@@ -25,6 +28,8 @@ pub(crate) struct MemoryStore {
     /// What the wall clock said then: for dates to be shown, and nothing else.
     started_at: DateTime,
     documents: Mutex<HashMap<Arc<str>, Document>>,
+    /// Locked after the documents.
+    retention: Mutex<Retention>,
     pub(super) releases: broadcast::Sender<Arc<str>>,
     #[cfg(test)]
     jumped: AtomicU64,
@@ -56,18 +61,30 @@ impl MemoryStore {
             start: Instant::now(),
             started_at: DateTime::now(),
             documents: Mutex::default(),
+            retention: Mutex::new(Retention::new(DEFAULT_RETENTION)),
             releases: broadcast::Sender::new(1024),
             #[cfg(test)]
             jumped: AtomicU64::new(0),
         }
     }
 
+    /// Keeps the documents of unused locks for this time.
+    pub(crate) fn set_retention(&self, period: Duration) {
+        lock(&self.retention).set_period(period);
+    }
+
     pub(crate) fn claim(&self, key: &ClaimKey, ask: Ask) -> Answer {
         let now = self.now();
         let mut documents = lock(&self.documents);
+        let mut retention = lock(&self.retention);
+        retention.sweep(&mut documents, now);
         let previous = documents.get(&key.name);
         if previous.is_none_or(|document| document.expires_at <= now) {
-            let next = previous.map_or(0, |document| document.token + 1).max(floor(now));
+            if previous.is_none() {
+                retention.add(&key.name, now);
+            }
+            let least = previous.map_or(retention.first_token(), |document| document.token + 1);
+            let next = least.max(floor(now));
             let fresh = Document {
                 lock_id: Arc::clone(&key.lock_id),
                 acquired_at: now,

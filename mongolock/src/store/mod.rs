@@ -25,6 +25,9 @@ use crate::lease::ClaimKey;
 use crate::simulation::Link;
 use crate::{FencingToken, LockError, LockFilter, LockInfo, fault};
 
+/// How long the document of an unused lock is kept if the provider sets nothing else.
+pub(crate) const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// What a claim asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ask {

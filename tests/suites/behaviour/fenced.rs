@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, bson, doc};
 use mongodb::error::ErrorKind;
-use mongodb::options::{Collation, CollationStrength, Hint, IndexOptions, UpdateOptions};
+use mongodb::options::{Collation, CollationStrength, Hint, IndexOptions, UpdateOptions, WriteConcern};
 use mongodb::{Collection, IndexModel};
 use mongolock::{FencedCollection, FencedExt, FencingToken, LockError};
 use mongolock_tests::{TestDb, eventually, must, test_db};
@@ -591,6 +591,76 @@ async fn options_are_passed_through() {
         .await
         .unwrap();
     assert_eq!(names(&commands.take()), ["update", "find", "update"]);
+}
+
+fn write_concerns(commands: &[Document]) -> Vec<Document> {
+    let writes = commands.iter().filter(|command| !command.contains_key("find"));
+    let concern = |command: &Document| command.get_document("writeConcern").cloned();
+    writes
+        .map(|command| concern(command).unwrap_or_default())
+        .collect()
+}
+
+/// A write that only a part of the members has can be rolled back, together with its token.
+#[tokio::test]
+async fn writes_wait_for_the_majority_whatever_the_collection_says() {
+    let scene = Scene::new().await;
+    for (parameters, expected) in [
+        ("w=1", doc! { "w": "majority" }),
+        (
+            "w=1&journal=true&wtimeoutMS=5000",
+            doc! { "w": "majority", "wtimeout": 5000, "j": true },
+        ),
+        ("w=1&journal=false", doc! { "w": "majority" }),
+    ] {
+        let (database, commands) = recorded(&scene.db, &[parameters]).await;
+        let holder = database
+            .collection::<Document>("reports")
+            .fenced(FencingToken::from(11));
+        holder.insert_one(doc! { "_id": 2 }).await.unwrap();
+        holder.update_one(first(), retitle()).await.unwrap();
+        holder.replace_one(first(), doc! { "a": 1 }).await.unwrap();
+        let upsert = holder.update_one(doc! { "_id": 3 }, retitle()).upsert(true);
+        upsert.await.unwrap();
+        holder.delete_one(doc! { "_id": 2 }).await.unwrap();
+        let mut session = database.client().start_session().await.unwrap();
+        let in_session = holder.delete_one(doc! { "_id": 3 }).session(&mut session);
+        in_session.await.unwrap();
+        let concerns = write_concerns(&commands.take());
+        assert_eq!(concerns.len(), 6);
+        assert!(
+            concerns.iter().all(|concern| *concern == expected),
+            "{concerns:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_write_concern_of_a_call_or_of_a_transaction_is_left_alone() {
+    let scene = Scene::new().await;
+    let (database, commands) = recorded(&scene.db, &["w=1"]).await;
+    let holder = database
+        .collection::<Document>("reports")
+        .fenced(FencingToken::from(11));
+    let one = || WriteConcern::nodes(1);
+    let update = || holder.update_one(first(), retitle());
+    update().write_concern(one()).await.unwrap();
+    let mut options = UpdateOptions::default();
+    options.write_concern = Some(one());
+    update().with_options(options).await.unwrap();
+    assert_eq!(
+        write_concerns(&commands.take()),
+        [doc! { "w": 1 }, doc! { "w": 1 }]
+    );
+
+    let mut session = database.client().start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    update().session(&mut session).await.unwrap();
+    let insert = holder.insert_one(doc! { "_id": 2 });
+    insert.session(&mut session).await.unwrap();
+    assert_eq!(write_concerns(&commands.take()), [doc! {}, doc! {}]);
+    session.commit_transaction().await.unwrap();
+    assert_eq!(scene.all().await.len(), 2);
 }
 
 /// In a transaction: all or nothing, and its own end is the caller's.

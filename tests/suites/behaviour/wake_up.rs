@@ -24,6 +24,12 @@ fn streams(commands: &Commands) -> usize {
         .count()
 }
 
+/// As [`recorded`], and within reach of the fail points.
+async fn failing(world: &World) -> (mongodb::Database, Commands) {
+    let app_name = format!("appName={}", world.db().name());
+    recorded(world.db(), &[&app_name]).await
+}
+
 #[tokio::test]
 async fn a_release_wakes_the_waiter_of_another_process() {
     let world = World::mongodb().await;
@@ -126,6 +132,52 @@ async fn a_stream_is_not_opened_where_it_is_switched_off_or_the_wait_is_short() 
         .unwrap_err();
     assert_eq!(streams(&commands), 0);
     held.release().await.unwrap();
+}
+
+/// Errors that are not of the passing kind, when it is opened: only two of all errors mean that there is none to be had.
+#[tokio::test]
+async fn a_stream_that_fails_to_open_is_tried_again() {
+    let world = World::mongodb().await;
+    let (database, commands) = failing(&world).await;
+    let held = world.provider.lock("tried again").await.unwrap();
+    // 20 is IllegalOperation; the driver does not repeat the command by itself.
+    let point = FailPoint::on(&["aggregate"])
+        .times(3)
+        .error_code(20)
+        .app_name(world.db().name());
+    let point = point.enable(world.db().uri()).await.unwrap();
+    let lock = patient(&database).build().unwrap().lock("tried again");
+    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    commands.until_sent("getMore").await;
+    assert_eq!(streams(&commands), 4);
+    must(point.clear().await);
+    held.release().await.unwrap();
+    let next = timeout(AMPLE / 3, waiter).await.expect("it is woken").unwrap();
+    next.release().await.unwrap();
+}
+
+/// A standalone server, or a user without the right: that is not asked again for minutes.
+#[tokio::test]
+async fn an_unavailable_stream_is_seldom_tried() {
+    for code in [13, 40573] {
+        let world = World::mongodb().await;
+        let (database, commands) = failing(&world).await;
+        let _held = world.provider.lock("unavailable").await.unwrap();
+        let point = FailPoint::on(&["aggregate"])
+            .always()
+            .error_code(code)
+            .app_name(world.db().name());
+        let point = point.enable(world.db().uri()).await.unwrap();
+        let provider = LockProvider::new(&database);
+        for _ in 0..2 {
+            let lock = provider
+                .lock("unavailable")
+                .acquire_timeout(Duration::from_secs(2));
+            lock.acquire().await.unwrap_err();
+        }
+        assert_eq!(streams(&commands), 1);
+        must(point.clear().await);
+    }
 }
 
 #[tokio::test]
