@@ -19,11 +19,11 @@ const LOOK_LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IndexState {
-    /// The TTL index is there and works.
+    /// The TTL index is there: it works, or is still being built.
     Ready,
     /// Another index on `expiresAt` or of the name `expiresAt_ttl` is in the way.
     Conflict {
-        /// What the server says about it.
+        /// The index that is in the way, or what the server says about it.
         reason: String,
     },
     /// The collection is capped: MongoDB removes nothing from it by time.
@@ -33,9 +33,10 @@ pub enum IndexState {
         /// What the server says about it.
         reason: String,
     },
-    /// The index could not be looked at or created for another reason, which may pass.
+    /// The index could not be checked or created for another reason, which may pass. A build that needs more than 1 s
+    /// on a collection with documents is one of them; [`index_state`](crate::LockAdmin::index_state) says more.
     Failed {
-        /// The error.
+        /// The error, or what keeps the index from being created.
         reason: String,
     },
 }
