@@ -62,7 +62,7 @@ impl MongoStore {
 
 /// The state that this index proves on its own, by the rules by which the server refuses a second index.
 fn proved_by(index: &Document, retention: Duration) -> Option<IndexState> {
-    let is_named = index.get_str("name") == Ok(INDEX_NAME);
+    let is_named = index.get_str("name").ok() == Some(INDEX_NAME);
     let is_alike = is_on_expiry(index) && !DISTINGUISHING.iter().any(|option| index.contains_key(option));
     if is_named && is_alike && expires_after(index, retention) {
         Some(IndexState::Ready)
