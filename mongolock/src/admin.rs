@@ -31,7 +31,8 @@ impl LockAdmin {
     /// The locks that meet the filter, in the order of their names (by code points).
     ///
     /// A lock is listed from its first acquire until its document is tidied up, one retention after its last use.
-    /// Documents whose `_id` is not a string are not locks and are left out.
+    /// Documents whose `_id` is not a string are not locks and are left out, and so is the internal lock of
+    /// [`index_state`](Self::index_state).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -205,7 +206,27 @@ impl LockAdmin {
         ask("forced release", releasing).await
     }
 
-    /// Creates the TTL index if it is missing, and says whether unused documents are tidied up.
+    /// Checks the TTL index, creates it if it is missing, and returns whether documents of unused locks are removed.
+    ///
+    /// This is the same check that each provider makes in the background after its first acquire:
+    ///
+    /// 1. It lists the indexes of the collection, which waits for nothing. If the index is there, or another index is in
+    ///    its way, the list decides and nothing else is sent. An index that is still being built counts as there.
+    /// 2. While no lock has a document, it creates the index at once.
+    /// 3. On a collection with documents the build waits for all open transactions on it, and every later command of
+    ///    every process waits behind the build. So only the holder of an internal lock builds, and the server gives the
+    ///    build up after 1 s. Acquires wait that long at most, unless a transaction that is opened during the build holds
+    ///    it up further. After a failed build no process builds again for 5 to 10 minutes, this call included:
+    ///    it returns [`IndexState::Failed`] then.
+    ///
+    /// Where transactions on the lock collection are long, or the collection is so large that a build takes more than
+    /// 1 s, create the index by hand in a quiet hour; the guide on [deployments](crate::guide::deployments#the-ttl-index)
+    /// has the command. A user without the right to list indexes skips the first step, see
+    /// [rights](crate::guide::rights).
+    ///
+    /// The internal lock is one more document of the collection, with an `_id` that no lock can have
+    /// (`"mongolock\u{1f}ttl-index"`). It is removed like that of every unused lock, and [`list`](Self::list) leaves it
+    /// out.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -3,6 +3,7 @@ use std::time::Duration;
 use mongodb::action::{Action, Find};
 use mongodb::bson::{Document, doc};
 
+use super::index::BUILD_LOCK;
 use super::mongo::{COMMAND_LIMIT, MongoStore, release_stage, unfit};
 use crate::info::Seen;
 use crate::{LockError, LockFilter, LockInfo, LockState};
@@ -71,9 +72,10 @@ fn ends_now() -> Document {
     doc! { "$and": [is_running(), { "$lte": ["$acquiredAt", "$$NOW"] }] }
 }
 
-/// All but the limit, by the rules of [`LockFilter::admits`].
+/// All but the limit, by the rules of [`LockFilter::admits`]; without the internal lock of the index build, which is no
+/// user's lock.
 fn conditions(filter: &LockFilter) -> Document {
-    let mut conditions = vec![doc! { "_id": { "$type": "string" } }];
+    let mut conditions = vec![doc! { "_id": { "$type": "string", "$ne": BUILD_LOCK } }];
     if let Some(prefix) = &filter.prefix {
         conditions.push(doc! { "_id": { "$regex": format!("^{}", literally(prefix)) } });
     }

@@ -1,27 +1,111 @@
+mod listed;
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::IndexModel;
 use mongodb::bson::doc;
 use mongodb::error::Error;
 use mongodb::options::{CommitQuorum, IndexOptions};
+use uuid::Uuid;
 
-use super::mongo::MongoStore;
-use crate::index::IndexState;
+use listed::Listed;
+
+use super::mongo::{COMMAND_LIMIT, MongoStore, millis};
+use super::{Answer, Ask};
+use crate::index::{IndexCheck, IndexState};
+use crate::lease::ClaimKey;
+use crate::{LockError, fault};
 
 /// The name that DistributedLock.MongoDB gives it, so that both find the same index.
 const INDEX_NAME: &str = "expiresAt_ttl";
 
+/// The `_id` of the internal lock whose holder may build the index on a filled collection. No user's lock can have this
+/// name, because names with a control character are refused.
+pub(super) const BUILD_LOCK: &str = "mongolock\u{1f}ttl-index";
+
+/// The owner in the `lockId` of the internal lock, so that its document looks like every other.
+const BUILD_OWNER: &str = "mongolock-ttl-index";
+
+/// The server gives up a build that has not got its first lock on the collection after this time. The build waits for
+/// all open transactions on the collection, and every later command of every process queues behind it.
+const BUILD_LIMIT: Duration = Duration::from_secs(1);
+
+/// The bounds in seconds of the random pause after a failed build: builds in a row would delay commands in a row.
+const BUILD_PAUSE: RangeInclusive<u64> = 300..=600;
+
+const MAX_TIME_EXPIRED: i32 = 50;
+
 impl MongoStore {
-    /// One look at a time: behind an index build that does not end each of them would keep a connection of the pool,
+    /// One check at a time: behind an index build that does not end each of them would keep a connection of the pool,
     /// and with the last of these locks would hang as well.
-    pub(crate) async fn ensure_index(&self, retention: Duration) -> IndexState {
+    pub(crate) async fn ensure_index(&self, retention: Duration) -> IndexCheck {
         let _alone = self.looking.lock().await;
+        let checked = match self.listed(retention).await {
+            Ok(Listed::Proved(state)) => Ok(state.into()),
+            // No document, and so no lock that a build could delay.
+            Ok(Listed::NoCollection) => Ok(self.build(retention).await.into()),
+            Ok(Listed::Open) => self.make_index(retention).await,
+            Err(error) => Err(error.into()),
+        };
+        checked.unwrap_or_else(|error| IndexState::unknown(&error).into())
+    }
+
+    /// Creates the index where it can work: at once while no lock has a document, and else in one process at a time.
+    async fn make_index(&self, retention: Duration) -> Result<IndexCheck, LockError> {
         // Some servers refuse a TTL index on a capped collection, others make one that does nothing.
-        match (self.create_index(retention).await, self.is_capped().await) {
-            (_, true) => IndexState::Capped,
-            (Ok(()), false) => IndexState::Ready,
-            (Err(error), false) => IndexState::from_error(&error),
+        if self.is_capped().await {
+            return Ok(IndexState::Capped.into());
         }
+        if self.is_empty().await? {
+            return Ok(self.build(retention).await.into());
+        }
+        self.build_alone(retention).await
+    }
+
+    /// Builds the index as the holder of the internal lock. After a failed build the lock is left to expire, so that no
+    /// process builds again before the pause is over.
+    async fn build_alone(&self, retention: Duration) -> Result<IndexCheck, LockError> {
+        let pause = Duration::from_secs(fastrand::u64(BUILD_PAUSE));
+        let key = build_key();
+        let ask = Ask {
+            expiry: pause,
+            tokens: 1,
+        };
+        if let Answer::Other { .. } = self.claim(&key, ask, COMMAND_LIMIT).await? {
+            return Ok(self.built_elsewhere(retention).await?.into());
+        }
+        // Another process may have built it since the last listing.
+        let state = match self.listed(retention).await? {
+            Listed::Proved(state) => state,
+            Listed::NoCollection | Listed::Open => self.build(retention).await,
+        };
+        if matches!(state, IndexState::Failed { .. }) {
+            return Ok(IndexCheck { state, next: pause });
+        }
+        // A release that fails costs nothing: the lease ends by itself, and the index need not be built again.
+        let _ = self.release(&key, Duration::ZERO, COMMAND_LIMIT).await;
+        Ok(state.into())
+    }
+
+    /// What has become of the build of another process, after the time that most builds take at most.
+    async fn built_elsewhere(&self, retention: Duration) -> Result<IndexState, LockError> {
+        tokio::time::sleep(BUILD_LIMIT).await;
+        let listed = self.listed(retention).await?;
+        Ok(listed.proved().unwrap_or_else(not_built))
+    }
+
+    /// Sends the build, and lets the listing decide about one that ran out of time: it may have ended all the same.
+    async fn build(&self, retention: Duration) -> IndexState {
+        let Err(error) = self.create_index(retention).await else {
+            return IndexState::Ready;
+        };
+        if fault::code(&error) != Some(MAX_TIME_EXPIRED) {
+            return IndexState::from_error(&error);
+        }
+        let listed = self.listed(retention).await.ok().and_then(Listed::proved);
+        listed.unwrap_or_else(not_built)
     }
 
     async fn create_index(&self, retention: Duration) -> Result<(), Error> {
@@ -33,7 +117,7 @@ impl MongoStore {
             .keys(doc! { "expiresAt": 1 })
             .options(options)
             .build();
-        let create = self.background.create_index(index);
+        let create = self.background.create_index(index).max_time(BUILD_LIMIT);
         if self.is_replicated().await? {
             // The default waits for every voting member, for ever while one is down; a standalone refuses the option.
             create.commit_quorum(CommitQuorum::Majority).await?;
@@ -49,7 +133,7 @@ impl MongoStore {
             .background
             .client()
             .database("admin")
-            .run_command(doc! { "hello": 1 })
+            .run_command(doc! { "hello": 1, "maxTimeMS": millis(COMMAND_LIMIT) })
             .await?;
         Ok(hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid"))
     }
@@ -65,5 +149,44 @@ impl MongoStore {
             && found
                 .deserialize_current()
                 .is_ok_and(|collection| collection.options.capped == Some(true))
+    }
+
+    /// Whether no lock has a document; the internal lock does not count.
+    async fn is_empty(&self) -> Result<bool, Error> {
+        let any = self
+            .background
+            .find_one(doc! { "_id": { "$ne": BUILD_LOCK } })
+            .projection(doc! { "_id": 1 })
+            .max_time(COMMAND_LIMIT)
+            .await?;
+        Ok(any.is_none())
+    }
+}
+
+/// The same words for the process that builds and for those that do not, so that each logs them once.
+fn not_built() -> IndexState {
+    IndexState::Failed {
+        reason: format!(
+            "the TTL index could not be created within {BUILD_LIMIT:?}, by this process or another: a transaction on the \
+             collection is open, or the collection is large; it is tried again some minutes later, or create it by hand \
+             in a quiet hour"
+        ),
+    }
+}
+
+fn build_key() -> ClaimKey {
+    ClaimKey {
+        name: Arc::from(BUILD_LOCK),
+        lock_id: format!("{BUILD_OWNER}#{}", Uuid::new_v4()).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_lock_of_a_user_can_have_the_name_of_the_internal_lock() {
+        assert!(crate::name::check(BUILD_LOCK).is_err());
     }
 }

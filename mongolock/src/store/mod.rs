@@ -19,7 +19,7 @@ pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
 pub(crate) use releases::Releases;
 
-use crate::index::IndexState;
+use crate::index::{IndexCheck, IndexState};
 use crate::lease::ClaimKey;
 #[cfg(test)]
 use crate::simulation::Link;
@@ -170,13 +170,14 @@ impl Store {
         })
     }
 
-    /// Creates the index that tidies up, and looks whether it can work.
-    pub(crate) async fn ensure_index(&self, retention: Duration) -> IndexState {
+    /// Checks the index that removes the documents of unused locks, and creates it if it is missing: several commands,
+    /// none of which can keep others waiting for more than a second.
+    pub(crate) async fn ensure_index(&self, retention: Duration) -> IndexCheck {
         match self {
             Self::Mongo(store) => store.ensure_index(retention).await,
-            Self::Memory(_) => IndexState::Ready,
+            Self::Memory(_) => IndexState::Ready.into(),
             #[cfg(test)]
-            Self::Simulated(link) => link.ensure_index().await,
+            Self::Simulated(link) => link.ensure_index().await.into(),
         }
     }
 

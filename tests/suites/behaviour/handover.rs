@@ -186,6 +186,7 @@ async fn names_that_were_used_once_leave_nothing(world: World) {
 #[tokio::test]
 async fn a_hand_over_costs_no_command() {
     let world = World::mongodb().await;
+    world.until_indexed().await;
     let (database, commands) = recorded(world.db(), &[]).await;
     let provider = LockProvider::builder(&database)
         .acquire_timeout(AMPLE)

@@ -4,16 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mongodb::bson::doc;
+use mongodb::bson::{DateTime, Document, doc};
 use mongodb::event::EventHandler;
 use mongodb::event::command::CommandEvent;
 use mongodb::options::{ClientOptions, IndexOptions};
-use mongodb::{Client, IndexModel};
-use mongolock::{IndexState, LockProvider};
-use mongolock_tests::{FailPoint, Server, ServerOptions, eventually, must, shared};
+use mongodb::{Client, Collection, Database, IndexModel};
+use mongolock::{IndexState, LockFilter, LockProvider};
+use mongolock_tests::{FailPoint, FailPointGuard, Server, ServerOptions, eventually, must, shared};
 use tokio::task::JoinSet;
 
-use crate::world::{AMPLE, World, restricted};
+use crate::world::{AMPLE, World, names, recorded, restricted};
+
+/// The retention if none is set.
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// S1.9
 #[tokio::test]
@@ -92,6 +95,151 @@ async fn its_state_names_what_is_wrong() {
     guard.release().await.unwrap();
 }
 
+/// The list of indexes decides, and nothing else is sent, when the index is there or another one is in its way.
+#[tokio::test]
+async fn the_listing_decides_when_an_index_is_there() {
+    for (retention, is_ready) in [(DAY, true), (Duration::ZERO, false)] {
+        let world = World::mongodb().await;
+        create(&world, "expiresAt_ttl", Some(retention)).await;
+        let (database, commands) = recorded(world.db(), &[]).await;
+        let state = LockProvider::new(&database).admin().index_state().await;
+        assert_eq!(state == IndexState::Ready, is_ready, "{state:?}");
+        assert_eq!(
+            matches!(state, IndexState::Conflict { .. }),
+            !is_ready,
+            "{state:?}"
+        );
+        assert_eq!(names(&commands.all()), ["listIndexes"]);
+    }
+}
+
+/// Where no lock has a document nobody can be delayed: the index is made at once.
+#[tokio::test]
+async fn a_missing_or_empty_collection_gets_it_at_once() {
+    for exists in [false, true] {
+        let world = World::mongodb().await;
+        if exists {
+            let creating = world.database().create_collection("distributed_locks");
+            creating.await.unwrap();
+        }
+        let (database, commands) = recorded(world.db(), &[]).await;
+        let state = LockProvider::new(&database).admin().index_state().await;
+        assert_eq!(state, IndexState::Ready);
+        let sent = commands.all();
+        assert!(!names(&sent).contains(&"findAndModify"), "{sent:?}");
+        let build = sent
+            .iter()
+            .find(|command| command.contains_key("createIndexes"))
+            .unwrap();
+        let limit = build.get("maxTimeMS").map(ToString::to_string);
+        assert_eq!(limit.as_deref(), Some("1000"));
+    }
+}
+
+/// On a filled collection the holder of an internal lock builds, and the others find the index.
+#[tokio::test]
+async fn of_eight_that_start_together_one_builds() {
+    let world = World::mongodb().await;
+    fill(&world).await;
+    let point = FailPoint::on(&["createIndexes"])
+        .always()
+        .block(Duration::from_millis(100));
+    let server = shared().await.unwrap();
+    let _point = point
+        .app_name(world.db().name())
+        .enable(server.uri())
+        .await
+        .unwrap();
+    let builds = Builds::default();
+    let mut starting = JoinSet::new();
+    for number in 0..8 {
+        let provider = LockProvider::new(&builds.counted(&world).await);
+        starting.spawn(async move {
+            let admin = provider.admin();
+            let acquire = provider.lock(format!("starts:{number}")).acquire();
+            let (guard, state) = tokio::join!(acquire, admin.index_state());
+            guard.unwrap().release().await.unwrap();
+            state
+        });
+    }
+    for state in starting.join_all().await {
+        assert_eq!(state, IndexState::Ready);
+    }
+    assert_eq!(builds.most_at_once(), 1);
+    assert_eq!(builds.all(), 1);
+    internal_lock_is_an_ordinary_document_and_not_listed(&world).await;
+}
+
+async fn internal_lock_is_an_ordinary_document_and_not_listed(world: &World) {
+    let document = world.document("mongolock\u{1f}ttl-index").await.unwrap();
+    let fields: Vec<&str> = document.keys().map(String::as_str).collect();
+    assert_eq!(
+        fields,
+        ["_id", "lockId", "acquiredAt", "expiresAt", "fencingToken"]
+    );
+    assert_eq!(
+        document.get_str("lockId"),
+        Ok(""),
+        "it is released after the build"
+    );
+    let listed = world.provider.admin().list(LockFilter::new()).await.unwrap();
+    assert!(listed.iter().all(|lock| !lock.name.contains("ttl-index")));
+    assert!(listed.iter().any(|lock| lock.name == "starts:0"));
+}
+
+/// A standalone server refuses the commit quorum that replica sets need.
+#[tokio::test]
+async fn a_filled_collection_of_a_standalone_gets_it() {
+    let server = Server::start(ServerOptions::standalone()).await.unwrap();
+    let database = server.client().await.unwrap().database("app");
+    let locks = database.collection::<Document>("distributed_locks");
+    locks.insert_one(released("filled")).await.unwrap();
+    let state = LockProvider::new(&database).admin().index_state().await;
+    assert_eq!(state, IndexState::Ready);
+}
+
+/// After a build that ran out of time the list of indexes decides whether the index is there.
+#[tokio::test]
+async fn a_build_that_ran_out_of_time_may_have_succeeded() {
+    let world = World::mongodb().await;
+    fill(&world).await;
+    let _point = out_of_time(&world).await;
+    let app_name = format!("appName={}", world.db().name());
+    let (database, commands) = recorded(world.db(), &[&app_name]).await;
+    let admin = LockProvider::new(&database).admin();
+    let asking = tokio::spawn(async move { admin.index_state().await });
+    commands.until_sent("createIndexes").await;
+    // This client has another application name than those that the fail point concerns.
+    let client = Client::with_uri_str(world.db().uri()).await.unwrap();
+    let locks = client.database(world.db().name()).collection("distributed_locks");
+    create_on(&locks, "expiresAt_ttl", Some(DAY)).await;
+    assert_eq!(asking.await.unwrap(), IndexState::Ready);
+}
+
+/// Builds in a row would delay commands in a row: after a failed one nobody builds for at least five minutes.
+#[tokio::test]
+async fn after_a_failed_build_no_process_builds_for_minutes() {
+    let world = World::mongodb().await;
+    fill(&world).await;
+    let point = out_of_time(&world).await;
+    let builds = Builds::default();
+    for _ in 0..3 {
+        let provider = LockProvider::new(&builds.counted(&world).await);
+        let state = provider.admin().index_state().await;
+        assert!(matches!(state, IndexState::Failed { .. }), "{state:?}");
+    }
+    assert_eq!(builds.all(), 1);
+    let lock = world.provider.admin().get("mongolock\u{1f}ttl-index").await;
+    let pause = lock.unwrap().unwrap().remaining.as_secs();
+    assert!((280..=600).contains(&pause), "{pause}");
+
+    // An operator can end the pause.
+    must(point.clear().await);
+    let admin = world.provider.admin();
+    assert!(admin.force_release("mongolock\u{1f}ttl-index").await.unwrap());
+    assert_eq!(admin.index_state().await, IndexState::Ready);
+}
+
 /// Looks that hang keep one connection of the pool, however many ask.
 #[tokio::test]
 async fn one_look_at_a_time_reaches_the_server() {
@@ -105,21 +253,8 @@ async fn one_look_at_a_time_reaches_the_server() {
         .enable(server.uri())
         .await
         .unwrap();
-    let (under_way, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let mut options = ClientOptions::parse(world.db().uri()).await.unwrap();
-    let seen = Arc::clone(&most);
-    options.command_event_handler = Some(EventHandler::callback(move |event| match event {
-        CommandEvent::Started(started) if started.command_name == "createIndexes" => {
-            let now = under_way.fetch_add(1, Ordering::SeqCst) + 1;
-            seen.fetch_max(now, Ordering::SeqCst);
-        }
-        CommandEvent::Succeeded(ended) if ended.command_name == "createIndexes" => {
-            under_way.fetch_sub(1, Ordering::SeqCst);
-        }
-        _ => {}
-    }));
-    let client = Client::with_options(options).unwrap();
-    let provider = LockProvider::new(&client.database(world.db().name()));
+    let builds = Builds::default();
+    let provider = LockProvider::new(&builds.counted(&world).await);
     let mut asking = JoinSet::new();
     for _ in 0..5 {
         let admin = provider.admin();
@@ -128,7 +263,7 @@ async fn one_look_at_a_time_reaches_the_server() {
     for state in asking.join_all().await {
         assert_eq!(state, IndexState::Ready);
     }
-    assert_eq!(most.load(Ordering::SeqCst), 1);
+    assert_eq!(builds.most_at_once(), 1);
 }
 
 /// S1.25: without the right to create it, only the tidying is missing.
@@ -146,12 +281,81 @@ async fn a_missing_right_is_reported() {
     guard.release().await.unwrap();
 }
 
+/// The index builds that some clients have sent.
+#[derive(Clone, Default)]
+struct Builds {
+    all: Arc<AtomicUsize>,
+    under_way: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+}
+
+impl Builds {
+    /// The world's database through one more client.
+    async fn counted(&self, world: &World) -> Database {
+        let mut options = ClientOptions::parse(world.db().uri()).await.unwrap();
+        options.app_name = Some(world.db().name().to_owned());
+        let builds = self.clone();
+        options.command_event_handler = Some(EventHandler::callback(move |event| builds.count(&event)));
+        Client::with_options(options).unwrap().database(world.db().name())
+    }
+
+    fn count(&self, event: &CommandEvent) {
+        match event {
+            CommandEvent::Started(started) if started.command_name == "createIndexes" => {
+                self.all.fetch_add(1, Ordering::SeqCst);
+                let now = self.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+                self.most.fetch_max(now, Ordering::SeqCst);
+            }
+            CommandEvent::Succeeded(ended) if ended.command_name == "createIndexes" => self.end(),
+            CommandEvent::Failed(ended) if ended.command_name == "createIndexes" => self.end(),
+            _ => {}
+        }
+    }
+
+    fn end(&self) {
+        self.under_way.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn all(&self) -> usize {
+        self.all.load(Ordering::SeqCst)
+    }
+
+    fn most_at_once(&self) -> usize {
+        self.most.load(Ordering::SeqCst)
+    }
+}
+
+/// Index builds of the world's clients end after half a second, as if the server had given them up.
+async fn out_of_time(world: &World) -> FailPointGuard {
+    let point = FailPoint::on(&["createIndexes"])
+        .always()
+        .block(Duration::from_millis(500))
+        .error_code(50);
+    let server = shared().await.unwrap();
+    let point = point.app_name(world.db().name());
+    point.enable(server.uri()).await.unwrap()
+}
+
+/// One document, and no index but that on `_id`.
+async fn fill(world: &World) {
+    world.locks().insert_one(released("filled")).await.unwrap();
+}
+
+fn released(name: &str) -> Document {
+    let past = DateTime::now();
+    doc! { "_id": name, "lockId": "", "acquiredAt": past, "expiresAt": past, "fencingToken": 1_i64 }
+}
+
 async fn create(world: &World, name: &str, expire_after: Option<Duration>) {
+    create_on(&world.locks(), name, expire_after).await;
+}
+
+async fn create_on(locks: &Collection<Document>, name: &str, expire_after: Option<Duration>) {
     let mut options = IndexOptions::builder().name(name.to_owned()).build();
     options.expire_after = expire_after;
     let index = IndexModel::builder()
         .keys(doc! { "expiresAt": 1 })
         .options(options)
         .build();
-    world.locks().create_index(index).await.unwrap();
+    locks.create_index(index).await.unwrap();
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, Timestamp, doc};
-use mongolock::{LockError, LockProvider};
+use mongolock::{IndexState, LockError, LockProvider};
 use mongolock_tests::{eventually, must};
 use tokio::time::sleep;
 
@@ -68,7 +68,7 @@ async fn a_hold_costs_two_commands() {
     let (database, commands) = recorded(world.db(), &[]).await;
     let provider = LockProvider::new(&database);
     provider.lock("warm").await.unwrap().release().await.unwrap();
-    commands.until_sent("createIndexes").await;
+    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
     commands.take();
     for _ in 0..10 {
         provider.lock("hot").await.unwrap().release().await.unwrap();
@@ -85,6 +85,7 @@ async fn a_hold_costs_two_commands() {
 #[tokio::test]
 async fn a_failed_attempt_changes_nothing() {
     let world = World::mongodb().await;
+    world.until_indexed().await;
     let _held = world.provider.lock("held").await.unwrap();
     let oplog = world
         .database()
@@ -217,6 +218,7 @@ async fn the_locked_document_is_left_alone() {
 #[tokio::test]
 async fn strings_of_the_caller_are_only_strings() {
     let world = World::mongodb().await;
+    world.until_indexed().await;
     let provider = world.provider.another().owner("$$NOW").build().unwrap();
     for name in ["$expiresAt", "$$NOW", "{ $gt: 0 }", "a.b"] {
         let guard = provider.lock(name).await.unwrap();
@@ -360,6 +362,7 @@ async fn a_renewal_between_a_look_and_an_attempt_wins() {
 #[tokio::test]
 async fn waiters_of_one_process_ask_one_at_a_time() {
     let world = World::mongodb().await;
+    world.until_indexed().await;
     let (database, commands) = recorded(world.db(), &[]).await;
     let pause = Duration::from_millis(100);
     let provider = LockProvider::builder(&database)

@@ -1,7 +1,10 @@
 //! The least role of the guide is enough for all that mongolock does.
 
-use mongodb::bson::Document;
-use mongodb::{Client, Collection};
+use std::time::Duration;
+
+use mongodb::bson::{Document, doc};
+use mongodb::options::IndexOptions;
+use mongodb::{Client, Collection, IndexModel};
 use mongolock::{IndexState, LockFilter, LockProvider};
 use mongolock_tests::{Server, ServerOptions, must};
 
@@ -39,4 +42,28 @@ async fn five_actions_on_one_collection_are_enough() {
     assert!(admin.force_release("works").await.unwrap());
     assert_eq!(admin.release_owner("nobody").await.unwrap(), 0);
     provider.shutdown().await;
+}
+
+/// An index that was made by hand is found without the right to create one.
+#[tokio::test]
+async fn for_an_index_made_by_hand_the_right_to_list_is_enough() {
+    let server = must(Server::start(ServerOptions::single().auth()).await);
+    let options = IndexOptions::builder()
+        .name("expiresAt_ttl".to_owned())
+        .expire_after(Duration::from_secs(86_400))
+        .build();
+    let index = IndexModel::builder()
+        .keys(doc! { "expiresAt": 1 })
+        .options(options)
+        .build();
+    let owner = server.client().await.unwrap().database("app");
+    let locks = owner.collection::<Document>("distributed_locks");
+    locks.create_index(index).await.unwrap();
+
+    let role = ["find", "insert", "update", "listIndexes"];
+    let client = Client::with_uri_str(restricted(&server, &role).await)
+        .await
+        .unwrap();
+    let provider = LockProvider::new(&client.database("app"));
+    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
 }

@@ -255,6 +255,7 @@ async fn a_stream_that_ends_with_its_collection_is_opened_again() {
 #[tokio::test]
 async fn adaptive_waiting_sends_fewer_commands() {
     let world = World::mongodb().await;
+    world.until_indexed().await;
     let held = world.provider.lock("counted").await.unwrap();
     let attempts = async |builder: fn(mongolock::LockProviderBuilder) -> mongolock::LockProviderBuilder| {
         let (database, commands) = recorded(world.db(), &[]).await;

@@ -8,7 +8,7 @@ use mongodb::event::EventHandler;
 use mongodb::event::command::CommandEvent;
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Collection, Database};
-use mongolock::{LockError, LockProvider};
+use mongolock::{IndexState, LockError, LockProvider};
 use mongolock_tests::{Server, TestDb, eventually, must, test_db};
 
 /// Longer than anything takes, so that a deadline missed is a defect and not a slow machine.
@@ -66,6 +66,11 @@ impl World {
 
     pub(crate) fn locks(&self) -> Collection<Document> {
         self.database().collection("distributed_locks")
+    }
+
+    /// For tests that count commands or documents: creating the index on a filled collection needs some of its own.
+    pub(crate) async fn until_indexed(&self) {
+        assert_eq!(self.provider.admin().index_state().await, IndexState::Ready);
     }
 
     pub(crate) async fn document(&self, name: &str) -> Option<Document> {

@@ -13,7 +13,7 @@ use mongolock::{IndexState, LockError, LockProvider, distributed_lock};
 use mongolock_tests::{FailPoint, Server, ServerOptions, TestDb, eventually, must, shared, test_db};
 use tokio::time::{Instant, timeout};
 
-use crate::{AMPLE, acquire_soon, connect, document, with_parameter};
+use crate::{AMPLE, acquire_soon, connect, document, warm_up, with_parameter};
 
 fn provider(db: &TestDb) -> LockProvider {
     LockProvider::builder(db.database())
@@ -37,6 +37,7 @@ async fn passing_errors_are_repeated() {
     // After a "not primary" that is not true the driver waits for the next heartbeat.
     let uri = with_parameter(db.uri(), "heartbeatFrequencyMS=500");
     let provider = LockProvider::new(&connect(&uri, db.name()).await);
+    warm_up(&provider).await;
     for code in [91, 112, 189, 10107, 11602] {
         // Three times: the driver itself repeats a command once.
         let _point = fail(&db, FailPoint::on(&["findAndModify"]).times(3).error_code(code)).await;
@@ -262,7 +263,7 @@ async fn renewal_ends_with_the_hold() {
 }
 
 /// An open transaction of somebody else that has changed the documents of these locks.
-async fn transaction_on(db: &TestDb, names: &[impl AsRef<str>]) -> ClientSession {
+pub(crate) async fn transaction_on(db: &TestDb, names: &[impl AsRef<str>]) -> ClientSession {
     let foreign = db.connect_again().await.unwrap();
     let mut session = foreign.client().start_session().await.unwrap();
     session.start_transaction().await.unwrap();

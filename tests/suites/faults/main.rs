@@ -3,6 +3,7 @@
 mod actor;
 mod cancellation;
 mod commands;
+mod index_build;
 mod network;
 mod paused;
 mod processes;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use mongodb::bson::{Document, doc};
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
-use mongolock::{LockGuard, LockProvider};
+use mongolock::{IndexState, LockGuard, LockProvider};
 use mongolock_tests::{Proxy, TestDb, shared};
 use tokio::time::timeout;
 
@@ -60,4 +61,11 @@ async fn acquire_soon(provider: &LockProvider, name: &str) -> LockGuard {
         .await
         .expect("nothing stands in the way")
         .unwrap()
+}
+
+/// Opens connections and waits for the index, whose internal lock is claimed with the same command as any lock: it must
+/// not meet a fault that is meant for the test's own claim.
+async fn warm_up(provider: &LockProvider) {
+    acquire_soon(provider, "warm").await.release().await.unwrap();
+    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
 }

@@ -6,7 +6,7 @@ use mongolock::{LockError, LockProvider};
 use mongolock_tests::{Fault, Proxy, Server, ServerOptions, eventually, must, test_db};
 use tokio::time::{Instant, timeout};
 
-use crate::{AMPLE, acquire_soon, connect, document, through_proxy, with_parameter};
+use crate::{AMPLE, acquire_soon, connect, document, through_proxy, warm_up, with_parameter};
 
 /// B3, S0.9: on a set the driver asks again and gets the server's old answer.
 #[tokio::test]
@@ -14,7 +14,7 @@ async fn a_lost_reply_is_recognised_as_ones_own_claim() {
     let db = test_db().await;
     let (proxy, database) = through_proxy(&db).await;
     let provider = LockProvider::new(&database);
-    acquire_soon(&provider, "warm").await.release().await.unwrap();
+    warm_up(&provider).await;
     let dropped = proxy.inject(Fault::drop_reply().command("findAndModify"));
     let guard = acquire_soon(&provider, "own").await;
     must(dropped.happened(AMPLE).await);
@@ -33,7 +33,7 @@ async fn a_lost_reply_of_a_standalone_is_recognised() {
     let proxy = Proxy::start(server.node().address()).await.unwrap();
     let provider = LockProvider::new(&connect(&proxy.uri(), "app").await);
     let direct = connect(&server.uri(), "app").await;
-    acquire_soon(&provider, "warm").await.release().await.unwrap();
+    warm_up(&provider).await;
 
     let dropped = proxy.inject(Fault::drop_reply().command("findAndModify").times(2));
     let guard = acquire_soon(&provider, "own").await;
@@ -56,7 +56,7 @@ async fn a_reply_after_the_timeout_leaves_no_claim() {
     let db = test_db().await;
     let (proxy, database) = through_proxy(&db).await;
     let provider = LockProvider::new(&database);
-    acquire_soon(&provider, "warm").await.release().await.unwrap();
+    warm_up(&provider).await;
     let late = proxy.inject(Fault::delay_reply(Duration::from_secs(3)).command("findAndModify"));
     let begun = Instant::now();
     let error = provider
@@ -86,7 +86,7 @@ async fn a_request_that_arrives_late_leaves_no_ghost() {
     let proxy = Proxy::start(server.node().address()).await.unwrap();
     let provider = LockProvider::new(&connect(&proxy.uri(), "app").await);
     let direct = LockProvider::new(&connect(&server.uri(), "app").await);
-    acquire_soon(&provider, "warm").await.release().await.unwrap();
+    warm_up(&provider).await;
     let late = proxy.inject(Fault::late_request(Duration::from_millis(1500)).command("findAndModify"));
     let lock = provider.lock("ghost").acquire_timeout(Duration::from_millis(1));
     assert!(lock.acquire().await.is_err());
@@ -106,7 +106,7 @@ async fn a_late_first_request_of_a_won_claim_leaves_no_ghost() {
     let proxy = Proxy::start(server.node().address()).await.unwrap();
     let provider = LockProvider::new(&connect(&proxy.uri(), "app").await);
     let database = connect(&server.uri(), "app").await;
-    acquire_soon(&provider, "warm").await.release().await.unwrap();
+    warm_up(&provider).await;
     let late = proxy.inject(Fault::late_request(Duration::from_secs(2)).command("findAndModify"));
     acquire_soon(&provider, "ghost").await.release().await.unwrap();
     must(late.happened(AMPLE).await);
@@ -261,7 +261,7 @@ async fn a_release_that_is_not_answered_keeps_nobody_waiting() {
             .expiry(AMPLE * 4)
             .build()
             .unwrap();
-        acquire_soon(&provider, "warm").await.release().await.unwrap();
+        warm_up(&provider).await;
         let guard = acquire_soon(&provider, "silent").await;
         let silent = proxy.inject(Fault::delay_request(AMPLE * 2).command("update"));
         if waits_for_it {

@@ -1,0 +1,164 @@
+//! What the list of the collection's indexes says about the TTL index.
+
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document};
+use mongodb::error::Error;
+
+use super::INDEX_NAME;
+use crate::fault;
+use crate::index::IndexState;
+use crate::store::mongo::{COMMAND_LIMIT, MongoStore};
+
+const UNAUTHORIZED: i32 = 13;
+const NAMESPACE_NOT_FOUND: i32 = 26;
+
+/// Options with which an index on the same keys is another index to the server, which allows both.
+const DISTINGUISHING: [&str; 3] = ["partialFilterExpression", "sparse", "unique"];
+
+/// What the list of indexes says.
+pub(super) enum Listed {
+    /// An index is there that proves this state.
+    Proved(IndexState),
+    /// The collection is missing, and with it the index.
+    NoCollection,
+    /// The index is missing and none is in its way, or the user may not list the indexes.
+    Open,
+}
+
+impl Listed {
+    pub(super) fn proved(self) -> Option<IndexState> {
+        match self {
+            Self::Proved(state) => Some(state),
+            Self::NoCollection | Self::Open => None,
+        }
+    }
+}
+
+impl MongoStore {
+    /// Asks for the list of indexes: `listIndexes` does not wait for open transactions, unlike `createIndexes`.
+    pub(super) async fn listed(&self, retention: Duration) -> Result<Listed, Error> {
+        let listing = self.background.list_indexes().max_time(COMMAND_LIMIT).await;
+        let mut indexes = match listing {
+            // As plain documents: an index with options that the driver does not know must not be an error.
+            Ok(indexes) => indexes.with_type::<Document>(),
+            Err(error) => {
+                return match fault::code(&error) {
+                    Some(NAMESPACE_NOT_FOUND) => Ok(Listed::NoCollection),
+                    Some(UNAUTHORIZED) => Ok(Listed::Open),
+                    _ => Err(error),
+                };
+            }
+        };
+        let mut state = None;
+        while indexes.advance().await? {
+            // The first one that proves something: the rest is read as well, so that the cursor ends at the server.
+            let index = indexes.deserialize_current()?;
+            state = state.or_else(|| proved_by(&index, retention));
+        }
+        Ok(state.map_or(Listed::Open, Listed::Proved))
+    }
+}
+
+/// The state that this index proves on its own, by the rules by which the server refuses a second index.
+fn proved_by(index: &Document, retention: Duration) -> Option<IndexState> {
+    let is_named = index.get_str("name").ok() == Some(INDEX_NAME);
+    let is_alike = is_on_expiry(index) && !DISTINGUISHING.iter().any(|option| index.contains_key(option));
+    if is_named && is_alike && expires_after(index, retention) {
+        Some(IndexState::Ready)
+    } else if is_named || is_alike {
+        Some(conflict(index, retention))
+    } else {
+        None
+    }
+}
+
+fn is_on_expiry(index: &Document) -> bool {
+    let keys = index.get_document("key");
+    keys.is_ok_and(|keys| keys.len() == 1 && number(keys.get("expiresAt")) == Some(1.0))
+}
+
+fn expires_after(index: &Document, retention: Duration) -> bool {
+    // The driver sends whole seconds.
+    let wanted = Duration::from_secs(retention.as_secs()).as_secs_f64();
+    number(index.get("expireAfterSeconds")) == Some(wanted)
+}
+
+/// The value of a number that the server may have kept as any of its types; none that counts here needs more than 32
+/// bits.
+fn number(value: Option<&Bson>) -> Option<f64> {
+    match value? {
+        Bson::Int32(number) => Some(f64::from(*number)),
+        Bson::Int64(number) => i32::try_from(*number).ok().map(f64::from),
+        Bson::Double(number) => Some(*number),
+        _ => None,
+    }
+}
+
+fn conflict(index: &Document, retention: Duration) -> IndexState {
+    let seconds = retention.as_secs();
+    IndexState::Conflict {
+        reason: format!(
+            "the index {index} is in the way of {INDEX_NAME} on expiresAt with expireAfterSeconds {seconds}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::doc;
+
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn state(index: &Document) -> &'static str {
+        match proved_by(index, DAY) {
+            Some(IndexState::Ready) => "ready",
+            Some(IndexState::Conflict { .. }) => "conflict",
+            None => "nothing",
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_wanted_index_is_ready_whatever_the_type_of_its_numbers() {
+        for seconds in [Bson::Int32(86_400), Bson::Int64(86_400), Bson::Double(86_400.0)] {
+            for one in [Bson::Int32(1), Bson::Int64(1), Bson::Double(1.0)] {
+                let index = doc! {
+                    "v": 2, "key": { "expiresAt": one }, "name": "expiresAt_ttl", "expireAfterSeconds": &seconds,
+                };
+                assert_eq!(state(&index), "ready");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_server_would_refuse_is_a_conflict() {
+        let key = || doc! { "expiresAt": 1 };
+        for index in [
+            doc! { "key": key(), "name": "expiresAt_ttl" },
+            doc! { "key": key(), "name": "expiresAt_ttl", "expireAfterSeconds": 0 },
+            doc! { "key": key(), "name": "expiresAt_ttl", "expireAfterSeconds": f64::NAN },
+            doc! { "key": key(), "name": "expiresAt_ttl", "expireAfterSeconds": 86_400, "sparse": true },
+            doc! { "key": { "expiresAt": -1 }, "name": "expiresAt_ttl", "expireAfterSeconds": 86_400 },
+            doc! { "key": { "expiresAt": 1, "_id": 1 }, "name": "expiresAt_ttl" },
+            doc! { "key": key(), "name": "mine" },
+            doc! { "key": key(), "name": "mine", "expireAfterSeconds": 86_400 },
+        ] {
+            assert_eq!(state(&index), "conflict", "{index}");
+        }
+    }
+
+    #[test]
+    fn other_indexes_prove_nothing() {
+        for index in [
+            doc! { "key": { "_id": 1 }, "name": "_id_" },
+            doc! { "key": { "lockId": 1 }, "name": "mine", "expireAfterSeconds": 86_400 },
+            doc! { "key": { "expiresAt": "hashed" }, "name": "mine" },
+            doc! { "key": { "expiresAt": 1 }, "name": "mine", "partialFilterExpression": { "lockId": "" } },
+        ] {
+            assert_eq!(state(&index), "nothing", "{index}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Building the TTL index on a filled collection while a foreign transaction is open.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mongodb::Client;
+use mongodb::bson::{DateTime, Document, doc};
+use mongodb::event::EventHandler;
+use mongodb::event::command::CommandEvent;
+use mongodb::options::ClientOptions;
+use mongolock::{IndexState, LockProvider};
+use mongolock_tests::{TestDb, test_db};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::AMPLE;
+use crate::commands::transaction_on;
+
+/// The foreign transaction stays open for this time: longer than the default acquire timeout of 10 s.
+const OPEN: Duration = Duration::from_secs(15);
+
+/// No acquire may take longer: the limit of one build is 1 s, the rest is for a slow machine.
+const LONGEST: Duration = Duration::from_millis(2500);
+
+/// The documents of locks that are not held, and no index but that on `_id`.
+async fn fill(db: &TestDb) {
+    let released = (0..20).map(|number| {
+        doc! {
+            "_id": format!("filled:{number}"), "lockId": "", "acquiredAt": DateTime::from_millis(0),
+            "expiresAt": DateTime::from_millis(0), "fencingToken": 1_i64,
+        }
+    });
+    let locks = db.database().collection::<Document>("distributed_locks");
+    locks.insert_many(released).await.unwrap();
+}
+
+/// A provider as another process would have it, which counts the index builds that it asks for.
+async fn process(db: &TestDb, builds: &Arc<AtomicUsize>) -> LockProvider {
+    let mut options = ClientOptions::parse(db.uri()).await.unwrap();
+    let counted = Arc::clone(builds);
+    options.command_event_handler = Some(EventHandler::callback(move |event| {
+        if matches!(event, CommandEvent::Started(started) if started.command_name == "createIndexes") {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    }));
+    LockProvider::new(&Client::with_options(options).unwrap().database(db.name()))
+}
+
+/// The longest of the acquires that follow each other until the end.
+async fn longest_acquire(provider: LockProvider, name: String, end: Instant) -> Duration {
+    let mut longest = Duration::ZERO;
+    while Instant::now() < end {
+        let begun = Instant::now();
+        let guard = provider.lock(&name).await;
+        longest = longest.max(begun.elapsed());
+        let guard = guard.unwrap_or_else(|error| panic!("{name} after {:?}: {error}", begun.elapsed()));
+        guard.release().await.unwrap();
+        sleep(Duration::from_millis(20)).await;
+    }
+    longest
+}
+
+/// S1.9, S1.21: commands queue behind a build that waits for the transaction, for no longer than the limit of one build.
+#[tokio::test]
+async fn an_open_transaction_and_a_missing_index_delay_no_acquire() {
+    let db = test_db().await;
+    fill(&db).await;
+    let mut session = transaction_on(&db, &["filled:0"]).await;
+    let builds = Arc::new(AtomicUsize::new(0));
+    let end = Instant::now() + OPEN;
+    let mut acquiring = JoinSet::new();
+    for number in 0..4 {
+        let provider = process(&db, &builds).await;
+        acquiring.spawn(longest_acquire(provider, format!("free:{number}"), end));
+    }
+    let operator = process(&db, &builds).await;
+    let admin = operator.admin();
+    let asking = tokio::spawn(async move { admin.index_state().await });
+    for longest in acquiring.join_all().await {
+        assert!(longest < LONGEST, "{longest:?}");
+    }
+    let state = asking.await.unwrap();
+    assert!(matches!(state, IndexState::Failed { .. }), "{state:?}");
+    assert_eq!(builds.load(Ordering::SeqCst), 1, "the next build is minutes away");
+    session.abort_transaction().await.unwrap();
+    let guard = operator.lock("filled:0").acquire_timeout(AMPLE).await.unwrap();
+    guard.release().await.unwrap();
+}
