@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use mongodb::options::ClientOptions;
-use mongodb::{Client, Database};
+use mongodb::{Client, ClientSession, Database};
 use mongolock::{LockGuard, LockProvider};
 use mongolock_tests::{Proxy, TestDb, shared};
 use tokio::time::timeout;
@@ -60,4 +60,20 @@ async fn acquire_soon(provider: &LockProvider, name: &str) -> LockGuard {
         .await
         .expect("nothing stands in the way")
         .unwrap()
+}
+
+/// An open transaction of another client that has changed the documents of these locks.
+async fn transaction_on(foreign: &Database, names: &[impl AsRef<str>]) -> ClientSession {
+    let mut session = foreign.client().start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    let locks = foreign.collection::<Document>("distributed_locks");
+    let touch = doc! { "$set": { "touched": true } };
+    let touched = locks
+        .update_many(doc! { "_id": { "$in": &names } }, touch)
+        .session(&mut session)
+        .await
+        .unwrap();
+    assert_eq!(touched.modified_count, names.len() as u64);
+    session
 }
