@@ -3,6 +3,7 @@
 mod actor;
 mod cancellation;
 mod commands;
+mod late_commands;
 mod network;
 mod paused;
 mod processes;
