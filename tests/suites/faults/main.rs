@@ -9,6 +9,7 @@ mod paused;
 mod processes;
 mod replica_set;
 mod runtimes;
+mod write_concern;
 
 use std::time::Duration;
 
