@@ -5,6 +5,7 @@ mod cancellation;
 mod commands;
 mod late_commands;
 mod network;
+mod outage;
 mod paused;
 mod processes;
 mod replica_set;
