@@ -4,6 +4,7 @@ mod actor;
 mod cancellation;
 mod commands;
 mod late_commands;
+mod log_in;
 mod network;
 mod outage;
 mod paused;
