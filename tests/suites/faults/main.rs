@@ -1,6 +1,7 @@
 //! What happens when things go wrong: a bad network, failing commands, lost members, killed and stopped processes.
 
 mod actor;
+mod blocked_documents;
 mod cancellation;
 mod commands;
 mod late_commands;
