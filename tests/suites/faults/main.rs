@@ -12,6 +12,7 @@ mod paused;
 mod processes;
 mod replica_set;
 mod runtimes;
+mod silent_connections;
 mod write_concern;
 
 use std::time::Duration;
