@@ -4,6 +4,7 @@ mod actor;
 mod blocked_documents;
 mod cancellation;
 mod commands;
+mod handed_over;
 mod late_commands;
 mod log_in;
 mod network;
