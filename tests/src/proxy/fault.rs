@@ -35,6 +35,8 @@ pub(super) enum Action {
     DelayReply(Duration),
     DelayRequest(Duration),
     LateRequest(Duration),
+    SwallowReply,
+    SwallowRequest,
 }
 
 impl Fault {
@@ -61,6 +63,17 @@ impl Fault {
     /// The client's connection is closed at once, and the server hears of it later all the same.
     pub fn late_request(delay: Duration) -> Self {
         Self::new(Action::LateRequest(delay))
+    }
+
+    /// The server executes it, but its reply never arrives. The connection stays open and carries nothing any more, in
+    /// either direction: as through a router that has forgotten it.
+    pub fn swallow_reply() -> Self {
+        Self::new(Action::SwallowReply)
+    }
+
+    /// The server never receives it. The connection stays open and carries nothing any more, in either direction.
+    pub fn swallow_request() -> Self {
+        Self::new(Action::SwallowRequest)
     }
 
     fn new(action: Action) -> Self {

@@ -23,6 +23,8 @@ enum End {
     Reset,
     /// The client is cut off now, the server gets this message later.
     Late(Frame, Duration),
+    /// Both sides keep their connection, and nothing is carried any more.
+    Silent,
 }
 
 /// Carries messages until one side closes, an error occurs, or a control of the proxy ends it.
@@ -51,6 +53,11 @@ pub(super) async fn relay(mut client: TcpStream, shared: &Shared) -> io::Result<
             // Closing before the server has answered could make it drop the message.
             Frame::read(&mut server).await?;
         }
+        End::Silent => {
+            // Fails only without a sender, and then the proxy is gone as well.
+            let _ = resets.changed().await;
+            client.set_zero_linger()?;
+        }
     }
     Ok(())
 }
@@ -64,7 +71,9 @@ async fn requests(
     while let Some(frame) = Frame::read(&mut from).await? {
         if let Some(hit) = frame.command().and_then(|command| shared.observe(command)) {
             match hit.action {
-                Action::DropReply | Action::DelayReply(_) => remember(pending, &frame, hit),
+                Action::DropReply | Action::DelayReply(_) | Action::SwallowReply => {
+                    remember(pending, &frame, hit);
+                }
                 Action::DropRequest => {
                     hit.count();
                     return Ok(End::Closed);
@@ -76,6 +85,10 @@ async fn requests(
                 Action::LateRequest(delay) => {
                     hit.count();
                     return Ok(End::Late(frame, delay));
+                }
+                Action::SwallowRequest => {
+                    hit.count();
+                    return Ok(End::Silent);
                 }
             }
         }
@@ -95,6 +108,7 @@ async fn replies(
             hit.count();
             match hit.action {
                 Action::DelayReply(delay) => sleep(delay).await,
+                Action::SwallowReply => return Ok(End::Silent),
                 _ => return Ok(End::Closed),
             }
         }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use mongodb::Client;
 use mongodb::bson::{Document, doc};
 use mongodb::event::EventHandler;
 use mongodb::event::command::CommandEvent;
 use mongodb::options::ClientOptions;
-use mongodb::{Client, ClientSession};
 use mongolock::{IndexState, LockError, LockProvider, distributed_lock};
 use mongolock_tests::{FailPoint, Server, ServerOptions, TestDb, eventually, must, shared, test_db};
 use tokio::time::{Instant, timeout};
 
-use crate::{AMPLE, acquire_soon, connect, document, warm_up, with_parameter};
+use crate::{AMPLE, acquire_soon, connect, document, transaction_on, warm_up, with_parameter};
 
 fn provider(db: &TestDb) -> LockProvider {
     LockProvider::builder(db.database())
@@ -262,23 +262,6 @@ async fn renewal_ends_with_the_hold() {
     assert_eq!(document(db.database(), "ended").await, before);
 }
 
-/// An open transaction of somebody else that has changed the documents of these locks.
-pub(crate) async fn transaction_on(db: &TestDb, names: &[impl AsRef<str>]) -> ClientSession {
-    let foreign = db.connect_again().await.unwrap();
-    let mut session = foreign.client().start_session().await.unwrap();
-    session.start_transaction().await.unwrap();
-    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-    let locks = foreign.collection::<Document>("distributed_locks");
-    let touch = doc! { "$set": { "touched": true } };
-    let touched = locks
-        .update_many(doc! { "_id": { "$in": &names } }, touch)
-        .session(&mut session)
-        .await
-        .unwrap();
-    assert_eq!(touched.modified_count, names.len() as u64);
-    session
-}
-
 /// A foreign transaction has changed one lock's document: the bulk renewal waits at it, and no other lock is lost.
 #[tokio::test]
 async fn a_blocked_renewal_endangers_no_other() {
@@ -291,7 +274,7 @@ async fn a_blocked_renewal_endangers_no_other() {
     for index in 0..40 {
         guards.push(provider.lock(format!("blocked:{index:02}")).await.unwrap());
     }
-    let mut session = transaction_on(&db, &["blocked:03"]).await;
+    let mut session = transaction_on(&db.connect_again().await.unwrap(), &["blocked:03"]).await;
     tokio::time::sleep(Duration::from_secs(7)).await;
     for guard in &guards {
         assert_eq!(guard.is_lost(), guard.name() == "blocked:03", "{}", guard.name());
@@ -314,7 +297,7 @@ async fn a_blocked_release_keeps_no_other_lock_taken() {
     }
     // An index that is being made would wait for the transaction, and everything else for the index.
     assert_eq!(provider.admin().index_state().await, IndexState::Ready);
-    let mut session = transaction_on(&db, &names[..1]).await;
+    let mut session = transaction_on(&db.connect_again().await.unwrap(), &names[..1]).await;
     drop(guards);
     acquire_soon(&provider, names[1]).await.release().await.unwrap();
     acquire_soon(&rival, names[2]).await.release().await.unwrap();
@@ -348,7 +331,7 @@ async fn blocked_releases_leave_the_connections_to_others() {
         guards.push(provider.lock(name).await.unwrap());
     }
     assert_eq!(provider.admin().index_state().await, IndexState::Ready);
-    let mut session = transaction_on(&db, &names).await;
+    let mut session = transaction_on(&db.connect_again().await.unwrap(), &names).await;
     repeats.store(0, Ordering::SeqCst);
     drop(guards);
     let all_tried = async || (repeats.load(Ordering::SeqCst) >= 2 * names.len()).then_some(());

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::AMPLE;
-use crate::commands::transaction_on;
+use crate::transaction_on;
 
 /// The foreign transaction stays open for this time: longer than the default acquire timeout of 10 s.
 const OPEN: Duration = Duration::from_secs(15);
@@ -66,7 +66,7 @@ async fn longest_acquire(provider: LockProvider, name: String, end: Instant) -> 
 async fn an_open_transaction_and_a_missing_index_delay_no_acquire() {
     let db = test_db().await;
     fill(&db).await;
-    let mut session = transaction_on(&db, &["filled:0"]).await;
+    let mut session = transaction_on(&db.connect_again().await.unwrap(), &["filled:0"]).await;
     let builds = Arc::new(AtomicUsize::new(0));
     let end = Instant::now() + OPEN;
     let mut acquiring = JoinSet::new();

@@ -1,20 +1,27 @@
 //! What happens when things go wrong: a bad network, failing commands, lost members, killed and stopped processes.
 
 mod actor;
+mod blocked_documents;
 mod cancellation;
 mod commands;
+mod handed_over;
 mod index_build;
+mod late_commands;
+mod log_in;
 mod network;
+mod outage;
 mod paused;
 mod processes;
 mod replica_set;
 mod runtimes;
+mod silent_connections;
+mod write_concern;
 
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use mongodb::options::ClientOptions;
-use mongodb::{Client, Database};
+use mongodb::{Client, ClientSession, Database};
 use mongolock::{IndexState, LockGuard, LockProvider};
 use mongolock_tests::{Proxy, TestDb, shared};
 use tokio::time::timeout;
@@ -68,4 +75,20 @@ async fn acquire_soon(provider: &LockProvider, name: &str) -> LockGuard {
 async fn warm_up(provider: &LockProvider) {
     acquire_soon(provider, "warm").await.release().await.unwrap();
     assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+}
+
+/// An open transaction of another client that has changed the documents of these locks.
+async fn transaction_on(foreign: &Database, names: &[impl AsRef<str>]) -> ClientSession {
+    let mut session = foreign.client().start_session().await.unwrap();
+    session.start_transaction().await.unwrap();
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    let locks = foreign.collection::<Document>("distributed_locks");
+    let touch = doc! { "$set": { "touched": true } };
+    let touched = locks
+        .update_many(doc! { "_id": { "$in": &names } }, touch)
+        .session(&mut session)
+        .await
+        .unwrap();
+    assert_eq!(touched.modified_count, names.len() as u64);
+    session
 }

@@ -111,6 +111,33 @@ async fn a_late_request_arrives_after_its_client_has_given_up() {
     assert!(began.elapsed() >= SHORT);
 }
 
+/// The connection stays open: the driver waits for the reply, and a later command takes another connection.
+#[tokio::test]
+async fn a_swallowed_message_leaves_its_connection_open_and_silent() {
+    let it = setting().await;
+    let swallowed = [Fault::swallow_reply(), Fault::swallow_request()];
+    let mut silent = Vec::new();
+    for (fault, executed) in swallowed.into_iter().zip([1, 2]) {
+        let swallowed = it.proxy.inject(fault.command("findAndModify"));
+        let mut increment = Box::pin(it.increment());
+        assert!(timeout(SHORT, &mut increment).await.is_err());
+        must(swallowed.happened(LONG).await);
+        // Only the reply was swallowed the first time, so only that request was executed.
+        assert_eq!(it.number().await, executed);
+        must(it.increment().await);
+        silent.push(increment);
+    }
+    assert_eq!(it.number().await, 3);
+    for increment in &mut silent {
+        assert!(timeout(SHORT, increment).await.is_err(), "it is still silent");
+    }
+    it.proxy.reset_connections();
+    for increment in silent {
+        let ended = timeout(LONG, increment).await;
+        assert!(ended.is_ok_and(|answer| answer.is_err()), "a reset ends it");
+    }
+}
+
 #[tokio::test]
 async fn single_messages_are_delayed() {
     let it = setting().await;

@@ -1,0 +1,157 @@
+//! Commands that take effect later than others that were sent after them: renewals that were stuck in the server, and
+//! acquire requests that were stuck in the network.
+
+use std::time::Duration;
+
+use mongodb::Database;
+use mongolock::{IndexState, LockError, LockGuard, LockProvider};
+use mongolock_tests::{FailPoint, Fault, Proxy, Server, ServerOptions, must, test_db};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::{AMPLE, acquire_soon, connect, through_proxy, transaction_on};
+
+/// The lease of `m` and `n`: long enough for a single renewal to pass two batches that are stuck.
+const EXPIRY: Duration = Duration::from_secs(12);
+
+/// How late the first copy of an acquire request reaches the server.
+const LATE: Duration = Duration::from_secs(2);
+
+/// What the holder of `n` still counted on when another provider had acquired it.
+async fn left_at_takeover(rival: LockProvider, guard: &LockGuard) -> (LockGuard, Duration) {
+    let context = guard.context();
+    let taking = async move {
+        let lock = rival.lock("n").acquire_timeout(AMPLE);
+        let next = lock.acquire().await.unwrap();
+        // Both providers are in this process, so there is one monotonic clock.
+        (next, context.remaining())
+    };
+    tokio::spawn(taking).await.unwrap()
+}
+
+/// Makes the first renewals of `m` and `n` wait behind a foreign transaction on `m` from the third second to the ninth.
+async fn block_the_first_renewals(foreign: &Database, acquired: Instant) {
+    sleep_until(acquired + Duration::from_millis(2500)).await;
+    let mut session = transaction_on(foreign, &["m"]).await;
+    sleep_until(acquired + Duration::from_millis(8500)).await;
+    session.abort_transaction().await.unwrap();
+}
+
+/// B4: a renewal that was stuck in the server must not take back what a later one has granted. The holder, which renews
+/// no more after `max_hold`, counts on the later one.
+#[tokio::test]
+async fn a_stuck_renewal_takes_nothing_back() {
+    let db = test_db().await;
+    let holder = LockProvider::new(db.database());
+    let foreign = db.connect_again().await.unwrap();
+    // An index that is being made would wait for the transaction, and everything else for the index.
+    assert_eq!(holder.admin().index_state().await, IndexState::Ready);
+    let acquired = Instant::now();
+    let mut guards = Vec::new();
+    for name in ["m", "n"] {
+        let lock = holder.lock(name).expiry(EXPIRY);
+        guards.push(lock.max_hold(Duration::from_secs(8)).acquire().await.unwrap());
+    }
+    let rival = LockProvider::new(&foreign);
+    let taking = left_at_takeover(rival, &guards[1]);
+    let ((next, left), ()) = tokio::join!(taking, block_the_first_renewals(&foreign, acquired));
+    assert!(
+        left.is_zero(),
+        "two live guards {:?} after the acquire: the first one counts on {left:?} more",
+        acquired.elapsed()
+    );
+    next.release().await.unwrap();
+}
+
+/// B4: the same without `max_hold`, when the later renewals hang.
+#[tokio::test]
+async fn a_stuck_renewal_takes_nothing_back_while_later_ones_hang() {
+    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let holder = LockProvider::new(&connect(&server.uri(), "holder").await);
+    let foreign = connect(&server.uri(), "rival").await;
+    let foreign = foreign.client().database("holder");
+    assert_eq!(holder.admin().index_state().await, IndexState::Ready);
+    let acquired = Instant::now();
+    let mut guards = Vec::new();
+    for name in ["m", "n"] {
+        guards.push(holder.lock(name).expiry(EXPIRY).acquire().await.unwrap());
+    }
+    let rival = LockProvider::new(&foreign);
+    let taking = left_at_takeover(rival, &guards[1]);
+    let hanging = async {
+        block_the_first_renewals(&foreign, acquired).await;
+        let point = FailPoint::on(&["update"]).always().block(EXPIRY);
+        point.app_name("holder").enable(&server.uri()).await.unwrap()
+    };
+    let ((next, left), point) = tokio::join!(taking, hanging);
+    assert!(
+        left.is_zero(),
+        "two live guards {:?} after the acquire: the first one counts on {left:?} more",
+        acquired.elapsed()
+    );
+    must(point.clear().await);
+    next.release().await.unwrap();
+}
+
+/// The first request of a claim arrives late. Its repetition, by the driver or by the library, is answered "held", and
+/// the caller gives up: the late request then acquires the lock for nobody, and that must be released long before the
+/// lease of 60 s ends.
+async fn late_request_leaves_no_ghost(proxy: &Proxy, late: &Database, direct: &Database, is_try: bool) {
+    // One request for each call: a later write in the same session would make the server refuse the late one.
+    let pause = Duration::from_secs(5);
+    let provider = LockProvider::builder(late).expiry(AMPLE);
+    let provider = provider.retry_interval(pause..=pause).build().unwrap();
+    let rival = LockProvider::new(direct);
+    acquire_soon(&provider, "warm").await.release().await.unwrap();
+    let guard = acquire_soon(&rival, "ghost").await;
+
+    let fault = Fault::late_request(LATE).command("findAndModify");
+    let late = proxy.inject(fault);
+    let lock = provider.lock("ghost").acquire_timeout(Duration::from_millis(600));
+    let outcome = if is_try {
+        lock.try_acquire().await
+    } else {
+        lock.acquire().await.map(Some)
+    };
+    // On a standalone server a try ends with the connection's error, for nothing repeats it.
+    match outcome {
+        Ok(None) | Err(LockError::Timeout { .. } | LockError::Mongo(_)) => {}
+        other => panic!("another has the lock: {other:?}"),
+    }
+    assert_eq!(late.hits(), 1);
+    guard.release().await.unwrap();
+
+    // The late request has been executed by now, and nothing else shows that.
+    sleep(LATE + Duration::from_secs(1)).await;
+    let lock = rival.lock("ghost").acquire_timeout(AMPLE);
+    let next = timeout(Duration::from_secs(15), lock.acquire()).await;
+    let next = next.expect("nobody holds the lock").unwrap();
+    next.release().await.unwrap();
+}
+
+/// B2: on a replica set the driver itself repeats the request, and the library is told only of the second one.
+#[tokio::test]
+async fn a_request_that_the_driver_has_repeated_leaves_no_ghost_of_a_wait() {
+    let db = test_db().await;
+    let (proxy, database) = through_proxy(&db).await;
+    late_request_leaves_no_ghost(&proxy, &database, db.database(), false).await;
+}
+
+/// B2: the same with a single try.
+#[tokio::test]
+async fn a_request_that_the_driver_has_repeated_leaves_no_ghost_of_a_try() {
+    let db = test_db().await;
+    let (proxy, database) = through_proxy(&db).await;
+    late_request_leaves_no_ghost(&proxy, &database, db.database(), true).await;
+}
+
+/// B2: on a standalone server only the library repeats the request.
+#[tokio::test]
+async fn a_request_that_the_library_has_repeated_leaves_no_ghost() {
+    let server = Server::start(ServerOptions::standalone()).await.unwrap();
+    for (name, is_try) in [("wait", false), ("try", true)] {
+        let proxy = Proxy::start(server.node().address()).await.unwrap();
+        let late = connect(&proxy.uri(), name).await;
+        let direct = connect(&server.uri(), name).await;
+        late_request_leaves_no_ghost(&proxy, &late, &direct, is_try).await;
+    }
+}

@@ -1,0 +1,225 @@
+//! Connections that fall silent without being closed, after the server has executed a command or before it has received
+//! it: a router that has forgotten the connection, a peer without power. All other connections work.
+
+use std::time::Duration;
+
+use mongolock::{LockError, LockGuard, LockProvider};
+use mongolock_tests::{Fault, Injected, Proxy, TestDb, eventually, must, test_db};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{AMPLE, acquire_soon, through_proxy};
+
+/// Time in which an acquire request on another connection must have replaced a silent one: one repetition after 2 s, and
+/// a slow machine.
+const ONE_REPEAT: Duration = Duration::from_secs(6);
+
+/// Time in which what a silent connection has left behind must be released: far less than the lease of 60 s.
+const FREED: Duration = Duration::from_secs(15);
+
+struct Setting {
+    provider: LockProvider,
+    /// Another process, with connections that work.
+    rival: LockProvider,
+    proxy: Proxy,
+    /// Dropped last.
+    _db: TestDb,
+}
+
+impl Setting {
+    /// A provider whose connections go through a proxy and are in use already.
+    async fn new(expiry: Duration) -> Self {
+        let db = test_db().await;
+        let (proxy, database) = through_proxy(&db).await;
+        let provider = LockProvider::builder(&database).expiry(expiry).build().unwrap();
+        acquire_soon(&provider, "warm").await.release().await.unwrap();
+        Self {
+            provider,
+            rival: LockProvider::new(db.database()),
+            proxy,
+            _db: db,
+        }
+    }
+
+    fn swallow_reply(&self, command: &str, times: u32) -> Injected {
+        let fault = Fault::swallow_reply().command(command);
+        self.proxy.inject(fault.times(times))
+    }
+
+    async fn acquire(&self, name: &str, limit: Duration) -> Result<LockGuard, LockError> {
+        self.provider.lock(name).acquire_timeout(limit).acquire().await
+    }
+}
+
+/// A lock that must become free for this provider within `limit`.
+async fn free_within(limit: Duration, provider: &LockProvider, name: &str) {
+    let lock = provider.lock(name).acquire_timeout(AMPLE);
+    let acquired = timeout(limit, lock.acquire()).await;
+    let guard = acquired.expect("nothing of the silent request is left").unwrap();
+    guard.release().await.unwrap();
+}
+
+/// B3: the lock was free all the time, so a reply that never comes costs one repetition and not the whole wait.
+#[tokio::test]
+async fn a_swallowed_reply_costs_one_repetition() {
+    let it = Setting::new(AMPLE / 2).await;
+    let swallowed = it.swallow_reply("findAndModify", 1);
+    let begun = Instant::now();
+    let guard = it.acquire("silent", Duration::from_secs(10)).await.unwrap();
+    assert!(begun.elapsed() < ONE_REPEAT, "{:?}", begun.elapsed());
+    assert_eq!(swallowed.hits(), 1);
+    guard.release().await.unwrap();
+    free_within(FREED, &it.rival, "silent").await;
+}
+
+/// B3: the same with two replies in a row.
+#[tokio::test]
+async fn two_swallowed_replies_do_not_cost_the_wait() {
+    let it = Setting::new(AMPLE / 2).await;
+    let swallowed = it.swallow_reply("findAndModify", 2);
+    let guard = it.acquire("silent", Duration::from_secs(10)).await.unwrap();
+    assert_eq!(swallowed.hits(), 2);
+    guard.release().await.unwrap();
+    free_within(FREED, &it.rival, "silent").await;
+}
+
+/// B3: the same with a request that never arrives.
+#[tokio::test]
+async fn a_swallowed_request_costs_one_repetition() {
+    let it = Setting::new(AMPLE / 2).await;
+    let swallowed = it.proxy.inject(Fault::swallow_request().command("findAndModify"));
+    let begun = Instant::now();
+    let guard = it.acquire("silent", Duration::from_secs(10)).await.unwrap();
+    assert!(begun.elapsed() < ONE_REPEAT, "{:?}", begun.elapsed());
+    assert_eq!(swallowed.hits(), 1);
+    guard.release().await.unwrap();
+}
+
+/// B3: a single try repeats its request as well, within its limit.
+#[tokio::test]
+async fn a_try_repeats_a_request_without_a_reply() {
+    let it = Setting::new(AMPLE / 2).await;
+    let swallowed = it.swallow_reply("findAndModify", 1);
+    let lock = it
+        .provider
+        .lock("silent")
+        .acquire_timeout(Duration::from_secs(10));
+    let begun = Instant::now();
+    let guard = lock.try_acquire().await.unwrap().expect("the lock is free");
+    assert!(begun.elapsed() < ONE_REPEAT, "{:?}", begun.elapsed());
+    assert_eq!(swallowed.hits(), 1);
+    guard.release().await.unwrap();
+}
+
+/// B2, B13: the wait is too short for a repetition. It ends with an error in time, and nothing of it stands for the rest
+/// of the 60 s.
+#[tokio::test]
+async fn a_claim_that_was_given_up_is_released() {
+    let it = Setting::new(AMPLE).await;
+    let swallowed = it.swallow_reply("findAndModify", 1);
+    let begun = Instant::now();
+    let error = it.acquire("silent", Duration::from_secs(2)).await.unwrap_err();
+    assert!(matches!(error, LockError::Mongo(_)), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert_eq!(swallowed.hits(), 1);
+    free_within(FREED, &it.rival, "silent").await;
+}
+
+/// B3: the next acquire of the same provider is not kept waiting by the id that was given up.
+#[tokio::test]
+async fn an_id_that_was_given_up_is_not_held_by_another() {
+    let it = Setting::new(AMPLE).await;
+    let swallowed = it.swallow_reply("findAndModify", 1);
+    let error = it.acquire("silent", Duration::from_secs(2)).await.unwrap_err();
+    assert!(matches!(error, LockError::Mongo(_)), "{error}");
+    assert_eq!(swallowed.hits(), 1);
+    free_within(Duration::from_secs(5), &it.provider, "silent").await;
+}
+
+/// B9: the reply of one renewal never comes. The expiry leaves time for another renewal.
+#[tokio::test]
+async fn a_swallowed_reply_of_a_renewal_loses_no_lock() {
+    let it = Setting::new(Duration::from_secs(6)).await;
+    let guard = acquire_soon(&it.provider, "kept").await;
+    must(it.swallow_reply("update", 1).happened(AMPLE).await);
+    // Longer than the lease that the server granted with the swallowed reply.
+    sleep(Duration::from_secs(7)).await;
+    assert!(!guard.is_lost());
+    guard.release().await.unwrap();
+}
+
+/// B9: the same when the silent connection has not delivered the renewal.
+#[tokio::test]
+async fn a_swallowed_renewal_loses_no_lock() {
+    let it = Setting::new(Duration::from_secs(6)).await;
+    let guard = acquire_soon(&it.provider, "kept").await;
+    let swallowed = it.proxy.inject(Fault::swallow_request().command("update"));
+    must(swallowed.happened(AMPLE).await);
+    sleep(Duration::from_secs(7)).await;
+    assert!(!guard.is_lost());
+    guard.release().await.unwrap();
+}
+
+/// A release whose request or reply is swallowed is repeated: the lock is free for this process and for others, long
+/// before the lease of 60 s ends.
+#[tokio::test]
+async fn a_swallowed_release_is_repeated() {
+    for (name, fault) in [
+        ("reply", Fault::swallow_reply()),
+        ("request", Fault::swallow_request()),
+    ] {
+        let it = Setting::new(AMPLE).await;
+        let guard = acquire_soon(&it.provider, name).await;
+        let swallowed = it.proxy.inject(fault.command("update"));
+        drop(guard);
+        must(swallowed.happened(AMPLE).await);
+        let begun = Instant::now();
+        free_within(FREED, &it.provider, name).await;
+        let left = FREED.saturating_sub(begun.elapsed());
+        free_within(left, &it.rival, name).await;
+    }
+}
+
+/// Three connections have swallowed a release each, and then its repetition. That must not keep the repetitions of other
+/// releases from being sent: of one that failed with an error, and of one that fell silent as well.
+#[tokio::test]
+async fn dead_connections_do_not_hold_up_the_repeats_of_releases() {
+    let it = Setting::new(AMPLE).await;
+    let mut guards = Vec::new();
+    for name in ["dead:0", "dead:1", "dead:2", "failed", "silent"] {
+        guards.push(acquire_soon(&it.provider, name).await);
+    }
+    let (silent, failed) = (guards.pop(), guards.pop());
+    // Released one after the other, so that each has a connection of its own.
+    for guard in guards {
+        let swallowed = it.proxy.inject(Fault::swallow_request().command("update"));
+        drop(guard);
+        must(swallowed.happened(AMPLE).await);
+    }
+    let repeats = Fault::swallow_request().command("findAndModify");
+    let repeats = it.proxy.inject(repeats.times(3));
+    // Where repetitions are plain updates, they are swallowed as well.
+    let updates = Fault::swallow_request().command("update");
+    let updates = it.proxy.inject(updates.times(3));
+    let three = async || (repeats.hits() + updates.hits() >= 3).then_some(());
+    // A library that bounds its requests without a reply sends fewer of them.
+    let _ = eventually(ONE_REPEAT * 2, "three repetitions without a reply", three).await;
+    it.proxy.clear_faults();
+
+    // The silent one first: it is repeated after some seconds, and the failed one at once.
+    for (guard, fault) in [
+        (silent, Fault::swallow_request()),
+        (failed, Fault::drop_request()),
+    ] {
+        let hit = it.proxy.inject(fault.command("update"));
+        drop(guard);
+        must(hit.happened(AMPLE).await);
+    }
+    let begun = Instant::now();
+    for name in ["failed", "silent"] {
+        let left = FREED.saturating_sub(begun.elapsed());
+        let free = async || it.rival.lock(name).try_acquire().await.unwrap();
+        let what = format!("the release of `{name}` is repeated");
+        let next = must(eventually(left, &what, free).await);
+        next.release().await.unwrap();
+    }
+}

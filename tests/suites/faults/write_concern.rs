@@ -1,0 +1,170 @@
+//! Replies that carry a `writeConcernError`: the command was executed, but no majority has confirmed it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mongodb::bson::Document;
+use mongodb::event::EventHandler;
+use mongodb::event::command::CommandEvent;
+use mongodb::options::ClientOptions;
+use mongodb::{Client, Database};
+use mongolock::{LockError, LockProvider};
+use mongolock_tests::{FailPoint, FailPointGuard, Server, ServerOptions, eventually, must};
+use tokio::time::{Instant, timeout};
+
+use crate::{AMPLE, acquire_soon, connect, with_parameter};
+
+/// "As asked", not primary, interrupted by a step-down, primary stepped down.
+const CODES: [i32; 4] = [64, 91, 11602, 189];
+
+/// Time in which a lock must be free after the fail point is cleared: far less than the lease.
+const FREED: Duration = Duration::from_secs(10);
+
+/// Lets the commands of the application `app` be executed and answered with this write concern error.
+async fn unconfirmed(server: &Server, point: FailPoint, code: i32) -> FailPointGuard {
+    let point = point.write_concern_error(code, "as asked").app_name("app");
+    point.enable(&server.uri()).await.unwrap()
+}
+
+/// A connection string for the application. After a "not primary" that is not true the driver waits for the next
+/// heartbeat, by default for up to 10 s.
+fn uri(server: &Server) -> String {
+    with_parameter(&server.uri(), "heartbeatFrequencyMS=500")
+}
+
+/// The same database as that of the application `app`, for another process.
+async fn rival(server: &Server) -> LockProvider {
+    let database = connect(&server.uri(), "rival").await;
+    LockProvider::new(&database.client().database("app"))
+}
+
+/// B12: an acquire request without a majority is never a win, and leaves nothing behind.
+#[tokio::test]
+async fn an_unconfirmed_acquire_is_never_a_win() {
+    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let rival = rival(&server).await;
+    let database = connect(&uri(&server), "app").await;
+    let provider = LockProvider::builder(&database).expiry(AMPLE).build().unwrap();
+    for code in CODES {
+        let point = unconfirmed(&server, FailPoint::on(&["findAndModify"]).always(), code).await;
+        let name = format!("unsafe:{code}");
+        let lock = provider.lock(&name).acquire_timeout(Duration::from_millis(700));
+        let waited = lock.acquire().await;
+        assert!(matches!(waited, Err(LockError::Mongo(_))), "{code}: {waited:?}");
+        let tried = lock.try_acquire().await;
+        assert!(matches!(tried, Err(LockError::Mongo(_))), "{code}: {tried:?}");
+        must(point.clear().await);
+        let lock = rival.lock(&name).acquire_timeout(AMPLE);
+        let next = timeout(FREED, lock.acquire()).await;
+        let next = next.unwrap_or_else(|_| panic!("{code}: something is left of it"));
+        next.unwrap().release().await.unwrap();
+    }
+}
+
+/// B12: an unconfirmed acquire request is repeated with the same id, and confirmed in the end.
+#[tokio::test]
+async fn an_unconfirmed_acquire_is_repeated() {
+    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let provider = LockProvider::new(&connect(&uri(&server), "app").await);
+    for code in CODES {
+        let point = FailPoint::on(&["findAndModify"]).times(3);
+        let _point = unconfirmed(&server, point, code).await;
+        acquire_soon(&provider, "unsafe").await.release().await.unwrap();
+    }
+}
+
+/// B4, B12: a renewal without a majority does not count: if it stays so, the lock is lost in time.
+#[tokio::test]
+async fn an_unconfirmed_renewal_does_not_count() {
+    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let rival = rival(&server).await;
+    let provider = LockProvider::new(&connect(&uri(&server), "app").await);
+    let expiry = Duration::from_secs(1);
+    for code in CODES {
+        let guard = provider.lock("kept").expiry(expiry).acquire().await.unwrap();
+        let begun = Instant::now();
+        let point = unconfirmed(&server, FailPoint::on(&["update"]).always(), code).await;
+        must(timeout(AMPLE, guard.lost()).await);
+        assert!(begun.elapsed() < expiry * 4, "{code}: {:?}", begun.elapsed());
+        assert!(guard.remaining().is_zero());
+        must(point.clear().await);
+        let next = timeout(FREED, rival.lock("kept").acquire_timeout(AMPLE).acquire()).await;
+        let next = next.unwrap_or_else(|_| panic!("{code}: nobody renews it"));
+        next.unwrap().release().await.unwrap();
+    }
+}
+
+/// B9: the lock is kept if a later renewal is confirmed.
+#[tokio::test]
+async fn an_unconfirmed_renewal_is_repeated() {
+    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let provider = LockProvider::new(&connect(&uri(&server), "app").await);
+    let mut guards = Vec::new();
+    for code in CODES {
+        let lock = provider
+            .lock(format!("kept:{code}"))
+            .expiry(Duration::from_secs(3));
+        let guard = lock.acquire().await.unwrap();
+        let _point = unconfirmed(&server, FailPoint::on(&["update"]).times(2), code).await;
+        tokio::time::sleep(Duration::from_millis(3300)).await;
+        assert!(!guard.is_lost(), "{code}");
+        guards.push(guard);
+    }
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}
+
+/// A client that counts the confirmed releases: successful writes whose reply has no write concern error.
+async fn counting(uri: &str) -> (Database, Arc<AtomicUsize>) {
+    let confirmed = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&confirmed);
+    let mut options = ClientOptions::parse(uri).await.unwrap();
+    options.app_name = Some("app".to_owned());
+    options.command_event_handler = Some(EventHandler::callback(move |event| {
+        if let CommandEvent::Succeeded(reply) = event
+            && ["update", "findAndModify"].contains(&&*reply.command_name)
+            && is_confirmed(&reply.reply)
+        {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    }));
+    let database = Client::with_options(options).unwrap().database("app");
+    (database, confirmed)
+}
+
+fn is_confirmed(reply: &Document) -> bool {
+    !reply.contains_key("writeConcernError")
+}
+
+/// B12: a release without a majority is not done: a failover could bring the claim back. It is repeated until it is
+/// confirmed, whether its caller waits for it or not.
+#[tokio::test]
+async fn an_unconfirmed_release_is_repeated_until_it_is_confirmed() {
+    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let rival = rival(&server).await;
+    let (database, confirmed) = counting(&uri(&server)).await;
+    let provider = LockProvider::builder(&database).expiry(AMPLE).build().unwrap();
+    for code in CODES {
+        for is_awaited in [true, false] {
+            let guard = acquire_soon(&provider, "released").await;
+            // More than the driver and the library repeat at once.
+            let point = FailPoint::on(&["update"]).times(4);
+            let point = unconfirmed(&server, point, code).await;
+            confirmed.store(0, Ordering::SeqCst);
+            if is_awaited {
+                // Whether the caller is told of it is not the question here.
+                let _ = guard.release().await;
+            } else {
+                drop(guard);
+            }
+            let told = async || (confirmed.load(Ordering::SeqCst) > 0).then_some(());
+            must(eventually(FREED, "a confirmed release", told).await);
+            must(point.clear().await);
+            let next = timeout(FREED, rival.lock("released").acquire_timeout(AMPLE).acquire()).await;
+            let next = next.unwrap_or_else(|_| panic!("{code}: it is not free"));
+            next.unwrap().release().await.unwrap();
+        }
+    }
+}
