@@ -57,8 +57,13 @@ fn passes(error: &Error) -> bool {
     }
 }
 
+/// The driver keeps the cause in a box, and a box is an error type of its own.
 fn cause(error: &Error) -> Option<&Error> {
-    std::error::Error::source(error)?.downcast_ref()
+    let source = std::error::Error::source(error)?;
+    source
+        .downcast_ref::<Box<Error>>()
+        .map(AsRef::as_ref)
+        .or_else(|| source.downcast_ref())
 }
 
 /// Whether the server plainly said no: then nothing was written, and asking again is useless.

@@ -43,6 +43,8 @@ impl MongoStore {
     pub(crate) async fn ensure_index(&self, retention: Duration) -> IndexCheck {
         let _alone = self.looking.lock().await;
         let checked = match self.listed(retention).await {
+            // An index on a capped collection removes nothing.
+            Ok(Listed::Proved(IndexState::Ready)) if self.is_capped().await => Ok(IndexState::Capped.into()),
             Ok(Listed::Proved(state)) => Ok(state.into()),
             // No document, and so no lock that a build could delay.
             Ok(Listed::NoCollection) => Ok(self.build(retention).await.into()),
