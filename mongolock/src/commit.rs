@@ -5,17 +5,22 @@ use std::time::Duration;
 
 use mongodb::ClientSession;
 use mongodb::error::{Error, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::backoff::Backoff;
 use crate::context::LockContext;
 use crate::lease::{Committing, Lease};
 use crate::store::Touch;
+use crate::store::reply::labelled;
 use crate::trace::Loss;
 use crate::{LockError, fault};
 
 /// How long a commit is repeated whose outcome is not known.
 const COMMIT_LIMIT: Duration = Duration::from_secs(30);
+
+/// One command of a commit without a reply after this time is on a dead connection: it is given up, which closes the
+/// connection, and another is sent. A commit is made once however often it is sent.
+const NO_REPLY: Duration = Duration::from_secs(10);
 
 const NOT_BEGUN: &str = "the session has no transaction; start one first, which takes a replica set or a sharded cluster (a \
                          standalone server has no transactions)";
@@ -28,7 +33,7 @@ pub(crate) async fn guarded(context: &LockContext, session: &mut ClientSession) 
     let committing = lease.begin_commit();
     if let Err(error) = guard(lease, session).await {
         // The first error says what is wrong; the server ends a transaction that is not aborted by itself.
-        let _ = session.abort_transaction().await;
+        let _ = timeout(NO_REPLY, session.abort_transaction()).await;
         committing.ended(false);
         return Err(error);
     }
@@ -44,7 +49,11 @@ pub(crate) async fn guarded(context: &LockContext, session: &mut ClientSession) 
 async fn guard(lease: &Arc<Lease>, session: &mut ClientSession) -> Result<(), LockError> {
     lease.ensure_held()?;
     let expiry = lease.is_renewable(Instant::now()).then_some(lease.terms.expiry);
-    match lease.engine.store.touch(&lease.key, expiry, session).await {
+    let touched = lease.engine.store.touch(&lease.key, expiry, session);
+    match timeout(NO_REPLY, touched)
+        .await
+        .unwrap_or_else(|_| Err(no_guard()))
+    {
         Ok(Touch::Done) => Ok(()),
         Ok(Touch::Gone) => {
             lease.lose(Loss::Gone);
@@ -68,9 +77,13 @@ async fn commit(
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
     let mut was_unknown = false;
     loop {
-        let Err(error) = session.commit_transaction().await else {
-            committing.ended(true);
-            return Ok(());
+        let error = match timeout(NO_REPLY, session.commit_transaction()).await {
+            Ok(Ok(())) => {
+                committing.ended(true);
+                return Ok(());
+            }
+            Ok(Err(error)) => error,
+            Err(_) => labelled(UNKNOWN_TRANSACTION_COMMIT_RESULT, "no reply to the commit"),
         };
         was_unknown |= error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT);
         let pause = backoff.next();
@@ -93,6 +106,15 @@ async fn commit(
 fn is_unknown(error: &Error) -> bool {
     const MAX_TIME_EXPIRED: i32 = 50;
     error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) && fault::code(error) != Some(MAX_TIME_EXPIRED)
+}
+
+/// The transaction is aborted, and may be made again.
+fn no_guard() -> LockError {
+    labelled(
+        TRANSIENT_TRANSACTION_ERROR,
+        "no reply to the statement that guards the commit",
+    )
+    .into()
 }
 
 fn none_to_guard(lease: &Lease, reason: &str) -> LockError {

@@ -169,8 +169,8 @@ impl LockContext {
     ///   transaction may be made again. A transaction that takes longer than the `renew_interval` meets the renewal of
     ///   its own lock, which is such an error, and meets it again each time (`and_run2` goes on with that for two
     ///   minutes, under the lock): keep it short, or set a longer interval.
-    /// - [`LockError::Mongo`] with the label `UnknownTransactionCommitResult`: MongoDB has not said for half a minute or
-    ///   more whether it is committed (on a dead connection: for as long as the operating system takes to notice).
+    /// - [`LockError::Mongo`] with the label `UnknownTransactionCommitResult`: MongoDB has not said for half a minute
+    ///   whether it is committed; a connection that is dead without being closed is given up after 10 s meanwhile.
     ///   `commit_transaction` of the session may be called again (the guard is part of the transaction), this method
     ///   not.
     /// - [`LockError::NoTransaction`]: the session has none, as always on a standalone server; or it began before the

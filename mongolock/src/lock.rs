@@ -79,7 +79,8 @@ impl DistributedLock {
 
     /// How long to wait for the lock: 0 to 7 days, or `None` to wait as long as others hold it. With 0 it asks once.
     ///
-    /// Also with `None` the wait ends with the last error when MongoDB gives no usable answer for a minute.
+    /// Also with `None` the wait ends when MongoDB has given no usable answer about the lock for a minute, with the last
+    /// error. The minute is the same for all callers in the process; one that begins later waits for 10 s at least.
     pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.options.acquire_timeout = timeout.into();
         self

@@ -174,7 +174,10 @@ impl Store {
     /// none of which can keep others waiting for more than a second.
     pub(crate) async fn ensure_index(&self, retention: Duration) -> IndexCheck {
         match self {
-            Self::Mongo(store) => store.ensure_index(retention).await,
+            Self::Mongo(store) => {
+                let checked = answered(async { Ok(store.ensure_index(retention).await) }).await;
+                checked.unwrap_or_else(|error| IndexState::unknown(&error).into())
+            }
             Self::Memory(_) => IndexState::Ready.into(),
             #[cfg(test)]
             Self::Simulated(link) => link.ensure_index().await.into(),
@@ -223,7 +226,7 @@ impl Store {
     /// Opens the stream of releases and deletions.
     pub(crate) async fn watch(&self) -> Result<Releases, LockError> {
         match self {
-            Self::Mongo(store) => store.watch().await,
+            Self::Mongo(store) => answered(store.watch()).await,
             Self::Memory(store) => Ok(store.watch()),
             #[cfg(test)]
             Self::Simulated(link) => link.watch().await.map(Releases::Simulated),

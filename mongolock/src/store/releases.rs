@@ -8,6 +8,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
+use super::answered;
 use super::memory::MemoryStore;
 use super::mongo::MongoStore;
 use crate::{LockError, fault};
@@ -28,7 +29,7 @@ impl Releases {
     pub(crate) async fn next(&mut self) -> Result<Option<Arc<str>>, LockError> {
         match self {
             Self::Mongo(stream) => {
-                let event = stream.next_if_any().await?;
+                let event = answered(async { Ok(stream.next_if_any().await?) }).await?;
                 // A stream that has ended with its collection is silent at once and for ever.
                 if event.is_none() && !stream.is_alive() {
                     return Err(fault::ended());

@@ -1,10 +1,13 @@
 //! What the server's reply to a write command says.
 
-use mongodb::bson::Document;
-use mongodb::error::{ErrorKind, Result, WriteFailure};
+use mongodb::bson::{Document, doc};
+use mongodb::error::{Error, ErrorKind, Result, WriteFailure};
 use serde::de::value::{Error as ValueError, MapDeserializer, SeqDeserializer};
 use serde::de::{Deserialize, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
+
+/// "Waiting for replication timed out": the server's code for a write whose outcome is not known.
+const WRITE_CONCERN_TIMEOUT: i32 = 64;
 
 /// The outcome of a write command that was run as a plain command: the same as the driver's own write methods have.
 ///
@@ -35,6 +38,15 @@ fn failure_in(reply: &Document) -> Option<WriteFailure> {
 /// `ok: 0` is what a batch gives that ran out of time half-way.
 pub(crate) fn may_be_applied(reply: &Document) -> bool {
     reply.contains_key("writeConcernError")
+}
+
+/// An error with a label of the driver, by which callers know what to do: that an outcome is unknown, or that a
+/// transaction may be made again. Only this kind of error takes a label from outside the driver.
+pub(crate) fn labelled(label: &str, message: &str) -> Error {
+    let concern = doc! {
+        "code": WRITE_CONCERN_TIMEOUT, "codeName": "WriteConcernTimeout", "errmsg": message, "errorLabels": [label],
+    };
+    ErrorKind::Write(WriteFailure::WriteConcernError(read(&concern))).into()
 }
 
 /// The driver's error type with the fields of this document. The driver offers no constructor, and bson 2 and bson 3
@@ -89,5 +101,138 @@ impl<'de> Deserializer<'de> for Field<'_> {
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
         newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::{Bson, doc};
+
+    use super::*;
+    use crate::LockError;
+    use crate::fault;
+
+    /// What the library makes of a reply with `ok: 1`.
+    #[derive(Debug, PartialEq, Eq)]
+    enum Seen {
+        Confirmed,
+        /// Another document has this `_id`: to an acquire request that is "held".
+        DuplicateKey,
+        /// Asked again with the same id.
+        Repeated,
+        /// Told to the caller at once.
+        Refused,
+    }
+
+    fn seen(reply: Document) -> Seen {
+        match outcome(Ok(reply)) {
+            Ok(_) => Seen::Confirmed,
+            Err(error) if fault::is_duplicate_key(&error) => Seen::DuplicateKey,
+            Err(error) if fault::is_passing(&error.clone().into()) => Seen::Repeated,
+            Err(_) => Seen::Refused,
+        }
+    }
+
+    fn concern(code: i32) -> Document {
+        doc! { "code": code, "codeName": "Name", "errmsg": "what happened", "errInfo": { "writeConcern": { "w": 2 } } }
+    }
+
+    #[test]
+    fn every_reply_has_its_outcome() {
+        let held = doc! { "lockId": "other#1" };
+        let mine = doc! { "lockId": "mine#1", "fencingToken": 1_i64 };
+        let replies = [
+            (doc! { "ok": 1.0, "n": 1, "nModified": 1 }, Seen::Confirmed),
+            (doc! { "ok": 1.0, "n": 0, "nModified": 0 }, Seen::Confirmed),
+            (doc! { "ok": 1.0, "value": &mine }, Seen::Confirmed),
+            (doc! { "ok": 1.0, "writeErrors": [] }, Seen::Confirmed),
+            (
+                doc! { "ok": 1.0, "value": mine, "writeConcernError": concern(64) },
+                Seen::Repeated,
+            ),
+            // "Held" that a majority has not confirmed is not held.
+            (
+                doc! { "ok": 1.0, "value": held, "writeConcernError": concern(64) },
+                Seen::Repeated,
+            ),
+            (
+                doc! { "ok": 1.0, "n": 5, "writeConcernError": concern(50) },
+                Seen::Repeated,
+            ),
+            (
+                doc! { "ok": 1.0, "n": 1, "writeConcernError": concern(91) },
+                Seen::Repeated,
+            ),
+            (
+                doc! { "ok": 1.0, "n": 1, "writeConcernError": concern(11602) },
+                Seen::Repeated,
+            ),
+            (
+                doc! { "ok": 1.0, "n": 1, "writeConcernError": concern(189) },
+                Seen::Repeated,
+            ),
+            (
+                doc! { "ok": 1.0, "n": 1, "writeConcernError": concern(79) },
+                Seen::Repeated,
+            ),
+            (
+                doc! { "ok": 1.0, "n": 1, "writeConcernError": Bson::Null },
+                Seen::Repeated,
+            ),
+            (
+                doc! { "ok": 1.0, "n": 0, "writeErrors": [{ "index": 0, "code": 11000, "errmsg": "dup" }] },
+                Seen::DuplicateKey,
+            ),
+            (
+                doc! { "ok": 1.0, "n": 0, "writeErrors": [{ "index": 0, "code": 112, "errmsg": "conflict" }] },
+                Seen::Repeated,
+            ),
+            (
+                doc! { "ok": 1.0, "n": 0, "writeErrors": [{ "index": 0, "code": 10107, "errmsg": "not primary" }] },
+                Seen::Repeated,
+            ),
+            (
+                doc! { "ok": 1.0, "n": 0, "writeErrors": [{ "index": 0, "code": 121, "errmsg": "validation" }] },
+                Seen::Refused,
+            ),
+            // The write error decides: nothing was written.
+            (
+                doc! {
+                    "ok": 1.0, "n": 0, "writeErrors": [{ "index": 0, "code": 121, "errmsg": "validation" }],
+                    "writeConcernError": concern(64),
+                },
+                Seen::Refused,
+            ),
+        ];
+        for (reply, expected) in replies {
+            assert_eq!(seen(reply.clone()), expected, "{reply}");
+        }
+    }
+
+    #[test]
+    fn an_error_keeps_what_the_server_said() {
+        let reply = doc! { "ok": 1.0, "writeConcernError": { "code": 91, "errmsg": "shutting down", "errorLabels": ["Label"] } };
+        let error = outcome(Ok(reply)).unwrap_err();
+        assert_eq!(fault::code(&error), Some(91));
+        assert!(
+            error.contains_label("Label") && error.to_string().contains("shutting down"),
+            "{error}"
+        );
+    }
+
+    /// A batch that ran out of time answers so: five of ten were applied.
+    #[test]
+    fn a_write_concern_error_beside_an_error_may_be_applied() {
+        let partly = doc! { "ok": 0.0, "code": 50, "errmsg": "operation exceeded time limit", "writeConcernError": concern(64) };
+        assert!(may_be_applied(&partly));
+        assert!(!may_be_applied(
+            &doc! { "ok": 0.0, "code": 13, "errmsg": "not authorized" }
+        ));
+    }
+
+    #[test]
+    fn a_write_that_is_not_confirmed_may_stand() {
+        let error = outcome(Ok(doc! { "ok": 1.0, "writeConcernError": concern(64) })).unwrap_err();
+        assert!(!fault::did_nothing(&LockError::from(error)));
     }
 }

@@ -14,6 +14,7 @@ mod paused;
 mod processes;
 mod replica_set;
 mod runtimes;
+mod silent_commits;
 mod silent_connections;
 mod write_concern;
 
