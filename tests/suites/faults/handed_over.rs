@@ -76,19 +76,19 @@ async fn releasing_an_unwanted_hold_takes_no_longer_than_the_limit() {
     let first = acquire(&provider, EXPIRY, AMPLE);
     sleep(Duration::from_millis(50)).await;
     let limit = Duration::from_secs(2);
-    let begun = Instant::now();
-    let other = acquire(&provider, EXPIRY * 2, limit);
+    let other = provider.lock("n").expiry(EXPIRY * 2).acquire_timeout(limit);
+    let waiter = tokio::spawn(async move {
+        let begun = Instant::now();
+        let outcome = other.acquire().await;
+        (begun.elapsed(), outcome)
+    });
     sleep(Duration::from_millis(50)).await;
     proxy.inject(Fault::swallow_request().command("update"));
     blocker.release().await.unwrap();
-    // Only the wait behind it is looked at here.
+    // On a slow machine it is not handed over, and then this release is the one without a reply and takes 6 s.
     let _ = first.await.unwrap().unwrap().release().await;
-    let outcome = other.await.unwrap();
-    assert!(
-        begun.elapsed() < limit + Duration::from_secs(1),
-        "{:?}: {outcome:?}",
-        begun.elapsed()
-    );
+    let (took, outcome) = waiter.await.unwrap();
+    assert!(took < limit + Duration::from_secs(1), "{took:?}: {outcome:?}");
     drop(outcome);
     let free = async || rival.lock("n").try_acquire().await.unwrap();
     let next = eventually(AMPLE / 4, "the hold that nobody wanted is released", free);
