@@ -248,10 +248,11 @@ impl Drop for Claim {
     fn drop(&mut self) {
         if !self.is_lease && self.copies.give_up() {
             let (key, expiry) = (self.key.clone(), self.terms.expiry);
-            self.engine.keeper.withdraw(vec![
-                Withdrawal::of_claim(key.clone(), expiry, Arc::clone(&self.place)),
-                Withdrawal::late(key, expiry, Arc::clone(&self.copies)),
-            ]);
+            let now = Withdrawal::of_claim(key.clone(), expiry, Arc::clone(&self.place));
+            let late = Withdrawal::late(key, expiry, Arc::clone(&self.copies));
+            self.engine
+                .keeper
+                .withdraw([now].into_iter().chain(late).collect());
         }
     }
 }

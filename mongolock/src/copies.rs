@@ -89,3 +89,72 @@ impl State {
         self.in_flight > 0 || self.is_uncertain
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held() -> Result<Answer, LockError> {
+        Ok(Answer::Other {
+            holder: None,
+            remaining: None,
+        })
+    }
+
+    fn failed() -> Result<Answer, LockError> {
+        Err(LockError::Mongo(
+            std::io::Error::from(std::io::ErrorKind::ConnectionReset).into(),
+        ))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_prompt_reply_settles_its_request() {
+        let copies = Copies::default();
+        copies.sent();
+        assert!(copies.may_take_effect(), "it is under way");
+        assert!(!copies.answered(Instant::now(), Some(&held())));
+        assert!(!copies.may_take_effect() && !copies.give_up());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_a_failed_and_a_missing_reply_settle_nothing() {
+        for (pause, reply) in [
+            (SLOW_ANSWER, Some(held())),
+            (Duration::ZERO, Some(failed())),
+            (Duration::ZERO, None),
+        ] {
+            let (copies, sent) = (Copies::default(), Instant::now());
+            copies.sent();
+            tokio::time::sleep(pause).await;
+            copies.answered(sent, reply.as_ref());
+            assert!(copies.may_take_effect() && copies.give_up(), "{reply:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_of_two_requests_without_a_reply_may_take_effect() {
+        let copies = Copies::default();
+        copies.sent();
+        copies.sent();
+        copies.answered(Instant::now(), Some(&held()));
+        assert!(copies.give_up());
+        assert!(
+            copies.answered(Instant::now(), Some(&failed())),
+            "it may stand now"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_id_is_released_at_three_times_after_the_last_request() {
+        let (copies, begun) = (Copies::default(), Instant::now());
+        copies.sent();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        copies.sent();
+        let mut times = Vec::new();
+        while let Some(at) = copies.next_release() {
+            tokio::time::sleep_until(at).await;
+            times.push(begun.elapsed().as_secs());
+        }
+        assert_eq!(times, [12, 32, 92]);
+    }
+}

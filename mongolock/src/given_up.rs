@@ -53,6 +53,18 @@ impl GivenUp {
     }
 }
 
+impl Clone for Pending {
+    fn clone(&self) -> Self {
+        if let Some(entry) = lock(&self.given_up.ids).get_mut(&self.lock_id) {
+            entry.releases += 1;
+        }
+        Self {
+            given_up: Arc::clone(&self.given_up),
+            lock_id: Arc::clone(&self.lock_id),
+        }
+    }
+}
+
 impl Drop for Pending {
     fn drop(&mut self) {
         let mut ids = lock(&self.given_up.ids);
@@ -62,5 +74,28 @@ impl Drop for Pending {
                 ids.remove(&self.lock_id);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_id_is_known_from_its_time_until_its_last_release() {
+        let (given_up, id) = (Arc::new(GivenUp::default()), Arc::from("owner#1"));
+        let later = Instant::now() + Duration::from_secs(1);
+        let first = given_up.add(&id, Duration::ZERO, later);
+        assert_eq!(given_up.find(&id), None, "its last holder may still be at work");
+        tokio::time::sleep_until(later).await;
+        assert_eq!(given_up.find(&id), Some(Duration::ZERO));
+        let min_hold = Duration::from_secs(5);
+        let second = given_up.add(&id, min_hold, later);
+        let third = second.clone();
+        drop((first, second));
+        assert_eq!(given_up.find(&id), Some(min_hold));
+        drop(third);
+        assert_eq!(given_up.find(&id), None);
+        assert!(lock(&given_up.ids).is_empty());
     }
 }

@@ -16,8 +16,10 @@ pub(crate) const BATCH: usize = 500;
 /// Claims in one command after one without an answer.
 const SMALL_BATCH: usize = 25;
 
-/// The longest wait for a majority; a sixth of the expiry leaves time for more attempts.
-const LIMIT: Duration = Duration::from_secs(5);
+/// The server gives up a renewal after a sixth of the expiry, which leaves time for more attempts; at the least and at
+/// the most after these times.
+const LEAST_LIMIT: Duration = Duration::from_millis(50);
+const MOST_LIMIT: Duration = Duration::from_secs(5);
 
 /// Leases that one command can renew: those of one expiry, a bounded number.
 ///
@@ -52,8 +54,9 @@ pub(crate) async fn renew(keeper: Arc<Keeper>, leases: Vec<Arc<Lease>>) {
     for lease in &leases {
         lease.ask();
     }
+    let limit = (expiry / 6).clamp(LEAST_LIMIT, MOST_LIMIT);
     let sent = Instant::now();
-    match keeper.store().renew(&keys, expiry, (expiry / 6).min(LIMIT)).await {
+    match keeper.store().renew(&keys, expiry, limit).await {
         Ok(standing) => {
             for lease in &leases {
                 if standing.includes(&lease.key) {

@@ -70,7 +70,7 @@ impl Withdrawal {
         if let Some(copies) = lease.copies() {
             copies.give_up();
             let late = Self::late(lease.key.clone(), lease.terms.expiry, Arc::clone(copies));
-            lease.engine.keeper.withdraw(vec![late]);
+            lease.engine.keeper.withdraw(late.into_iter().collect());
         }
         Self::new(
             lease.key.clone(),
@@ -89,15 +89,16 @@ impl Withdrawal {
         withdrawal
     }
 
-    /// Releases what a request without a reply may do later; more than once, see [`Copies::next_release`].
-    pub(crate) fn late(key: ClaimKey, expiry: Duration, copies: Arc<Copies>) -> Self {
-        let mut withdrawal = Self::new(key, Duration::ZERO, expiry, Kept::Nothing);
-        if let Some(at) = copies.next_release() {
-            withdrawal.at = at;
-            withdrawal.until = at + expiry;
-        }
-        withdrawal.late = Some(copies);
-        withdrawal
+    /// Releases what a request without a reply may do later; `None` if nothing can come any more. The keeper plans the
+    /// next one with [`next_late`](Self::next_late).
+    pub(crate) fn late(key: ClaimKey, expiry: Duration, copies: Arc<Copies>) -> Option<Self> {
+        let at = copies.next_release()?;
+        Some(Self {
+            at,
+            until: at + expiry,
+            late: Some(copies),
+            ..Self::new(key, Duration::ZERO, expiry, Kept::Nothing)
+        })
     }
 
     /// From now on others in this process may release the claim if it is in their way.
@@ -108,10 +109,12 @@ impl Withdrawal {
 
     /// The late release that follows this one.
     pub(crate) fn next_late(&self) -> Option<Self> {
-        let copies = self.late.as_ref()?;
-        copies.next_release()?;
-        let expiry = self.until - self.at;
-        Some(Self::late(self.key.clone(), expiry, Arc::clone(copies)))
+        let copies = Arc::clone(self.late.as_ref()?);
+        let next = Self::late(self.key.clone(), self.until - self.at, copies)?;
+        Some(Self {
+            pending: self.pending.clone(),
+            ..next
+        })
     }
 
     /// Whether the server need not be told any more: all requests have been answered.
