@@ -66,6 +66,25 @@ fn a_seed_repeats_the_same_run() {
     }
 }
 
+/// A change that is to keep all behaviour prints the same digests as the state before it: compare the output of
+/// `cargo test -p mongolock --lib digests -- --ignored --nocapture`.
+#[test]
+#[ignore = "it prints the digests of a hundred seeds to be compared, and checks nothing"]
+fn digests() {
+    let scenarios = [
+        Scenario::Calm,
+        Scenario::Network,
+        Scenario::Everything,
+        Scenario::Leaps,
+    ];
+    for seed in 0..25 {
+        for scenario in scenarios {
+            let digest = simulate(&Plan::small(scenario, seed)).server.digest();
+            println!("{scenario:?} {seed} {digest:016x}");
+        }
+    }
+}
+
 #[test]
 fn names_used_once_leave_nothing_behind() {
     in_virtual_time(async {
