@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::Instrument;
 
 use crate::engine::Engine;
-use crate::index::{self, IndexState};
+use crate::index_task::{self, IndexState};
 use crate::{LockError, LockFilter, LockInfo, task, trace};
 
 /// How long an operator waits for an answer: long enough for a failover. The request itself goes on after that.
@@ -245,7 +245,7 @@ impl LockAdmin {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn index_state(&self) -> IndexState {
-        index::look(&self.engine.store, self.engine.settings.retention).await
+        index_task::look(&self.engine.store, self.engine.settings.retention).await
     }
 }
 

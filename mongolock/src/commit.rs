@@ -7,13 +7,14 @@ use mongodb::ClientSession;
 use mongodb::error::{Error, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
 use tokio::time::{Instant, timeout};
 
+use crate::LockError;
 use crate::backoff::Backoff;
 use crate::context::LockContext;
 use crate::lease::{Committing, Lease};
 use crate::store::Touch;
+use crate::store::driver_error;
 use crate::store::reply::labelled;
 use crate::trace::Loss;
-use crate::{LockError, fault};
 
 /// How long a commit is repeated whose outcome is not known.
 const COMMIT_LIMIT: Duration = Duration::from_secs(30);
@@ -60,7 +61,7 @@ async fn guard(lease: &Arc<Lease>, session: &mut ClientSession) -> Result<(), Lo
             Err(lease.lost_error())
         }
         Ok(Touch::Unseen) => Err(none_to_guard(lease, BEGUN_TOO_EARLY)),
-        Err(LockError::Mongo(error)) if fault::is_no_transaction(&error) => {
+        Err(LockError::Mongo(error)) if driver_error::is_no_transaction(&error) => {
             Err(none_to_guard(lease, NOT_BEGUN))
         }
         Err(error) => Err(error),
@@ -94,7 +95,7 @@ async fn commit(
         if !was_unknown || error.contains_label(TRANSIENT_TRANSACTION_ERROR) {
             committing.ended(false);
         }
-        return Err(if fault::is_no_transaction(&error) {
+        return Err(if driver_error::is_no_transaction(&error) {
             none_to_guard(lease, NOT_BEGUN)
         } else {
             error.into()
@@ -105,7 +106,8 @@ async fn commit(
 /// The outcome is not known, and not because the caller's own limit has passed.
 fn is_unknown(error: &Error) -> bool {
     const MAX_TIME_EXPIRED: i32 = 50;
-    error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) && fault::code(error) != Some(MAX_TIME_EXPIRED)
+    error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
+        && driver_error::code(error) != Some(MAX_TIME_EXPIRED)
 }
 
 /// The transaction is aborted, and may be made again.

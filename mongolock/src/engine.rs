@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::builder::LockProviderBuilder;
-use crate::keeper::Keeper;
+use crate::lease::renewer::Keeper;
+use crate::notifier::WakeUps;
+use crate::provider::LockProviderBuilder;
 use crate::queue::Queues;
-use crate::silent::SilentRequests;
+use crate::queue::silent::SilentRequests;
 use crate::store::Store;
-use crate::wake::WakeUps;
 
 /// How long `shutdown` waits for the server to be told of every release.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(15);

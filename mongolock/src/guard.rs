@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::context::LockContext;
 use crate::lease::Lease;
-use crate::release;
+use crate::lease::release;
 use crate::trace::Loss;
 use crate::{FencingToken, LockError};
 

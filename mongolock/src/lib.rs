@@ -57,62 +57,45 @@
 mod acquire;
 mod admin;
 mod backoff;
-mod builder;
-mod claim;
 mod commit;
 mod context;
-mod copies;
 mod engine;
 mod error;
-mod fault;
 mod fenced;
-mod filter;
-mod given_up;
 mod guard;
 pub mod guide;
-mod held;
-mod index;
-mod info;
-mod keeper;
+mod index_task;
 mod lease;
 mod lock;
 mod name;
+mod notifier;
 mod options;
 mod output;
 mod provider;
 mod queue;
-mod release;
-mod renewal;
-mod schedule;
-mod silent;
+mod run;
 #[cfg(test)]
 mod simulation;
 mod store;
-mod streak;
 mod sync;
 mod task;
 mod token;
 mod trace;
-mod waiting;
-mod wake;
-mod withdrawal;
 
 #[doc(hidden)]
 #[path = "private.rs"]
 pub mod __private;
 
 pub use admin::LockAdmin;
-pub use builder::LockProviderBuilder;
 pub use context::LockContext;
 pub use error::LockError;
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};
-pub use filter::LockFilter;
 pub use guard::LockGuard;
-pub use index::IndexState;
-pub use info::{LockInfo, LockState};
+pub use index_task::IndexState;
 pub use lock::DistributedLock;
 #[doc(inline)]
 pub use mongolock_macros::distributed_lock;
 pub use output::{LockOutput, Skipped};
-pub use provider::LockProvider;
+pub use provider::{LockProvider, LockProviderBuilder};
+pub use store::{LockFilter, LockInfo, LockState};
 pub use token::FencingToken;

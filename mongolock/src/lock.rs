@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::acquire::Acquire;
 use crate::context::LockContext;
 use crate::engine::Engine;
-use crate::held::{Held, OnLost};
 use crate::options::Options;
+use crate::run::{Held, OnLost};
 use crate::{LockError, LockGuard, LockOutput, name};
 
 /// A lock by name, with the options under which it is acquired. Made by [`LockProvider::lock`](crate::LockProvider::lock).

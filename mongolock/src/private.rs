@@ -3,10 +3,10 @@
 use std::fmt::{self, Display, Write};
 use std::time::Duration;
 
-use crate::held::OnLost;
-pub use crate::held::{Held, Locked, Ran};
 use crate::lock::{DistributedLock, OnBusy};
 use crate::options::Options;
+use crate::run::OnLost;
+pub use crate::run::{Held, Locked, Ran};
 use crate::{LockError, LockProvider};
 pub use crate::{LockOutput, Skipped};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::Namespace;
 use tracing::{Level, Span, debug, info, span, trace, warn};
 
-use crate::index::IndexState;
+use crate::index_task::IndexState;
 use crate::lease::{ClaimKey, Lease};
 use crate::{FencingToken, LockError};
 

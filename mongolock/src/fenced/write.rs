@@ -13,7 +13,8 @@ use mongodb::{ClientSession, Collection};
 use super::FencedCollection;
 use super::fence::{Fence, Seen};
 use super::options::{Modify, Write};
-use crate::{LockError, fault, task, trace};
+use crate::store::driver_error;
+use crate::{LockError, task, trace};
 
 /// How often a write is made again when the document comes or goes between a refusal and the look at its reason.
 const ROUNDS: usize = 10;
@@ -213,7 +214,7 @@ impl Order<InsertOneOptions> {
         };
         match (inserted, self.change.get("_id")) {
             (Ok(result), _) => Ok(result),
-            (Err(error), Some(id)) if fault::is_duplicate_key(&error) => {
+            (Err(error), Some(id)) if driver_error::is_duplicate_key(&error) => {
                 self.look_at_obstacle(doc! { "_id": id }, &error, session).await?;
                 Err(error.into())
             }
@@ -265,10 +266,11 @@ impl<O: Modify> Order<O> {
     ) -> Result<Upserted<O::Result>, LockError> {
         let collision = match O::send(self, true, session.as_deref_mut()).await {
             Ok(result) => return Ok(Upserted::Made(result)),
-            Err(error) if fault::is_duplicate_key(&error) => error,
+            Err(error) if driver_error::is_duplicate_key(&error) => error,
             Err(error) => return Err(error.into()),
         };
-        let Some(wanted) = fault::colliding_values(&collision).filter(|values| self.asks_for(values)) else {
+        let Some(wanted) = driver_error::colliding_values(&collision).filter(|values| self.asks_for(values))
+        else {
             return Err(collision.into());
         };
         let has_more_conditions = self.query.len() > wanted.len();

@@ -13,7 +13,7 @@ use super::server::Server;
 use super::worker::Worker;
 use super::{between, chance};
 use crate::LockProvider;
-use crate::builder::LockProviderBuilder;
+use crate::provider::LockProviderBuilder;
 
 /// Late requests, withdrawals of claims that may have become late requests, and leases end in this time.
 const AFTERMATH: Duration = Duration::from_secs(130);

@@ -10,7 +10,7 @@ use super::process::Process;
 use super::server::{Command, Server};
 use super::{between, chance};
 use crate::LockError;
-use crate::index::IndexState;
+use crate::index_task::IndexState;
 use crate::lease::ClaimKey;
 use crate::store::{Answer, Ask, MemoryStore, Standing};
 use crate::sync::lock;

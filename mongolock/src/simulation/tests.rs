@@ -10,8 +10,8 @@ use super::plan::{Plan, Scenario};
 use super::process::Process;
 use super::server::Server;
 use crate::LockProvider;
-use crate::builder::LockProviderBuilder;
 use crate::lease::ClaimKey;
+use crate::provider::LockProviderBuilder;
 use crate::store::Ask;
 
 /// Over all scenarios.

@@ -3,9 +3,9 @@ use std::time::Duration;
 use mongodb::action::{Action, Find};
 use mongodb::bson::{Document, doc};
 
-use super::index::BUILD_LOCK;
 use super::mongo::{COMMAND_LIMIT, MongoStore, release_stage, unfit};
-use crate::info::Seen;
+use super::ttl_index::BUILD_LOCK;
+use crate::store::info::Seen;
 use crate::{LockError, LockFilter, LockInfo, LockState};
 
 impl MongoStore {

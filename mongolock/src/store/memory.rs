@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use self::retention::Retention;
 use super::mongo::LATE_COMMAND;
 use super::{Answer, Ask, DEFAULT_RETENTION, Standing};
-use crate::info::Seen;
 use crate::lease::ClaimKey;
+use crate::store::info::Seen;
 use crate::sync::lock;
 use crate::{FencingToken, LockFilter, LockInfo, LockState};
 

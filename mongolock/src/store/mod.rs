@@ -1,12 +1,15 @@
 //! Where the documents are: the commands of the protocol, on MongoDB or in memory.
 
 mod admin;
-mod index;
+mod change_stream;
+pub(crate) mod driver_error;
+mod filter;
+mod info;
 mod memory;
 mod mongo;
-mod releases;
 pub(crate) mod reply;
 mod transaction;
+mod ttl_index;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,15 +18,17 @@ use std::time::Duration;
 use mongodb::ClientSession;
 use tokio::time::timeout;
 
+pub(crate) use change_stream::Releases;
+pub use filter::LockFilter;
+pub use info::{LockInfo, LockState};
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
-pub(crate) use releases::Releases;
 
-use crate::index::{IndexCheck, IndexState};
+use crate::index_task::{IndexCheck, IndexState};
 use crate::lease::ClaimKey;
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::{FencingToken, LockError, LockFilter, LockInfo, fault};
+use crate::{FencingToken, LockError};
 
 /// How long the document of an unused lock is kept if the provider sets nothing else.
 pub(crate) const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
@@ -243,6 +248,6 @@ pub(crate) const DEAD_CONNECTION: Duration = Duration::from_secs(60);
 async fn answered<T>(command: impl Future<Output = Result<T, LockError>>) -> Result<T, LockError> {
     match timeout(DEAD_CONNECTION, command).await {
         Ok(answer) => answer,
-        Err(_) => Err(fault::unanswered("command", DEAD_CONNECTION)),
+        Err(_) => Err(driver_error::unanswered("command", DEAD_CONNECTION)),
     }
 }

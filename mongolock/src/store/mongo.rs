@@ -10,8 +10,8 @@ use mongodb::{Collection, Database};
 use tokio::sync::Mutex;
 
 use super::{Answer, Ask, Standing, reply};
-use crate::fault;
 use crate::lease::ClaimKey;
+use crate::store::driver_error;
 use crate::{FencingToken, LockError};
 
 /// How far beyond its own grant a renewal leaves the end of a lease: longer than any command stays in the server.
@@ -66,18 +66,18 @@ impl MongoStore {
                 )),
             },
             // Two first claims of a name met: the other one has won.
-            Err(error) if fault::is_duplicate_key(&error) => Ok(Answer::Other {
+            Err(error) if driver_error::is_duplicate_key(&error) => Ok(Answer::Other {
                 holder: None,
                 remaining: None,
             }),
-            Err(error) if fault::is_wrong_type(&error) => Err(corrupt(
+            Err(error) if driver_error::is_wrong_type(&error) => Err(corrupt(
                 &key.name,
                 format!(
                     "a field has a type that the server cannot compute with ({})",
                     error.kind
                 ),
             )),
-            Err(error) if fault::is_blocked(&error) => Err(fault::blocked(&key.name, error)),
+            Err(error) if driver_error::is_blocked(&error) => Err(driver_error::blocked(&key.name, error)),
             Err(error) => Err(error.into()),
         }
     }

@@ -110,7 +110,7 @@ mod tests {
 
     use super::*;
     use crate::LockError;
-    use crate::fault;
+    use crate::store::driver_error;
 
     /// What the library makes of a reply with `ok: 1`.
     #[derive(Debug, PartialEq, Eq)]
@@ -127,8 +127,8 @@ mod tests {
     fn seen(reply: Document) -> Seen {
         match outcome(Ok(reply)) {
             Ok(_) => Seen::Confirmed,
-            Err(error) if fault::is_duplicate_key(&error) => Seen::DuplicateKey,
-            Err(error) if fault::is_passing(&error.clone().into()) => Seen::Repeated,
+            Err(error) if driver_error::is_duplicate_key(&error) => Seen::DuplicateKey,
+            Err(error) if driver_error::is_passing(&error.clone().into()) => Seen::Repeated,
             Err(_) => Seen::Refused,
         }
     }
@@ -213,7 +213,7 @@ mod tests {
     fn an_error_keeps_what_the_server_said() {
         let reply = doc! { "ok": 1.0, "writeConcernError": { "code": 91, "errmsg": "shutting down", "errorLabels": ["Label"] } };
         let error = outcome(Ok(reply)).unwrap_err();
-        assert_eq!(fault::code(&error), Some(91));
+        assert_eq!(driver_error::code(&error), Some(91));
         assert!(
             error.contains_label("Label") && error.to_string().contains("shutting down"),
             "{error}"
@@ -233,6 +233,6 @@ mod tests {
     #[test]
     fn a_write_that_is_not_confirmed_may_stand() {
         let error = outcome(Ok(doc! { "ok": 1.0, "writeConcernError": concern(64) })).unwrap_err();
-        assert!(!fault::did_nothing(&LockError::from(error)));
+        assert!(!driver_error::did_nothing(&LockError::from(error)));
     }
 }

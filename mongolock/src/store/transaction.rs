@@ -6,8 +6,9 @@ use mongodb::options::ReadConcern;
 
 use super::Touch;
 use super::mongo::{COMMAND_LIMIT, MongoStore, claim, millis};
+use crate::LockError;
 use crate::lease::ClaimKey;
-use crate::{LockError, fault};
+use crate::store::driver_error;
 
 impl MongoStore {
     pub(super) async fn touch(
@@ -29,7 +30,7 @@ impl MongoStore {
         match touched {
             Ok(touched) if touched.matched_count > 0 => Ok(Touch::Done),
             Ok(_) if self.stands(key).await? => Ok(Touch::Unseen),
-            Err(error) if !fault::is_conflict(&error) => Err(error.into()),
+            Err(error) if !driver_error::is_conflict(&error) => Err(error.into()),
             // The document has changed since the transaction began. If not by another holder, by a renewal; if that
             // cannot be learned, the conflict is what the caller can act on.
             Err(error) if self.stands(key).await.unwrap_or(true) => Err(error.into()),

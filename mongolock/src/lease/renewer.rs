@@ -7,15 +7,15 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::given_up::GivenUp;
-use crate::index;
+use crate::index_task;
 use crate::lease::Lease;
-use crate::renewal;
-use crate::schedule::{self, Schedule};
+use crate::lease::background_release::{self, Withdrawal};
+use crate::lease::given_up::GivenUp;
+use crate::lease::renewal;
+use crate::lease::schedule::{self, Schedule};
 use crate::store::Store;
 use crate::sync::lock;
 use crate::trace::Loss;
-use crate::withdrawal::{self, Withdrawal};
 
 /// A failed renewal is repeated after this time, while the lease lasts.
 const RETRY_RENEWAL: Duration = Duration::from_millis(250);
@@ -62,7 +62,7 @@ impl Keeper {
             retention,
             agenda: Mutex::default(),
             wake: Notify::new(),
-            repeats: Semaphore::new(withdrawal::REPEATS),
+            repeats: Semaphore::new(background_release::REPEATS),
             given_up: Arc::default(),
             task: Mutex::new(None),
         }
@@ -110,8 +110,8 @@ impl Keeper {
         } else if has_runtime {
             drop(agenda);
             // The task has made its last round.
-            for claims in withdrawal::batches(withdrawals) {
-                crate::task::spawn(withdrawal::withdraw(Arc::clone(self), claims));
+            for claims in background_release::batches(withdrawals) {
+                crate::task::spawn(background_release::withdraw(Arc::clone(self), claims));
             }
         }
     }
@@ -211,7 +211,7 @@ impl Keeper {
         Round {
             over: due.over,
             renewals: renewal::batches(due.renew),
-            withdrawals: withdrawal::batches(withdrawals),
+            withdrawals: background_release::batches(withdrawals),
             next,
             last,
         }
@@ -262,14 +262,14 @@ async fn run(keeper: Arc<Keeper>) {
             crate::task::spawn(renewal::renew(Arc::clone(&keeper), leases));
         }
         for claims in round.withdrawals {
-            crate::task::spawn(withdrawal::withdraw(Arc::clone(&keeper), claims));
+            crate::task::spawn(background_release::withdraw(Arc::clone(&keeper), claims));
         }
         if round.last {
             tidying.inspect(JoinHandle::abort);
             return;
         }
         tidying.get_or_insert_with(|| {
-            crate::task::spawn(index::ensure(Arc::clone(&keeper.store), keeper.retention))
+            crate::task::spawn(index_task::ensure(Arc::clone(&keeper.store), keeper.retention))
         });
         wait_until(round.next, &keeper.wake).await;
     }

@@ -1,3 +1,5 @@
+mod builder;
+
 use std::fmt::{self, Display};
 use std::future::Future;
 use std::sync::Arc;
@@ -7,10 +9,10 @@ use once_cell::sync::OnceCell;
 
 use crate::LockError;
 use crate::admin::LockAdmin;
-use crate::builder::LockProviderBuilder;
 use crate::engine::Engine;
 use crate::lock::DistributedLock;
 use crate::options::Options;
+pub use builder::LockProviderBuilder;
 
 static GLOBAL: OnceCell<LockProvider> = OnceCell::new();
 

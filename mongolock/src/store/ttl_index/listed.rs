@@ -6,8 +6,8 @@ use mongodb::bson::{Bson, Document};
 use mongodb::error::Error;
 
 use super::INDEX_NAME;
-use crate::fault;
-use crate::index::IndexState;
+use crate::index_task::IndexState;
+use crate::store::driver_error;
 use crate::store::mongo::{COMMAND_LIMIT, MongoStore};
 
 const UNAUTHORIZED: i32 = 13;
@@ -43,7 +43,7 @@ impl MongoStore {
             // As plain documents: an index with options that the driver does not know must not be an error.
             Ok(indexes) => indexes.with_type::<Document>(),
             Err(error) => {
-                return match fault::code(&error) {
+                return match driver_error::code(&error) {
                     Some(NAMESPACE_NOT_FOUND) => Ok(Listed::NoCollection),
                     Some(UNAUTHORIZED) => Ok(Listed::Open),
                     _ => Err(error),

@@ -5,7 +5,8 @@ use mongodb::error::Error;
 use tokio::task::JoinHandle;
 
 use crate::store::Store;
-use crate::{LockError, fault, task, trace};
+use crate::store::driver_error;
+use crate::{LockError, task, trace};
 
 /// The time until the next check of an index that is missing, if the build did not fail.
 const RETRY: Duration = Duration::from_secs(60);
@@ -44,7 +45,7 @@ pub enum IndexState {
 impl IndexState {
     pub(crate) fn from_error(error: &Error) -> Self {
         let reason = error.kind.to_string();
-        match fault::code(error) {
+        match driver_error::code(error) {
             // IndexOptionsConflict, IndexKeySpecsConflict
             Some(85 | 86) => Self::Conflict { reason },
             Some(13) => Self::Unauthorized { reason },

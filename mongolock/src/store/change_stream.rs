@@ -11,7 +11,8 @@ use tokio::time::timeout;
 use super::answered;
 use super::memory::MemoryStore;
 use super::mongo::MongoStore;
-use crate::{LockError, fault};
+use crate::LockError;
+use crate::store::driver_error;
 
 /// The longest wait for an event before the caller has a look at other things.
 const AWAIT: Duration = Duration::from_secs(1);
@@ -32,7 +33,7 @@ impl Releases {
                 let event = answered(async { Ok(stream.next_if_any().await?) }).await?;
                 // A stream that has ended with its collection is silent at once and for ever.
                 if event.is_none() && !stream.is_alive() {
-                    return Err(fault::ended());
+                    return Err(driver_error::ended());
                 }
                 let key = event.and_then(|event| event.document_key);
                 Ok(key.and_then(|key| key.get_str("_id").map(Arc::from).ok()))

@@ -1,3 +1,6 @@
+pub(crate) mod fairness;
+pub(crate) mod silent;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -6,9 +9,10 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::streak::Streak;
+use crate::queue::fairness::Streak;
+use crate::store::driver_error;
 use crate::sync::lock;
-use crate::{LockError, LockGuard, fault};
+use crate::{LockError, LockGuard};
 
 /// A server that works answers an acquire request sooner, also in another city.
 pub(crate) const SLOW_ANSWER: Duration = Duration::from_millis(500);
@@ -203,7 +207,7 @@ impl Place {
     /// A request has failed. The server is silent all the same, unless it said what is wrong with the document.
     pub(crate) fn heard_failure(&self, error: LockError) {
         let mut heard = lock(&self.queue.heard);
-        if fault::is_blocked_document(&error) {
+        if driver_error::is_blocked_document(&error) {
             heard.silent_since = None;
         }
         heard.last = FrontStatus::Failed(Box::new(error));
@@ -418,7 +422,10 @@ mod tests {
             10,
             "one who comes later has a chance as well"
         );
-        front.heard_failure(fault::blocked("n", mongodb::error::Error::custom("blocked")));
+        front.heard_failure(driver_error::blocked(
+            "n",
+            mongodb::error::Error::custom("blocked"),
+        ));
         assert_eq!(behind.silence_ends(late), None, "the server has answered");
     }
 

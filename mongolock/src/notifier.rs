@@ -9,9 +9,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
+use crate::store::driver_error;
 use crate::store::{Releases, Store};
 use crate::sync::lock;
-use crate::{LockError, fault, trace};
+use crate::{LockError, trace};
 
 /// The stream of releases is closed when nobody has waited for so long: it costs the server a cursor and the client a
 /// connection.
@@ -137,7 +138,7 @@ impl WakeUps {
     /// Notes that the stream could not be opened; returns whether the task goes on and tries again soon.
     fn retries_after(&self, error: &LockError) -> bool {
         trace::wake_up_failed(error);
-        let is_unavailable = fault::is_unavailable_stream(error);
+        let is_unavailable = driver_error::is_unavailable_stream(error);
         if is_unavailable {
             // A fifth more or less, so that a fleet does not try again together.
             let pause = UNAVAILABLE.mul_f64(0.8 + 0.4 * fastrand::f64());

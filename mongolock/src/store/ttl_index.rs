@@ -14,9 +14,10 @@ use listed::Listed;
 
 use super::mongo::{COMMAND_LIMIT, MongoStore, millis};
 use super::{Answer, Ask};
-use crate::index::{IndexCheck, IndexState};
+use crate::LockError;
+use crate::index_task::{IndexCheck, IndexState};
 use crate::lease::ClaimKey;
-use crate::{LockError, fault};
+use crate::store::driver_error;
 
 /// The name that DistributedLock.MongoDB gives it, so that both find the same index.
 const INDEX_NAME: &str = "expiresAt_ttl";
@@ -103,7 +104,7 @@ impl MongoStore {
         let Err(error) = self.create_index(retention).await else {
             return IndexState::Ready;
         };
-        if fault::code(&error) != Some(MAX_TIME_EXPIRED) {
+        if driver_error::code(&error) != Some(MAX_TIME_EXPIRED) {
             return IndexState::from_error(&error);
         }
         let listed = self.listed(retention).await.ok().and_then(Listed::proved);

@@ -3,10 +3,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::LockError;
 use crate::queue::SLOW_ANSWER;
 use crate::store::Answer;
+use crate::store::driver_error;
 use crate::sync::lock;
-use crate::{LockError, fault};
 
 /// How long after the last request of a claim its id is released once more, if one of the requests may take effect late.
 /// The server ends a request after 5 s, a silent connection is closed after 60 s, and what was under way then has arrived
@@ -53,7 +54,7 @@ impl Copies {
                 (true, true)
             }
             Some(Ok(Answer::Other { .. })) => (false, true),
-            Some(Err(error)) if fault::did_nothing(error) => (false, true),
+            Some(Err(error)) if driver_error::did_nothing(error) => (false, true),
             Some(Err(_)) | None => (true, false),
         };
         state.is_uncertain |= !is_certain || sent.elapsed() >= SLOW_ANSWER;

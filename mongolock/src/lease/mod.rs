@@ -1,3 +1,11 @@
+pub(crate) mod background_release;
+pub(crate) mod copies;
+pub(crate) mod given_up;
+pub(crate) mod release;
+pub(crate) mod renewal;
+pub(crate) mod renewer;
+pub(crate) mod schedule;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -5,8 +13,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::copies::Copies;
 use crate::engine::Engine;
+use crate::lease::copies::Copies;
 use crate::queue::{Kept, Place, Turn};
 use crate::sync::lock;
 use crate::trace::{self, Loss};

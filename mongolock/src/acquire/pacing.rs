@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::engine::Engine;
-use crate::wake::Watch;
+use crate::notifier::Watch;
 
 /// So many attempts may fail before a wait is thought worth a stream.
 const SHORT_WAIT: u32 = 2;

@@ -6,13 +6,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
-use crate::copies::Copies;
-use crate::given_up::{GivenUp, Pending};
-use crate::keeper::Keeper;
+use crate::lease::copies::Copies;
+use crate::lease::given_up::{GivenUp, Pending};
+use crate::lease::renewal::BATCH;
+use crate::lease::renewer::Keeper;
 use crate::lease::{ClaimKey, Lease, margin};
 use crate::queue::{Kept, Place};
-use crate::renewal::BATCH;
-use crate::{LockError, fault, trace};
+use crate::store::driver_error;
+use crate::{LockError, trace};
 
 /// A command without a reply after this time is on a dead connection: the server gives it up sooner. The next one gets
 /// twice the time, so that few connections are kept.
@@ -197,7 +198,12 @@ pub(crate) async fn withdraw(keeper: Arc<Keeper>, mut batch: Vec<Withdrawal>) {
         let Ok(answer) = tokio::time::timeout(reply_limit, released.as_mut()).await else {
             // A dead connection must not keep the others waiting for their repeats.
             drop(permit);
-            repeat_alone(&keeper, batch, until, &fault::unanswered("release", reply_limit));
+            repeat_alone(
+                &keeper,
+                batch,
+                until,
+                &driver_error::unanswered("release", reply_limit),
+            );
             // A request is never dropped half-way, and its reply changes nothing any more.
             let _ = released.await;
             return;
@@ -206,11 +212,11 @@ pub(crate) async fn withdraw(keeper: Arc<Keeper>, mut batch: Vec<Withdrawal>) {
         drop(permit);
         batch = batch.into_iter().map(Withdrawal::without_turn).collect();
         let pause = backoff.next();
-        if fault::forbids_release(&error) || Instant::now() + pause >= until {
+        if driver_error::forbids_release(&error) || Instant::now() + pause >= until {
             trace::release_failed(&keys, &error);
             return;
         }
-        if batch.len() > 1 && fault::is_out_of_time(&error) {
+        if batch.len() > 1 && driver_error::is_out_of_time(&error) {
             return repeat_alone(&keeper, batch, until, &error);
         }
         tokio::time::sleep(pause).await;

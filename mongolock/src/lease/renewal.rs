@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::fault;
-use crate::keeper::Keeper;
+use crate::lease::renewer::Keeper;
+use crate::lease::schedule::Renewal;
 use crate::lease::{ClaimKey, Lease};
-use crate::schedule::Renewal;
+use crate::store::driver_error;
 use crate::trace::{self, Loss};
 
 /// Claims in one command: larger commands cost the same, but other writers wait longer for their turn at the server.
@@ -73,7 +73,7 @@ pub(crate) async fn renew(keeper: Arc<Keeper>, leases: Vec<Arc<Lease>>) {
         }
         Err(error) => {
             trace::renewal_failed(&keys, &error);
-            keeper.renewal_failed(&leases, fault::is_out_of_time(&error));
+            keeper.renewal_failed(&leases, driver_error::is_out_of_time(&error));
         }
     }
 }

@@ -8,10 +8,11 @@ use tracing::Instrument;
 
 use crate::backoff::Backoff;
 use crate::lease::Lease;
+use crate::lease::background_release::{NO_REPLY, RELEASE_LIMIT, Withdrawal};
 use crate::queue::Kept;
+use crate::store::driver_error;
 use crate::trace::Loss;
-use crate::withdrawal::{NO_REPLY, RELEASE_LIMIT, Withdrawal};
-use crate::{LockError, LockGuard, fault, task, trace};
+use crate::{LockError, LockGuard, task, trace};
 
 /// How long a caller waits to hear that its release has arrived; it goes on in the background after that.
 const ANSWER_LIMIT: Duration = Duration::from_secs(6);
@@ -123,14 +124,14 @@ async fn tell(lease: Arc<Lease>) -> Result<bool, LockError> {
             Ok(false) if is_first => trace::lost(&lease, Loss::Gone),
             // A claim that a repetition does not find was released by an earlier command.
             Ok(false) => return Ok(true),
-            Err(ref error) if fault::forbids_release(error) => {
+            Err(ref error) if driver_error::forbids_release(error) => {
                 trace::release_failed(std::slice::from_ref(&lease.key), error);
             }
             Err(error) => {
                 withdrawal = withdrawal.without_turn();
                 withdrawal.announce(&keeper.given_up);
                 let pause = backoff.next();
-                if !fault::is_passing(&error) || Instant::now() + pause >= by {
+                if !driver_error::is_passing(&error) || Instant::now() + pause >= by {
                     keeper.withdraw(vec![withdrawal.alone(Instant::now() + pause)]);
                     return Err(error);
                 }

@@ -1,3 +1,6 @@
+mod attempt;
+mod pacing;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -5,14 +8,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
-use crate::claim::{Attempt, Claim};
+use crate::acquire::attempt::{Attempt, Claim};
+use crate::acquire::pacing::Waiting;
 use crate::engine::Engine;
+use crate::lease::background_release::RELEASE_LIMIT;
 use crate::lease::{ClaimKey, Terms};
 use crate::options::Options;
 use crate::queue::{FrontStatus, Place, Turn};
-use crate::waiting::Waiting;
-use crate::withdrawal::RELEASE_LIMIT;
-use crate::{LockError, LockGuard, fault, task, trace};
+use crate::store::driver_error;
+use crate::{LockError, LockGuard, task, trace};
 
 /// One call that wants a lock: how it waits and how it fails.
 pub(crate) struct Acquire<'a> {
@@ -239,7 +243,7 @@ impl<'a> Acquire<'a> {
             Attempt::OutOfTime(_) => return Ok(Step::AskAgain(waiting.after_error())),
             Attempt::Failed(error) => error,
         };
-        if !fault::is_passing(&error) {
+        if !driver_error::is_passing(&error) {
             return Err(error);
         }
         let pause = waiting.after_error();
@@ -346,7 +350,7 @@ impl<'a> Acquire<'a> {
         match status {
             FrontStatus::Held => self.timeout(),
             FrontStatus::Failed(error) => *error,
-            FrontStatus::NoReply => fault::unanswered("claim", self.begun.elapsed()),
+            FrontStatus::NoReply => driver_error::unanswered("claim", self.begun.elapsed()),
         }
     }
 

@@ -10,14 +10,15 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
 use uuid::Uuid;
 
-use crate::copies::Copies;
 use crate::engine::Engine;
+use crate::lease::background_release::Withdrawal;
+use crate::lease::copies::Copies;
 use crate::lease::{ClaimKey, Grant, Lease, Terms, counted};
+use crate::queue::silent::SILENT_AFTER;
 use crate::queue::{Place, SLOW_ANSWER};
-use crate::silent::SILENT_AFTER;
+use crate::store::driver_error;
 use crate::store::{Answer, Ask};
-use crate::withdrawal::Withdrawal;
-use crate::{FencingToken, LockError, LockGuard, fault, trace};
+use crate::{FencingToken, LockError, LockGuard, trace};
 
 /// The server gives up a request after this time, for instance at a document that a foreign transaction blocks.
 const COMMAND_LIMIT: Duration = Duration::from_secs(5);
@@ -208,7 +209,10 @@ impl Claim {
     }
 
     fn attempt(&mut self, reply: Reply) -> Attempt {
-        let is_blocked = reply.answer.as_ref().is_err_and(fault::is_blocked_document);
+        let is_blocked = reply
+            .answer
+            .as_ref()
+            .is_err_and(driver_error::is_blocked_document);
         self.is_blocked = is_blocked;
         self.unanswered = 0;
         match reply.answer {
@@ -289,7 +293,9 @@ impl Request {
 }
 
 fn is_from_server(answer: &Result<Answer, LockError>) -> bool {
-    answer.as_ref().map_or_else(fault::is_blocked_document, |_| true)
+    answer
+        .as_ref()
+        .map_or_else(driver_error::is_blocked_document, |_| true)
 }
 
 /// A part of the time that is left: the reply has to come back before the caller's time is up.
