@@ -5,7 +5,8 @@ use std::time::Duration;
 use tracing::Instrument;
 
 use crate::engine::Engine;
-use crate::index_task::{self, IndexState};
+use crate::index_task;
+use crate::store::IndexState;
 use crate::{LockError, LockFilter, LockInfo, task, trace};
 
 /// How long an operator waits for an answer: long enough for a failover. The request itself goes on after that.

@@ -1,6 +1,5 @@
 //! Commits that hold only if the lock does.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
@@ -10,11 +9,10 @@ use tokio::time::{Instant, timeout};
 use crate::LockError;
 use crate::backoff::Backoff;
 use crate::context::LockContext;
-use crate::lease::{Committing, Lease};
+use crate::lease::{Lease, LossReason, OpenCommit};
 use crate::store::Touch;
 use crate::store::driver_error;
 use crate::store::reply::labelled;
-use crate::trace::Loss;
 
 /// How long a commit is repeated whose outcome is not known.
 const COMMIT_LIMIT: Duration = Duration::from_secs(30);
@@ -32,13 +30,13 @@ const BEGUN_TOO_EARLY: &str =
 pub(crate) async fn guarded(context: &LockContext, session: &mut ClientSession) -> Result<(), LockError> {
     let lease = context.lease();
     let committing = lease.begin_commit();
-    if let Err(error) = guard(lease, session).await {
+    if let Err(error) = guard(context, session).await {
         // The first error says what is wrong; the server ends a transaction that is not aborted by itself.
         let _ = timeout(NO_REPLY, session.abort_transaction()).await;
         committing.ended(false);
         return Err(error);
     }
-    let _unbroken = context.all_unbroken();
+    let _shields = context.shield_bodies();
     commit(lease, committing, session).await
 }
 
@@ -47,17 +45,18 @@ pub(crate) async fn guarded(context: &LockContext, session: &mut ClientSession) 
 ///
 /// The renewal in it is the server's; the holder does not count on it. With a weaker write concern than a majority's the
 /// commit could be undone.
-async fn guard(lease: &Arc<Lease>, session: &mut ClientSession) -> Result<(), LockError> {
+async fn guard(context: &LockContext, session: &mut ClientSession) -> Result<(), LockError> {
+    let lease = context.lease();
     lease.ensure_held()?;
     let expiry = lease.is_renewable(Instant::now()).then_some(lease.terms.expiry);
-    let touched = lease.engine.store.touch(&lease.key, expiry, session);
+    let touched = context.engine().store.touch(&lease.key, expiry, session);
     match timeout(NO_REPLY, touched)
         .await
         .unwrap_or_else(|_| Err(no_guard()))
     {
         Ok(Touch::Done) => Ok(()),
         Ok(Touch::Gone) => {
-            lease.lose(Loss::Gone);
+            lease.end(LossReason::Gone);
             Err(lease.lost_error())
         }
         Ok(Touch::Unseen) => Err(none_to_guard(lease, BEGUN_TOO_EARLY)),
@@ -71,7 +70,7 @@ async fn guard(lease: &Arc<Lease>, session: &mut ClientSession) -> Result<(), Lo
 /// A commit whose outcome is not known may be repeated: it is made once. Only an outcome that is known ends it.
 async fn commit(
     lease: &Lease,
-    committing: Committing<'_>,
+    committing: OpenCommit<'_>,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
     let until = Instant::now() + COMMIT_LIMIT;

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use crate::commit;
 use crate::engine::Engine;
-use crate::lease::{Lease, Unbroken};
+use crate::lease::{CancelShield, Lease};
 use crate::sync::lock;
 use crate::{FencingToken, LockError};
 
@@ -30,6 +30,8 @@ pub struct LockContext {
 /// One nesting level of holds in a task.
 struct Level {
     lease: Arc<Lease>,
+    /// Keeps the background task that renews the lease.
+    engine: Arc<Engine>,
     /// The context of the call that this one was made in, of whatever name. Links to calls that have ended are replaced by
     /// the next one outwards, so that a chain of tasks, each begun by the one before it, does not keep all their leases.
     outer: Mutex<Option<LockContext>>,
@@ -50,15 +52,16 @@ impl Drop for Level {
 }
 
 impl LockContext {
-    pub(crate) fn new(lease: Arc<Lease>) -> Self {
-        let context = Self::within(lease, Self::current());
+    pub(crate) fn new(lease: Arc<Lease>, engine: &Arc<Engine>) -> Self {
+        let context = Self::within(lease, engine, Self::current());
         context.cut_ended_calls();
         context
     }
 
-    fn within(lease: Arc<Lease>, outer: Option<Self>) -> Self {
+    fn within(lease: Arc<Lease>, engine: &Arc<Engine>, outer: Option<Self>) -> Self {
         let level = Level {
             lease,
+            engine: Arc::clone(engine),
             outer: Mutex::new(outer),
             has_ended: AtomicBool::new(false),
             inner_calls: OnceLock::new(),
@@ -99,7 +102,7 @@ impl LockContext {
     /// Who holds the lock: the provider's `owner`.
     #[must_use]
     pub fn owner(&self) -> &str {
-        &self.lease().engine.owner
+        &self.level.engine.owner
     }
 
     /// Whether the lock is not held any more.
@@ -217,7 +220,7 @@ impl LockContext {
 
     /// The innermost enclosing hold of this name, with the same provider.
     pub(crate) fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<Self> {
-        let is_it = |context: &Self| Arc::ptr_eq(&context.lease().engine, engine) && context.name() == name;
+        let is_it = |context: &Self| Arc::ptr_eq(&context.level.engine, engine) && context.name() == name;
         std::iter::successors(Self::current(), Self::outer).find(is_it)
     }
 
@@ -225,13 +228,17 @@ impl LockContext {
         &self.level.lease
     }
 
-    /// Keeps all bodies that a commit from here is made in from being broken off: those around this hold, and those
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.level.engine
+    }
+
+    /// Keeps all bodies that a commit from here is made in from being cancelled: those around this hold, and those
     /// around the caller.
-    pub(crate) fn all_unbroken(&self) -> Vec<Unbroken> {
+    pub(crate) fn shield_bodies(&self) -> Vec<CancelShield> {
         let own = std::iter::successors(Some(self.clone()), Self::outer);
         let callers = std::iter::successors(Self::current(), Self::outer);
         own.chain(callers)
-            .map(|context| context.lease().unbroken())
+            .map(|context| context.lease().shield())
             .collect()
     }
 
@@ -295,7 +302,7 @@ mod tests {
         let chain = || {
             let links = std::iter::repeat_n(guard.lease(), 300_000);
             links.fold(guard.context(), |outer, lease| {
-                LockContext::within(Arc::clone(lease), Some(outer))
+                LockContext::within(Arc::clone(lease), outer.engine(), Some(outer.clone()))
             })
         };
         drop(chain());

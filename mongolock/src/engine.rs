@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::index_task::IndexTask;
+use crate::lease::Queues;
 use crate::lease::renewer::Keeper;
 use crate::notifier::WakeUps;
 use crate::provider::LockProviderBuilder;
-use crate::queue::Queues;
-use crate::queue::silent::SilentRequests;
 use crate::store::Store;
 
 /// How long `shutdown` waits for the server to be told of every release.
@@ -20,7 +20,7 @@ pub(crate) struct Engine {
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) queues: Arc<Queues>,
     pub(crate) wake_ups: Arc<WakeUps>,
-    pub(crate) silent: Arc<SilentRequests>,
+    index_task: IndexTask,
     /// What the provider was built from.
     pub(crate) settings: LockProviderBuilder,
     pub(crate) owner: Arc<str>,
@@ -32,16 +32,22 @@ impl Engine {
     pub(crate) fn new(settings: LockProviderBuilder, owner: Arc<str>) -> Self {
         let store = Arc::new(settings.store());
         Self {
-            keeper: Arc::new(Keeper::new(Arc::clone(&store), settings.retention)),
+            keeper: Arc::new(Keeper::new(Arc::clone(&store))),
             wake_ups: Arc::new(WakeUps::new(Arc::clone(&store), settings.wake_up)),
+            index_task: IndexTask::new(Arc::clone(&store), settings.retention),
             store,
-            queues: Arc::default(),
-            silent: SilentRequests::new(),
+            queues: Queues::new(),
             settings,
             owner,
             closed: AtomicBool::new(false),
             closing: Notify::new(),
         }
+    }
+
+    /// Starts the background tasks on the caller's runtime if they do not run.
+    pub(crate) fn ensure_running(&self) {
+        self.keeper.ensure_running();
+        self.index_task.ensure_running();
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -67,6 +73,7 @@ impl Engine {
 
     fn stop(&self) {
         self.keeper.stop();
+        self.index_task.stop();
         self.wake_ups.stop();
     }
 }

@@ -123,6 +123,21 @@ pub enum LockError {
     Mongo(#[source] mongodb::error::Error),
 }
 
+impl LockError {
+    /// A request that got no reply at all: MongoDB is broken or out of reach, not busy.
+    pub(crate) fn no_reply(request: &str, waited: Duration) -> Self {
+        let message =
+            format!("no answer to a {request} within {waited:?}; is MongoDB reachable and has it a primary?");
+        Self::Mongo(std::io::Error::new(std::io::ErrorKind::TimedOut, message).into())
+    }
+
+    /// A task that ended with its runtime: the outcome of its request is not known.
+    pub(crate) fn cut_off() -> Self {
+        let message = "the tokio runtime ended before the answer of MongoDB was there";
+        Self::Mongo(std::io::Error::other(message).into())
+    }
+}
+
 /// An error of the driver; or the one of this library that a callback of the driver has passed through it.
 impl From<mongodb::error::Error> for LockError {
     fn from(error: mongodb::error::Error) -> Self {

@@ -3,9 +3,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::context::LockContext;
-use crate::lease::Lease;
-use crate::lease::release;
-use crate::trace::Loss;
+use crate::engine::Engine;
+use crate::lease::{Hold, Lease};
 use crate::{FencingToken, LockError};
 
 /// A held lock. It is renewed in the background until it is released or dropped.
@@ -26,59 +25,57 @@ use crate::{FencingToken, LockError};
 /// ```
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct LockGuard {
-    lease: Arc<Lease>,
-    context: OnceLock<LockContext>,
-    released: bool,
+    // Before the engine: without that the release would find the background task stopped.
+    hold: Hold,
+    engine: Arc<Engine>,
+    context: GuardContext,
 }
 
 impl LockGuard {
-    /// Has the lease renewed from now on; after a shutdown it is lost at once.
-    pub(crate) fn new(lease: Arc<Lease>) -> Self {
-        if !lease.engine.keeper.keep(Arc::clone(&lease)) {
-            lease.lose(Loss::ShutDown);
-        }
+    pub(crate) fn new(hold: Hold, engine: &Arc<Engine>) -> Self {
         Self {
-            lease,
-            context: OnceLock::new(),
-            released: false,
+            hold,
+            engine: Arc::clone(engine),
+            context: GuardContext(OnceLock::new()),
         }
     }
 
     /// The lock's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.lease.key.name
+        &self.lease().key.name
     }
 
     /// The token of this hold, greater than those of all earlier holds of the lock.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
-        self.lease.token
+        self.lease().token
     }
 
     /// A context of this hold, to hand to code that needs the token or has to notice a loss.
     #[must_use]
     pub fn context(&self) -> LockContext {
         self.context
-            .get_or_init(|| LockContext::new(Arc::clone(&self.lease)))
+            .0
+            .get_or_init(|| LockContext::new(Arc::clone(self.lease()), &self.engine))
             .clone()
     }
 
     /// Whether the lease is over: renewals were not confirmed in time, or somebody removed the claim.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.lease.is_over()
+        self.lease().is_over()
     }
 
     /// Resolves when the lock is lost, at the latest when the lease ends by this process's own clock. Cancel safe.
     pub async fn lost(&self) {
-        self.lease.until_over().await;
+        self.lease().until_over().await;
     }
 
     /// How long the lease lasts if it is not renewed again; zero once it is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.lease.remaining()
+        self.lease().remaining()
     }
 
     /// Releases the lock and waits for the server's answer.
@@ -97,25 +94,28 @@ impl LockGuard {
     /// # Panics
     ///
     /// Outside a tokio runtime with time enabled; the lock is released in the background then.
-    pub async fn release(mut self) -> Result<(), LockError> {
-        let begun = release::begin(&self.lease);
-        // Only now: if there is no runtime to begin it on, dropping the guard takes care of the lock.
-        self.released = true;
-        release::finish(&self.lease, begun).await
+    pub async fn release(self) -> Result<(), LockError> {
+        // The engine and the context live until the release has ended.
+        let Self {
+            hold,
+            engine: _engine,
+            context: _context,
+        } = self;
+        hold.release().await
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {
-        &self.lease
+        self.hold.lease()
     }
 }
 
-impl Drop for LockGuard {
+/// The context of a guard once it is asked for; its call ends with the guard.
+struct GuardContext(OnceLock<LockContext>);
+
+impl Drop for GuardContext {
     fn drop(&mut self) {
-        if let Some(context) = self.context.get() {
+        if let Some(context) = self.0.get() {
             context.end();
-        }
-        if !self.released {
-            release::in_background(&self.lease);
         }
     }
 }

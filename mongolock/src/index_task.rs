@@ -1,90 +1,59 @@
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mongodb::error::Error;
 use tokio::task::JoinHandle;
 
-use crate::store::Store;
-use crate::store::driver_error;
+use crate::store::{IndexCheck, IndexState, Store};
+use crate::sync::lock;
 use crate::{LockError, task, trace};
-
-/// The time until the next check of an index that is missing, if the build did not fail.
-const RETRY: Duration = Duration::from_secs(60);
 
 /// How long somebody who asks for the state waits at most; the look itself goes on.
 const LOOK_LIMIT: Duration = Duration::from_secs(30);
 
-/// Whether the documents of locks that are not used any more are tidied up.
-///
-/// Locks work without the index; only documents of names that are not used any more stay.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum IndexState {
-    /// The TTL index is there: it works, or is still being built.
-    Ready,
-    /// Another index on `expiresAt` or of the name `expiresAt_ttl` is in the way.
-    Conflict {
-        /// The index that is in the way, or what the server says about it.
-        reason: String,
-    },
-    /// The collection is capped: MongoDB removes nothing from it by time.
-    Capped,
-    /// The user may not create the index.
-    Unauthorized {
-        /// What the server says about it.
-        reason: String,
-    },
-    /// The index could not be checked or created for another reason, which may pass. A build that needs more than 1 s
-    /// on a collection with documents is one of them; [`index_state`](crate::LockAdmin::index_state) says more.
-    Failed {
-        /// The error, or what keeps the index from being created.
-        reason: String,
-    },
-}
-
-impl IndexState {
-    pub(crate) fn from_error(error: &Error) -> Self {
-        let reason = error.kind.to_string();
-        match driver_error::code(error) {
-            // IndexOptionsConflict, IndexKeySpecsConflict
-            Some(85 | 86) => Self::Conflict { reason },
-            Some(13) => Self::Unauthorized { reason },
-            _ => Self::Failed { reason },
-        }
-    }
-
-    /// The state that an error of the library leaves open.
-    pub(crate) fn unknown(error: &LockError) -> Self {
-        match error {
-            LockError::Mongo(error) => Self::from_error(error),
-            other => Self::Failed {
-                reason: other.to_string(),
-            },
-        }
-    }
-}
-
-/// What one check of the index has found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct IndexCheck {
-    pub(crate) state: IndexState,
-    /// The time until the next check if the index is not there: minutes after a failed build, because each build on a
-    /// filled collection can delay every acquire.
-    pub(crate) next: Duration,
-}
-
-impl From<IndexState> for IndexCheck {
-    fn from(state: IndexState) -> Self {
-        Self { state, next: RETRY }
-    }
-}
-
 /// A look on a task of its own: it runs to its end.
 type Look = JoinHandle<Result<IndexCheck, LockError>>;
 
-/// Runs beside everything else until the index is there, or for as long as the provider works.
-pub(crate) async fn ensure(store: Arc<Store>, retention: Duration) {
-    until_ready(|| begin(&store, retention)).await;
+/// Checks the index beside everything else until it is there, or for as long as the provider works.
+pub(crate) struct IndexTask {
+    store: Arc<Store>,
+    retention: Duration,
+    task: Mutex<Option<JoinHandle<()>>>,
+    is_ready: Arc<AtomicBool>,
+}
+
+impl IndexTask {
+    pub(crate) fn new(store: Arc<Store>, retention: Duration) -> Self {
+        Self {
+            store,
+            retention,
+            task: Mutex::new(None),
+            is_ready: Arc::default(),
+        }
+    }
+
+    /// Starts the task on the caller's runtime if the index is not known to be there and the task does not run, or ended
+    /// with the runtime it was started on.
+    pub(crate) fn ensure_running(&self) {
+        if self.is_ready.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut task = lock(&self.task);
+        if task.as_ref().is_none_or(JoinHandle::is_finished) {
+            let (store, retention) = (Arc::clone(&self.store), self.retention);
+            let is_ready = Arc::clone(&self.is_ready);
+            *task = Some(task::spawn(async move {
+                until_ready(|| begin(&store, retention)).await;
+                is_ready.store(true, Ordering::Relaxed);
+            }));
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        if let Some(task) = lock(&self.task).as_ref() {
+            task.abort();
+        }
+    }
 }
 
 /// Never looks twice at once: each look that hangs, behind an index build that does not end, keeps a connection of the
@@ -96,7 +65,7 @@ async fn until_ready(begin: impl Fn() -> Look) {
         let IndexCheck { state, next } = outcome(&mut looking).await;
         // Once for each new finding: a missing index is a nuisance, a log full of it is another.
         if reported.as_ref() != Some(&state) {
-            trace::index(&state);
+            trace::index(state == IndexState::Ready, &state);
         }
         if state == IndexState::Ready {
             return;

@@ -91,11 +91,10 @@ pub use context::LockContext;
 pub use error::LockError;
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};
 pub use guard::LockGuard;
-pub use index_task::IndexState;
 pub use lock::DistributedLock;
 #[doc(inline)]
 pub use mongolock_macros::distributed_lock;
 pub use output::{LockOutput, Skipped};
 pub use provider::{LockProvider, LockProviderBuilder};
-pub use store::{LockFilter, LockInfo, LockState};
+pub use store::{IndexState, LockFilter, LockInfo, LockState};
 pub use token::FencingToken;

@@ -124,7 +124,8 @@ impl DistributedLock {
         async move {
             lock.check()?;
             lock.refuse_own()?;
-            lock.acquiring().wait().await
+            let hold = lock.acquiring().wait().await?;
+            Ok(LockGuard::new(hold, &lock.engine))
         }
     }
 
@@ -145,9 +146,8 @@ impl DistributedLock {
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>, LockError> {
         self.check()?;
         self.refuse_own()?;
-        Acquire::new(&self.engine, &self.name, &self.options)
-            .try_once()
-            .await
+        let hold = self.acquiring().try_once().await?;
+        Ok(hold.map(|hold| LockGuard::new(hold, &self.engine)))
     }
 
     /// Runs a body under the lock: the attribute as a function.
@@ -204,11 +204,11 @@ impl DistributedLock {
             return join(&outer, on_busy, on_lost).await;
         }
         let acquire = self.acquiring();
-        let guard = match on_busy {
+        let hold = match on_busy {
             OnBusy::Wait => Some(acquire.wait().await?),
             OnBusy::Leave => acquire.try_once().await?,
         };
-        Ok(guard.map(|guard| Held::own(guard, on_lost)))
+        Ok(hold.map(|hold| Held::own(LockGuard::new(hold, &self.engine), on_lost)))
     }
 
     pub(crate) fn busy_error(&self) -> LockError {

@@ -59,7 +59,7 @@ impl Held {
     }
 
     pub(crate) fn joined(outer: &LockContext, alone: OwnedSemaphorePermit, on_lost: OnLost) -> Self {
-        let context = LockContext::new(Arc::clone(outer.lease()));
+        let context = LockContext::new(Arc::clone(outer.lease()), outer.engine());
         let joined = Joined {
             context: context.clone(),
             _alone: alone,
@@ -79,9 +79,9 @@ impl Held {
     pub fn run<B: Future>(self, body: B) -> Locked<B, impl Future<Output = ()>> {
         let lease = Arc::clone(self.context.lease());
         Locked {
-            span: trace::hold_span(&lease),
+            span: trace::hold_span(&lease.fields()),
             body: Some(CURRENT.scope(self.context, body)),
-            lost: async move { lease.until_it_breaks_off().await },
+            lost: async move { lease.cancelled().await },
             hold: Some(self.hold),
             on_lost: self.on_lost,
         }
@@ -125,7 +125,7 @@ impl<B: Future, L: Future<Output = ()>> Future for Locked<B, L> {
         let mut this = self.project();
         let _entered = this.span.enter();
         let cancel = *this.on_lost == OnLost::Cancel;
-        let lost = this.hold.as_ref().is_none_or(|hold| hold.lease().breaks_off());
+        let lost = this.hold.as_ref().is_none_or(|hold| hold.lease().should_cancel());
         // Asked before the body goes on: a process that was stopped must not do a step more without the lock.
         let ended = if cancel && lost {
             Ended::Lost
@@ -145,7 +145,7 @@ impl<B: Future, L: Future<Output = ()>> Future for Locked<B, L> {
         let Some(hold) = this.hold.take() else {
             unreachable!("the hold is taken once")
         };
-        trace::hold_ended(this.span, hold.lease(), ended.name());
+        trace::hold_ended(this.span, &hold.lease().fields(), ended.name());
         Poll::Ready(Ran {
             ended,
             hold,

@@ -9,7 +9,6 @@ use tracing::Instrument;
 use crate::LockError;
 #[cfg(test)]
 pub(crate) use crate::simulation::spawn;
-use crate::store::driver_error;
 #[cfg(not(test))]
 pub(crate) use tokio::spawn;
 
@@ -28,7 +27,7 @@ pub(crate) async fn answer<T>(
 ) -> Result<T, LockError> {
     match tokio::time::timeout(limit, asked).await {
         Ok(ended) => joined(ended),
-        Err(_) => Err(driver_error::unanswered(request, limit)),
+        Err(_) => Err(LockError::no_reply(request, limit)),
     }
 }
 
@@ -43,6 +42,6 @@ fn joined<T>(ended: Result<Result<T, LockError>, JoinError>) -> Result<T, LockEr
     ended.unwrap_or_else(|ended| match ended.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
         // The runtime is going down, and the task with it.
-        Err(_) => Err(driver_error::cut_off()),
+        Err(_) => Err(LockError::cut_off()),
     })
 }

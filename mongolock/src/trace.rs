@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use mongodb::Namespace;
+use tokio::time::Instant;
 use tracing::{Level, Span, debug, info, span, trace, warn};
 
-use crate::index_task::IndexState;
-use crate::lease::{ClaimKey, Lease};
 use crate::{FencingToken, LockError};
 
 macro_rules! target {
@@ -50,17 +49,31 @@ pub(crate) fn acquire_ended(
     }
 }
 
+/// What events say of one hold.
+pub(crate) struct HoldFields<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) owner: &'a str,
+    pub(crate) token: FencingToken,
+    pub(crate) acquired: Instant,
+}
+
+impl HoldFields<'_> {
+    fn held_ms(&self) -> u64 {
+        millis(self.acquired.elapsed())
+    }
+}
+
 /// The body of an annotated function, or of `run`, under its lock.
-pub(crate) fn hold_span(lease: &Lease) -> Span {
+pub(crate) fn hold_span(hold: &HoldFields<'_>) -> Span {
     span!(
         target: target!(), Level::DEBUG, "mongolock.hold",
-        lock.name = &*lease.key.name, lock.owner = &*lease.engine.owner, lock.token = lease.token.get(),
+        lock.name = hold.name, lock.owner = hold.owner, lock.token = hold.token.get(),
         held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
     )
 }
 
-pub(crate) fn hold_ended(span: &Span, lease: &Lease, outcome: &'static str) {
-    span.record("held_ms", millis(lease.acquired.elapsed()));
+pub(crate) fn hold_ended(span: &Span, hold: &HoldFields<'_>, outcome: &'static str) {
+    span.record("held_ms", hold.held_ms());
     span.record("outcome", outcome);
 }
 
@@ -80,60 +93,36 @@ pub(crate) fn retrying(name: &str, error: &LockError, pause: Duration) {
     );
 }
 
-pub(crate) fn acquired(lease: &Lease) {
+pub(crate) fn acquired(hold: &HoldFields<'_>) {
     debug!(
         name: "mongolock.acquired", target: target!(),
-        { lock.name = &*lease.key.name, lock.owner = &*lease.engine.owner, lock.token = lease.token.get() },
+        { lock.name = hold.name, lock.owner = hold.owner, lock.token = hold.token.get() },
         "acquired"
     );
 }
 
-pub(crate) fn renewed(lease: &Lease) {
+pub(crate) fn renewed(hold: &HoldFields<'_>) {
     trace!(
         name: "mongolock.renewed", target: target!(),
-        { lock.name = &*lease.key.name, lock.token = lease.token.get() },
+        { lock.name = hold.name, lock.token = hold.token.get() },
         "renewed"
     );
 }
 
-pub(crate) fn released(lease: &Lease) {
+pub(crate) fn released(hold: &HoldFields<'_>) {
     debug!(
         name: "mongolock.released", target: target!(),
-        {
-            lock.name = &*lease.key.name, lock.token = lease.token.get(),
-            held_ms = millis(lease.acquired.elapsed())
-        },
+        { lock.name = hold.name, lock.token = hold.token.get(), held_ms = hold.held_ms() },
         "released"
     );
 }
 
-pub(crate) fn lost(lease: &Lease, why: Loss) {
+pub(crate) fn lost(hold: &HoldFields<'_>, reason: &'static str) {
     warn!(
         name: "mongolock.lost", target: target!(),
-        {
-            lock.name = &*lease.key.name, lock.token = lease.token.get(),
-            held_ms = millis(lease.acquired.elapsed()), reason = why.reason()
-        },
+        { lock.name = hold.name, lock.token = hold.token.get(), held_ms = hold.held_ms(), reason = reason },
         "lost"
     );
-}
-
-/// Why a lease ended without a release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Loss {
-    Expired,
-    Gone,
-    ShutDown,
-}
-
-impl Loss {
-    fn reason(self) -> &'static str {
-        match self {
-            Self::Expired => "expired",
-            Self::Gone => "gone",
-            Self::ShutDown => "shut_down",
-        }
-    }
 }
 
 /// An operator has taken a lock from whoever had it.
@@ -159,18 +148,18 @@ pub(crate) fn stale(collection: &Namespace, token: FencingToken, seen: FencingTo
     );
 }
 
-pub(crate) fn renewal_failed(keys: &[ClaimKey], error: &LockError) {
+pub(crate) fn renewal_failed(locks: usize, first: &str, error: &LockError) {
     warn!(
         name: "mongolock.renewal_failed", target: target!(),
-        { locks = keys.len(), lock.name = first(keys), error = %error },
+        { locks = locks, lock.name = first, error = %error },
         "renewal failed, it is repeated while the leases last"
     );
 }
 
-pub(crate) fn release_failed(keys: &[ClaimKey], error: &LockError) {
+pub(crate) fn release_failed(locks: usize, first: &str, error: &LockError) {
     warn!(
         name: "mongolock.release_failed", target: target!(),
-        { locks = keys.len(), lock.name = first(keys), error = %error },
+        { locks = locks, lock.name = first, error = %error },
         "release failed, the leases end by themselves"
     );
 }
@@ -183,16 +172,12 @@ pub(crate) fn wake_up_failed(error: &LockError) {
     );
 }
 
-pub(crate) fn index(state: &IndexState) {
-    if *state == IndexState::Ready {
+pub(crate) fn index(is_ready: bool, state: &dyn std::fmt::Debug) {
+    if is_ready {
         debug!(name: "mongolock.index", target: target!(), { state = ?state }, "unused documents are tidied up");
     } else {
         warn!(name: "mongolock.index", target: target!(), { state = ?state }, "unused documents are not tidied up");
     }
-}
-
-fn first(keys: &[ClaimKey]) -> &str {
-    keys.first().map_or("", |key| &key.name)
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -13,12 +13,12 @@ use uuid::Uuid;
 use crate::engine::Engine;
 use crate::lease::background_release::Withdrawal;
 use crate::lease::copies::Copies;
-use crate::lease::{ClaimKey, Grant, Lease, Terms, counted};
-use crate::queue::silent::SILENT_AFTER;
-use crate::queue::{Place, SLOW_ANSWER};
+use crate::lease::{Grant, Hold, Lease, Place, Terms, counted};
+use crate::queue::{SILENT_AFTER, SLOW_ANSWER};
+use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::store::{Answer, Ask};
-use crate::{FencingToken, LockError, LockGuard, trace};
+use crate::{FencingToken, LockError, trace};
 
 /// The server gives up a request after this time, for instance at a document that a foreign transaction blocks.
 const COMMAND_LIMIT: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ const HANDOVERS: i64 = 1000;
 /// as it may stand: that is how a cancelled wait, a lost reply or a task that ends with its runtime leave nothing behind.
 pub(crate) struct Claim {
     engine: Arc<Engine>,
-    key: ClaimKey,
+    key: LeaseId,
     terms: Terms,
     place: Arc<Place>,
     /// Asked for with every request of this claim: the reply to a copy is read with the same number.
@@ -64,7 +64,7 @@ pub(crate) struct Claim {
 
 /// How one request ended.
 pub(crate) enum Attempt {
-    Won(LockGuard),
+    Won(Hold),
     /// Held by another for as long as the server says.
     Held {
         holder: Option<Arc<str>>,
@@ -89,7 +89,7 @@ struct Reply {
 /// One request, on its own task.
 struct Request {
     engine: Arc<Engine>,
-    key: ClaimKey,
+    key: LeaseId,
     expiry: Duration,
     /// Keeps a shutdown waiting for the reply.
     place: Arc<Place>,
@@ -105,7 +105,7 @@ impl Claim {
         let lock_id = format!("{}#{}", engine.owner, Uuid::new_v4());
         Self {
             engine: Arc::clone(engine),
-            key: ClaimKey {
+            key: LeaseId {
                 name: Arc::clone(name),
                 lock_id: lock_id.into(),
             },
@@ -122,7 +122,7 @@ impl Claim {
 
     /// Sends the first request if that needs no waiting, and says until when to wait for its reply.
     pub(crate) fn try_send(&mut self, deadline: Option<Instant>) -> Option<Instant> {
-        if !self.engine.silent.allow_first() {
+        if !self.engine.queues.silent.allow_first() {
             return None;
         }
         let permit = self.place.try_request_permit()?;
@@ -134,7 +134,7 @@ impl Claim {
     /// Asks the server, and again on another connection when a reply is overdue; nothing is sent after the deadline.
     /// Cancel safe: the requests go on.
     pub(crate) async fn ask(&mut self, deadline: Option<Instant>) -> Attempt {
-        while !self.engine.silent.allow_first() {
+        while !self.engine.queues.silent.allow_first() {
             sleep(UNTIL_ALLOWED).await;
         }
         let place = Arc::clone(&self.place);
@@ -148,7 +148,7 @@ impl Claim {
             if let Ok(attempt) = timeout_at(overdue, self.reply()).await {
                 return attempt;
             }
-            if self.engine.silent.allow_copy()
+            if self.engine.queues.silent.allow_copy()
                 && let Some(permit) = self.place.try_request_permit()
             {
                 self.send(permit, deadline);
@@ -191,7 +191,7 @@ impl Claim {
             limit: limit_until(deadline),
             _permit: permit,
         };
-        self.place.asked();
+        self.place.front().asked();
         self.copies.sent();
         self.unanswered += 1;
         self.replies
@@ -241,10 +241,10 @@ impl Claim {
             sent,
             lasts,
         };
-        let (engine, place) = (Arc::clone(&self.engine), Arc::clone(&self.place));
-        let lease = Lease::new(engine, self.key.clone(), grant, self.terms, place);
-        trace::acquired(&lease);
-        Attempt::Won(LockGuard::new(Arc::new(lease)))
+        let place = Arc::clone(&self.place);
+        let lease = Lease::new(self.key.clone(), grant, self.terms, place);
+        trace::acquired(&lease.fields());
+        Attempt::Won(self.engine.keeper.hold(lease))
     }
 }
 
@@ -267,7 +267,7 @@ impl Request {
         let sent = Instant::now();
         let answer = self.answer().await;
         if answer.as_ref().is_some_and(is_from_server) {
-            self.engine.silent.answered();
+            self.engine.queues.silent.answered();
         }
         if self.copies.answered(sent, answer.as_ref()) {
             let release = Withdrawal::of_claim(self.key.clone(), self.expiry, Arc::clone(&self.place));
@@ -285,7 +285,7 @@ impl Request {
         if let Ok(answer) = timeout(SILENT_AFTER, asked.as_mut()).await {
             return Some(answer);
         }
-        let _silent = self.engine.silent.begin();
+        let _silent = self.engine.queues.silent.begin();
         timeout(GIVE_UP_AFTER.saturating_sub(SILENT_AFTER), asked)
             .await
             .ok()

@@ -12,11 +12,12 @@ use crate::acquire::attempt::{Attempt, Claim};
 use crate::acquire::pacing::Waiting;
 use crate::engine::Engine;
 use crate::lease::background_release::RELEASE_LIMIT;
-use crate::lease::{ClaimKey, Terms};
+use crate::lease::{Hold, Place, Terms, Turn};
 use crate::options::Options;
-use crate::queue::{FrontStatus, Place, Turn};
+use crate::queue::FrontStatus;
+use crate::store::LeaseId;
 use crate::store::driver_error;
-use crate::{LockError, LockGuard, task, trace};
+use crate::{LockError, task, trace};
 
 /// One call that wants a lock: how it waits and how it fails.
 pub(crate) struct Acquire<'a> {
@@ -28,7 +29,7 @@ pub(crate) struct Acquire<'a> {
 
 /// What to do after a reply.
 enum Step {
-    Acquired(LockGuard),
+    Acquired(Hold),
     /// Wait for the holder, whose lease lasts so long.
     Held(Option<Duration>),
     /// Send another request after this pause.
@@ -46,7 +47,7 @@ impl<'a> Acquire<'a> {
     }
 
     /// Waits for the lock until the acquire timeout.
-    pub(crate) async fn wait(&self) -> Result<LockGuard, LockError> {
+    pub(crate) async fn wait(&self) -> Result<Hold, LockError> {
         let span = trace::acquire_span(self.name, &self.engine.owner);
         let outcome = match self.options.acquire_timeout {
             // No time to wait still is time to ask.
@@ -61,21 +62,21 @@ impl<'a> Acquire<'a> {
     }
 
     /// Asks once, and not at all if this process itself holds or awaits the lock.
-    pub(crate) async fn try_once(&self) -> Result<Option<LockGuard>, LockError> {
+    pub(crate) async fn try_once(&self) -> Result<Option<Hold>, LockError> {
         let span = trace::acquire_span(self.name, &self.engine.owner);
         let outcome = self.once().instrument(span.clone()).await;
         self.observe(&span, &outcome);
         outcome
     }
 
-    fn observe(&self, span: &Span, outcome: &Result<Option<LockGuard>, LockError>) {
+    fn observe(&self, span: &Span, outcome: &Result<Option<Hold>, LockError>) {
         let token = outcome
             .as_ref()
-            .map(|guard| guard.as_ref().map(LockGuard::fencing_token));
+            .map(|guard| guard.as_ref().map(|guard| guard.lease().token));
         trace::acquire_ended(span, self.begun.elapsed(), token);
     }
 
-    async fn once(&self) -> Result<Option<LockGuard>, LockError> {
+    async fn once(&self) -> Result<Option<Hold>, LockError> {
         self.ready()?;
         let place = self.engine.queues.join(self.name);
         let Some(turn) = place.try_turn() else {
@@ -89,7 +90,7 @@ impl<'a> Acquire<'a> {
         );
         match asked.await? {
             Some(answered) => Ok(answered?.map(|guard| won(guard, &place, turn))),
-            None => match place.status() {
+            None => match place.front().status() {
                 FrontStatus::Held => Ok(None),
                 status => Err(self.gave_up(status)),
             },
@@ -102,7 +103,7 @@ impl<'a> Acquire<'a> {
         place: &Arc<Place>,
         turn: &Turn,
         deadline: Option<Instant>,
-    ) -> Result<Option<LockGuard>, LockError> {
+    ) -> Result<Option<Hold>, LockError> {
         if let Some(guard) = self.taken_over(place, turn).await {
             return Ok(Some(guard));
         }
@@ -120,14 +121,16 @@ impl<'a> Acquire<'a> {
 
     /// Asks at once if no caller in this process is in the way. Whatever takes longer goes on on the heap: a wait may
     /// cost an allocation, and the future of a call stays small.
-    async fn in_turn(&self, deadline: Option<Instant>) -> Result<LockGuard, LockError> {
+    async fn in_turn(&self, deadline: Option<Instant>) -> Result<Hold, LockError> {
         self.ready()?;
         let place = self.engine.queues.join(self.name);
         let (turn, first) = match place.try_turn() {
             Some(turn) if turn.is_fresh() => {
                 let mut claim = self.claim(&place);
                 match self.first_reply(&mut claim, deadline).await? {
-                    Some(Attempt::Won(guard)) if !guard.is_lost() => return Ok(won(guard, &place, turn)),
+                    Some(Attempt::Won(guard)) if !guard.lease().is_over() => {
+                        return Ok(won(guard, &place, turn));
+                    }
                     attempt => (Some(turn), Some((claim, attempt))),
                 }
             }
@@ -158,11 +161,11 @@ impl<'a> Acquire<'a> {
         turn: Option<Turn>,
         first: Option<(Claim, Option<Attempt>)>,
         deadline: Option<Instant>,
-    ) -> Result<LockGuard, LockError> {
+    ) -> Result<Hold, LockError> {
         let waiting = self.patiently(&place, turn, first, deadline);
         match self.bounded(&place, deadline, waiting).await? {
             Some(ended) => ended,
-            None => Err(self.gave_up(place.status())),
+            None => Err(self.gave_up(place.front().status())),
         }
     }
 
@@ -172,7 +175,7 @@ impl<'a> Acquire<'a> {
         turn: Option<Turn>,
         first: Option<(Claim, Option<Attempt>)>,
         deadline: Option<Instant>,
-    ) -> Result<LockGuard, LockError> {
+    ) -> Result<Hold, LockError> {
         let turn = match turn {
             Some(turn) => turn,
             None => place.turn().await,
@@ -220,7 +223,7 @@ impl<'a> Acquire<'a> {
             Attempt::Stopped => return Err(self.shut_down()),
             _ if self.engine.is_closed() => return Err(self.shut_down()),
             // The caller's thread was not free to take it in time.
-            Attempt::Won(guard) if !guard.is_lost() => return Ok(Step::Acquired(guard)),
+            Attempt::Won(guard) if !guard.lease().is_over() => return Ok(Step::Acquired(guard)),
             // The old claim releases itself; its id must not be used again.
             Attempt::Won(_) | Attempt::TooLate => {
                 *claim = self.claim(place);
@@ -229,13 +232,16 @@ impl<'a> Acquire<'a> {
             Attempt::Held { holder, remaining } => match self.release_given_up(holder).await {
                 Ok(true) => return Ok(Step::AskAgain(Duration::ZERO)),
                 Ok(false) => {
-                    place.heard_held();
+                    place.front().heard_held();
                     return Ok(Step::Held(remaining));
                 }
                 Err(error) => error,
             },
             Attempt::OutOfTime(error)
-                if matches!(place.status(), FrontStatus::Failed(_) | FrontStatus::NoReply) =>
+                if matches!(
+                    place.front().status(),
+                    FrontStatus::Failed(_) | FrontStatus::NoReply
+                ) =>
             {
                 error
             }
@@ -248,7 +254,7 @@ impl<'a> Acquire<'a> {
         }
         let pause = waiting.after_error();
         trace::retrying(self.name, &error, pause);
-        place.heard_failure(error);
+        place.front().heard_failure(error);
         Ok(Step::AskAgain(pause))
     }
 
@@ -262,13 +268,13 @@ impl<'a> Acquire<'a> {
             return Ok(false);
         };
         let (store, name) = (Arc::clone(&self.engine.store), Arc::clone(self.name));
-        let key = ClaimKey { name, lock_id };
+        let key = LeaseId { name, lock_id };
         task::to_end(async move { store.release(&key, min_hold, RELEASE_LIMIT).await }).await?;
         Ok(true)
     }
 
     /// The hold that was handed over with the turn; if there is none, others get their moment.
-    async fn begin(&self, place: &Place, turn: &Turn) -> Option<LockGuard> {
+    async fn begin(&self, place: &Place, turn: &Turn) -> Option<Hold> {
         let taken_over = self.taken_over(place, turn).await;
         if taken_over.is_none() {
             let courtesy = turn.streak().courtesy();
@@ -281,14 +287,14 @@ impl<'a> Acquire<'a> {
     }
 
     /// The hold that was handed over with the turn, if it fits what this call asks for.
-    async fn taken_over(&self, place: &Place, turn: &Turn) -> Option<LockGuard> {
+    async fn taken_over(&self, place: &Place, turn: &Turn) -> Option<Hold> {
         let guard = turn.take_over()?;
-        if guard.lease().terms == self.terms() && !guard.is_lost() {
-            trace::acquired(guard.lease());
+        if guard.lease().terms == self.terms() && !guard.lease().is_over() {
+            trace::acquired(&guard.lease().fields());
             return Some(guard);
         }
         // Its outcome does not matter to this call, which asks for the lock anew; a release without a reply does.
-        place.asked();
+        place.front().asked();
         let _ = Box::pin(guard.release()).await;
         None
     }
@@ -297,7 +303,7 @@ impl<'a> Acquire<'a> {
         if self.engine.is_closed() {
             return Err(self.shut_down());
         }
-        self.engine.keeper.ensure_running();
+        self.engine.ensure_running();
         Ok(())
     }
 
@@ -325,7 +331,7 @@ impl<'a> Acquire<'a> {
         let time_is_up = async {
             match deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
-                None => place.silence(self.begun).await,
+                None => place.front().silence(self.begun).await,
             }
         };
         tokio::select! {
@@ -338,10 +344,10 @@ impl<'a> Acquire<'a> {
 
     /// The answer of a try whose name another caller in this process holds or asks for: it is busy, unless it is known
     /// that MongoDB does not work.
-    fn busy_here(&self, place: &Place) -> Result<Option<LockGuard>, LockError> {
-        match place.status() {
+    fn busy_here(&self, place: &Place) -> Result<Option<Hold>, LockError> {
+        match place.front().status() {
             FrontStatus::Failed(error) => Err(*error),
-            FrontStatus::NoReply if place.is_silent() => Err(self.gave_up(FrontStatus::NoReply)),
+            FrontStatus::NoReply if place.front().is_silent() => Err(self.gave_up(FrontStatus::NoReply)),
             FrontStatus::Held | FrontStatus::NoReply => Ok(None),
         }
     }
@@ -350,7 +356,7 @@ impl<'a> Acquire<'a> {
         match status {
             FrontStatus::Held => self.timeout(),
             FrontStatus::Failed(error) => *error,
-            FrontStatus::NoReply => driver_error::unanswered("claim", self.begun.elapsed()),
+            FrontStatus::NoReply => LockError::no_reply("claim", self.begun.elapsed()),
         }
     }
 
@@ -369,8 +375,8 @@ impl<'a> Acquire<'a> {
 }
 
 /// From now on the turn goes with the lease; those behind wait for its holder.
-fn won(guard: LockGuard, place: &Place, turn: Turn) -> LockGuard {
-    place.heard_held();
+fn won(guard: Hold, place: &Place, turn: Turn) -> Hold {
+    place.front().heard_held();
     guard.lease().deliver(turn);
     guard
 }
@@ -390,7 +396,7 @@ mod tests {
         assert!(is_pending(acquiring.as_mut()).await);
         tokio::time::sleep(expiry * 2).await;
         let guard = acquiring.await.unwrap();
-        assert!(!guard.is_lost());
+        assert!(!guard.lease().is_over());
         assert!(guard.remaining() > expiry / 2);
     }
 }

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::{Kept, Place};
 use crate::backoff::Backoff;
 use crate::lease::copies::Copies;
 use crate::lease::given_up::{GivenUp, Pending};
 use crate::lease::renewal::BATCH;
 use crate::lease::renewer::Keeper;
-use crate::lease::{ClaimKey, Lease, margin};
-use crate::queue::{Kept, Place};
+use crate::lease::{Lease, margin};
+use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::{LockError, trace};
 
@@ -30,7 +31,7 @@ pub(crate) const REPEATS: usize = 3;
 
 /// A claim that is no longer wanted, to be released in the background.
 pub(crate) struct Withdrawal {
-    pub(crate) key: ClaimKey,
+    pub(crate) key: LeaseId,
     pub(crate) min_hold: Duration,
     pub(crate) at: Instant,
     /// The claim has ended by itself by then.
@@ -46,7 +47,7 @@ pub(crate) struct Withdrawal {
 }
 
 impl Withdrawal {
-    fn new(key: ClaimKey, min_hold: Duration, expiry: Duration, kept: Kept) -> Self {
+    fn new(key: LeaseId, min_hold: Duration, expiry: Duration, kept: Kept) -> Self {
         let now = Instant::now();
         Self {
             key,
@@ -61,38 +62,27 @@ impl Withdrawal {
     }
 
     /// Releases a claim that never became a lease.
-    pub(crate) fn of_claim(key: ClaimKey, expiry: Duration, place: Arc<Place>) -> Self {
+    pub(crate) fn of_claim(key: LeaseId, expiry: Duration, place: Arc<Place>) -> Self {
         Self::new(key, Duration::ZERO, expiry, Kept::Place { _place: place })
     }
 
-    /// Releases the claim of a lease that has ended. If a request of it may still take effect, it is released once more
-    /// when that must have happened.
-    pub(crate) fn of_lease(lease: &Lease) -> Self {
-        if let Some(copies) = lease.copies() {
-            copies.give_up();
-            let late = Self::late(lease.key.clone(), lease.terms.expiry, Arc::clone(copies));
-            lease.engine.keeper.withdraw(late.into_iter().collect());
-        }
-        Self::new(
-            lease.key.clone(),
-            lease.min_hold(),
-            lease.terms.expiry,
-            lease.take_kept(),
-        )
+    /// Releases the claim of a lease that has ended.
+    pub(super) fn of_lease(lease: &Lease, kept: Kept) -> Self {
+        Self::new(lease.key.clone(), lease.min_hold(), lease.terms.expiry, kept)
     }
 
     /// Releases the claim of a lease that has run out by its holder's clock, but that a renewal without a reply may have
     /// prolonged. Not before the server's own time for it, until which the holder may still be at work.
-    pub(crate) fn of_expired(lease: &Lease) -> Self {
+    pub(super) fn of_expired(lease: &Lease, kept: Kept) -> Self {
         // The next in this process need not wait for that.
-        let mut withdrawal = Self::of_lease(lease).without_turn();
+        let mut withdrawal = Self::of_lease(lease, kept.without_turn());
         withdrawal.at += margin(lease.terms.expiry);
         withdrawal
     }
 
     /// Releases what a request without a reply may do later; `None` if nothing can come any more. The keeper plans the
     /// next one with [`next_late`](Self::next_late).
-    pub(crate) fn late(key: ClaimKey, expiry: Duration, copies: Arc<Copies>) -> Option<Self> {
+    pub(crate) fn late(key: LeaseId, expiry: Duration, copies: Arc<Copies>) -> Option<Self> {
         let at = copies.next_release()?;
         Some(Self {
             at,
@@ -184,7 +174,7 @@ pub(crate) async fn withdraw(keeper: Arc<Keeper>, mut batch: Vec<Withdrawal>) {
     };
     let (min_hold, is_repeat, reply_limit) = (first.min_hold, first.failed > 0, first.reply_limit());
     let until = batch.iter().map(|w| w.until).max().unwrap_or(first.at);
-    let keys: Vec<ClaimKey> = batch.iter().map(|w| w.key.clone()).collect();
+    let keys: Vec<LeaseId> = batch.iter().map(|w| w.key.clone()).collect();
     let mut backoff = Backoff::new(Duration::from_millis(50)..=Duration::from_secs(2));
     tokio::time::sleep_until(first.at).await;
     loop {
@@ -202,7 +192,7 @@ pub(crate) async fn withdraw(keeper: Arc<Keeper>, mut batch: Vec<Withdrawal>) {
                 &keeper,
                 batch,
                 until,
-                &driver_error::unanswered("release", reply_limit),
+                &LockError::no_reply("release", reply_limit),
             );
             // A request is never dropped half-way, and its reply changes nothing any more.
             let _ = released.await;
@@ -213,7 +203,7 @@ pub(crate) async fn withdraw(keeper: Arc<Keeper>, mut batch: Vec<Withdrawal>) {
         batch = batch.into_iter().map(Withdrawal::without_turn).collect();
         let pause = backoff.next();
         if driver_error::forbids_release(&error) || Instant::now() + pause >= until {
-            trace::release_failed(&keys, &error);
+            trace::release_failed(keys.len(), &keys[0].name, &error);
             return;
         }
         if batch.len() > 1 && driver_error::is_out_of_time(&error) {
@@ -234,7 +224,7 @@ fn repeat_alone(keeper: &Arc<Keeper>, batch: Vec<Withdrawal>, until: Instant, er
                 .collect(),
         );
     } else {
-        let keys: Vec<ClaimKey> = batch.iter().map(|w| w.key.clone()).collect();
-        trace::release_failed(&keys, error);
+        let first = batch.first().map_or("", |withdrawal| &*withdrawal.key.name);
+        trace::release_failed(batch.len(), first, error);
     }
 }

@@ -95,17 +95,13 @@ impl State {
 mod tests {
     use super::*;
 
-    fn held() -> Result<Answer, LockError> {
-        Ok(Answer::Other {
-            holder: None,
-            remaining: None,
-        })
-    }
+    const HELD: Result<Answer, LockError> = Ok(Answer::Other {
+        holder: None,
+        remaining: None,
+    });
 
-    fn failed() -> Result<Answer, LockError> {
-        Err(LockError::Mongo(
-            std::io::Error::from(std::io::ErrorKind::ConnectionReset).into(),
-        ))
+    fn failed() -> LockError {
+        LockError::Mongo(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
     }
 
     #[tokio::test(start_paused = true)]
@@ -113,15 +109,15 @@ mod tests {
         let copies = Copies::default();
         copies.sent();
         assert!(copies.may_take_effect(), "it is under way");
-        assert!(!copies.answered(Instant::now(), Some(&held())));
+        assert!(!copies.answered(Instant::now(), Some(&HELD)));
         assert!(!copies.may_take_effect() && !copies.give_up());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_slow_a_failed_and_a_missing_reply_settle_nothing() {
         for (pause, reply) in [
-            (SLOW_ANSWER, Some(held())),
-            (Duration::ZERO, Some(failed())),
+            (SLOW_ANSWER, Some(HELD)),
+            (Duration::ZERO, Some(Err(failed()))),
             (Duration::ZERO, None),
         ] {
             let (copies, sent) = (Copies::default(), Instant::now());
@@ -137,10 +133,10 @@ mod tests {
         let copies = Copies::default();
         copies.sent();
         copies.sent();
-        copies.answered(Instant::now(), Some(&held()));
+        copies.answered(Instant::now(), Some(&HELD));
         assert!(copies.give_up());
         assert!(
-            copies.answered(Instant::now(), Some(&failed())),
+            copies.answered(Instant::now(), Some(&Err(failed()))),
             "it may stand now"
         );
     }

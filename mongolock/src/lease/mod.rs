@@ -1,32 +1,47 @@
+//! One hold of a lock, from its grant to its end.
+//!
+//! Who decides that a lease is lost, and what is told:
+//!
+//! | reason | decided by | when |
+//! |---|---|---|
+//! | expired | [`renewer`] | the deadline passes on this process's clock without a confirmed renewal |
+//! | gone | [`renewal`], a guarded commit | the server no longer has the claim |
+//! | shut down | [`renewer`] | the provider is shut down |
+//!
+//! A release that finds the claim gone is reported as "gone" by [`release`], after the lease has ended.
+
 pub(crate) mod background_release;
+mod commits;
 pub(crate) mod copies;
 pub(crate) mod given_up;
+mod hold;
 pub(crate) mod release;
-pub(crate) mod renewal;
+mod renewal;
 pub(crate) mod renewer;
-pub(crate) mod schedule;
+mod schedule;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::engine::Engine;
+use commits::Commits;
+pub(crate) use commits::{CancelShield, OpenCommit};
+pub(crate) use hold::Hold;
+
 use crate::lease::copies::Copies;
-use crate::queue::{Kept, Place, Turn};
+use crate::store::LeaseId;
 use crate::sync::lock;
-use crate::trace::{self, Loss};
+use crate::trace::{self, HoldFields};
 use crate::{FencingToken, LockError};
 
-/// The name of a lock and the id of one claim on it, as they stand in the document.
-#[derive(Debug, Clone)]
-pub(crate) struct ClaimKey {
-    pub(crate) name: Arc<str>,
-    /// `<owner>#<uuid>`: drawn for one acquisition, never used again.
-    pub(crate) lock_id: Arc<str>,
-}
+/// The waiters of this process hand holds on to one another.
+pub(crate) type Queues = crate::queue::Queues<Hold>;
+pub(crate) type Place = crate::queue::Place<Hold>;
+pub(crate) type Turn = crate::queue::Turn<Hold>;
+pub(crate) type Kept = crate::queue::Kept<Hold>;
 
 /// What the server granted.
 pub(crate) struct Grant {
@@ -50,143 +65,110 @@ pub(crate) struct Terms {
     pub(crate) max_hold: Option<Duration>,
 }
 
+/// Why a lease ended without a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LossReason {
+    Expired,
+    Gone,
+    ShutDown,
+}
+
+impl LossReason {
+    /// As events spell it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Gone => "gone",
+            Self::ShutDown => "shut_down",
+        }
+    }
+}
+
 /// One hold of a lock in this process: shared by its guard, its contexts and the renewal.
 ///
-/// A lease is live until it is released, or until its deadline passes on the monotonic clock, and it never
-/// comes back: whoever sees it over makes that final.
+/// A lease is live until it is released or lost, or until its deadline passes on the monotonic clock. It never comes
+/// back: clock and state are read together, and a renewal that is confirmed after the deadline is refused.
 pub(crate) struct Lease {
-    pub(crate) key: ClaimKey,
+    pub(crate) key: LeaseId,
     pub(crate) token: FencingToken,
     pub(crate) terms: Terms,
     /// When this hold began.
     pub(crate) acquired: Instant,
-    pub(crate) engine: Arc<Engine>,
     last_token: FencingToken,
     /// When the claim was won: this hold's own beginning, or that of the first in a row that was handed over.
     claimed: Instant,
-    /// Nanoseconds from `acquired`, or one of the two ends.
-    deadline: AtomicU64,
-    over: Notify,
+    state: Mutex<State>,
+    changed: Notify,
     /// Kept here and not in the guard: a lease that is lost must not keep the name from this process's other callers.
     kept: Mutex<Kept>,
     copies: Option<Arc<Copies>>,
     /// A renewal was sent and not confirmed: the claim may stand longer than this process knows.
     unconfirmed: AtomicBool,
-    /// Somebody has got the guard: from then on a minimum hold applies.
+    /// A caller has got the guard: from then on a minimum hold applies.
     delivered: AtomicBool,
     commits: Commits,
 }
 
-/// The guarded commits under a hold: what must not be forgotten when it ends.
-#[derive(Default)]
-struct Commits {
-    /// Begun and not ended: the claim guards them.
-    begun: AtomicUsize,
-    /// One was dropped half-way: the server may make it at any time.
-    cut_off: AtomicBool,
-    made: AtomicBool,
-    /// So many commits are on their way to the server, under this hold or within it: bodies are not broken off now.
-    on_their_way: AtomicUsize,
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Live {
+        /// When the holder stops counting on the lease.
+        deadline: Instant,
+    },
+    Released,
+    Lost,
 }
-
-/// A guarded commit, from before its guard to its end.
-pub(crate) struct Committing<'a> {
-    commits: &'a Commits,
-    ended: bool,
-}
-
-impl Committing<'_> {
-    /// It has been made or not, and nothing of it is left at the server.
-    pub(crate) fn ended(mut self, made: bool) {
-        self.ended = true;
-        if made {
-            self.commits.made.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Drop for Committing<'_> {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.commits.cut_off.store(true, Ordering::SeqCst);
-        }
-        self.commits.begun.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-/// Keeps the bodies under a hold from being broken off for as long as it lives.
-pub(crate) struct Unbroken(Arc<Lease>);
-
-impl Drop for Unbroken {
-    fn drop(&mut self) {
-        self.0.commits.on_their_way.fetch_sub(1, Ordering::SeqCst);
-        // Who waits for the end of the hold may look again.
-        self.0.over.notify_waiters();
-    }
-}
-
-const LOST: u64 = 0;
-const RELEASED: u64 = 1;
-const FIRST_LIVE: u64 = 2;
 
 impl Lease {
-    pub(crate) fn new(
-        engine: Arc<Engine>,
-        key: ClaimKey,
-        grant: Grant,
-        terms: Terms,
-        place: Arc<Place>,
-    ) -> Self {
-        let lease = Self {
+    pub(crate) fn new(key: LeaseId, grant: Grant, terms: Terms, place: Arc<Place>) -> Self {
+        Self {
             key,
             token: grant.token,
             terms,
             acquired: grant.sent,
-            engine,
             last_token: grant.last_token,
             claimed: grant.sent,
-            deadline: AtomicU64::new(FIRST_LIVE),
-            over: Notify::new(),
+            state: Mutex::new(State::Live {
+                deadline: grant.sent + counted(grant.lasts),
+            }),
+            changed: Notify::new(),
             kept: Mutex::new(Kept::Place { _place: place }),
             copies: grant.copies,
             unconfirmed: AtomicBool::new(false),
             delivered: AtomicBool::new(false),
             commits: Commits::default(),
-        };
-        let deadline = lease.encode(grant.sent + counted(grant.lasts));
-        lease.deadline.store(deadline, Ordering::Release);
-        lease
+        }
     }
 
     /// The next hold on the same claim, by another caller in this process: with a token of its own, and with what is
     /// left of the lease.
     pub(crate) fn successor(&self, deadline: Instant) -> Option<Self> {
         let token = FencingToken::new(self.token.get() + 1);
-        if token > self.last_token {
-            return None;
-        }
-        let next = Self {
+        (token <= self.last_token).then(|| Self {
             key: self.key.clone(),
             token,
             terms: self.terms,
             acquired: Instant::now(),
-            engine: Arc::clone(&self.engine),
             last_token: self.last_token,
             claimed: self.claimed,
-            deadline: AtomicU64::new(FIRST_LIVE),
-            over: Notify::new(),
+            state: Mutex::new(State::Live { deadline }),
+            changed: Notify::new(),
             kept: Mutex::new(Kept::Nothing),
             copies: self.copies.clone(),
             unconfirmed: AtomicBool::new(self.may_stand()),
             delivered: AtomicBool::new(false),
             commits: Commits::default(),
-        };
-        next.deadline.store(next.encode(deadline), Ordering::Release);
-        Some(next)
+        })
     }
 
     pub(crate) fn claimed(&self) -> Instant {
         self.claimed
+    }
+
+    /// The part of the id before the last `#`.
+    pub(crate) fn owner(&self) -> &str {
+        let id = &*self.key.lock_id;
+        id.rsplit_once('#').map_or(id, |(owner, _)| owner)
     }
 
     /// When the request was sent that last confirmed the lease.
@@ -197,44 +179,31 @@ impl Lease {
             .unwrap_or(self.acquired)
     }
 
-    /// When the holder stops counting on the lease; `None` once it is over.
+    /// When the holder stops counting on the lease; `None` once it has ended.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        match self.deadline.load(Ordering::Acquire) {
-            LOST | RELEASED => None,
-            live => Some(self.decode(live)),
+        match *lock(&self.state) {
+            State::Live { deadline } => Some(deadline),
+            State::Released | State::Lost => None,
         }
     }
 
-    /// Whether the lease is over, by release or by loss.
+    /// Whether the lease is over: by release, by loss, or because its deadline has passed.
     pub(crate) fn is_over(&self) -> bool {
-        loop {
-            let seen = self.deadline.load(Ordering::Acquire);
-            if seen < FIRST_LIVE {
-                return true;
-            }
-            if self.decode(seen) > Instant::now() {
-                return false;
-            }
-            // A renewal that is answered this very moment must not revive a lease that was seen to be over.
-            if self.end(seen, LOST) {
-                self.announce_loss(Loss::Expired);
-                return true;
-            }
-        }
+        self.remaining().is_zero()
     }
 
     /// Whether it has ended without a release.
     pub(crate) fn is_lost(&self) -> bool {
-        self.deadline.load(Ordering::Acquire) == LOST
+        matches!(*lock(&self.state), State::Lost)
     }
 
     pub(crate) fn remaining(&self) -> Duration {
-        if self.is_over() {
-            return Duration::ZERO;
+        let state = lock(&self.state);
+        // The clock is read under the lock, so that what was over once stays over.
+        match *state {
+            State::Live { deadline } => deadline.saturating_duration_since(Instant::now()),
+            State::Released | State::Lost => Duration::ZERO,
         }
-        self.deadline().map_or(Duration::ZERO, |deadline| {
-            deadline.saturating_duration_since(Instant::now())
-        })
     }
 
     pub(crate) fn ensure_held(&self) -> Result<(), LockError> {
@@ -252,55 +221,77 @@ impl Lease {
         }
     }
 
-    /// Resolves once the lease is over, also when nobody is there to say so.
+    /// Resolves once the lease is over.
     pub(crate) async fn until_over(&self) {
         self.until(Self::is_over).await;
     }
 
-    /// A renewal is on its way.
+    /// A renewal is sent.
     pub(crate) fn ask(&self) {
         self.unconfirmed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the claim may stand after the lease has run out here.
+    /// Whether the claim may stand at the server after the lease has run out here.
     pub(crate) fn may_stand(&self) -> bool {
         self.unconfirmed.load(Ordering::Relaxed)
     }
 
-    /// Counts from the moment in which the confirmed renewal was sent.
+    /// Counts from the moment in which the confirmed renewal was sent; of two renewals the one that was sent later
+    /// decides. A lease that is over stays over.
     pub(crate) fn extend(&self, sent: Instant) {
-        let extended = self.encode(sent + counted(self.terms.expiry));
-        while !self.is_over() {
-            let seen = self.deadline.load(Ordering::Acquire);
-            // Two renewals may overlap; the one that was sent later decides.
-            if seen >= extended || (seen >= FIRST_LIVE && self.end(seen, extended)) {
-                self.unconfirmed.store(false, Ordering::Relaxed);
-                return;
-            }
+        let mut state = lock(&self.state);
+        if let State::Live { deadline } = &mut *state
+            && *deadline > Instant::now()
+        {
+            *deadline = (*deadline).max(sent + counted(self.terms.expiry));
+            self.unconfirmed.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Ends the lease because somebody else has the claim, or because nobody answers for it any more.
-    pub(crate) fn lose(&self, why: Loss) {
-        if self.finish(LOST) {
-            self.announce_loss(why);
+    /// Ends the lease if its deadline has passed, and says whether it is lost now.
+    pub(crate) fn expire(&self) -> bool {
+        if self.is_over() {
+            self.end(LossReason::Expired);
         }
+        self.is_lost()
+    }
+
+    /// Ends a live lease without a release: wakes those who wait for its end, passes the turn on, and reports the loss.
+    pub(crate) fn end(&self, reason: LossReason) {
+        if self.finish(State::Lost).is_none() {
+            return;
+        }
+        self.changed.notify_waiters();
+        let is_awaited = reason == LossReason::Expired && self.may_stand();
+        let mut kept = lock(&self.kept);
+        let ended = std::mem::replace(&mut *kept, Kept::Nothing);
+        if is_awaited {
+            // A shutdown waits until the claim is released. Not a moment without it: the renewer may come to take it.
+            *kept = ended.without_turn();
+            drop(kept);
+        } else {
+            drop(kept);
+            drop(ended);
+        }
+        trace::lost(&self.fields(), reason.name());
     }
 
     /// Ends the lease for a release and returns the deadline it had; `None` when it was over before.
     pub(crate) fn begin_release(&self) -> Option<Instant> {
-        let deadline = self
-            .deadline()
-            .filter(|_| !self.is_over() && self.finish(RELEASED))?;
-        self.over.notify_waiters();
+        if self.is_over() {
+            self.end(LossReason::Expired);
+            return None;
+        }
+        let deadline = self.finish(State::Released)?;
+        self.changed.notify_waiters();
         Some(deadline)
     }
 
-    /// The caller has the lease now, and keeps his turn for as long as he holds it.
+    /// The caller has the lock now, and keeps its turn for as long as it holds it.
     pub(crate) fn deliver(&self, turn: Turn) {
         self.delivered.store(true, Ordering::Relaxed);
         self.keep(Kept::Turn(turn));
-        if self.is_over() {
+        if self.deadline().is_none() {
             drop(self.take_kept());
         }
     }
@@ -314,7 +305,7 @@ impl Lease {
         std::mem::replace(&mut *lock(&self.kept), Kept::Nothing)
     }
 
-    /// A hold that nobody has got owes nobody a minimum.
+    /// A hold that no caller has got has no minimum.
     pub(crate) fn min_hold(&self) -> Duration {
         if self.delivered.load(Ordering::Relaxed) {
             self.terms.min_hold
@@ -333,103 +324,42 @@ impl Lease {
         self.claimed < self.acquired
     }
 
-    /// Before the caller asks whether the lease is held: whoever ends it looks for commits after that.
-    pub(crate) fn begin_commit(&self) -> Committing<'_> {
-        self.commits.begun.fetch_add(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        Committing {
-            commits: &self.commits,
-            ended: false,
+    /// Whether a renewal may be sent at this moment: not beyond the cap.
+    pub(crate) fn is_renewable(&self, at: Instant) -> bool {
+        self.terms.max_hold.is_none_or(|cap| at < self.acquired + cap)
+    }
+
+    pub(crate) fn fields(&self) -> HoldFields<'_> {
+        HoldFields {
+            name: &self.key.name,
+            owner: self.owner(),
+            token: self.token,
+            acquired: self.acquired,
         }
-    }
-
-    /// Whether a commit that was begun under this hold may still be made.
-    pub(crate) fn may_commit(&self) -> bool {
-        fence(Ordering::SeqCst);
-        self.commits.begun.load(Ordering::SeqCst) > 0 || self.commits.cut_off.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn unbroken(self: &Arc<Self>) -> Unbroken {
-        self.commits.on_their_way.fetch_add(1, Ordering::SeqCst);
-        Unbroken(Arc::clone(self))
-    }
-
-    /// Whether a body under this hold is to be broken off: not in the middle of a commit, of which nobody would know
-    /// what has become of it.
-    pub(crate) fn breaks_off(&self) -> bool {
-        self.is_over() && self.commits.on_their_way.load(Ordering::SeqCst) == 0
-    }
-
-    /// Resolves once a body is to be broken off.
-    pub(crate) async fn until_it_breaks_off(&self) {
-        self.until(Self::breaks_off).await;
     }
 
     /// Looks again at every change, and at the deadline.
     async fn until(&self, ended: impl Fn(&Self) -> bool) {
         loop {
-            let changed = self.over.notified();
+            let changed = self.changed.notified();
             if ended(self) {
                 return;
             }
-            match self.deadline() {
+            match self.deadline().filter(|deadline| *deadline > Instant::now()) {
                 Some(deadline) => drop(tokio::time::timeout_at(deadline, changed).await),
                 None => changed.await,
             }
         }
     }
 
-    /// Whether a guarded commit was made under this hold.
-    pub(crate) fn has_committed(&self) -> bool {
-        self.commits.made.load(Ordering::Relaxed)
-    }
-
-    /// Whether a renewal may be sent at this moment: not beyond the cap.
-    pub(crate) fn is_renewable(&self, at: Instant) -> bool {
-        self.terms.max_hold.is_none_or(|cap| at < self.acquired + cap)
-    }
-
-    fn finish(&self, end: u64) -> bool {
-        loop {
-            let seen = self.deadline.load(Ordering::Acquire);
-            if seen < FIRST_LIVE {
-                return false;
-            }
-            if self.end(seen, end) {
-                return true;
-            }
-        }
-    }
-
-    fn end(&self, seen: u64, new: u64) -> bool {
-        self.deadline
-            .compare_exchange(seen, new, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
-    }
-
-    fn announce_loss(&self, why: Loss) {
-        self.over.notify_waiters();
-        let is_awaited = why == Loss::Expired && self.may_stand();
-        let mut kept = lock(&self.kept);
-        let ended = std::mem::replace(&mut *kept, Kept::Nothing);
-        if is_awaited {
-            // A shutdown waits until the claim is taken back. Not a moment without it: the keeper may come to take it.
-            *kept = ended.without_turn();
-            drop(kept);
-        } else {
-            drop(kept);
-            drop(ended);
-        }
-        trace::lost(self, why);
-    }
-
-    fn encode(&self, instant: Instant) -> u64 {
-        let nanos = instant.saturating_duration_since(self.acquired).as_nanos();
-        u64::try_from(nanos).unwrap_or(u64::MAX).max(FIRST_LIVE)
-    }
-
-    fn decode(&self, live: u64) -> Instant {
-        self.acquired + Duration::from_nanos(live)
+    /// Ends a live lease and returns the deadline it had.
+    fn finish(&self, end: State) -> Option<Instant> {
+        let mut state = lock(&self.state);
+        let State::Live { deadline } = *state else {
+            return None;
+        };
+        *state = end;
+        Some(deadline)
     }
 }
 

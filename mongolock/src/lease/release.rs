@@ -1,3 +1,5 @@
+//! The end of a hold: the turn is taken from the lease, the server is told, and the turn goes on to the next.
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,41 +8,41 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use super::background_release::{NO_REPLY, RELEASE_LIMIT, Withdrawal};
+use super::renewer::Keeper;
+use super::{Kept, Lease, LossReason};
 use crate::backoff::Backoff;
-use crate::lease::Lease;
-use crate::lease::background_release::{NO_REPLY, RELEASE_LIMIT, Withdrawal};
-use crate::queue::Kept;
 use crate::store::driver_error;
-use crate::trace::Loss;
-use crate::{LockError, LockGuard, task, trace};
+use crate::{LockError, task, trace};
 
 /// How long a caller waits to hear that its release has arrived; it goes on in the background after that.
 const ANSWER_LIMIT: Duration = Duration::from_secs(6);
 
 /// A release that is under way.
-pub(crate) enum Begun {
-    Done,
+pub(super) enum Begun {
+    HandedOver,
     Lost,
     Telling(JoinHandle<Result<bool, LockError>>),
 }
 
 /// Begins to release a lease; it goes on whatever becomes of the caller.
-pub(crate) fn begin(lease: &Arc<Lease>) -> Begun {
-    let Some(deadline) = end(lease) else {
+pub(super) fn begin(renewer: &Arc<Keeper>, lease: &Arc<Lease>) -> Begun {
+    let Some(deadline) = end(renewer, lease) else {
         // Perhaps the claim still stands, but nothing can be learned from it: no reason to wait.
-        lease.engine.keeper.withdraw(vec![Withdrawal::of_lease(lease)]);
+        renewer.release_claim(lease, lease.take_kept());
         return Begun::Lost;
     };
-    if hand_over(lease, deadline) {
-        return Begun::Done;
+    if hand_over(renewer, lease, deadline) {
+        return Begun::HandedOver;
     }
-    Begun::Telling(task::spawn(tell(Arc::clone(lease)).in_current_span()))
+    let told = tell(Arc::clone(renewer), Arc::clone(lease));
+    Begun::Telling(task::spawn(told.in_current_span()))
 }
 
 /// Waits for the end of a release, and says whether the lock was held until then.
-pub(crate) async fn finish(lease: &Arc<Lease>, begun: Begun) -> Result<(), LockError> {
+pub(super) async fn finish(lease: &Arc<Lease>, begun: Begun) -> Result<(), LockError> {
     let told = match begun {
-        Begun::Done => return Ok(()),
+        Begun::HandedOver => return Ok(()),
         Begun::Lost => return Err(lease.lost_error()),
         Begun::Telling(told) => told,
     };
@@ -51,27 +53,27 @@ pub(crate) async fn finish(lease: &Arc<Lease>, begun: Begun) -> Result<(), LockE
     }
 }
 
-/// Releases a lease whose guard was dropped: nobody waits for it, and no runtime need be there.
-pub(crate) fn in_background(lease: &Arc<Lease>) {
-    match end(lease) {
-        Some(deadline) if hand_over(lease, deadline) => return,
-        Some(_) => trace::released(lease),
+/// Releases a lease whose guard was dropped: no caller waits for it, and no runtime need be there.
+pub(super) fn in_background(renewer: &Arc<Keeper>, lease: &Arc<Lease>) {
+    match end(renewer, lease) {
+        Some(deadline) if hand_over(renewer, lease, deadline) => return,
+        Some(_) => trace::released(&lease.fields()),
         None => {}
     }
-    lease.engine.keeper.withdraw(vec![Withdrawal::of_lease(lease)]);
+    renewer.release_claim(lease, lease.take_kept());
 }
 
-fn end(lease: &Arc<Lease>) -> Option<Instant> {
-    lease.engine.keeper.forget(lease);
+fn end(renewer: &Arc<Keeper>, lease: &Arc<Lease>) -> Option<Instant> {
+    renewer.forget(lease);
     lease.begin_release()
 }
 
 /// Gives the hold to the next caller that waits in this process, without a word to the server; not when the lease is
 /// short, when other processes are to have their turn, or when the lock is to stay taken for a minimum time. Nor when a
 /// guarded commit may still be made: the claim guards it, and the next hold would be on the same claim.
-fn hand_over(lease: &Arc<Lease>, deadline: Instant) -> bool {
+fn hand_over(renewer: &Arc<Keeper>, lease: &Arc<Lease>, deadline: Instant) -> bool {
     let long_enough = deadline.saturating_duration_since(Instant::now()) > lease.terms.expiry / 2;
-    if !long_enough || !lease.terms.min_hold.is_zero() || lease.may_commit() || lease.engine.is_closed() {
+    if !long_enough || !lease.terms.min_hold.is_zero() || lease.may_commit() || renewer.is_closing() {
         return false;
     }
     let turn = match lease.take_kept() {
@@ -90,49 +92,46 @@ fn hand_over(lease: &Arc<Lease>, deadline: Instant) -> bool {
         lease.keep(Kept::Turn(turn));
         return false;
     };
-    trace::released(lease);
-    turn.hand_over(LockGuard::new(Arc::new(next)));
+    trace::released(&lease.fields());
+    turn.hand_over(renewer.hold(next));
     true
 }
 
 /// Whether the claim stood when it was released. Errors that pass are answered by another command, at first by this
-/// task; after that, and without a reply, the keeper goes on.
-async fn tell(lease: Arc<Lease>) -> Result<bool, LockError> {
-    let mut withdrawal = Withdrawal::of_lease(&lease);
-    let keeper = &lease.engine.keeper;
+/// task; after that, and without a reply, the renewer's task goes on. The turn goes on when the server has been told,
+/// or with the first error: the next in this process has to hear for itself that the server does not work.
+async fn tell(renewer: Arc<Keeper>, lease: Arc<Lease>) -> Result<bool, LockError> {
+    renewer.release_late(&lease);
+    let mut withdrawal = Withdrawal::of_lease(&lease, lease.take_kept());
     let by = Instant::now() + NO_REPLY;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
     let mut is_first = true;
     loop {
-        let mut asked = pin!(
-            lease
-                .engine
-                .store
-                .release(&lease.key, withdrawal.min_hold, RELEASE_LIMIT)
-        );
+        let store = renewer.store();
+        let mut asked = pin!(store.release(&lease.key, withdrawal.min_hold, RELEASE_LIMIT));
         let Ok(told) = tokio::time::timeout_at(by, asked.as_mut()).await else {
-            keeper.withdraw(vec![withdrawal.alone(Instant::now())]);
+            renewer.withdraw(vec![withdrawal.alone(Instant::now())]);
             let told = asked.await;
             if told.as_ref().is_ok_and(|stood| *stood) {
-                trace::released(&lease);
+                trace::released(&lease.fields());
             }
             // Whichever of them finds no claim: one of the others released it.
             return told.map(|_| true);
         };
         match told {
-            Ok(true) => trace::released(&lease),
-            Ok(false) if is_first => trace::lost(&lease, Loss::Gone),
+            Ok(true) => trace::released(&lease.fields()),
+            Ok(false) if is_first => trace::lost(&lease.fields(), LossReason::Gone.name()),
             // A claim that a repetition does not find was released by an earlier command.
             Ok(false) => return Ok(true),
             Err(ref error) if driver_error::forbids_release(error) => {
-                trace::release_failed(std::slice::from_ref(&lease.key), error);
+                trace::release_failed(1, &lease.key.name, error);
             }
             Err(error) => {
                 withdrawal = withdrawal.without_turn();
-                withdrawal.announce(&keeper.given_up);
+                withdrawal.announce(&renewer.given_up);
                 let pause = backoff.next();
                 if !driver_error::is_passing(&error) || Instant::now() + pause >= by {
-                    keeper.withdraw(vec![withdrawal.alone(Instant::now() + pause)]);
+                    renewer.withdraw(vec![withdrawal.alone(Instant::now() + pause)]);
                     return Err(error);
                 }
                 is_first = false;

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::lease::Lease;
+use crate::lease::LossReason;
 use crate::lease::renewer::Keeper;
 use crate::lease::schedule::Renewal;
-use crate::lease::{ClaimKey, Lease};
+use crate::store::LeaseId;
 use crate::store::driver_error;
-use crate::trace::{self, Loss};
+use crate::trace;
 
 /// Claims in one command: larger commands cost the same, but other writers wait longer for their turn at the server.
 pub(crate) const BATCH: usize = 500;
@@ -50,7 +52,7 @@ pub(crate) async fn renew(keeper: Arc<Keeper>, leases: Vec<Arc<Lease>>) {
     let Some(expiry) = leases.first().map(|lease| lease.terms.expiry) else {
         return;
     };
-    let keys: Vec<ClaimKey> = leases.iter().map(|lease| lease.key.clone()).collect();
+    let keys: Vec<LeaseId> = leases.iter().map(|lease| lease.key.clone()).collect();
     for lease in &leases {
         lease.ask();
     }
@@ -61,9 +63,9 @@ pub(crate) async fn renew(keeper: Arc<Keeper>, leases: Vec<Arc<Lease>>) {
             for lease in &leases {
                 if standing.includes(&lease.key) {
                     lease.extend(sent);
-                    trace::renewed(lease);
+                    trace::renewed(&lease.fields());
                 } else {
-                    lease.lose(Loss::Gone);
+                    lease.end(LossReason::Gone);
                     // It may have been lost before, and its claim waited for.
                     drop(lease.take_kept());
                     keeper.forget(lease);
@@ -72,7 +74,7 @@ pub(crate) async fn renew(keeper: Arc<Keeper>, leases: Vec<Arc<Lease>>) {
             keeper.renewed(&leases);
         }
         Err(error) => {
-            trace::renewal_failed(&keys, &error);
+            trace::renewal_failed(keys.len(), &keys[0].name, &error);
             keeper.renewal_failed(&leases, driver_error::is_out_of_time(&error));
         }
     }

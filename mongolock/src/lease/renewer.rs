@@ -7,15 +7,13 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::index_task;
-use crate::lease::Lease;
+use super::{Hold, Kept, Lease, LossReason};
 use crate::lease::background_release::{self, Withdrawal};
 use crate::lease::given_up::GivenUp;
 use crate::lease::renewal;
 use crate::lease::schedule::{self, Schedule};
 use crate::store::Store;
 use crate::sync::lock;
-use crate::trace::Loss;
 
 /// A failed renewal is repeated after this time, while the lease lasts.
 const RETRY_RENEWAL: Duration = Duration::from_millis(250);
@@ -24,7 +22,6 @@ const RETRY_RENEWAL: Duration = Duration::from_millis(250);
 /// were dropped. It starts with the first acquire and needs no runtime before that.
 pub(crate) struct Keeper {
     store: Arc<Store>,
-    retention: Duration,
     agenda: Mutex<Agenda>,
     wake: Notify,
     /// Releases of single claims that are under way again after a failure.
@@ -56,10 +53,9 @@ struct Round {
 }
 
 impl Keeper {
-    pub(crate) fn new(store: Arc<Store>, retention: Duration) -> Self {
+    pub(crate) fn new(store: Arc<Store>) -> Self {
         Self {
             store,
-            retention,
             agenda: Mutex::default(),
             wake: Notify::new(),
             repeats: Semaphore::new(background_release::REPEATS),
@@ -76,8 +72,21 @@ impl Keeper {
         }
     }
 
-    /// Keeps a lease renewed; `false` when the provider is shut down.
-    pub(crate) fn keep(&self, lease: Arc<Lease>) -> bool {
+    /// Keeps a lease renewed for as long as it is held; a lease that begins in a shutdown is lost at once.
+    pub(crate) fn hold(self: &Arc<Self>, lease: Lease) -> Hold {
+        let lease = Arc::new(lease);
+        if !self.keep(Arc::clone(&lease)) {
+            lease.end(LossReason::ShutDown);
+        }
+        Hold::new(lease, Arc::clone(self))
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        lock(&self.agenda).closing
+    }
+
+    /// `false` when the provider is shut down.
+    fn keep(&self, lease: Arc<Lease>) -> bool {
         let mut agenda = lock(&self.agenda);
         if agenda.closing {
             return false;
@@ -156,20 +165,18 @@ impl Keeper {
 
     /// Ends a lease whose deadline has passed.
     fn end(self: &Arc<Self>, lease: &Arc<Lease>) {
-        // Looking makes it final and tells everybody.
-        if !lease.is_over() {
-            // A renewal was confirmed this very moment. In a shutdown nobody else ends it.
-            if !self.keep(Arc::clone(lease)) {
-                let withdrawal = Withdrawal::of_lease(lease);
-                lease.lose(Loss::ShutDown);
-                self.withdraw(vec![withdrawal]);
+        if lease.expire() {
+            if lease.may_stand() {
+                self.release_late(lease);
+                self.withdraw(vec![Withdrawal::of_expired(lease, lease.take_kept())]);
             }
-        } else if lease.is_lost() && lease.may_stand() {
-            self.withdraw(vec![Withdrawal::of_expired(lease)]);
+        } else if lease.deadline().is_some() && !self.keep(Arc::clone(lease)) {
+            // A renewal was confirmed this very moment. In a shutdown nothing else ends it.
+            self.end_at_shutdown(lease);
         }
     }
 
-    /// Ends every lease and has its claim withdrawn, at once.
+    /// Ends every lease and has its claim released, at once.
     pub(crate) fn end_leases(self: &Arc<Self>) {
         let leases = {
             let mut agenda = lock(&self.agenda);
@@ -177,12 +184,31 @@ impl Keeper {
             agenda.hasten_awaited();
             agenda.schedule.drain()
         };
-        let mut withdrawals = Vec::with_capacity(leases.len());
         for lease in leases {
-            withdrawals.push(Withdrawal::of_lease(&lease));
-            lease.lose(Loss::ShutDown);
+            self.end_at_shutdown(&lease);
         }
-        self.withdraw(withdrawals);
+        self.wake.notify_one();
+    }
+
+    /// The turn stays with the release: the shutdown waits for it.
+    fn end_at_shutdown(self: &Arc<Self>, lease: &Arc<Lease>) {
+        let kept = lease.take_kept();
+        lease.end(LossReason::ShutDown);
+        self.release_claim(lease, kept);
+    }
+
+    /// Releases the claim of a lease that has ended, in the background.
+    pub(super) fn release_claim(self: &Arc<Self>, lease: &Lease, kept: Kept) {
+        self.release_late(lease);
+        self.withdraw(vec![Withdrawal::of_lease(lease, kept)]);
+    }
+
+    /// Has the id of a lease that has ended released once more, when a request of its claim may have taken effect late.
+    pub(super) fn release_late(self: &Arc<Self>, lease: &Lease) {
+        let Some(copies) = lease.copies() else { return };
+        copies.give_up();
+        let late = Withdrawal::late(lease.key.clone(), lease.terms.expiry, Arc::clone(copies));
+        self.withdraw(late.into_iter().collect());
     }
 
     /// Lets the task make a last round, in which it starts every withdrawal that is left; late ones wait by themselves.
@@ -252,7 +278,6 @@ impl Agenda {
 }
 
 async fn run(keeper: Arc<Keeper>) {
-    let mut tidying = None;
     loop {
         let round = keeper.round();
         for lease in round.over {
@@ -265,12 +290,8 @@ async fn run(keeper: Arc<Keeper>) {
             crate::task::spawn(background_release::withdraw(Arc::clone(&keeper), claims));
         }
         if round.last {
-            tidying.inspect(JoinHandle::abort);
             return;
         }
-        tidying.get_or_insert_with(|| {
-            crate::task::spawn(index_task::ensure(Arc::clone(&keeper.store), keeper.retention))
-        });
         wait_until(round.next, &keeper.wake).await;
     }
 }

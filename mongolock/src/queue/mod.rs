@@ -1,28 +1,20 @@
-pub(crate) mod fairness;
-pub(crate) mod silent;
+//! The waiters of this process: one queue for each name, in the order in which they came.
+
+mod fairness;
+mod front;
+mod silent;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
 
-use crate::queue::fairness::Streak;
-use crate::store::driver_error;
+use fairness::Streak;
+pub(crate) use front::{Front, FrontStatus, SLOW_ANSWER};
+pub(crate) use silent::{SILENT_AFTER, SilentRequests};
+
 use crate::sync::lock;
-use crate::{LockError, LockGuard};
-
-/// A server that works answers an acquire request sooner, also in another city.
-pub(crate) const SLOW_ANSWER: Duration = Duration::from_millis(500);
-
-/// A wait without a limit ends when MongoDB has given no usable answer about the name for so long: an election takes
-/// less, and a wait for a server that is gone would never end.
-const SILENCE_LIMIT: Duration = Duration::from_secs(60);
-
-/// A caller that comes when the server has been silent for long waits so long for it to come back.
-const SILENCE_LEAST: Duration = Duration::from_secs(10);
 
 /// Acquire requests of one name that may be without a reply: each keeps a connection of the user's pool.
 const MOST_REQUESTS: usize = 3;
@@ -30,65 +22,56 @@ const MOST_REQUESTS: usize = 3;
 /// The queues of this process, one for each name that somebody here has to do with; an idle name costs nothing.
 ///
 /// Whoever has the [`Turn`] of a name is alone in this process in holding it or asking the server for it;
-/// the others wait in the order in which they came.
-#[derive(Default)]
-pub(crate) struct Queues {
-    names: Mutex<HashMap<Arc<str>, Entry>>,
+/// the others wait in the order in which they came. What one of them hands over to the next is of the type `H`, which
+/// releases itself when it is dropped.
+pub(crate) struct Queues<H> {
+    names: Mutex<HashMap<Arc<str>, Entry<H>>>,
+    /// The requests of all fronts that have had no reply for a while.
+    pub(crate) silent: Arc<SilentRequests>,
     idle: Notify,
 }
 
-struct Entry {
-    queue: Arc<Queue>,
+struct Entry<H> {
+    queue: Arc<Queue<H>>,
     /// The one whose turn it is, those behind it, and claims that are still to be settled with the server.
     people: usize,
 }
 
-struct Queue {
+struct Queue<H> {
     turn: Arc<Semaphore>,
     /// How many wait for the turn.
     waiting: AtomicUsize,
-    heard: Mutex<Heard>,
+    front: Front,
     requests: Arc<Semaphore>,
     /// A hold on its way from one caller to the next. Dropped with the queue, it releases the lock.
-    handed_over: Mutex<Option<LockGuard>>,
+    handed_over: Mutex<Option<H>>,
     streak: Mutex<Streak>,
 }
 
-/// What is known of a lock when the time of a waiter is up.
-#[derive(Debug, Clone)]
-pub(crate) enum FrontStatus {
-    /// The server has said so, or a caller in this process has it.
-    Held,
-    /// The last request failed. Boxed: every lock that is held has room for it, and hardly any needs it.
-    Failed(Box<LockError>),
-    /// The server has said nothing yet, or not for a while.
-    NoReply,
-}
-
-/// What the front of the queue has heard from the server; those behind know no more, and the next front goes on from
-/// there.
-struct Heard {
-    last: FrontStatus,
-    /// The first request that no usable answer has followed.
-    silent_since: Option<Instant>,
-}
-
 /// A place with a name, left on drop.
-pub(crate) struct Place {
-    queues: Arc<Queues>,
+pub(crate) struct Place<H> {
+    queues: Arc<Queues<H>>,
     name: Arc<str>,
-    queue: Arc<Queue>,
+    queue: Arc<Queue<H>>,
 }
 
 /// The right to hold a name in this process, or to ask the server for it.
-pub(crate) struct Turn {
+pub(crate) struct Turn<H> {
     // Given back before the place is left, so that the next in the queue finds the same semaphore.
     _permit: OwnedSemaphorePermit,
-    place: Arc<Place>,
+    place: Arc<Place<H>>,
 }
 
-impl Queues {
-    pub(crate) fn join(self: &Arc<Self>, name: &Arc<str>) -> Arc<Place> {
+impl<H> Queues<H> {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            names: Mutex::default(),
+            silent: SilentRequests::new(),
+            idle: Notify::new(),
+        })
+    }
+
+    pub(crate) fn join(self: &Arc<Self>, name: &Arc<str>) -> Arc<Place<H>> {
         let mut names = lock(&self.names);
         let entry = names.entry(Arc::clone(name)).or_insert_with(|| Entry {
             queue: Queue::new(),
@@ -119,15 +102,12 @@ impl Queues {
     }
 }
 
-impl Queue {
+impl<H> Queue<H> {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             turn: Arc::new(Semaphore::new(1)),
             waiting: AtomicUsize::new(0),
-            heard: Mutex::new(Heard {
-                last: FrontStatus::NoReply,
-                silent_since: None,
-            }),
+            front: Front::new(),
             requests: Arc::new(Semaphore::new(MOST_REQUESTS)),
             handed_over: Mutex::new(None),
             streak: Mutex::new(Streak::default()),
@@ -147,9 +127,9 @@ impl Queue {
     }
 }
 
-impl Place {
+impl<H> Place<H> {
     /// Waits for the turn. Cancel safe: a dropped wait gives up its place in the order.
-    pub(crate) async fn turn(self: &Arc<Self>) -> Turn {
+    pub(crate) async fn turn(self: &Arc<Self>) -> Turn<H> {
         let _waiting = Waiting::begin(&self.queue);
         match Arc::clone(&self.queue.turn).acquire_owned().await {
             Ok(permit) => self.take(permit),
@@ -158,14 +138,14 @@ impl Place {
     }
 
     /// The turn, if nobody in this process holds or awaits the name.
-    pub(crate) fn try_turn(self: &Arc<Self>) -> Option<Turn> {
+    pub(crate) fn try_turn(self: &Arc<Self>) -> Option<Turn<H>> {
         Arc::clone(&self.queue.turn)
             .try_acquire_owned()
             .ok()
             .map(|permit| self.take(permit))
     }
 
-    fn take(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Turn {
+    fn take(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Turn<H> {
         Turn {
             _permit: permit,
             place: Arc::clone(self),
@@ -189,78 +169,24 @@ impl Place {
         Arc::clone(&self.queue.requests).try_acquire_owned().ok()
     }
 
-    /// A request is sent. What was heard last stays known for as long as a healthy server needs for its reply.
-    pub(crate) fn asked(&self) {
-        lock(&self.queue.heard)
-            .silent_since
-            .get_or_insert_with(Instant::now);
-    }
-
-    /// The server has said that somebody has the lock, or a caller in this process has got it.
-    pub(crate) fn heard_held(&self) {
-        *lock(&self.queue.heard) = Heard {
-            last: FrontStatus::Held,
-            silent_since: None,
-        };
-    }
-
-    /// A request has failed. The server is silent all the same, unless it said what is wrong with the document.
-    pub(crate) fn heard_failure(&self, error: LockError) {
-        let mut heard = lock(&self.queue.heard);
-        if driver_error::is_blocked_document(&error) {
-            heard.silent_since = None;
-        }
-        heard.last = FrontStatus::Failed(Box::new(error));
-    }
-
-    pub(crate) fn status(&self) -> FrontStatus {
-        let heard = lock(&self.queue.heard);
-        match (&heard.last, heard.silent_since) {
-            (FrontStatus::Held, Some(since)) if since.elapsed() >= SLOW_ANSWER => FrontStatus::NoReply,
-            (last, _) => last.clone(),
-        }
-    }
-
-    /// Whether the server has had more time for a reply than it needs.
-    pub(crate) fn is_silent(&self) -> bool {
-        lock(&self.queue.heard)
-            .silent_since
-            .is_some_and(|since| since.elapsed() >= SLOW_ANSWER)
-    }
-
-    /// When a wait without a limit that began then ends because of the server's silence; `None` while it answers. The
-    /// silence belongs to the name: those who come later or stand behind do not count it anew.
-    pub(crate) fn silence_ends(&self, begun: Instant) -> Option<Instant> {
-        let since = lock(&self.queue.heard).silent_since?;
-        Some((since + SILENCE_LIMIT).max(begun + SILENCE_LEAST))
-    }
-
-    /// Resolves when a wait without a limit that began then has to end.
-    pub(crate) async fn silence(&self, begun: Instant) {
-        loop {
-            let now = Instant::now();
-            match self.silence_ends(begun) {
-                Some(end) if end <= now => return,
-                Some(end) => tokio::time::sleep_until(end).await,
-                // A silence that begins from now on ends no earlier.
-                None => tokio::time::sleep(SILENCE_LIMIT).await,
-            }
-        }
+    /// What the fronts of this queue have heard.
+    pub(crate) fn front(&self) -> &Front {
+        &self.queue.front
     }
 }
 
 /// What is given up once the server has been told of a release.
-pub(crate) enum Kept {
+pub(crate) enum Kept<H> {
     /// The next in this process may go on.
-    Turn(Turn),
+    Turn(Turn<H>),
     /// Nobody waits for it but a shutdown.
     Place {
-        _place: Arc<Place>,
+        _place: Arc<Place<H>>,
     },
     Nothing,
 }
 
-impl Kept {
+impl<H> Kept<H> {
     /// Lets the next in this process ask the server himself, and still keeps a shutdown waiting.
     pub(crate) fn without_turn(self) -> Self {
         match self {
@@ -270,7 +196,7 @@ impl Kept {
     }
 }
 
-impl Turn {
+impl<H> Turn<H> {
     pub(crate) fn others_wait(&self) -> bool {
         self.place.others_wait()
     }
@@ -285,7 +211,7 @@ impl Turn {
     }
 
     /// Ends the turn and leaves a hold for the next in the queue.
-    pub(crate) fn hand_over(self, hold: LockGuard) {
+    pub(crate) fn hand_over(self, hold: H) {
         let place = Arc::clone(&self.place);
         *lock(&place.queue.handed_over) = Some(hold);
         drop(self);
@@ -293,29 +219,29 @@ impl Turn {
     }
 
     /// The hold that the turn came with.
-    pub(crate) fn take_over(&self) -> Option<LockGuard> {
+    pub(crate) fn take_over(&self) -> Option<H> {
         lock(&self.place.queue.handed_over).take()
     }
 }
 
 /// One who waits for the turn of a queue.
-struct Waiting<'a>(&'a Queue);
+struct Waiting<'a, H>(&'a Queue<H>);
 
-impl<'a> Waiting<'a> {
-    fn begin(queue: &'a Queue) -> Self {
+impl<'a, H> Waiting<'a, H> {
+    fn begin(queue: &'a Queue<H>) -> Self {
         queue.waiting.fetch_add(1, Ordering::Relaxed);
         Self(queue)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl<H> Drop for Waiting<'_, H> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
         self.0.release_if_abandoned();
     }
 }
 
-impl Drop for Place {
+impl<H> Drop for Place<H> {
     fn drop(&mut self) {
         let mut names = lock(&self.queues.names);
         if let Some(entry) = names.get_mut(&self.name) {
@@ -333,16 +259,15 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LockProvider;
     use crate::task::is_pending;
 
-    fn join(queues: &Arc<Queues>, name: &str) -> Arc<Place> {
+    fn join<H>(queues: &Arc<Queues<H>>, name: &str) -> Arc<Place<H>> {
         queues.join(&Arc::from(name))
     }
 
     #[tokio::test]
     async fn turns_come_in_order_and_leave_nothing_behind() {
-        let queues = Arc::new(Queues::default());
+        let queues = Queues::<()>::new();
         let first = join(&queues, "n").turn().await;
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut waiters = tokio::task::JoinSet::new();
@@ -362,7 +287,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cancelled_waiter_leaves_and_trying_never_waits() {
-        let queues = Arc::new(Queues::default());
+        let queues = Queues::<()>::new();
         let first = join(&queues, "n").try_turn().unwrap();
         assert!(join(&queues, "n").try_turn().is_none());
         assert!(join(&queues, "other").try_turn().is_some());
@@ -377,79 +302,24 @@ mod tests {
         assert!(join(&queues, "n").try_turn().is_some());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn those_behind_know_what_the_front_has_heard() {
-        let queues = Arc::new(Queues::default());
-        let (front, behind) = (join(&queues, "n"), join(&queues, "n"));
-        let turn = front.turn().await;
-        assert!(
-            matches!(behind.status(), FrontStatus::NoReply),
-            "nothing is known"
-        );
-        front.asked();
-        assert!(matches!(behind.status(), FrontStatus::NoReply));
-        front.heard_failure(LockError::NoProvider);
-        assert!(matches!(behind.status(), FrontStatus::Failed(_)));
-        front.heard_held();
-        assert!(matches!(behind.status(), FrontStatus::Held));
-        front.asked();
-        drop(turn);
-        let _turn = behind.turn().await;
-        assert!(
-            matches!(front.status(), FrontStatus::Held),
-            "an answer takes its time"
-        );
-        tokio::time::sleep(SLOW_ANSWER).await;
-        behind.asked();
-        assert!(
-            matches!(front.status(), FrontStatus::NoReply),
-            "the next front does not begin anew"
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_silence_of_the_server_belongs_to_the_name() {
-        let queues = Arc::new(Queues::default());
-        let (front, behind) = (join(&queues, "n"), join(&queues, "n"));
-        let begun = Instant::now();
-        front.asked();
-        tokio::join!(front.silence(begun), behind.silence(begun));
-        assert_eq!(begun.elapsed().as_secs(), 60);
-        let late = Instant::now();
-        behind.silence(late).await;
-        assert_eq!(
-            late.elapsed().as_secs(),
-            10,
-            "one who comes later has a chance as well"
-        );
-        front.heard_failure(driver_error::blocked(
-            "n",
-            mongodb::error::Error::custom("blocked"),
-        ));
-        assert_eq!(behind.silence_ends(late), None, "the server has answered");
-    }
-
-    /// Whoever leaves a hold for the next finds that he has gone, or he who goes finds that one is left for him.
+    /// Either the one who leaves a hold for the next finds that it has gone, or the one who goes finds the hold.
     #[tokio::test]
     async fn a_hold_is_not_left_to_nobody() {
-        let locks = LockProvider::in_memory();
-        let queues = Arc::new(Queues::default());
+        let queues = Queues::new();
         let (front, behind) = (join(&queues, "n"), join(&queues, "n"));
         let is_left = || lock(&front.queue.handed_over).is_some();
+        let hold = Arc::new(());
 
-        let hold = locks.lock("a").await.unwrap();
-        front.turn().await.hand_over(hold);
+        front.turn().await.hand_over(Arc::clone(&hold));
         assert!(!is_left());
 
         let turn = front.turn().await;
         let mut waiting = Box::pin(behind.turn());
         assert!(is_pending(waiting.as_mut()).await);
-        turn.hand_over(locks.lock("b").await.unwrap());
-        assert!(is_left(), "it is his turn");
+        turn.hand_over(Arc::clone(&hold));
+        assert!(is_left(), "it is for the one that waits");
         drop(waiting);
         assert!(!is_left());
-        for name in ["a", "b"] {
-            drop(locks.lock(name).await.unwrap());
-        }
+        assert_eq!(Arc::strong_count(&hold), 1, "dropping a hold releases it");
     }
 }

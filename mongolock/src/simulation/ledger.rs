@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::lease::{ClaimKey, Lease};
+use crate::lease::Lease;
+use crate::store::LeaseId;
 use crate::sync::lock;
 
 /// Times are whole milliseconds at the server, and its clock drifts.
@@ -37,7 +38,7 @@ struct Record {
 
 impl Ledger {
     /// The server has let a claim in, or has found it there.
-    pub(super) fn reserve(&self, key: &ClaimKey, tokens: RangeInclusive<i64>) {
+    pub(super) fn reserve(&self, key: &LeaseId, tokens: RangeInclusive<i64>) {
         let mut reserved = lock(&self.reserved);
         let blocks = reserved.entry(Arc::clone(&key.lock_id)).or_default();
         if !blocks.contains(&tokens) {
@@ -107,7 +108,7 @@ impl Ledger {
             let (name, token) = (&lease.key.name, lease.token);
             self.breach(format!(
                 "hold of {name} with token {token} by {} {breach}",
-                lease.engine.owner
+                lease.owner()
             ));
         }
     }

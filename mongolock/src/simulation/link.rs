@@ -10,8 +10,8 @@ use super::process::Process;
 use super::server::{Command, Server};
 use super::{between, chance};
 use crate::LockError;
-use crate::index_task::IndexState;
-use crate::lease::ClaimKey;
+use crate::store::IndexState;
+use crate::store::LeaseId;
 use crate::store::{Answer, Ask, MemoryStore, Standing};
 use crate::sync::lock;
 
@@ -50,7 +50,7 @@ impl Link {
         &self.server.memory
     }
 
-    pub(crate) async fn claim(&self, key: &ClaimKey, ask: Ask) -> Result<Answer, LockError> {
+    pub(crate) async fn claim(&self, key: &LeaseId, ask: Ask) -> Result<Answer, LockError> {
         let own = key.clone();
         let mut answer = self
             .request(Command::Claim, std::slice::from_ref(key), move |server| {
@@ -67,7 +67,7 @@ impl Link {
         Ok(answer)
     }
 
-    pub(crate) async fn renew(&self, keys: &[ClaimKey], expiry: Duration) -> Result<Standing, LockError> {
+    pub(crate) async fn renew(&self, keys: &[LeaseId], expiry: Duration) -> Result<Standing, LockError> {
         let own = keys.to_vec();
         self.request(Command::Renew, keys, move |server| {
             server.memory.renew(&own, expiry)
@@ -75,14 +75,14 @@ impl Link {
         .await
     }
 
-    pub(crate) async fn release(&self, key: &ClaimKey, min_hold: Duration) -> Result<bool, LockError> {
+    pub(crate) async fn release(&self, key: &LeaseId, min_hold: Duration) -> Result<bool, LockError> {
         let own = key.clone();
         let release = move |server: &Server| server.memory.release(&own, min_hold);
         self.request(Command::Release, std::slice::from_ref(key), release)
             .await
     }
 
-    pub(crate) async fn release_many(&self, keys: &[ClaimKey], min_hold: Duration) -> Result<(), LockError> {
+    pub(crate) async fn release_many(&self, keys: &[LeaseId], min_hold: Duration) -> Result<(), LockError> {
         let own = keys.to_vec();
         let release = move |server: &Server| {
             for key in &own {
@@ -114,7 +114,7 @@ impl Link {
     async fn request<T: Send + 'static>(
         &self,
         command: Command,
-        keys: &[ClaimKey],
+        keys: &[LeaseId],
         execute: impl FnOnce(&Server) -> T + Send + 'static,
     ) -> Result<T, LockError> {
         let trip = self.trip();

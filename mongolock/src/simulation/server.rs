@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 
 use super::ledger::Ledger;
-use crate::lease::ClaimKey;
+use crate::store::LeaseId;
 use crate::store::{Answer, Ask, MemoryStore};
 use crate::sync::lock;
 
@@ -61,7 +61,7 @@ impl Server {
         }
     }
 
-    pub(super) fn claim(&self, key: &ClaimKey, ask: Ask) -> Answer {
+    pub(super) fn claim(&self, key: &LeaseId, ask: Ask) -> Answer {
         let before = self.memory.claimed_by(&key.name);
         let answer = self.memory.claim(key, ask);
         if let Answer::Mine { last_token, .. } = &answer {
@@ -77,7 +77,7 @@ impl Server {
         answer
     }
 
-    pub(super) fn count(&self, command: Command, process: usize, names: &[ClaimKey]) {
+    pub(super) fn count(&self, command: Command, process: usize, names: &[LeaseId]) {
         self.commands[command as usize].fetch_add(1, Relaxed);
         self.note(|| {
             let mut names: Vec<&str> = names.iter().map(|key| &*key.name).collect();
@@ -108,7 +108,7 @@ impl Server {
     }
 
     /// When the server let this claim in.
-    pub(super) fn granted_at(&self, key: &ClaimKey) -> Option<Instant> {
+    pub(super) fn granted_at(&self, key: &LeaseId) -> Option<Instant> {
         let grants = lock(&self.grants);
         grants
             .get(&key.name)
@@ -116,7 +116,7 @@ impl Server {
             .map(|grant| grant.at)
     }
 
-    fn granted(&self, key: &ClaimKey, ask: Ask, last_token: i64) {
+    fn granted(&self, key: &LeaseId, ask: Ask, last_token: i64) {
         let mut grants = lock(&self.grants);
         let before = grants.get(&key.name);
         if before.is_some_and(|before| before.lock_id == key.lock_id) {

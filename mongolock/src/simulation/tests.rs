@@ -10,9 +10,9 @@ use super::plan::{Plan, Scenario};
 use super::process::Process;
 use super::server::Server;
 use crate::LockProvider;
-use crate::lease::ClaimKey;
 use crate::provider::LockProviderBuilder;
 use crate::store::Ask;
+use crate::store::LeaseId;
 
 /// Over all scenarios.
 const SEEDS: u64 = 240;
@@ -113,7 +113,7 @@ fn a_minute_of_silence_ends_a_wait_without_a_limit() {
         let provider = LockProviderBuilder::simulated(link).with_defaults();
         let (expiry, tokens) = (Duration::from_secs(3600), 1);
         for name in ["a", "b"] {
-            let key = ClaimKey {
+            let key = LeaseId {
                 name: name.into(),
                 lock_id: "rival".into(),
             };

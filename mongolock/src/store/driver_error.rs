@@ -183,22 +183,9 @@ pub(crate) fn code(error: &Error) -> Option<i32> {
     }
 }
 
-/// A request that got no answer at all: MongoDB is broken or out of reach, not busy.
-pub(crate) fn unanswered(request: &str, waited: std::time::Duration) -> LockError {
-    let message =
-        format!("no answer to a {request} within {waited:?}; is MongoDB reachable and has it a primary?");
-    LockError::Mongo(std::io::Error::new(std::io::ErrorKind::TimedOut, message).into())
-}
-
 /// The collection was dropped or renamed.
 pub(crate) fn ended() -> LockError {
     LockError::Mongo(Error::custom("the change stream has ended with its collection"))
-}
-
-/// A task that ended with its runtime: nobody knows what became of its request.
-pub(crate) fn cut_off() -> LockError {
-    let message = "the tokio runtime ended before the answer of MongoDB was there";
-    LockError::Mongo(std::io::Error::other(message).into())
 }
 
 #[cfg(test)]
@@ -207,7 +194,7 @@ mod tests {
 
     #[test]
     fn an_unanswered_claim_is_a_passing_fault_of_mongodb() {
-        let error = unanswered("claim", std::time::Duration::from_secs(3));
+        let error = LockError::no_reply("claim", std::time::Duration::from_secs(3));
         assert!(is_passing(&error));
         assert!(error.to_string().contains("within 3s"), "{error}");
     }

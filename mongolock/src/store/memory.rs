@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use self::retention::Retention;
 use super::mongo::LATE_COMMAND;
 use super::{Answer, Ask, DEFAULT_RETENTION, Standing};
-use crate::lease::ClaimKey;
+use crate::store::LeaseId;
 use crate::store::info::Seen;
 use crate::sync::lock;
 use crate::{FencingToken, LockFilter, LockInfo, LockState};
@@ -73,7 +73,7 @@ impl MemoryStore {
         lock(&self.retention).set_period(period);
     }
 
-    pub(crate) fn claim(&self, key: &ClaimKey, ask: Ask) -> Answer {
+    pub(crate) fn claim(&self, key: &LeaseId, ask: Ask) -> Answer {
         let now = self.now();
         let mut documents = lock(&self.documents);
         let mut retention = lock(&self.retention);
@@ -108,7 +108,7 @@ impl MemoryStore {
         }
     }
 
-    pub(crate) fn renew(&self, keys: &[ClaimKey], expiry: Duration) -> Standing {
+    pub(crate) fn renew(&self, keys: &[LeaseId], expiry: Duration) -> Standing {
         let now = self.now();
         let mut documents = lock(&self.documents);
         let mut standing = std::collections::HashSet::new();
@@ -125,7 +125,7 @@ impl MemoryStore {
         }
     }
 
-    pub(crate) fn release(&self, key: &ClaimKey, min_hold: Duration) -> bool {
+    pub(crate) fn release(&self, key: &LeaseId, min_hold: Duration) -> bool {
         let now = self.now();
         let mut documents = lock(&self.documents);
         let Some(document) = own(&mut documents, key) else {
@@ -244,7 +244,7 @@ impl MemoryStore {
     }
 }
 
-fn own<'a>(documents: &'a mut HashMap<Arc<str>, Document>, key: &ClaimKey) -> Option<&'a mut Document> {
+fn own<'a>(documents: &'a mut HashMap<Arc<str>, Document>, key: &LeaseId) -> Option<&'a mut Document> {
     documents
         .get_mut(&key.name)
         .filter(|document| document.lock_id == key.lock_id)

@@ -4,6 +4,7 @@ mod admin;
 mod change_stream;
 pub(crate) mod driver_error;
 mod filter;
+mod index_state;
 mod info;
 mod memory;
 mod mongo;
@@ -20,18 +21,26 @@ use tokio::time::timeout;
 
 pub(crate) use change_stream::Releases;
 pub use filter::LockFilter;
+pub(crate) use index_state::IndexCheck;
+pub use index_state::IndexState;
 pub use info::{LockInfo, LockState};
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
 
-use crate::index_task::{IndexCheck, IndexState};
-use crate::lease::ClaimKey;
 #[cfg(test)]
 use crate::simulation::Link;
 use crate::{FencingToken, LockError};
 
 /// How long the document of an unused lock is kept if the provider sets nothing else.
 pub(crate) const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The name of a lock and the id of one claim on it, as they stand in the document.
+#[derive(Debug, Clone)]
+pub(crate) struct LeaseId {
+    pub(crate) name: Arc<str>,
+    /// `<owner>#<uuid>`: drawn for one acquisition, never used again.
+    pub(crate) lock_id: Arc<str>,
+}
 
 /// What a claim asks for.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +77,7 @@ pub(crate) enum Standing {
 }
 
 impl Standing {
-    pub(crate) fn includes(&self, key: &ClaimKey) -> bool {
+    pub(crate) fn includes(&self, key: &LeaseId) -> bool {
         match self {
             Self::All => true,
             Self::Only(ids) => ids.contains(&key.lock_id),
@@ -97,7 +106,7 @@ pub(crate) enum Store {
 
 impl Store {
     /// Takes the lock if it is free. Repeating it with the same key is harmless.
-    pub(crate) async fn claim(&self, key: &ClaimKey, ask: Ask, limit: Duration) -> Result<Answer, LockError> {
+    pub(crate) async fn claim(&self, key: &LeaseId, ask: Ask, limit: Duration) -> Result<Answer, LockError> {
         match self {
             Self::Mongo(store) => answered(store.claim(key, ask, limit)).await,
             Self::Memory(store) => Ok(store.claim(key, ask)),
@@ -109,7 +118,7 @@ impl Store {
     /// Renews all of these claims, and finds out with a second command which of them stand if not all do.
     pub(crate) async fn renew(
         &self,
-        keys: &[ClaimKey],
+        keys: &[LeaseId],
         expiry: Duration,
         limit: Duration,
     ) -> Result<Standing, LockError> {
@@ -125,7 +134,7 @@ impl Store {
     /// the document and does not commit.
     pub(crate) async fn release(
         &self,
-        key: &ClaimKey,
+        key: &LeaseId,
         min_hold: Duration,
         limit: Duration,
     ) -> Result<bool, LockError> {
@@ -140,7 +149,7 @@ impl Store {
     /// Ends those of these claims that stand.
     pub(crate) async fn release_many(
         &self,
-        keys: &[ClaimKey],
+        keys: &[LeaseId],
         min_hold: Duration,
         limit: Duration,
     ) -> Result<(), LockError> {
@@ -161,7 +170,7 @@ impl Store {
     /// second command looks for the reason if that fails.
     pub(crate) async fn touch(
         &self,
-        key: &ClaimKey,
+        key: &LeaseId,
         expiry: Option<Duration>,
         session: &mut ClientSession,
     ) -> Result<Touch, LockError> {
@@ -248,6 +257,6 @@ pub(crate) const DEAD_CONNECTION: Duration = Duration::from_secs(60);
 async fn answered<T>(command: impl Future<Output = Result<T, LockError>>) -> Result<T, LockError> {
     match timeout(DEAD_CONNECTION, command).await {
         Ok(answer) => answer,
-        Err(_) => Err(driver_error::unanswered("command", DEAD_CONNECTION)),
+        Err(_) => Err(LockError::no_reply("command", DEAD_CONNECTION)),
     }
 }

@@ -10,7 +10,7 @@ use mongodb::{Collection, Database};
 use tokio::sync::Mutex;
 
 use super::{Answer, Ask, Standing, reply};
-use crate::lease::ClaimKey;
+use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::{FencingToken, LockError};
 
@@ -44,7 +44,7 @@ impl MongoStore {
         }
     }
 
-    pub(crate) async fn claim(&self, key: &ClaimKey, ask: Ask, limit: Duration) -> Result<Answer, LockError> {
+    pub(crate) async fn claim(&self, key: &LeaseId, ask: Ask, limit: Duration) -> Result<Answer, LockError> {
         let command = doc! {
             "findAndModify": self.locks.name(),
             "query": { "_id": &*key.name },
@@ -84,7 +84,7 @@ impl MongoStore {
 
     pub(crate) async fn renew(
         &self,
-        keys: &[ClaimKey],
+        keys: &[LeaseId],
         expiry: Duration,
         limit: Duration,
     ) -> Result<Standing, LockError> {
@@ -112,7 +112,7 @@ impl MongoStore {
 
     pub(crate) async fn release(
         &self,
-        key: &ClaimKey,
+        key: &LeaseId,
         min_hold: Duration,
         limit: Duration,
     ) -> Result<bool, LockError> {
@@ -124,7 +124,7 @@ impl MongoStore {
 
     pub(crate) async fn release_many(
         &self,
-        keys: &[ClaimKey],
+        keys: &[LeaseId],
         min_hold: Duration,
         limit: Duration,
     ) -> Result<(), LockError> {
@@ -186,7 +186,7 @@ fn collection_of(database: &Database, name: &str) -> Collection<Document> {
 
 /// All expressions read the document as it was. A missing `expiresAt` is less than every date, so an absent
 /// document is free; `$max` passes over a missing token. Strings of the caller must not be read as field paths.
-fn claim_stage(key: &ClaimKey, ask: Ask) -> Document {
+fn claim_stage(key: &LeaseId, ask: Ask) -> Document {
     let free = doc! { "$lte": ["$expiresAt", "$$NOW"] };
     let if_free = |taken: Bson, old: &str| doc! { "$cond": [free.clone(), taken, old] };
     let next_token = doc! { "$max": [
@@ -221,17 +221,17 @@ pub(super) fn release_stage(min_hold: Duration) -> Document {
 }
 
 /// The document of this claim, as long as it stands.
-pub(super) fn claim(key: &ClaimKey) -> Document {
+pub(super) fn claim(key: &LeaseId) -> Document {
     doc! { "_id": &*key.name, "lockId": &*key.lock_id }
 }
 
-fn claims(keys: &[ClaimKey]) -> Document {
+fn claims(keys: &[LeaseId]) -> Document {
     let names: Vec<&str> = keys.iter().map(|key| &*key.name).collect();
     let ids: Vec<&str> = keys.iter().map(|key| &*key.lock_id).collect();
     doc! { "_id": { "$in": names }, "lockId": { "$in": ids } }
 }
 
-fn answer(key: &ClaimKey, document: &Document) -> Result<Answer, LockError> {
+fn answer(key: &LeaseId, document: &Document) -> Result<Answer, LockError> {
     let remaining = document
         .get_i64("remainingMs")
         .ok()

@@ -7,13 +7,13 @@ use mongodb::options::ReadConcern;
 use super::Touch;
 use super::mongo::{COMMAND_LIMIT, MongoStore, claim, millis};
 use crate::LockError;
-use crate::lease::ClaimKey;
+use crate::store::LeaseId;
 use crate::store::driver_error;
 
 impl MongoStore {
     pub(super) async fn touch(
         &self,
-        key: &ClaimKey,
+        key: &LeaseId,
         expiry: Option<Duration>,
         session: &mut ClientSession,
     ) -> Result<Touch, LockError> {
@@ -39,7 +39,7 @@ impl MongoStore {
     }
 
     /// Reads what the primary has now, confirmed by the others or not: whoever may have the lock counts.
-    async fn stands(&self, key: &ClaimKey) -> Result<bool, LockError> {
+    async fn stands(&self, key: &LeaseId) -> Result<bool, LockError> {
         let found = self
             .locks
             .find_one(claim(key))

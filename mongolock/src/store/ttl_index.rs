@@ -15,9 +15,9 @@ use listed::Listed;
 use super::mongo::{COMMAND_LIMIT, MongoStore, millis};
 use super::{Answer, Ask};
 use crate::LockError;
-use crate::index_task::{IndexCheck, IndexState};
-use crate::lease::ClaimKey;
+use crate::store::LeaseId;
 use crate::store::driver_error;
+use crate::store::{IndexCheck, IndexState};
 
 /// The name that DistributedLock.MongoDB gives it, so that both find the same index.
 const INDEX_NAME: &str = "expiresAt_ttl";
@@ -177,8 +177,8 @@ fn not_built() -> IndexState {
     }
 }
 
-fn build_key() -> ClaimKey {
-    ClaimKey {
+fn build_key() -> LeaseId {
+    LeaseId {
         name: Arc::from(BUILD_LOCK),
         lock_id: format!("{BUILD_OWNER}#{}", Uuid::new_v4()).into(),
     }

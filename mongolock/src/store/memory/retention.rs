@@ -89,7 +89,7 @@ impl Retention {
 mod tests {
     use tokio::time::{advance, sleep};
 
-    use crate::lease::ClaimKey;
+    use crate::store::LeaseId;
     use crate::store::{Answer, Ask, MemoryStore};
     use crate::sync::lock;
     use crate::{LockFilter, LockProvider};
@@ -98,8 +98,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn key(name: &str) -> ClaimKey {
-        ClaimKey {
+    fn key(name: &str) -> LeaseId {
+        LeaseId {
             name: name.into(),
             lock_id: "one".into(),
         }

@@ -6,7 +6,7 @@ use mongodb::bson::{Bson, Document};
 use mongodb::error::Error;
 
 use super::INDEX_NAME;
-use crate::index_task::IndexState;
+use crate::store::IndexState;
 use crate::store::driver_error;
 use crate::store::mongo::{COMMAND_LIMIT, MongoStore};
 

@@ -1,0 +1,43 @@
+use std::sync::Arc;
+
+use super::Lease;
+use super::release;
+use super::renewer::Keeper;
+use crate::LockError;
+
+/// A lease and the duty to release it: dropping it releases in the background.
+pub(crate) struct Hold {
+    lease: Arc<Lease>,
+    renewer: Arc<Keeper>,
+    is_released: bool,
+}
+
+impl Hold {
+    pub(super) fn new(lease: Arc<Lease>, renewer: Arc<Keeper>) -> Self {
+        Self {
+            lease,
+            renewer,
+            is_released: false,
+        }
+    }
+
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        &self.lease
+    }
+
+    /// Releases the lock and waits for the server's reply. Cancel safe: once polled, the release goes on.
+    pub(crate) async fn release(mut self) -> Result<(), LockError> {
+        let begun = release::begin(&self.renewer, &self.lease);
+        // Only now: if there is no runtime to begin it on, dropping the hold takes care of the lock.
+        self.is_released = true;
+        release::finish(&self.lease, begun).await
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if !self.is_released {
+            release::in_background(&self.renewer, &self.lease);
+        }
+    }
+}
