@@ -94,14 +94,13 @@ impl LockGuard {
     /// # Panics
     ///
     /// Outside a tokio runtime with time enabled; the lock is released in the background then.
-    pub async fn release(self) -> Result<(), LockError> {
-        // The engine and the context live until the release has ended.
-        let Self {
-            hold,
-            engine: _engine,
-            context: _context,
-        } = self;
-        hold.release().await
+    pub async fn release(mut self) -> Result<(), LockError> {
+        self.end().await
+    }
+
+    /// As [`release`](Self::release); by reference, so that the futures around it need no room for another guard.
+    pub(crate) async fn end(&mut self) -> Result<(), LockError> {
+        self.hold.release().await
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {

@@ -96,9 +96,9 @@ impl Hold {
         }
     }
 
-    async fn release(self) -> Result<(), LockError> {
+    async fn release(&mut self) -> Result<(), LockError> {
         match self {
-            Self::Own(guard) => guard.release().await,
+            Self::Own(guard) => guard.end().await,
             Self::Joined(joined) => joined.context.ensure_held(),
         }
     }
@@ -179,7 +179,7 @@ impl<T> Ended<T> {
 
 impl<T> Ran<T> {
     /// Gives the lock back and decides what the call returns: the body's own failure first, then the loss of the lock.
-    pub async fn finish(self, output: Output<T>) -> T {
+    pub async fn finish(mut self, output: Output<T>) -> T {
         let lost = self.hold.lease().lost_error();
         // What was committed under guard was done under the lock, whatever has become of that since.
         let told = self.on_lost == OnLost::Cancel && !self.hold.lease().has_committed();

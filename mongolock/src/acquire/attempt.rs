@@ -46,13 +46,9 @@ const HANDOVERS: i64 = 1000;
 /// harmless: the server finds the id there. A claim that is dropped without having become a lease is released, as long
 /// as it may stand: that is how a cancelled wait, a lost reply or a task that ends with its runtime leave nothing behind.
 pub(crate) struct Claim {
-    engine: Arc<Engine>,
-    key: LeaseId,
-    terms: Terms,
-    place: Arc<Place>,
+    shared: Arc<Shared>,
     /// Asked for with every request of this claim: the reply to a copy is read with the same number.
     tokens: i64,
-    copies: Arc<Copies>,
     replies: Vec<JoinHandle<Option<Reply>>>,
     /// The server works, and another operation blocks the document: copies would only wait beside the first request.
     is_blocked: bool,
@@ -60,6 +56,16 @@ pub(crate) struct Claim {
     unanswered: u32,
     /// From then on the lease releases the claim.
     is_lease: bool,
+}
+
+/// What a claim and its requests have in common.
+struct Shared {
+    engine: Arc<Engine>,
+    key: LeaseId,
+    terms: Terms,
+    /// Keeps a shutdown waiting for replies.
+    place: Arc<Place>,
+    copies: Arc<Copies>,
 }
 
 /// How one request ended.
@@ -88,12 +94,7 @@ struct Reply {
 
 /// One request, on its own task.
 struct Request {
-    engine: Arc<Engine>,
-    key: LeaseId,
-    expiry: Duration,
-    /// Keeps a shutdown waiting for the reply.
-    place: Arc<Place>,
-    copies: Arc<Copies>,
+    shared: Arc<Shared>,
     ask: Ask,
     limit: Duration,
     /// One of the few requests of the name that may be without a reply.
@@ -103,7 +104,7 @@ struct Request {
 impl Claim {
     pub(crate) fn new(engine: &Arc<Engine>, name: &Arc<str>, terms: Terms, place: &Arc<Place>) -> Self {
         let lock_id = format!("{}#{}", engine.owner, Uuid::new_v4());
-        Self {
+        let shared = Shared {
             engine: Arc::clone(engine),
             key: LeaseId {
                 name: Arc::clone(name),
@@ -111,8 +112,11 @@ impl Claim {
             },
             terms,
             place: Arc::clone(place),
-            tokens: 1,
             copies: Arc::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+            tokens: 1,
             replies: Vec::new(),
             is_blocked: false,
             unanswered: 0,
@@ -122,10 +126,10 @@ impl Claim {
 
     /// Sends the first request if that needs no waiting, and says until when to wait for its reply.
     pub(crate) fn try_send(&mut self, deadline: Option<Instant>) -> Option<Instant> {
-        if !self.engine.queues.silent.allow_first() {
+        if !self.shared.engine.queues.silent.allow_first() {
             return None;
         }
-        let permit = self.place.try_request_permit()?;
+        let permit = self.shared.place.try_request_permit()?;
         self.send(permit, deadline);
         let overdue = Instant::now() + SILENT_AFTER;
         Some(deadline.map_or(overdue, |deadline| deadline.min(overdue)))
@@ -134,10 +138,10 @@ impl Claim {
     /// Asks the server, and again on another connection when a reply is overdue; nothing is sent after the deadline.
     /// Cancel safe: the requests go on.
     pub(crate) async fn ask(&mut self, deadline: Option<Instant>) -> Attempt {
-        while !self.engine.queues.silent.allow_first() {
+        while !self.shared.engine.queues.silent.allow_first() {
             sleep(UNTIL_ALLOWED).await;
         }
-        let place = Arc::clone(&self.place);
+        let place = Arc::clone(&self.shared.place);
         tokio::select! {
             biased;
             attempt = self.reply() => return attempt,
@@ -148,8 +152,8 @@ impl Claim {
             if let Ok(attempt) = timeout_at(overdue, self.reply()).await {
                 return attempt;
             }
-            if self.engine.queues.silent.allow_copy()
-                && let Some(permit) = self.place.try_request_permit()
+            if self.shared.engine.queues.silent.allow_copy()
+                && let Some(permit) = self.shared.place.try_request_permit()
             {
                 self.send(permit, deadline);
             }
@@ -175,24 +179,20 @@ impl Claim {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return;
         }
-        if !self.copies.may_take_effect() && self.place.others_wait() {
+        if !self.shared.copies.may_take_effect() && self.shared.place.others_wait() {
             self.tokens = HANDOVERS;
         }
         let request = Request {
-            engine: Arc::clone(&self.engine),
-            key: self.key.clone(),
-            expiry: self.terms.expiry,
-            place: Arc::clone(&self.place),
-            copies: Arc::clone(&self.copies),
+            shared: Arc::clone(&self.shared),
             ask: Ask {
-                expiry: self.terms.expiry,
+                expiry: self.shared.terms.expiry,
                 tokens: self.tokens,
             },
             limit: limit_until(deadline),
             _permit: permit,
         };
-        self.place.front().asked();
-        self.copies.sent();
+        self.shared.place.front().asked();
+        self.shared.copies.sent();
         self.unanswered += 1;
         self.replies
             .push(crate::task::spawn(request.run().in_current_span()));
@@ -229,32 +229,39 @@ impl Claim {
     /// A win counts only before its deadline: the reply may have been on its way for longer than the lease lasts, and
     /// somebody else has the lock already.
     fn won(&mut self, sent: Instant, last_token: FencingToken, remaining: Option<Duration>) -> Attempt {
-        let lasts = remaining.map_or(self.terms.expiry, |left| left.min(self.terms.expiry));
-        if self.engine.is_closed() || Instant::now() >= sent + counted(lasts) {
+        let lasts = remaining.map_or(self.shared.terms.expiry, |left| {
+            left.min(self.shared.terms.expiry)
+        });
+        if self.shared.engine.is_closed() || Instant::now() >= sent + counted(lasts) {
             return Attempt::TooLate;
         }
         self.is_lease = true;
         let grant = Grant {
             token: FencingToken::new(last_token.get() - (self.tokens - 1)),
             last_token,
-            copies: self.copies.may_take_effect().then(|| Arc::clone(&self.copies)),
+            copies: self
+                .shared
+                .copies
+                .may_take_effect()
+                .then(|| Arc::clone(&self.shared.copies)),
             sent,
             lasts,
         };
-        let place = Arc::clone(&self.place);
-        let lease = Lease::new(self.key.clone(), grant, self.terms, place);
+        let place = Arc::clone(&self.shared.place);
+        let lease = Lease::new(self.shared.key.clone(), grant, self.shared.terms, place);
         trace::acquired(&lease.fields());
-        Attempt::Won(self.engine.keeper.hold(lease))
+        Attempt::Won(self.shared.engine.keeper.hold(lease))
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if !self.is_lease && self.copies.give_up() {
-            let (key, expiry) = (self.key.clone(), self.terms.expiry);
-            let now = Withdrawal::of_claim(key.clone(), expiry, Arc::clone(&self.place));
-            let late = Withdrawal::late(key, expiry, Arc::clone(&self.copies));
-            self.engine
+        if !self.is_lease && self.shared.copies.give_up() {
+            let (key, expiry) = (self.shared.key.clone(), self.shared.terms.expiry);
+            let now = Withdrawal::of_claim(key.clone(), expiry, Arc::clone(&self.shared.place));
+            let late = Withdrawal::late(key, expiry, Arc::clone(&self.shared.copies));
+            self.shared
+                .engine
                 .keeper
                 .withdraw([now].into_iter().chain(late).collect());
         }
@@ -267,11 +274,15 @@ impl Request {
         let sent = Instant::now();
         let answer = self.answer().await;
         if answer.as_ref().is_some_and(is_from_server) {
-            self.engine.queues.silent.answered();
+            self.shared.engine.queues.silent.answered();
         }
-        if self.copies.answered(sent, answer.as_ref()) {
-            let release = Withdrawal::of_claim(self.key.clone(), self.expiry, Arc::clone(&self.place));
-            self.engine.keeper.withdraw(vec![release]);
+        if self.shared.copies.answered(sent, answer.as_ref()) {
+            let release = Withdrawal::of_claim(
+                self.shared.key.clone(),
+                self.shared.terms.expiry,
+                Arc::clone(&self.shared.place),
+            );
+            self.shared.engine.keeper.withdraw(vec![release]);
         }
         Some(Reply {
             sent,
@@ -281,11 +292,16 @@ impl Request {
     }
 
     async fn answer(&self) -> Option<Result<Answer, LockError>> {
-        let mut asked = pin!(self.engine.store.claim(&self.key, self.ask, self.limit));
+        let mut asked = pin!(
+            self.shared
+                .engine
+                .store
+                .claim(&self.shared.key, self.ask, self.limit)
+        );
         if let Ok(answer) = timeout(SILENT_AFTER, asked.as_mut()).await {
             return Some(answer);
         }
-        let _silent = self.engine.queues.silent.begin();
+        let _silent = self.shared.engine.queues.silent.begin();
         timeout(GIVE_UP_AFTER.saturating_sub(SILENT_AFTER), asked)
             .await
             .ok()

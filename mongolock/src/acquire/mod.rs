@@ -288,7 +288,7 @@ impl<'a> Acquire<'a> {
 
     /// The hold that was handed over with the turn, if it fits what this call asks for.
     async fn taken_over(&self, place: &Place, turn: &Turn) -> Option<Hold> {
-        let guard = turn.take_over()?;
+        let mut guard = turn.take_over()?;
         if guard.lease().terms == self.terms() && !guard.lease().is_over() {
             trace::acquired(&guard.lease().fields());
             return Some(guard);
