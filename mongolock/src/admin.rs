@@ -78,7 +78,7 @@ impl LockAdmin {
     /// # async fn main() -> Result<(), mongolock::LockError> {
     /// use mongolock::{LockProvider, LockState};
     ///
-    /// let provider = LockProvider::in_memory().another().owner("billing-1").build()?;
+    /// let provider = LockProvider::in_memory().to_builder().owner("billing-1").build()?;
     /// let _guard = provider.lock("report:1").await?;
     ///
     /// let report = provider.admin().get("report:1").await?.expect("it is held");
@@ -122,7 +122,7 @@ impl LockAdmin {
     /// use mongolock::{LockError, LockProvider};
     ///
     /// let provider = LockProvider::in_memory();
-    /// let stuck = provider.another().build()?.lock("report:1").await?;
+    /// let stuck = provider.to_builder().build()?.lock("report:1").await?;
     ///
     /// assert!(provider.admin().force_release("report:1").await?);
     /// assert!(!provider.admin().force_release("report:1").await?, "it is free already");
@@ -171,7 +171,7 @@ impl LockAdmin {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), mongolock::LockError> {
     /// # let provider = mongolock::LockProvider::in_memory();
-    /// let gone = provider.another().owner("billing-1").build()?;
+    /// let gone = provider.to_builder().owner("billing-1").build()?;
     /// let _first = gone.lock("report:1").await?;
     /// let _second = gone.lock("report:2").await?;
     ///
@@ -246,7 +246,7 @@ impl LockAdmin {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn index_state(&self) -> IndexState {
-        index_task::look(&self.engine.store, self.engine.settings.retention).await
+        index_task::look(&self.engine.store, self.engine.config.retention).await
     }
 }
 

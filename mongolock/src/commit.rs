@@ -134,7 +134,7 @@ mod tests {
     /// The tokens of two who waited for a lock, the one after the other.
     async fn tokens(between: impl FnOnce(&LockGuard)) -> (FencingToken, FencingToken) {
         let provider = LockProvider::in_memory();
-        let rival = provider.another().build().unwrap().lock("a").await.unwrap();
+        let rival = provider.to_builder().build().unwrap().lock("a").await.unwrap();
         let mut waiting = JoinSet::new();
         for _ in 0..2 {
             let lock = provider.lock("a");

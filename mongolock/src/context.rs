@@ -287,7 +287,7 @@ mod tests {
 
     /// A provider whose locks are lost after a second.
     fn short() -> LockProvider {
-        let builder = LockProvider::in_memory().another();
+        let builder = LockProvider::in_memory().to_builder();
         let short = builder.expiry(Duration::from_secs(1)).max_hold(Duration::ZERO);
         short.build().unwrap()
     }

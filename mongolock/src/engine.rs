@@ -8,7 +8,7 @@ use crate::index_task::IndexTask;
 use crate::lease::Queues;
 use crate::lease::renewer::Keeper;
 use crate::notifier::WakeUps;
-use crate::provider::LockProviderBuilder;
+use crate::options::Config;
 use crate::store::Store;
 
 /// How long `shutdown` waits for the server to be told of every release.
@@ -21,23 +21,22 @@ pub(crate) struct Engine {
     pub(crate) queues: Arc<Queues>,
     pub(crate) wake_ups: Arc<WakeUps>,
     index_task: IndexTask,
-    /// What the provider was built from.
-    pub(crate) settings: LockProviderBuilder,
+    pub(crate) config: Config,
     pub(crate) owner: Arc<str>,
     closed: AtomicBool,
     closing: Notify,
 }
 
 impl Engine {
-    pub(crate) fn new(settings: LockProviderBuilder, owner: Arc<str>) -> Self {
-        let store = Arc::new(settings.store());
+    pub(crate) fn new(store: Store, config: Config, owner: Arc<str>) -> Self {
+        let store = Arc::new(store);
         Self {
             keeper: Arc::new(Keeper::new(Arc::clone(&store))),
-            wake_ups: Arc::new(WakeUps::new(Arc::clone(&store), settings.wake_up)),
-            index_task: IndexTask::new(Arc::clone(&store), settings.retention),
+            wake_ups: Arc::new(WakeUps::new(Arc::clone(&store), config.wake_up)),
+            index_task: IndexTask::new(Arc::clone(&store), config.retention),
             store,
             queues: Queues::new(),
-            settings,
+            config,
             owner,
             closed: AtomicBool::new(false),
             closing: Notify::new(),

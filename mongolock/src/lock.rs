@@ -48,7 +48,7 @@ impl DistributedLock {
         Self {
             engine: Arc::clone(engine),
             name,
-            options: engine.settings.options.clone(),
+            options: engine.config.options.clone(),
         }
     }
 

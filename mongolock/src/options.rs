@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use crate::LockError;
 
+/// How long MongoDB keeps the document of an unused lock if the provider does not say otherwise.
+pub(crate) const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
 const MIN_EXPIRY: Duration = Duration::from_millis(100);
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
@@ -20,6 +23,30 @@ pub(crate) struct Options {
     pub(crate) acquire_timeout: Option<Duration>,
     pub(crate) min_hold: Duration,
     pub(crate) max_hold: Option<Duration>,
+}
+
+/// What a provider's engine keeps of its builder.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    /// The options that a lock starts with.
+    pub(crate) options: Options,
+    /// The shortest and the longest pause between two attempts that poll.
+    pub(crate) retry_interval: RangeInclusive<Duration>,
+    /// How long the document of an unused lock is kept.
+    pub(crate) retention: Duration,
+    /// Whether waiters are woken by a change stream.
+    pub(crate) wake_up: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            options: Options::default(),
+            retry_interval: Duration::from_millis(10)..=Duration::from_millis(800),
+            retention: DEFAULT_RETENTION,
+            wake_up: true,
+        }
+    }
 }
 
 impl Default for Options {

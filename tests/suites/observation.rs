@@ -165,7 +165,7 @@ fn observed(scenario: impl AsyncFnOnce(LockProvider)) -> Notes {
 #[test]
 fn waits_and_holds_are_spans() {
     let notes = observed(async |provider| {
-        let rival = provider.another().owner("rival").build().unwrap();
+        let rival = provider.to_builder().owner("rival").build().unwrap();
         let lock = provider.lock("seen").expiry(Duration::from_millis(400));
         let waited = rival.lock("seen");
         let held = lock.run(async |_| {
@@ -264,7 +264,7 @@ fn what_an_operator_does_is_an_event() {
     assert_eq!((level, &*fields.0["lock.name"]), (Level::INFO, "\"stuck\""));
 
     let notes = observed(async |provider| {
-        let owner = provider.another().owner("gone").build().unwrap();
+        let owner = provider.to_builder().owner("gone").build().unwrap();
         let _held = owner.lock("a").await.unwrap();
         assert_eq!(provider.admin().release_owner("gone").await.unwrap(), 1);
     });

@@ -28,7 +28,7 @@ pub(crate) struct Waiting<'a> {
 
 impl<'a> Waiting<'a> {
     pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a Arc<str>) -> Self {
-        let backoff = Backoff::new(engine.settings.retry_interval.clone());
+        let backoff = Backoff::new(engine.config.retry_interval.clone());
         Self {
             engine,
             name,

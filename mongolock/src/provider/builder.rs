@@ -5,10 +5,10 @@ use std::time::Duration;
 use mongodb::{Client, Database};
 
 use crate::engine::Engine;
-use crate::options::{Options, refused};
+use crate::options::{Config, refused};
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::store::{DEFAULT_RETENTION, MemoryStore, MongoStore, Store};
+use crate::store::{MemoryStore, MongoStore, Store};
 use crate::{LockError, LockProvider};
 
 /// The shortest pause between two attempts: with less, a waiter polls in a hot loop.
@@ -41,10 +41,7 @@ pub struct LockProviderBuilder {
     place: Place,
     background: Option<Client>,
     collection: String,
-    pub(crate) options: Options,
-    pub(crate) retry_interval: RangeInclusive<Duration>,
-    pub(crate) retention: Duration,
-    pub(crate) wake_up: bool,
+    config: Config,
     owner: Option<String>,
 }
 
@@ -75,10 +72,7 @@ impl LockProviderBuilder {
             place,
             background: None,
             collection: "distributed_locks".to_owned(),
-            options: Options::default(),
-            retry_interval: Duration::from_millis(10)..=Duration::from_millis(800),
-            retention: DEFAULT_RETENTION,
-            wake_up: true,
+            config: Config::default(),
             owner: None,
         }
     }
@@ -91,32 +85,32 @@ impl LockProviderBuilder {
 
     /// How long a lease lasts without a renewal; 30 s if not set, 100 ms to 7 days in whole milliseconds.
     pub fn expiry(mut self, expiry: Duration) -> Self {
-        self.options.expiry = expiry;
+        self.config.options.expiry = expiry;
         self
     }
 
     /// How often leases are renewed; a third of the expiry if not set, above 0 and below the expiry.
     pub fn renew_interval(mut self, interval: Duration) -> Self {
-        self.options.renew_interval = Some(interval);
+        self.config.options.renew_interval = Some(interval);
         self
     }
 
     /// How long an acquire waits; 10 s if not set, 0 to 7 days, or `None` to wait as long as others hold the lock; see
     /// [`DistributedLock::acquire_timeout`](crate::DistributedLock::acquire_timeout).
     pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.options.acquire_timeout = timeout.into();
+        self.config.options.acquire_timeout = timeout.into();
         self
     }
 
     /// The shortest and the longest pause between two attempts that poll; 10 ms to 800 ms if not set, 1 ms to 1 h.
     pub fn retry_interval(mut self, range: RangeInclusive<Duration>) -> Self {
-        self.retry_interval = range;
+        self.config.retry_interval = range;
         self
     }
 
     /// No renewal of a hold after this time; without a cap if not set, 0 to 7 days.
     pub fn max_hold(mut self, hold: Duration) -> Self {
-        self.options.max_hold = Some(hold);
+        self.config.options.max_hold = Some(hold);
         self
     }
 
@@ -126,7 +120,7 @@ impl LockProviderBuilder {
     /// In memory, providers on the same locks share one retention: that of the one that was built last. Documents are
     /// deleted there by later acquire requests, a few with each.
     pub fn retention(mut self, retention: Duration) -> Self {
-        self.retention = retention;
+        self.config.retention = retention;
         self
     }
 
@@ -136,7 +130,7 @@ impl LockProviderBuilder {
     /// watch the collection, waiting polls within `retry_interval`. A missing stream is tried again about every five
     /// minutes while somebody waits, and after any other error within seconds.
     pub fn wake_up(mut self, wake_up: bool) -> Self {
-        self.wake_up = wake_up;
+        self.config.wake_up = wake_up;
         self
     }
 
@@ -160,7 +154,7 @@ impl LockProviderBuilder {
     ///
     /// [`LockError::InvalidOption`] names the first option that is out of its bounds, its value and the bounds.
     pub fn build(self) -> Result<LockProvider, LockError> {
-        self.options.check()?;
+        self.config.options.check()?;
         self.check()?;
         Ok(self.with_defaults())
     }
@@ -168,10 +162,11 @@ impl LockProviderBuilder {
     /// For options that are known to be valid.
     pub(crate) fn with_defaults(self) -> LockProvider {
         let owner = self.owner.clone().unwrap_or_else(default_owner);
-        LockProvider::from_engine(Engine::new(self, owner.into()))
+        let engine = Engine::new(self.store(), self.config.clone(), owner.into());
+        LockProvider::from_parts(engine, self)
     }
 
-    pub(crate) fn store(&self) -> Store {
+    fn store(&self) -> Store {
         match &self.place {
             Place::Database(database) => Store::Mongo(MongoStore::new(
                 database,
@@ -179,7 +174,7 @@ impl LockProviderBuilder {
                 &self.collection,
             )),
             Place::Memory(store) => {
-                store.set_retention(self.retention);
+                store.set_retention(self.config.retention);
                 Store::Memory(Arc::clone(store))
             }
             #[cfg(test)]
@@ -188,21 +183,24 @@ impl LockProviderBuilder {
     }
 
     fn check(&self) -> Result<(), LockError> {
-        let (min, max) = (*self.retry_interval.start(), *self.retry_interval.end());
+        let (min, max) = (
+            *self.config.retry_interval.start(),
+            *self.config.retry_interval.end(),
+        );
         if min < MIN_RETRY_INTERVAL || min > max || max > MAX_RETRY_INTERVAL {
             return Err(refused(
                 "retry_interval",
-                &self.retry_interval,
+                &self.config.retry_interval,
                 "use 1 ms to 1 h, the shorter pause first",
             ));
         }
-        if self.retention.subsec_nanos() != 0
-            || self.retention < Duration::from_secs(1)
-            || self.retention > MAX_RETENTION
+        if self.config.retention.subsec_nanos() != 0
+            || self.config.retention < Duration::from_secs(1)
+            || self.config.retention > MAX_RETENTION
         {
             return Err(refused(
                 "retention",
-                self.retention,
+                self.config.retention,
                 "use whole seconds, 1 s to 68 years",
             ));
         }

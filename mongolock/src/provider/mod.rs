@@ -38,6 +38,8 @@ tokio::task_local! {
 #[derive(Clone)]
 pub struct LockProvider {
     engine: Arc<Engine>,
+    /// What the provider was built from, for others like it.
+    builder: Arc<LockProviderBuilder>,
 }
 
 impl LockProvider {
@@ -79,27 +81,28 @@ impl LockProvider {
         LockProviderBuilder::in_memory().with_defaults()
     }
 
-    /// Builds a further provider on the same locks, with the same options to start from: what another process would
-    /// have. Its holds exclude this one's. Also the way to set the options of an [`in_memory`](Self::in_memory)
+    /// A builder with this provider's locks and options, for a further provider: it is to this one what another process
+    /// is, and their holds exclude each other. Also the way to set the options of an [`in_memory`](Self::in_memory)
     /// provider.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), mongolock::LockError> {
     /// let ours = mongolock::LockProvider::in_memory();
-    /// let theirs = ours.another().owner("somebody else").build()?;
+    /// let theirs = ours.to_builder().owner("somebody else").build()?;
     /// let guard = theirs.lock("report:1").await?;
     /// assert!(ours.lock("report:1").try_acquire().await?.is_none());
     /// # Ok(())
     /// # }
     /// ```
-    pub fn another(&self) -> LockProviderBuilder {
-        self.engine.settings.clone()
+    pub fn to_builder(&self) -> LockProviderBuilder {
+        LockProviderBuilder::clone(&self.builder)
     }
 
-    pub(crate) fn from_engine(engine: Engine) -> Self {
+    fn from_parts(engine: Engine, builder: LockProviderBuilder) -> Self {
         Self {
             engine: Arc::new(engine),
+            builder: Arc::new(builder),
         }
     }
 
@@ -116,7 +119,7 @@ impl LockProvider {
     }
 
     pub(crate) fn options(&self) -> &Options {
-        &self.engine.settings.options
+        &self.engine.config.options
     }
 
     pub(crate) fn named(&self, name: Arc<str>) -> DistributedLock {

@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use self::retention::Retention;
 use super::mongo::LATE_COMMAND;
-use super::{Answer, Ask, DEFAULT_RETENTION, Standing};
+use super::{Answer, Ask, Standing};
+use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
 use crate::store::info::Seen;
 use crate::sync::lock;

@@ -31,9 +31,6 @@ pub(crate) use mongo::MongoStore;
 use crate::simulation::Link;
 use crate::{FencingToken, LockError};
 
-/// How long the document of an unused lock is kept if the provider sets nothing else.
-pub(crate) const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// The name of a lock and the id of one claim on it, as they stand in the document.
 #[derive(Debug, Clone)]
 pub(crate) struct LeaseId {

@@ -74,7 +74,7 @@ async fn many(
 /// What one who waits takes, the task that waits included, in memory: no connection is in the way.
 async fn waiters(report: &mut Report) -> anyhow::Result<()> {
     let provider = LockProvider::in_memory();
-    let holder = provider.another().build()?;
+    let holder = provider.to_builder().build()?;
     let guard = holder.lock("waiters").acquire().await?;
     let lock = provider.lock("waiters").acquire_timeout(None);
     let future = size_of_val(&lock.acquire());

@@ -30,7 +30,7 @@ const SHORT: Duration = Duration::from_millis(200);
 
 /// A provider as another process of this owner has it.
 fn process(world: &World, owner: &str) -> LockProvider {
-    world.provider.another().owner(owner).build().unwrap()
+    world.provider.to_builder().owner(owner).build().unwrap()
 }
 
 async fn hold(world: &World, owner: &str, name: &str) -> LockGuard {
@@ -262,7 +262,7 @@ async fn a_forced_release_wakes_those_who_wait(world: World) {
     // Polling alone would take minutes after the first few attempts, and the victim is in another process.
     let patient = world
         .provider
-        .another()
+        .to_builder()
         .retry_interval(Duration::from_millis(10)..=AMPLE * 10);
     let lock = patient
         .acquire_timeout(AMPLE * 10)
@@ -283,7 +283,7 @@ async fn the_own_process_hears_of_a_forced_release_at_once(world: World) {
     let week = Duration::from_secs(7 * 24 * 60 * 60);
     let provider = world
         .provider
-        .another()
+        .to_builder()
         .expiry(week)
         .owner("own")
         .build()
@@ -381,7 +381,7 @@ async fn poll_once(future: impl Future) {
 
 async fn a_provider_that_is_shut_down_still_serves_its_operator(world: World) {
     let _held = hold(&world, "other", "held").await;
-    let provider = world.provider.another().build().unwrap();
+    let provider = world.provider.to_builder().build().unwrap();
     provider.shutdown().await;
     let admin = provider.admin();
     assert_eq!(list(&admin, LockFilter::new()).await, ["held"]);

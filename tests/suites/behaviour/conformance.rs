@@ -180,7 +180,7 @@ async fn a_wait_ends_with_an_error_that_names_the_lock(world: World) {
 async fn a_free_lock_is_taken_without_waiting(world: World) {
     let slow = world
         .provider
-        .another()
+        .to_builder()
         .retry_interval(AMPLE..=AMPLE)
         .build()
         .unwrap();

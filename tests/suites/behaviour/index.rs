@@ -24,7 +24,7 @@ async fn it_appears_by_itself() {
     let world = World::mongodb().await;
     let provider = world
         .provider
-        .another()
+        .to_builder()
         .retention(Duration::from_secs(7200))
         .build()
         .unwrap();

@@ -198,7 +198,7 @@ async fn the_rights_to_find_and_update_suffice() {
     for (server, actions) in servers.into_iter().zip([&["find", "update"][..], &["find"]]) {
         let server = server.await.unwrap();
         let root = LockProvider::new(&server.client().await.unwrap().database("app"));
-        let owner = root.another().owner("gone").build().unwrap();
+        let owner = root.to_builder().owner("gone").build().unwrap();
         let (first, _second) = (
             root.lock("first").await.unwrap(),
             owner.lock("second").await.unwrap(),

@@ -234,6 +234,6 @@ async fn options_that_do_not_fit_the_providers_are_refused(world: World) {
         ),
         "{error}"
     );
-    let provider: LockProvider = world.provider.another().expiry(AMPLE * 4).build().unwrap();
+    let provider: LockProvider = world.provider.to_builder().expiry(AMPLE * 4).build().unwrap();
     provider.scope(fits()).await.unwrap();
 }

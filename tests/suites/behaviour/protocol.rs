@@ -13,7 +13,7 @@ use crate::world::{AMPLE, World, names, recorded};
 #[tokio::test]
 async fn a_held_lock_is_one_document_of_five_fields() {
     let world = World::mongodb().await;
-    let provider = world.provider.another().owner("billing#1").build().unwrap();
+    let provider = world.provider.to_builder().owner("billing#1").build().unwrap();
     let guard = provider
         .lock("report:1")
         .expiry(Duration::from_secs(60))
@@ -219,7 +219,7 @@ async fn the_locked_document_is_left_alone() {
 async fn strings_of_the_caller_are_only_strings() {
     let world = World::mongodb().await;
     world.until_indexed().await;
-    let provider = world.provider.another().owner("$$NOW").build().unwrap();
+    let provider = world.provider.to_builder().owner("$$NOW").build().unwrap();
     for name in ["$expiresAt", "$$NOW", "{ $gt: 0 }", "a.b"] {
         let guard = provider.lock(name).await.unwrap();
         let document = world.document(name).await.unwrap();
@@ -304,7 +304,12 @@ async fn a_duplicate_key_is_a_busy_lock() {
 #[tokio::test]
 async fn a_collection_of_ones_own_is_created_by_use() {
     let world = World::mongodb().await;
-    let provider = world.provider.another().collection("my.locks").build().unwrap();
+    let provider = world
+        .provider
+        .to_builder()
+        .collection("my.locks")
+        .build()
+        .unwrap();
     assert!(world.database().list_collection_names().await.unwrap().is_empty());
     provider.lock("here").await.unwrap().release().await.unwrap();
     let mine = world.database().collection::<mongodb::bson::Document>("my.locks");

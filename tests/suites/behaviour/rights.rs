@@ -28,7 +28,7 @@ async fn five_actions_on_one_collection_are_enough() {
     assert_eq!(admin.index_state().await, IndexState::Ready);
     let locks: Collection<Document> = database.collection("distributed_locks");
     locks.watch().await.expect("those who wait are woken");
-    let rival = provider.another().build().unwrap().lock("works");
+    let rival = provider.to_builder().build().unwrap().lock("works");
     let waiting = tokio::spawn(async move { rival.acquire().await });
     guard.release().await.unwrap();
     let guard = waiting.await.unwrap().unwrap();

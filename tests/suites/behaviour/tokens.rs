@@ -34,7 +34,7 @@ async fn after_the_document_was_tidied_away() {
     let world = World::mongodb().await;
     let provider = world
         .provider
-        .another()
+        .to_builder()
         .retention(Duration::from_secs(1))
         .build()
         .unwrap();

@@ -94,7 +94,7 @@ async fn without_a_stream_waiting_polls() {
             .wake_up(wake_up)
             .build()
             .unwrap();
-        let theirs = ours.another().build().unwrap();
+        let theirs = ours.to_builder().build().unwrap();
         for _ in 0..2 {
             let held = ours.lock("polled").await.unwrap();
             let lock = theirs.lock("polled").acquire_timeout(AMPLE);

@@ -44,7 +44,7 @@ impl World {
 
     pub(crate) fn memory() -> Self {
         let provider = LockProvider::in_memory()
-            .another()
+            .to_builder()
             .acquire_timeout(AMPLE)
             .build()
             .unwrap();
@@ -53,7 +53,7 @@ impl World {
 
     /// What another process would have.
     pub(crate) fn rival(&self) -> LockProvider {
-        self.provider.another().owner("rival").build().unwrap()
+        self.provider.to_builder().owner("rival").build().unwrap()
     }
 
     pub(crate) fn db(&self) -> &TestDb {

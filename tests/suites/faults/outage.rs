@@ -118,7 +118,7 @@ async fn patiently_skipping() -> Result<Option<()>, LockError> {
 async fn an_outage_skips_no_job() {
     let provider = unreachable_provider().await;
     // One attempt takes as long as the provider's acquire timeout at most.
-    let quick = provider.another().acquire_timeout(SHORT).build().unwrap();
+    let quick = provider.to_builder().acquire_timeout(SHORT).build().unwrap();
     for number in 0..3 {
         for outcome in [
             quick.scope(skipping()).await,

@@ -14,7 +14,7 @@ async fn forgotten(provider: &LockProvider) -> Result<(), LockError> {
     provider.lock("job").acquire().await?;
     provider.lock("job").try_acquire();
     provider.lock("job").run(async |_| Ok::<_, LockError>(()));
-    provider.another();
+    provider.to_builder();
     Ok(())
 }
 

@@ -57,7 +57,7 @@ impl EditSession {
     pub(crate) fn begin(locks: &LockProvider, items: &Items, person: &str) -> Result<Self, LockError> {
         let id = format!("{person}#{}", ObjectId::new());
         Ok(Self {
-            locks: locks.another().owner(&id).build()?,
+            locks: locks.to_builder().owner(&id).build()?,
             items: items.clone(),
             open: HashMap::new(),
             id,

@@ -223,7 +223,7 @@ async fn an_item_that_is_left_open_is_free_after_a_time() {
     let office = Office::new().await;
     let id = office.id(1).await;
     let short = Duration::from_secs(2);
-    let impatient = office.locks.another().expiry(short).max_hold(short);
+    let impatient = office.locks.to_builder().expiry(short).max_hold(short);
     let mut anna = EditSession::begin(&impatient.build().unwrap(), &office.items, "anna").unwrap();
     let before = yours(&mut anna, id).await;
     let lock_is_over = async || {

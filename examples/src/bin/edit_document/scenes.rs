@@ -201,7 +201,11 @@ async fn a_crash(play: &mut Play<'_>) -> anyhow::Result<()> {
 async fn gone_for_lunch(play: &mut Play<'_>) -> anyhow::Result<()> {
     play.scene("An item that somebody has left open is free after a time")?;
     // The session lives and renews its lease: only `max_hold` ends that.
-    let impatient = play.locks.another().expiry(AWAY_EXPIRY).max_hold(AWAY_MAX_HOLD);
+    let impatient = play
+        .locks
+        .to_builder()
+        .expiry(AWAY_EXPIRY)
+        .max_hold(AWAY_MAX_HOLD);
     let mut anna = EditSession::begin(&impatient.build()?, &play.items, "anna@desk-3")?;
     let mut bert = play.arrives("bert@desk-5")?;
     let begun = Instant::now();

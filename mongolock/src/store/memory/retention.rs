@@ -129,7 +129,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn documents_are_deleted_after_their_retention() {
         let provider = LockProvider::in_memory()
-            .another()
+            .to_builder()
             .retention(SECOND)
             .build()
             .unwrap();
@@ -147,11 +147,11 @@ mod tests {
         let day = LockProvider::in_memory();
         use_names(&day, 0..500).await;
         assert_eq!(count(&day).await, 500);
-        let second = day.another().retention(SECOND).build().unwrap();
+        let second = day.to_builder().retention(SECOND).build().unwrap();
         use_names(&day, 500..2000).await;
         let kept = count(&second).await;
         assert!((100..=110).contains(&kept), "{kept} documents");
-        let _day_again = day.another().build().unwrap();
+        let _day_again = day.to_builder().build().unwrap();
         use_names(&second, 2000..2500).await;
         assert_eq!(count(&day).await, kept + 500);
     }
