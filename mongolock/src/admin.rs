@@ -1,16 +1,13 @@
 use std::fmt::{self, Display};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tracing::Instrument;
 
 use crate::engine::Engine;
 use crate::index_task;
 use crate::store::IndexState;
+use crate::timing::ADMIN_ANSWER;
 use crate::{LockError, LockFilter, LockInfo, task, trace};
-
-/// How long an operator waits for an answer: long enough for a failover. The request itself goes on after that.
-const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// The view of an operator on the locks of a provider; made by [`LockProvider::admin`](crate::LockProvider::admin).
 ///
@@ -256,7 +253,7 @@ async fn ask<T: Send + 'static>(
     request: impl Future<Output = Result<T, LockError>> + Send + 'static,
 ) -> Result<T, LockError> {
     let asked = task::spawn(request.in_current_span());
-    task::answer(asked, what, ANSWER_LIMIT).await
+    task::answer(asked, what, ADMIN_ANSWER).await
 }
 
 impl fmt::Debug for LockAdmin {

@@ -13,13 +13,7 @@ use crate::lease::{Lease, LossReason, OpenCommit};
 use crate::store::Touch;
 use crate::store::driver_error;
 use crate::store::reply::labelled;
-
-/// How long a commit is repeated whose outcome is not known.
-const COMMIT_LIMIT: Duration = Duration::from_secs(30);
-
-/// One command of a commit without a reply after this time is on a dead connection: it is given up, which closes the
-/// connection, and another is sent. A commit is made once however often it is sent.
-const NO_REPLY: Duration = Duration::from_secs(10);
+use crate::timing::{COMMIT_LIMIT, COMMIT_NO_REPLY};
 
 const NOT_BEGUN: &str = "the session has no transaction; start one first, which takes a replica set or a sharded cluster (a \
                          standalone server has no transactions)";
@@ -32,7 +26,7 @@ pub(crate) async fn guarded(context: &LockContext, session: &mut ClientSession) 
     let committing = lease.begin_commit();
     if let Err(error) = guard(context, session).await {
         // The first error says what is wrong; the server ends a transaction that is not aborted by itself.
-        let _ = timeout(NO_REPLY, session.abort_transaction()).await;
+        let _ = timeout(COMMIT_NO_REPLY, session.abort_transaction()).await;
         committing.ended(false);
         return Err(error);
     }
@@ -50,7 +44,7 @@ async fn guard(context: &LockContext, session: &mut ClientSession) -> Result<(),
     lease.ensure_held()?;
     let expiry = lease.is_renewable(Instant::now()).then_some(lease.terms.expiry);
     let touched = context.engine().store.touch(&lease.key, expiry, session);
-    match timeout(NO_REPLY, touched)
+    match timeout(COMMIT_NO_REPLY, touched)
         .await
         .unwrap_or_else(|_| Err(no_guard()))
     {
@@ -77,7 +71,7 @@ async fn commit(
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
     let mut was_unknown = false;
     loop {
-        let error = match timeout(NO_REPLY, session.commit_transaction()).await {
+        let error = match timeout(COMMIT_NO_REPLY, session.commit_transaction()).await {
             Ok(Ok(())) => {
                 committing.ended(true);
                 return Ok(());

@@ -1,6 +1,5 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -10,9 +9,7 @@ use crate::lease::renewer::Keeper;
 use crate::notifier::WakeUps;
 use crate::options::Config;
 use crate::store::Store;
-
-/// How long `shutdown` waits for the server to be told of every release.
-const SHUTDOWN_LIMIT: Duration = Duration::from_secs(15);
+use crate::timing::SHUTDOWN_LIMIT;
 
 /// What all clones of a provider, its locks and its leases share.
 pub(crate) struct Engine {

@@ -6,10 +6,8 @@ use tokio::task::JoinHandle;
 
 use crate::store::{IndexCheck, IndexState, Store};
 use crate::sync::lock;
+use crate::timing::INDEX_ANSWER;
 use crate::{LockError, task, trace};
-
-/// How long somebody who asks for the state waits at most; the look itself goes on.
-const LOOK_LIMIT: Duration = Duration::from_secs(30);
 
 /// A look on a task of its own: it runs to its end.
 type Look = JoinHandle<Result<IndexCheck, LockError>>;
@@ -89,7 +87,7 @@ fn begin(store: &Arc<Store>, retention: Duration) -> Look {
 }
 
 async fn outcome(looking: impl Future<Output = <Look as Future>::Output>) -> IndexCheck {
-    let looked = task::answer(looking, "look at the index", LOOK_LIMIT).await;
+    let looked = task::answer(looking, "look at the index", INDEX_ANSWER).await;
     looked.unwrap_or_else(|error| {
         let reason = error.to_string();
         IndexState::Failed { reason }.into()

@@ -79,6 +79,7 @@ mod simulation;
 mod store;
 mod sync;
 mod task;
+mod timing;
 mod token;
 mod trace;
 

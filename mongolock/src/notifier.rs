@@ -12,18 +12,8 @@ use crate::backoff::Backoff;
 use crate::store::driver_error;
 use crate::store::{Releases, Store};
 use crate::sync::lock;
+use crate::timing::{STREAM_IDLE, STREAM_SILENT, STREAM_UNAVAILABLE};
 use crate::{LockError, trace};
-
-/// The stream of releases is closed when nobody has waited for so long: it costs the server a cursor and the client a
-/// connection.
-const IDLE: Duration = Duration::from_secs(5);
-
-/// A stream that has not answered for so long hangs, and wakes nobody: it answers every second that there is nothing new.
-const SILENT: Duration = Duration::from_secs(10);
-
-/// The average pause before a stream is opened again that the server does not have or does not allow: seldom enough to cost
-/// nothing, and often enough to notice a granted right or a conversion to a replica set.
-const UNAVAILABLE: Duration = Duration::from_secs(5 * 60);
 
 /// Wakes those who wait for a lock when somebody releases it, by one stream of the store's releases for the whole
 /// provider, open only while somebody waits. A wake-up is a hint: who is woken asks the server, and who is not asks it
@@ -141,7 +131,7 @@ impl WakeUps {
         let is_unavailable = driver_error::is_unavailable_stream(error);
         if is_unavailable {
             // A fifth more or less, so that a fleet does not try again together.
-            let pause = UNAVAILABLE.mul_f64(0.8 + 0.4 * fastrand::f64());
+            let pause = STREAM_UNAVAILABLE.mul_f64(0.8 + 0.4 * fastrand::f64());
             self.turn(Stream::Unavailable(Instant::now() + pause));
         }
         !is_unavailable
@@ -153,7 +143,7 @@ impl WakeUps {
         if desk.stream == Stream::Off {
             return true;
         }
-        let idle = desk.waiters.is_empty() && desk.used.elapsed() >= IDLE;
+        let idle = desk.waiters.is_empty() && desk.used.elapsed() >= STREAM_IDLE;
         if idle {
             desk.stream = Stream::Closed;
             desk.task = None;
@@ -177,7 +167,7 @@ impl Watch {
     /// Whether releases reach the caller now.
     pub(crate) fn is_open(&self) -> bool {
         let desk = lock(&self.wake_ups.desk);
-        desk.stream == Stream::Open && desk.heard.elapsed() < SILENT
+        desk.stream == Stream::Open && desk.heard.elapsed() < STREAM_SILENT
     }
 
     pub(crate) async fn woken(&self) {
@@ -282,8 +272,8 @@ mod tests {
             let wake_ups = in_memory();
             assert!(!wake_ups.retries_after(&command_error(code)));
             let waiter = watch(&wake_ups);
-            assert!(!opens_within(&waiter, UNAVAILABLE * 3 / 4).await);
-            assert!(opens_within(&waiter, UNAVAILABLE / 2).await);
+            assert!(!opens_within(&waiter, STREAM_UNAVAILABLE * 3 / 4).await);
+            assert!(opens_within(&waiter, STREAM_UNAVAILABLE / 2).await);
         }
     }
 
@@ -293,7 +283,7 @@ mod tests {
         let wake_ups = in_memory();
         wake_ups.retries_after(&command_error(13));
         drop(watch(&wake_ups));
-        tokio::time::sleep(UNAVAILABLE * 2).await;
+        tokio::time::sleep(STREAM_UNAVAILABLE * 2).await;
         assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
         let waiter = watch(&wake_ups);
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -316,10 +306,10 @@ mod tests {
         let waiter = watch(&wake_ups);
         wake_ups.stop();
         wake_ups.retries_after(&command_error(13));
-        assert!(!opens_within(&waiter, UNAVAILABLE * 3).await);
+        assert!(!opens_within(&waiter, STREAM_UNAVAILABLE * 3).await);
         assert!(wake_ups.watch(&Arc::from("n")).is_none());
         let off = Arc::new(WakeUps::new(Arc::clone(&wake_ups.store), false));
-        tokio::time::sleep(UNAVAILABLE * 3).await;
+        tokio::time::sleep(STREAM_UNAVAILABLE * 3).await;
         assert!(off.watch(&Arc::from("n")).is_none());
     }
 
@@ -327,12 +317,12 @@ mod tests {
     async fn a_stream_counts_as_open_while_it_answers() {
         let wake_ups = in_memory();
         let watch = watch(&wake_ups);
-        tokio::time::sleep(SILENT * 3).await;
+        tokio::time::sleep(STREAM_SILENT * 3).await;
         assert!(watch.is_open(), "nothing is released, and it says so");
         // From here on nothing is heard of it.
         lock(&wake_ups.desk).task.as_ref().unwrap().abort();
         assert!(watch.is_open());
-        tokio::time::sleep(SILENT).await;
+        tokio::time::sleep(STREAM_SILENT).await;
         assert!(!watch.is_open());
     }
 }

@@ -4,15 +4,13 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::LockError;
+use crate::timing::TRY_LIMIT;
 
 /// How long MongoDB keeps the document of an unused lock if the provider does not say otherwise.
 pub(crate) const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
 const MIN_EXPIRY: Duration = Duration::from_millis(100);
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-
-/// Waiting longer for one attempt than this is not "trying".
-const ONE_ATTEMPT: Duration = Duration::from_secs(10);
 
 /// How a lock is waited for and kept; every field is checked by [`check`](Self::check).
 #[derive(Debug, Clone)]
@@ -70,7 +68,7 @@ impl Options {
     pub(crate) fn attempt_limit(&self) -> Duration {
         match self.acquire_timeout {
             Some(limit) if !limit.is_zero() => limit,
-            _ => ONE_ATTEMPT,
+            _ => TRY_LIMIT,
         }
     }
 

@@ -14,28 +14,15 @@ use crate::engine::Engine;
 use crate::lease::background_release::Withdrawal;
 use crate::lease::copies::Copies;
 use crate::lease::{Grant, Hold, Lease, Place, Terms, counted};
-use crate::queue::{SILENT_AFTER, SLOW_ANSWER};
+use crate::timing::{
+    ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE,
+    ACQUIRE_OVERDUE_MAX, SLOW_ANSWER,
+};
+
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::store::{Answer, Ask};
 use crate::{FencingToken, LockError, trace};
-
-/// The server gives up a request after this time, for instance at a document that a foreign transaction blocks.
-const COMMAND_LIMIT: Duration = Duration::from_secs(5);
-
-/// The least limit at the server: a shorter one would end healthy requests.
-const LEAST_COMMAND_LIMIT: Duration = Duration::from_millis(200);
-
-/// The longest time after which a reply counts as overdue and another copy is sent.
-const LONGEST_OVERDUE: Duration = Duration::from_secs(8);
-
-/// A request without a reply is given up after this time, which closes its connection: a few of them must not use up
-/// the requests of the name until the server is back. The server has ended it after [`COMMAND_LIMIT`], and what it may
-/// have done is released by the claim's id.
-const GIVE_UP_AFTER: Duration = Duration::from_secs(20);
-
-/// The pause before another look whether a request may be sent, while too many are silent.
-const UNTIL_ALLOWED: Duration = Duration::from_millis(100);
 
 /// Tokens reserved when others wait in this process: one for each hold that can be handed over.
 const HANDOVERS: i64 = 1000;
@@ -131,7 +118,7 @@ impl Claim {
         }
         let permit = self.shared.place.try_request_permit()?;
         self.send(permit, deadline);
-        let overdue = Instant::now() + SILENT_AFTER;
+        let overdue = Instant::now() + ACQUIRE_OVERDUE;
         Some(deadline.map_or(overdue, |deadline| deadline.min(overdue)))
     }
 
@@ -139,7 +126,7 @@ impl Claim {
     /// Cancel safe: the requests go on.
     pub(crate) async fn ask(&mut self, deadline: Option<Instant>) -> Attempt {
         while !self.shared.engine.queues.silent.allow_first() {
-            sleep(UNTIL_ALLOWED).await;
+            sleep(ACQUIRE_ALLOWED_POLL).await;
         }
         let place = Arc::clone(&self.shared.place);
         tokio::select! {
@@ -201,10 +188,10 @@ impl Claim {
     /// The pauses between copies grow, so that a server that comes back is asked soon, with few requests under way.
     fn overdue_after(&self) -> Duration {
         if self.is_blocked {
-            COMMAND_LIMIT + SILENT_AFTER
+            ACQUIRE_LIMIT + ACQUIRE_OVERDUE
         } else {
             let doubled = 2_u32.saturating_pow(self.unanswered.saturating_sub(1));
-            (SILENT_AFTER * doubled).min(LONGEST_OVERDUE)
+            (ACQUIRE_OVERDUE * doubled).min(ACQUIRE_OVERDUE_MAX)
         }
     }
 
@@ -298,11 +285,11 @@ impl Request {
                 .store
                 .claim(&self.shared.key, self.ask, self.limit)
         );
-        if let Ok(answer) = timeout(SILENT_AFTER, asked.as_mut()).await {
+        if let Ok(answer) = timeout(ACQUIRE_OVERDUE, asked.as_mut()).await {
             return Some(answer);
         }
         let _silent = self.shared.engine.queues.silent.begin();
-        timeout(GIVE_UP_AFTER.saturating_sub(SILENT_AFTER), asked)
+        timeout(ACQUIRE_NO_REPLY.saturating_sub(ACQUIRE_OVERDUE), asked)
             .await
             .ok()
     }
@@ -317,8 +304,8 @@ fn is_from_server(answer: &Result<Answer, LockError>) -> bool {
 /// A part of the time that is left: the reply has to come back before the caller's time is up.
 fn limit_until(deadline: Option<Instant>) -> Duration {
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-    left.map_or(COMMAND_LIMIT, |left| {
-        left.mul_f64(0.8).clamp(LEAST_COMMAND_LIMIT, COMMAND_LIMIT)
+    left.map_or(ACQUIRE_LIMIT, |left| {
+        left.mul_f64(0.8).clamp(ACQUIRE_LIMIT_MIN, ACQUIRE_LIMIT)
     })
 }
 

@@ -11,12 +11,12 @@ use tracing::{Instrument, Span};
 use crate::acquire::attempt::{Attempt, Claim};
 use crate::acquire::pacing::Waiting;
 use crate::engine::Engine;
-use crate::lease::background_release::RELEASE_LIMIT;
 use crate::lease::{Hold, Place, Terms, Turn};
 use crate::options::Options;
 use crate::queue::FrontStatus;
 use crate::store::LeaseId;
 use crate::store::driver_error;
+use crate::timing::RELEASE_LIMIT;
 use crate::{LockError, task, trace};
 
 /// One call that wants a lock: how it waits and how it fails.

@@ -4,16 +4,10 @@ use std::time::Duration;
 use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::notifier::Watch;
+use crate::timing::{POLL_BESIDE_STREAM, WOKEN_START};
 
 /// So many attempts may fail before a wait is thought worth a stream.
 const SHORT_WAIT: u32 = 2;
-
-/// With a stream open, somebody who was not woken looks again after this time: a hint can be lost.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
-
-/// How much of a start the one who is woken leaves to those who were woken in vain more often: of several processes the
-/// one that has waited longest comes next, and not one by chance, and they do not all ask in the same moment.
-const START: [Duration; 3] = [Duration::from_millis(2), Duration::from_millis(1), Duration::ZERO];
 
 /// The pauses of the one in this process who asks the server for a held lock.
 pub(crate) struct Waiting<'a> {
@@ -55,7 +49,7 @@ impl<'a> Waiting<'a> {
         let open = self.watch.as_ref().is_some_and(Watch::is_open);
         // A fifth more or less, so that a fleet does not look again together.
         let pause = if open {
-            LOOK_AGAIN.mul_f64(0.8 + 0.4 * fastrand::f64())
+            POLL_BESIDE_STREAM.mul_f64(0.8 + 0.4 * fastrand::f64())
         } else {
             self.backoff.next()
         };
@@ -68,7 +62,7 @@ impl<'a> Waiting<'a> {
             return tokio::time::sleep(longest).await;
         };
         if tokio::time::timeout(longest, watch.woken()).await.is_ok() {
-            let start = START[self.woken.min(START.len() - 1)];
+            let start = WOKEN_START[self.woken.min(WOKEN_START.len() - 1)];
             self.woken += 1;
             if !start.is_zero() {
                 tokio::time::sleep(start).await;

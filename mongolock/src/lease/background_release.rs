@@ -14,17 +14,8 @@ use crate::lease::renewer::Keeper;
 use crate::lease::{Lease, margin};
 use crate::store::LeaseId;
 use crate::store::driver_error;
+use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPEAT_LIMIT};
 use crate::{LockError, trace};
-
-/// A command without a reply after this time is on a dead connection: the server gives it up sooner. The next one gets
-/// twice the time, so that few connections are kept.
-pub(crate) const NO_REPLY: Duration = Duration::from_secs(5);
-
-/// The server gives up a release after this time, for instance at a document that a foreign transaction blocks.
-pub(crate) const RELEASE_LIMIT: Duration = Duration::from_secs(4);
-
-/// The same for a release that is repeated for one claim alone: it is sent again, and meanwhile others have their turn.
-const REPEAT_LIMIT: Duration = Duration::from_secs(1);
 
 /// Releases of single claims that are repeated at the same time: each may keep a connection of the user's pool.
 pub(crate) const REPEATS: usize = 3;
@@ -141,7 +132,7 @@ impl Withdrawal {
     }
 
     fn reply_limit(&self) -> Duration {
-        NO_REPLY * 2_u32.saturating_pow(self.failed)
+        RELEASE_NO_REPLY * 2_u32.saturating_pow(self.failed)
     }
 }
 
@@ -183,7 +174,11 @@ pub(crate) async fn withdraw(keeper: Arc<Keeper>, mut batch: Vec<Withdrawal>) {
         } else {
             None
         };
-        let limit = if is_repeat { REPEAT_LIMIT } else { RELEASE_LIMIT };
+        let limit = if is_repeat {
+            RELEASE_REPEAT_LIMIT
+        } else {
+            RELEASE_LIMIT
+        };
         let mut released = pin!(keeper.store().release_many(&keys, min_hold, limit));
         let Ok(answer) = tokio::time::timeout(reply_limit, released.as_mut()).await else {
             // A dead connection must not keep the others waiting for their repeats.

@@ -4,19 +4,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::LockError;
-use crate::queue::SLOW_ANSWER;
 use crate::store::Answer;
 use crate::store::driver_error;
 use crate::sync::lock;
-
-/// How long after the last request of a claim its id is released once more, if one of the requests may take effect late.
-/// The server ends a request after 5 s, a silent connection is closed after 60 s, and what was under way then has arrived
-/// or is lost after 90 s.
-const LATE_RELEASES: [Duration; 3] = [
-    Duration::from_secs(10),
-    Duration::from_secs(30),
-    Duration::from_secs(90),
-];
+use crate::timing::{LATE_RELEASES, SLOW_ANSWER};
 
 /// What is known of the requests that were sent for one claim. They are copies of one another: whichever of them takes
 /// effect first makes the claim, and the others find it there.

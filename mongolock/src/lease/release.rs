@@ -8,15 +8,13 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::background_release::{NO_REPLY, RELEASE_LIMIT, Withdrawal};
+use super::background_release::Withdrawal;
 use super::renewer::Keeper;
 use super::{Kept, Lease, LossReason};
 use crate::backoff::Backoff;
 use crate::store::driver_error;
+use crate::timing::{RELEASE_ANSWER, RELEASE_LIMIT, RELEASE_NO_REPLY};
 use crate::{LockError, task, trace};
-
-/// How long a caller waits to hear that its release has arrived; it goes on in the background after that.
-const ANSWER_LIMIT: Duration = Duration::from_secs(6);
 
 /// A release that is under way.
 pub(super) enum Begun {
@@ -46,7 +44,7 @@ pub(super) async fn finish(lease: &Arc<Lease>, begun: Begun) -> Result<(), LockE
         Begun::Lost => return Err(lease.lost_error()),
         Begun::Telling(told) => told,
     };
-    if task::answer(told, "release", ANSWER_LIMIT).await? {
+    if task::answer(told, "release", RELEASE_ANSWER).await? {
         Ok(())
     } else {
         Err(lease.lost_error())
@@ -103,7 +101,7 @@ fn hand_over(renewer: &Arc<Keeper>, lease: &Arc<Lease>, deadline: Instant) -> bo
 async fn tell(renewer: Arc<Keeper>, lease: Arc<Lease>) -> Result<bool, LockError> {
     renewer.release_late(&lease);
     let mut withdrawal = Withdrawal::of_lease(&lease, lease.take_kept());
-    let by = Instant::now() + NO_REPLY;
+    let by = Instant::now() + RELEASE_NO_REPLY;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
     let mut is_first = true;
     loop {

@@ -10,6 +10,7 @@ use crate::lease::renewer::Keeper;
 use crate::lease::schedule::Renewal;
 use crate::store::LeaseId;
 use crate::store::driver_error;
+use crate::timing::{RENEWAL_LIMIT_MAX, RENEWAL_LIMIT_MIN};
 use crate::trace;
 
 /// Claims in one command: larger commands cost the same, but other writers wait longer for their turn at the server.
@@ -17,11 +18,6 @@ pub(crate) const BATCH: usize = 500;
 
 /// Claims in one command after one without an answer.
 const SMALL_BATCH: usize = 25;
-
-/// The server gives up a renewal after a sixth of the expiry, which leaves time for more attempts; at the least and at
-/// the most after these times.
-const LEAST_LIMIT: Duration = Duration::from_millis(50);
-const MOST_LIMIT: Duration = Duration::from_secs(5);
 
 /// Leases that one command can renew: those of one expiry, a bounded number.
 ///
@@ -56,7 +52,7 @@ pub(crate) async fn renew(keeper: Arc<Keeper>, leases: Vec<Arc<Lease>>) {
     for lease in &leases {
         lease.ask();
     }
-    let limit = (expiry / 6).clamp(LEAST_LIMIT, MOST_LIMIT);
+    let limit = (expiry / 6).clamp(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX);
     let sent = Instant::now();
     match keeper.store().renew(&keys, expiry, limit).await {
         Ok(standing) => {

@@ -1,6 +1,5 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
@@ -14,9 +13,7 @@ use crate::lease::renewal;
 use crate::lease::schedule::{self, Schedule};
 use crate::store::Store;
 use crate::sync::lock;
-
-/// A failed renewal is repeated after this time, while the lease lasts.
-const RETRY_RENEWAL: Duration = Duration::from_millis(250);
+use crate::timing::RENEWAL_RETRY;
 
 /// The background task of a provider: renews leases, ends those that nobody confirmed, and withdraws claims that
 /// were dropped. It starts with the first acquire and needs no runtime before that.
@@ -144,7 +141,7 @@ impl Keeper {
             return;
         }
         self.replan(leases, |lease| {
-            now + RETRY_RENEWAL.min(lease.terms.renew_interval / 2).mul_f64(late)
+            now + RENEWAL_RETRY.min(lease.terms.renew_interval / 2).mul_f64(late)
         });
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::lease::Lease;
+use crate::timing::HANDED_OVER_CHECK;
 
 /// When which lease is renewed, and when it is over if nothing is heard of it. Plain data, driven by the keeper.
 #[derive(Default)]
@@ -15,10 +16,6 @@ pub(crate) struct Schedule {
 
 /// Renewals of one lease that may be under way: each without an answer occupies a connection.
 const MOST_UNANSWERED: u32 = 3;
-
-/// When a hold that was handed over in the process is renewed first: the claim may have been released by force just
-/// before, and the server was not asked. Most holds have ended by then.
-const FIRST_LOOK: Duration = Duration::from_secs(1);
 
 /// The address of the lease: its own for as long as the schedule keeps it.
 type Id = usize;
@@ -50,7 +47,7 @@ impl Schedule {
     pub(crate) fn insert(&mut self, lease: Arc<Lease>) -> Instant {
         let mut renewal = next_renewal(&lease, 1.0 - jitter());
         if lease.is_handed_over() {
-            renewal = renewal.min(Instant::now() + FIRST_LOOK);
+            renewal = renewal.min(Instant::now() + HANDED_OVER_CHECK);
         }
         let at = next_look(&lease, renewal);
         self.put(lease, at, 0);

@@ -1,9 +1,6 @@
-use std::time::Duration;
+use crate::timing::{HANDOVER_MAX, HANDOVER_MIN};
 
-/// How long a process hands a lock over inside itself at first, before others get a chance.
-const SHORT: Duration = Duration::from_millis(20);
-/// And at most, when nobody else has wanted the lock for a while.
-const LONG: Duration = Duration::from_millis(160);
+use std::time::Duration;
 
 /// The fairness of one process to others: for how long it hands a lock over inside itself.
 #[derive(Debug)]
@@ -16,7 +13,7 @@ pub(crate) struct Streak {
 impl Default for Streak {
     fn default() -> Self {
         Self {
-            limit: SHORT,
+            limit: HANDOVER_MIN,
             ended: false,
         }
     }
@@ -40,12 +37,12 @@ impl Streak {
 
     /// Another process holds the lock: share it out in small pieces.
     pub(crate) fn others_want_it(&mut self) {
-        self.limit = SHORT;
+        self.limit = HANDOVER_MIN;
     }
 
     /// Nobody has used the moment left to others.
     pub(crate) fn nobody_wants_it(&mut self) {
-        self.limit = (self.limit * 2).min(LONG);
+        self.limit = (self.limit * 2).min(HANDOVER_MAX);
     }
 }
 
@@ -56,13 +53,13 @@ mod tests {
     #[test]
     fn a_streak_grows_while_nobody_else_wants_the_lock() {
         let mut streak = Streak::default();
-        assert!(streak.goes_on(SHORT / 2) && streak.courtesy().is_none());
-        assert!(!streak.goes_on(SHORT) && streak.courtesy().is_some() && streak.courtesy().is_none());
+        assert!(streak.goes_on(HANDOVER_MIN / 2) && streak.courtesy().is_none());
+        assert!(!streak.goes_on(HANDOVER_MIN) && streak.courtesy().is_some() && streak.courtesy().is_none());
         for _ in 0..10 {
             streak.nobody_wants_it();
         }
-        assert!(streak.goes_on(LONG / 2) && !streak.goes_on(LONG));
+        assert!(streak.goes_on(HANDOVER_MAX / 2) && !streak.goes_on(HANDOVER_MAX));
         streak.others_want_it();
-        assert!(!streak.goes_on(SHORT));
+        assert!(!streak.goes_on(HANDOVER_MIN));
     }
 }

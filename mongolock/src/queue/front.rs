@@ -1,21 +1,11 @@
 use std::sync::Mutex;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::LockError;
 use crate::store::driver_error;
 use crate::sync::lock;
-
-/// A server that works answers an acquire request sooner, also in another city.
-pub(crate) const SLOW_ANSWER: Duration = Duration::from_millis(500);
-
-/// A wait without a limit ends when MongoDB has given no usable answer about the name for so long: an election takes
-/// less, and a wait for a server that is gone would never end.
-const SILENCE_LIMIT: Duration = Duration::from_secs(60);
-
-/// A caller that comes when the server has been silent for long waits so long for it to come back.
-const SILENCE_LEAST: Duration = Duration::from_secs(10);
+use crate::timing::{SILENCE_LEAST, SILENCE_LIMIT, SLOW_ANSWER};
 
 /// What is known of a lock when the time of a waiter is up.
 #[derive(Debug, Clone)]

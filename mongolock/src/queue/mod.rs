@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use fairness::Streak;
-pub(crate) use front::{Front, FrontStatus, SLOW_ANSWER};
-pub(crate) use silent::{SILENT_AFTER, SilentRequests};
+pub(crate) use front::{Front, FrontStatus};
+pub(crate) use silent::SilentRequests;
 
 use crate::sync::lock;
 

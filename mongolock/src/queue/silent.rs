@@ -1,14 +1,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::sync::lock;
-
-/// A request without a reply after this time counts as silent: its connection may be dead, and a copy of it is sent on
-/// another one. A healthy server answers in a few milliseconds.
-pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(2);
+use crate::timing::ACQUIRE_OVERDUE;
 
 /// Silent requests of a provider beyond which no further copy is sent. Each keeps one connection of the user's pool, which
 /// has ten by default.
@@ -49,7 +45,7 @@ impl SilentRequests {
     /// Whether the first request of a claim may be sent: while other requests are answered, silence is the matter of
     /// single documents or connections, and must not stop other names.
     pub(crate) fn allow_first(&self) -> bool {
-        self.allow_copy() || lock(&self.answered).elapsed() < SILENT_AFTER
+        self.allow_copy() || lock(&self.answered).elapsed() < ACQUIRE_OVERDUE
     }
 }
 

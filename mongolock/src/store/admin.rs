@@ -3,9 +3,10 @@ use std::time::Duration;
 use mongodb::action::{Action, Find};
 use mongodb::bson::{Document, doc};
 
-use super::mongo::{COMMAND_LIMIT, MongoStore, release_stage, unfit};
+use super::mongo::{MongoStore, release_stage, unfit};
 use super::ttl_index::BUILD_LOCK;
 use crate::store::info::Seen;
+use crate::timing::COMMAND_LIMIT;
 use crate::{LockError, LockFilter, LockInfo, LockState};
 
 impl MongoStore {

@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use mongodb::change_stream::ChangeStream;
@@ -13,9 +12,7 @@ use super::memory::MemoryStore;
 use super::mongo::MongoStore;
 use crate::LockError;
 use crate::store::driver_error;
-
-/// The longest wait for an event before the caller has a look at other things.
-const AWAIT: Duration = Duration::from_secs(1);
+use crate::timing::STREAM_AWAIT;
 
 /// The names of locks that are released or deleted, as it happens.
 pub(crate) enum Releases {
@@ -38,7 +35,7 @@ impl Releases {
                 let key = event.and_then(|event| event.document_key);
                 Ok(key.and_then(|key| key.get_str("_id").map(Arc::from).ok()))
             }
-            Self::Memory(releases) => Ok(match timeout(AWAIT, releases.recv()).await {
+            Self::Memory(releases) => Ok(match timeout(STREAM_AWAIT, releases.recv()).await {
                 Ok(Ok(name)) => Some(name),
                 // Hints may be lost: whoever missed one looks again by himself.
                 Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) | Err(_) => None,
@@ -59,7 +56,7 @@ impl MongoStore {
             .background
             .watch()
             .pipeline([matching, names])
-            .max_await_time(AWAIT)
+            .max_await_time(STREAM_AWAIT)
             .await?;
         Ok(Releases::Mongo(Box::new(stream)))
     }

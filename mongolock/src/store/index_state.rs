@@ -4,9 +4,7 @@ use mongodb::error::Error;
 
 use super::driver_error;
 use crate::LockError;
-
-/// The time until the next check of an index that is missing, if the build did not fail.
-const RETRY: Duration = Duration::from_secs(60);
+use crate::timing::INDEX_RETRY;
 
 /// Whether the documents of locks that are not used any more are tidied up.
 ///
@@ -69,6 +67,9 @@ pub(crate) struct IndexCheck {
 
 impl From<IndexState> for IndexCheck {
     fn from(state: IndexState) -> Self {
-        Self { state, next: RETRY }
+        Self {
+            state,
+            next: INDEX_RETRY,
+        }
     }
 }

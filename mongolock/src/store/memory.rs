@@ -11,12 +11,12 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use self::retention::Retention;
-use super::mongo::LATE_COMMAND;
 use super::{Answer, Ask, Standing};
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
 use crate::store::info::Seen;
 use crate::sync::lock;
+use crate::timing::LATE_COMMAND;
 use crate::{FencingToken, LockFilter, LockInfo, LockState};
 
 /// What the clock shows at first: a token of 0 looks like none.

@@ -29,6 +29,7 @@ pub(crate) use mongo::MongoStore;
 
 #[cfg(test)]
 use crate::simulation::Link;
+use crate::timing::DEAD_CONNECTION;
 use crate::{FencingToken, LockError};
 
 /// The name of a lock and the id of one claim on it, as they stand in the document.
@@ -244,12 +245,6 @@ impl Store {
         }
     }
 }
-
-/// A command without a reply after this time is given up: its connection is dead. Dropping the driver's future closes
-/// the connection and gives its place in the pool back. By then the outcome no longer depends on the reply: the server
-/// ends a command after its own limit, a claim has been released by its id, and a renewal's lease has been confirmed by
-/// another or has ended.
-pub(crate) const DEAD_CONNECTION: Duration = Duration::from_secs(60);
 
 async fn answered<T>(command: impl Future<Output = Result<T, LockError>>) -> Result<T, LockError> {
     match timeout(DEAD_CONNECTION, command).await {

@@ -12,13 +12,8 @@ use tokio::sync::Mutex;
 use super::{Answer, Ask, Standing, reply};
 use crate::store::LeaseId;
 use crate::store::driver_error;
+use crate::timing::LATE_COMMAND;
 use crate::{FencingToken, LockError};
-
-/// How far beyond its own grant a renewal leaves the end of a lease: longer than any command stays in the server.
-pub(super) const LATE_COMMAND: Duration = Duration::from_secs(60);
-
-/// The server gives up an operator's request, or a look at a claim, after this time.
-pub(super) const COMMAND_LIMIT: Duration = Duration::from_secs(5);
 
 /// The protocol on a collection of a MongoDB.
 pub(crate) struct MongoStore {

@@ -5,10 +5,11 @@ use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ReadConcern;
 
 use super::Touch;
-use super::mongo::{COMMAND_LIMIT, MongoStore, claim, millis};
+use super::mongo::{MongoStore, claim, millis};
 use crate::LockError;
 use crate::store::LeaseId;
 use crate::store::driver_error;
+use crate::timing::COMMAND_LIMIT;
 
 impl MongoStore {
     pub(super) async fn touch(

@@ -1,6 +1,5 @@
 mod listed;
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +11,13 @@ use uuid::Uuid;
 
 use listed::Listed;
 
-use super::mongo::{COMMAND_LIMIT, MongoStore, millis};
+use super::mongo::{MongoStore, millis};
 use super::{Answer, Ask};
 use crate::LockError;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::store::{IndexCheck, IndexState};
+use crate::timing::{COMMAND_LIMIT, INDEX_BUILD_LIMIT, INDEX_BUILD_PAUSE};
 
 /// The name that DistributedLock.MongoDB gives it, so that both find the same index.
 const INDEX_NAME: &str = "expiresAt_ttl";
@@ -28,13 +28,6 @@ pub(super) const BUILD_LOCK: &str = "mongolock\u{1f}ttl-index";
 
 /// The owner in the `lockId` of the internal lock, so that its document looks like every other.
 const BUILD_OWNER: &str = "mongolock-ttl-index";
-
-/// The server gives up a build that has not got its first lock on the collection after this time. The build waits for
-/// all open transactions on the collection, and every later command of every process queues behind it.
-const BUILD_LIMIT: Duration = Duration::from_secs(1);
-
-/// The bounds in seconds of the random pause after a failed build: builds in a row would delay commands in a row.
-const BUILD_PAUSE: RangeInclusive<u64> = 300..=600;
 
 const MAX_TIME_EXPIRED: i32 = 50;
 
@@ -70,7 +63,7 @@ impl MongoStore {
     /// Builds the index as the holder of the internal lock. After a failed build the lock is left to expire, so that no
     /// process builds again before the pause is over.
     async fn build_alone(&self, retention: Duration) -> Result<IndexCheck, LockError> {
-        let pause = Duration::from_secs(fastrand::u64(BUILD_PAUSE));
+        let pause = Duration::from_secs(fastrand::u64(INDEX_BUILD_PAUSE));
         let key = build_key();
         let ask = Ask {
             expiry: pause,
@@ -94,7 +87,7 @@ impl MongoStore {
 
     /// What has become of the build of another process, after the time that most builds take at most.
     async fn built_elsewhere(&self, retention: Duration) -> Result<IndexState, LockError> {
-        tokio::time::sleep(BUILD_LIMIT).await;
+        tokio::time::sleep(INDEX_BUILD_LIMIT).await;
         let listed = self.listed(retention).await?;
         Ok(listed.proved().unwrap_or_else(not_built))
     }
@@ -120,7 +113,7 @@ impl MongoStore {
             .keys(doc! { "expiresAt": 1 })
             .options(options)
             .build();
-        let create = self.background.create_index(index).max_time(BUILD_LIMIT);
+        let create = self.background.create_index(index).max_time(INDEX_BUILD_LIMIT);
         if self.is_replicated().await? {
             // The default waits for every voting member, for ever while one is down; a standalone refuses the option.
             create.commit_quorum(CommitQuorum::Majority).await?;
@@ -170,7 +163,7 @@ impl MongoStore {
 fn not_built() -> IndexState {
     IndexState::Failed {
         reason: format!(
-            "the TTL index could not be created within {BUILD_LIMIT:?}, by this process or another: a transaction on the \
+            "the TTL index could not be created within {INDEX_BUILD_LIMIT:?}, by this process or another: a transaction on the \
              collection is open, or the collection is large; it is tried again some minutes later, or create it by hand \
              in a quiet hour"
         ),

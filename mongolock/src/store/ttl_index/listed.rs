@@ -8,7 +8,8 @@ use mongodb::error::Error;
 use super::INDEX_NAME;
 use crate::store::IndexState;
 use crate::store::driver_error;
-use crate::store::mongo::{COMMAND_LIMIT, MongoStore};
+use crate::store::mongo::MongoStore;
+use crate::timing::COMMAND_LIMIT;
 
 const UNAUTHORIZED: i32 = 13;
 const NAMESPACE_NOT_FOUND: i32 = 26;
