@@ -74,7 +74,9 @@ impl Args {
         match key {
             Key::Provider => self.provider(input, errors)?,
             Key::Crate => self.crate_path(input, errors)?,
-            _ => self.string(ident, key, input, errors)?,
+            Key::Name | Key::Duration(_) | Key::AcquireTimeout | Key::OnBusy | Key::OnLost => {
+                self.string(ident, key, input, errors)?;
+            }
         }
         end(input, errors)
     }
@@ -101,12 +103,7 @@ impl Args {
         if let Some(key) = Key::find(&word) {
             return Ok(Some((ident, key)));
         }
-        let value = match word.as_str() {
-            "wait" | "skip" | "fail" => Some(Key::OnBusy),
-            "cancel" | "continue" => Some(Key::OnLost),
-            _ => None,
-        };
-        match value.filter(|_| is_end(input)) {
+        match Key::with_choice(&word).filter(|_| is_end(input)) {
             Some(key) => errors.push(ident.span(), option::value_alone(key, &word)),
             None => errors.push(ident.span(), option::unknown(&word)),
         }
@@ -220,10 +217,10 @@ fn string_form(key: Key, value: &TokenStream) -> Option<String> {
         _ => return None,
     };
     let known = match key {
-        Key::OnBusy | Key::OnLost => crate::validate::known_values(key).contains(&word.as_str()),
+        Key::OnBusy | Key::OnLost => key.choices().contains(&word.as_str()),
         Key::AcquireTimeout if word == "none" => true,
-        Key::Name => false,
-        _ => crate::duration::parse(&word).is_ok(),
+        Key::AcquireTimeout | Key::Duration(_) => crate::duration::parse(&word).is_ok(),
+        Key::Name | Key::Provider | Key::Crate => false,
     };
     known.then(|| format!("{} = \"{word}\"", key.as_str()))
 }

@@ -8,7 +8,7 @@ use crate::async_trait::Boxed;
 use crate::bind::{Part, Value};
 use crate::erase::erase;
 use crate::item::{Function, split_inner_attributes};
-use crate::key::Key;
+use crate::key::DurationKey;
 use crate::name::Step;
 use crate::outcome::{self, ends};
 use crate::shape::Shape;
@@ -113,10 +113,10 @@ fn call(lock: &Lock) -> TokenStream {
     };
     for (key, millis) in &lock.durations {
         let setter = match key {
-            Key::Expiry => quote_spanned!(span=> expiry),
-            Key::RenewInterval => quote_spanned!(span=> renew_interval),
-            Key::MinHold => quote_spanned!(span=> min_hold),
-            _ => quote_spanned!(span=> max_hold),
+            DurationKey::Expiry => quote_spanned!(span=> expiry),
+            DurationKey::RenewInterval => quote_spanned!(span=> renew_interval),
+            DurationKey::MinHold => quote_spanned!(span=> min_hold),
+            DurationKey::MaxHold => quote_spanned!(span=> max_hold),
         };
         call.extend(quote_spanned!(span=> .#setter(#millis)));
     }

@@ -5,8 +5,6 @@ use std::str::FromStr;
 
 use proc_macro2::{TokenStream, TokenTree};
 
-use crate::error::NameMistake;
-
 /// The longest template, in bytes; the rendered name has a limit of its own at run time.
 pub(crate) const MAX_BYTES: usize = 512;
 
@@ -51,6 +49,22 @@ pub(crate) fn parse(template: &str) -> (Vec<Piece>, Vec<(Range<usize>, NameMista
         }
     }
     (reader.pieces, reader.mistakes)
+}
+
+/// What can be wrong with a template; `error::name` has the sentences.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NameMistake {
+    Empty,
+    TooLong { bytes: usize },
+    Blank { place: &'static str },
+    Control { character: char },
+    Unclosed { written: String },
+    Unopened,
+    NoPlaceholder,
+    Syntax { written: String, write: Option<String> },
+    Braced { written: String, write: Option<String> },
+    Brace { brace: String },
+    Adjacent { left: String, right: String },
 }
 
 struct Reader<'a> {

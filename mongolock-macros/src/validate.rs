@@ -1,5 +1,7 @@
 //! The rules: from what was written to what can be expanded.
 
+use std::ops::RangeInclusive;
+
 use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::{Expr, FnArg, Pat, Path};
@@ -9,7 +11,7 @@ use crate::bind::{self, Part};
 use crate::duration::{self, DAY};
 use crate::error::{self, Errors, option};
 use crate::item::Function;
-use crate::key::Key;
+use crate::key::{DurationKey, Key};
 use crate::text::Text;
 
 const MIN_EXPIRY: u64 = 100;
@@ -19,7 +21,7 @@ const MAX: u64 = 7 * DAY;
 pub(crate) struct Lock {
     pub(crate) name: Vec<Part>,
     /// Milliseconds of each duration that was given, but for `acquire_timeout`.
-    pub(crate) durations: Vec<(Key, u64)>,
+    pub(crate) durations: Vec<(DurationKey, u64)>,
     pub(crate) acquire_timeout: Option<Timeout>,
     pub(crate) on_busy: OnBusy,
     pub(crate) on_lost: OnLost,
@@ -47,14 +49,6 @@ pub(crate) enum OnBusy {
 pub(crate) enum OnLost {
     Cancel,
     Continue,
-}
-
-pub(crate) fn known_values(key: Key) -> &'static [&'static str] {
-    match key {
-        Key::OnBusy => &["wait", "skip", "fail"],
-        Key::OnLost => &["cancel", "continue"],
-        _ => &[],
-    }
 }
 
 /// Judges the arguments for this function; the result is to be used only if no error was added.
@@ -85,8 +79,8 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
     let on_lost = choice(&args, Key::OnLost, &[OnLost::Cancel, OnLost::Continue], errors);
     if let Some((key, _)) = args.text(Key::AcquireTimeout) {
         match (on_busy, acquire_timeout) {
-            (OnBusy::Fail, _) => errors.push(key.span(), error::timeout_with_fail()),
-            (OnBusy::Skip, Some(Timeout::Never)) => errors.push(key.span(), error::endless_skip()),
+            (OnBusy::Fail, _) => errors.push(key.span(), error::duration::timeout_with_fail()),
+            (OnBusy::Skip, Some(Timeout::Never)) => errors.push(key.span(), error::duration::endless_skip()),
             _ => {}
         }
     }
@@ -124,46 +118,70 @@ fn example(function: Option<&Function>) -> String {
     )
 }
 
-fn durations(args: &Args, errors: &mut Errors) -> Vec<(Key, u64)> {
+/// Reads and checks every duration that was given.
+fn durations(args: &Args, errors: &mut Errors) -> Vec<(DurationKey, u64)> {
     let mut read = Vec::new();
-    for (key, least, bounds) in [
-        (Key::Expiry, MIN_EXPIRY, error::EXPIRY_BOUNDS),
-        (Key::RenewInterval, 1, error::RENEW_BOUNDS),
-        (Key::MinHold, 0, error::OTHER_BOUNDS),
-        (Key::MaxHold, 0, error::OTHER_BOUNDS),
-    ] {
-        if let Some((_, text)) = args.text(key) {
-            // A renewal must come before the end of even the longest lease.
-            let most = if key == Key::RenewInterval { MAX - 1 } else { MAX };
-            read.extend(duration(key, text, least..=most, bounds, errors).map(|millis| (key, millis)));
+    for key in Key::ALL {
+        if let Key::Duration(duration_key) = key
+            && let Some((_, text)) = args.text(key)
+        {
+            let (bounds, shown) = bounds(duration_key);
+            read.extend(duration(key, text, bounds, shown, errors).map(|millis| (duration_key, millis)));
         }
     }
-    if let [(Key::Expiry, expiry), (Key::RenewInterval, renew), ..] = read.as_slice()
+    check_renewal(args, &read, errors);
+    read
+}
+
+/// The accepted milliseconds of a duration, and the words that state them to users.
+fn bounds(key: DurationKey) -> (RangeInclusive<u64>, &'static str) {
+    match key {
+        DurationKey::Expiry => (MIN_EXPIRY..=MAX, error::duration::EXPIRY_BOUNDS),
+        // A renewal must come before the end of even the longest lease.
+        DurationKey::RenewInterval => (1..=MAX - 1, error::duration::RENEW_BOUNDS),
+        DurationKey::MinHold | DurationKey::MaxHold => (0..=MAX, error::duration::OTHER_BOUNDS),
+    }
+}
+
+/// Reports a renewal interval that is not shorter than the expiry, if both were given and could be read.
+fn check_renewal(args: &Args, durations: &[(DurationKey, u64)], errors: &mut Errors) {
+    let millis = |wanted| {
+        let found = durations.iter().find(|(key, _)| *key == wanted);
+        found.map(|(_, millis)| *millis)
+    };
+    let expiry_key = Key::Duration(DurationKey::Expiry);
+    let renew_key = Key::Duration(DurationKey::RenewInterval);
+    if let (Some(expiry), Some(renew)) = (millis(DurationKey::Expiry), millis(DurationKey::RenewInterval))
         && renew >= expiry
-        && let (Some((_, expiry)), Some((_, renew))) = (args.text(Key::Expiry), args.text(Key::RenewInterval))
+        && let (Some((_, expiry)), Some((_, renew))) = (args.text(expiry_key), args.text(renew_key))
     {
         let span = args
-            .later(Key::Expiry, Key::RenewInterval)
+            .later(expiry_key, renew_key)
             .map_or_else(Span::call_site, Text::span);
-        errors.push(span, error::renews_too_late(renew.value(), expiry.value()));
+        errors.push(
+            span,
+            error::duration::renews_too_late(renew.value(), expiry.value()),
+        );
     }
-    read
 }
 
 fn duration(
     key: Key,
     text: &Text,
-    bounds: std::ops::RangeInclusive<u64>,
+    bounds: RangeInclusive<u64>,
     shown: &str,
     errors: &mut Errors,
 ) -> Option<u64> {
     let written = text.value();
     match duration::parse(written) {
         Ok(millis) if bounds.contains(&millis) => return Some(millis),
-        Ok(_) => errors.push(text.span(), error::out_of_bounds(key.as_str(), written, shown)),
+        Ok(_) => errors.push(
+            text.span(),
+            error::duration::out_of_bounds(key.as_str(), written, shown),
+        ),
         Err(mistake) => errors.push(
             text.span(),
-            error::unreadable_duration(key.as_str(), written, &mistake),
+            error::duration::unreadable_duration(key.as_str(), written, &mistake),
         ),
     }
     None
@@ -175,12 +193,12 @@ fn timeout(args: &Args, errors: &mut Errors) -> Option<Timeout> {
     if text.value() == "none" {
         return Some(Timeout::Never);
     }
-    duration(key, text, 0..=MAX, error::TIMEOUT_BOUNDS, errors).map(Timeout::After)
+    duration(key, text, 0..=MAX, error::duration::TIMEOUT_BOUNDS, errors).map(Timeout::After)
 }
 
 /// The chosen one of `values`, which stand in the order of their names; the first is the default.
 fn choice<T: Copy>(args: &Args, key: Key, values: &[T], errors: &mut Errors) -> T {
-    let known = known_values(key);
+    let known = key.choices();
     let Some((_, text)) = args.text(key) else {
         return values[0];
     };

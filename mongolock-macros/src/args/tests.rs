@@ -1,6 +1,7 @@
 use quote::{ToTokens, quote};
 
 use super::*;
+use crate::key::DurationKey;
 
 fn parse(tokens: TokenStream) -> (Args, String) {
     let mut errors = Errors::default();
@@ -42,11 +43,11 @@ fn reads_every_argument() {
     });
     let texts = [
         (Key::Name, "a"),
-        (Key::Expiry, "1s"),
-        (Key::RenewInterval, "2s"),
+        (Key::Duration(DurationKey::Expiry), "1s"),
+        (Key::Duration(DurationKey::RenewInterval), "2s"),
         (Key::AcquireTimeout, "none"),
-        (Key::MinHold, "3s"),
-        (Key::MaxHold, "4s"),
+        (Key::Duration(DurationKey::MinHold), "3s"),
+        (Key::Duration(DurationKey::MaxHold), "4s"),
         (Key::OnBusy, "skip"),
         (Key::OnLost, "continue"),
     ];
@@ -200,9 +201,15 @@ fn a_missing_comma_hides_nothing() {
     let (args, errors) = parse(quote!(name = "a" expiry = "1s" provider = p crate = c on_busy = "skip"));
     assert_eq!(errors.matches("expected `,` between two arguments").count(), 4);
     assert!(
-        [Key::Name, Key::Expiry, Key::Provider, Key::Crate, Key::OnBusy]
-            .into_iter()
-            .all(|key| args.gives(key))
+        [
+            Key::Name,
+            Key::Duration(DurationKey::Expiry),
+            Key::Provider,
+            Key::Crate,
+            Key::OnBusy
+        ]
+        .into_iter()
+        .all(|key| args.gives(key))
     );
 }
 

@@ -47,16 +47,19 @@ fn refused_name(name: &str, message: &str) {
 fn the_bounds_are_inside() {
     assert_eq!(
         accepted(&quote!(expiry = "100ms")).durations,
-        [(Key::Expiry, 100)]
+        [(DurationKey::Expiry, 100)]
     );
-    assert_eq!(accepted(&quote!(expiry = "7d")).durations, [(Key::Expiry, MAX)]);
+    assert_eq!(
+        accepted(&quote!(expiry = "7d")).durations,
+        [(DurationKey::Expiry, MAX)]
+    );
     assert_eq!(
         accepted(&quote!(renew_interval = "1ms")).durations,
-        [(Key::RenewInterval, 1)]
+        [(DurationKey::RenewInterval, 1)]
     );
     assert_eq!(
         accepted(&quote!(min_hold = "0s", max_hold = "7d")).durations,
-        [(Key::MinHold, 0), (Key::MaxHold, MAX)]
+        [(DurationKey::MinHold, 0), (DurationKey::MaxHold, MAX)]
     );
     assert_eq!(
         accepted(&quote!(acquire_timeout = "0s")).acquire_timeout,
