@@ -1,25 +1,26 @@
-//! Every sentence a user can get from the attribute, and the collection that reports them together.
+//! Every message of the attribute, and the collection that reports the messages together.
 
 use std::fmt;
 
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
 
-/// The mistakes of one attribute, in the order of their discovery.
+/// The mistakes of one attribute, in the order in which they were found.
 #[derive(Debug, Default)]
 pub(crate) struct Errors(Option<syn::Error>);
 
 impl Errors {
-    /// A mistake at one place.
+    /// Reports a mistake at one place.
     pub(crate) fn push(&mut self, span: Span, message: impl fmt::Display) {
         self.add(syn::Error::new(span, message));
     }
 
-    /// A mistake whose caret covers all of `tokens`.
-    pub(crate) fn push_over(&mut self, tokens: impl ToTokens, message: impl fmt::Display) {
+    /// Reports a mistake that the compiler underlines from the first to the last of `tokens`.
+    pub(crate) fn push_spanned(&mut self, tokens: impl ToTokens, message: impl fmt::Display) {
         self.add(syn::Error::new_spanned(tokens, message));
     }
 
+    /// Reports what the parser could not read.
     pub(crate) fn add(&mut self, error: syn::Error) {
         match &mut self.0 {
             Some(errors) => errors.combine(error),
@@ -27,7 +28,7 @@ impl Errors {
         }
     }
 
-    /// The mistakes as `compile_error!` calls, which may stand wherever a function may; nothing if there are none.
+    /// The mistakes as `compile_error!` calls, which are allowed wherever a function is; no tokens without a mistake.
     pub(crate) fn into_tokens(self) -> TokenStream {
         self.0.map(|errors| errors.to_compile_error()).unwrap_or_default()
     }
@@ -37,7 +38,8 @@ impl Errors {
     }
 }
 
+pub(crate) mod argument;
 pub(crate) mod duration;
-pub(crate) mod name;
-pub(crate) mod option;
+pub(crate) mod placeholder;
 pub(crate) mod target;
+pub(crate) mod template;

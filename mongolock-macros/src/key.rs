@@ -1,8 +1,8 @@
-//! The arguments of the attribute: their names, and what a typical value looks like.
+//! The arguments of the attribute: their names, a typical value and the values of a choice.
 
 use crate::similar;
 
-/// The arguments that exist.
+/// An argument of the attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     Name,
@@ -14,7 +14,7 @@ pub(crate) enum Key {
     Crate,
 }
 
-/// The arguments whose value is a duration and nothing else.
+/// An argument whose value is always a duration; `acquire_timeout` also accepts `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DurationKey {
     Expiry,

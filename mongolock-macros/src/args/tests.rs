@@ -52,7 +52,7 @@ fn reads_every_argument() {
         (Key::OnLost, "continue"),
     ];
     for (key, value) in texts {
-        assert_eq!(args.text(key).unwrap().1.value(), value);
+        assert_eq!(args.literal(key).unwrap().1.value(), value);
     }
     assert_eq!(
         args.provider.unwrap().to_token_stream().to_string(),
@@ -74,7 +74,7 @@ fn every_key_has_its_own_example() {
 
 #[test]
 fn nothing_is_an_argument_list() {
-    assert!(!accepted(quote!()).gives(Key::Name));
+    assert!(!accepted(quote!()).mentions(Key::Name));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn refuses_unknown_keys() {
     );
     assert!(one(quote!(ttl = "30s")).starts_with("unknown argument `ttl`: expected `name`, `expiry`, "));
     assert!(one(quote!(ttl = "30s")).ends_with("`provider` or `crate`"));
-    assert!(parse(quote!(nam = "x")).0.gives(Key::Name));
+    assert!(parse(quote!(nam = "x")).0.mentions(Key::Name));
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_missing_comma_hides_nothing() {
             Key::OnBusy
         ]
         .into_iter()
-        .all(|key| args.gives(key))
+        .all(|key| args.mentions(key))
     );
 }
 
@@ -234,7 +234,7 @@ fn reads_what_macro_rules_passes_on() {
     let literal = proc_macro2::Group::new(proc_macro2::Delimiter::None, quote!("x:<id>"));
     assert_eq!(
         accepted(quote!(name = #literal, expiry = "1s"))
-            .text(Key::Name)
+            .literal(Key::Name)
             .unwrap()
             .1
             .value(),

@@ -1,15 +1,17 @@
-//! Sentences about durations and about the rules between them and other arguments.
+//! Messages about durations and about the rules between them and other arguments.
 
 use crate::duration::DurationMistake;
 
-/// A duration that cannot be read, with the option and the text as written.
-pub(crate) fn unreadable_duration(option: &str, text: &str, mistake: &DurationMistake) -> String {
+/// The message about an argument whose value `text` is not a duration.
+pub(crate) fn unreadable(argument: &str, text: &str, mistake: &DurationMistake) -> String {
     let example = "write a whole number and one of `ms`, `s`, `m`, `h`, `d`, such as `30s`";
     match mistake {
-        DurationMistake::Empty => format!("`{option}` is empty: {example}"),
+        DurationMistake::Empty => format!("`{argument}` is empty: {example}"),
         DurationMistake::NoUnit { write } => format!("`{text}` has no unit: write `{write}`"),
         DurationMistake::Negative => format!("`{text}` is negative: {example}"),
-        DurationMistake::TooLong => format!("`{text}` is longer than `{option}` can be: write at most `7d`"),
+        DurationMistake::TooLong => {
+            format!("`{text}` is longer than `{argument}` can be: write at most `7d`")
+        }
         DurationMistake::Malformed { write: Some(write) } => {
             format!("`{text}` is not a duration: write `{write}`")
         }
@@ -17,17 +19,21 @@ pub(crate) fn unreadable_duration(option: &str, text: &str, mistake: &DurationMi
     }
 }
 
-/// A duration outside its bounds.
-pub(crate) fn out_of_bounds(option: &str, text: &str, bounds: &str) -> String {
-    format!("`{option}` must be {bounds}, not `{text}`")
+/// The message about a duration that is shorter or longer than its argument accepts.
+pub(crate) fn out_of_bounds(argument: &str, text: &str, bounds: &str) -> String {
+    format!("`{argument}` must be {bounds}, not `{text}`")
 }
 
+/// The accepted values of `expiry`, as the message states them.
 pub(crate) const EXPIRY_BOUNDS: &str = "between `100ms` and `7d`";
+/// The accepted values of `renew_interval`, as the message states them.
 pub(crate) const RENEW_BOUNDS: &str = "above `0s` and below `expiry` (at most `7d`)";
-pub(crate) const OTHER_BOUNDS: &str = "between `0s` and `7d`";
-
+/// The accepted values of `min_hold` and `max_hold`, as the message states them.
+pub(crate) const HOLD_BOUNDS: &str = "between `0s` and `7d`";
+/// The accepted values of `acquire_timeout`, as the message states them.
 pub(crate) const TIMEOUT_BOUNDS: &str = "between `0s` and `7d`, or `none` to wait for ever";
 
+/// The message about a lease that would end before its first renewal.
 pub(crate) fn renews_too_late(renew: &str, expiry: &str) -> String {
     format!(
         "`renew_interval` (`{renew}`) must be shorter than `expiry` (`{expiry}`), or the lock runs out before its \

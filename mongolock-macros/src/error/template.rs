@@ -1,10 +1,10 @@
-//! Sentences about the template of a lock name.
+//! Messages about the template of a lock name.
 
 use std::fmt;
 
-use crate::name::{MAX_BYTES, NameMistake};
+use crate::template::{MAX_BYTES, TemplateMistake};
 
-impl fmt::Display for NameMistake {
+impl fmt::Display for TemplateMistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => {
