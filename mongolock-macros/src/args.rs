@@ -1,27 +1,30 @@
-//! The grammar of the attribute's arguments: `key = value, …`, everything wrong reported, nothing judged yet.
+//! The grammar of the attribute's arguments, `key = value, …`: every syntax error is reported, and the values are
+//! not validated yet.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::{Expr, Ident, Lit, LitStr, Path, Token};
 
-use crate::error::{Errors, option};
+use crate::error::{Errors, argument};
 use crate::key::Key;
-use crate::text::Text;
+use crate::string_literal::StringLiteral;
 
-/// What was written, argument by argument.
+/// The arguments as written.
 #[derive(Default)]
 pub(crate) struct Args {
+    /// The valid keys that were written, also those whose value could not be read.
     given: Vec<Key>,
-    /// Keys that a misspelt one or a bare value probably stands for.
-    meant: Vec<Key>,
-    texts: Vec<(Key, Ident, Text)>,
+    /// The keys that a misspelt key or a value without a key probably stands for.
+    presumed: Vec<Key>,
+    /// The arguments whose value is a string literal, each with its key as written.
+    literals: Vec<(Key, Ident, StringLiteral)>,
     pub(crate) provider: Option<Expr>,
     pub(crate) crate_path: Option<Path>,
 }
 
 impl Args {
-    /// Reads all of `tokens`; what cannot be read is reported and passed over.
+    /// Reads all of `tokens`; an argument that cannot be read is reported and skipped.
     pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
         let mut args = Self::default();
         let read = |input: ParseStream<'_>| {
@@ -36,64 +39,68 @@ impl Args {
         args
     }
 
-    /// Whether the argument was attempted, even without success: one mistake, one message.
-    pub(crate) fn gives(&self, key: Key) -> bool {
-        self.given.contains(&key) || self.meant.contains(&key)
+    /// Whether the argument was written, correctly or not: a misspelt argument is not reported as missing as well.
+    pub(crate) fn mentions(&self, key: Key) -> bool {
+        self.given.contains(&key) || self.presumed.contains(&key)
     }
 
-    /// The key as written and the text of an argument.
-    pub(crate) fn text(&self, key: Key) -> Option<(&Ident, &Text)> {
-        self.texts
+    /// The key as written and the string literal of an argument.
+    pub(crate) fn literal(&self, key: Key) -> Option<(&Ident, &StringLiteral)> {
+        self.literals
             .iter()
             .find(|(given, ..)| *given == key)
-            .map(|(_, ident, text)| (ident, text))
+            .map(|(_, ident, literal)| (ident, literal))
     }
 
-    /// The later one of two texts, as they stand in the attribute.
-    pub(crate) fn later(&self, one: Key, other: Key) -> Option<&Text> {
-        self.texts
+    /// The one of two string literals that comes later in the attribute.
+    pub(crate) fn later_literal(&self, one: Key, other: Key) -> Option<&StringLiteral> {
+        self.literals
             .iter()
             .rev()
             .find(|(given, ..)| [one, other].contains(given))
-            .map(|(.., text)| text)
+            .map(|(.., literal)| literal)
     }
 
+    /// Reads one argument with the comma after it.
     fn argument(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
         let Some((ident, key)) = self.key(input, errors)? else {
             return skip(input).map(drop);
         };
         if self.given.contains(&key) {
-            errors.push(ident.span(), option::repeated(key));
+            errors.push(ident.span(), argument::repeated(key));
             return skip(input).map(drop);
         }
         self.given.push(key);
         if input.parse::<Option<Token![=]>>()?.is_none() || is_end(input) {
-            errors.push(ident.span(), option::no_value(key));
+            errors.push(ident.span(), argument::no_value(key));
             return skip(input).map(drop);
         }
         match key {
             Key::Provider => self.provider(input, errors)?,
             Key::Crate => self.crate_path(input, errors)?,
-            _ => self.string(ident, key, input, errors)?,
+            Key::Name | Key::Duration(_) | Key::AcquireTimeout | Key::OnBusy | Key::OnLost => {
+                self.string(ident, key, input, errors)?;
+            }
         }
         end(input, errors)
     }
 
+    /// Reads the key of an argument; a value without a key and an unknown key are reported.
     fn key(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<(Ident, Key)>> {
         if !input.peek(Ident::peek_any) {
             let alone = input
                 .fork()
                 .parse::<LitStr>()
                 .ok()
-                .filter(|_| !self.gives(Key::Name));
+                .filter(|_| !self.mentions(Key::Name));
             match &alone {
                 Some(literal) => errors.push(
                     literal.span(),
-                    option::literal_alone(&literal.token().to_string()),
+                    argument::literal_alone(&literal.token().to_string()),
                 ),
-                None => errors.push(input.span(), option::not_an_argument()),
+                None => errors.push(input.span(), argument::not_an_argument()),
             }
-            self.meant.extend(alone.map(|_| Key::Name));
+            self.presumed.extend(alone.map(|_| Key::Name));
             return Ok(None);
         }
         let ident = input.call(Ident::parse_any)?;
@@ -101,19 +108,15 @@ impl Args {
         if let Some(key) = Key::find(&word) {
             return Ok(Some((ident, key)));
         }
-        let value = match word.as_str() {
-            "wait" | "skip" | "fail" => Some(Key::OnBusy),
-            "cancel" | "continue" => Some(Key::OnLost),
-            _ => None,
-        };
-        match value.filter(|_| is_end(input)) {
-            Some(key) => errors.push(ident.span(), option::value_alone(key, &word)),
-            None => errors.push(ident.span(), option::unknown(&word)),
+        match Key::with_choice(&word).filter(|_| is_end(input)) {
+            Some(key) => errors.push(ident.span(), argument::value_alone(key, &word)),
+            None => errors.push(ident.span(), argument::unknown(&word)),
         }
-        self.meant.extend(Key::nearest(&word));
+        self.presumed.extend(Key::nearest(&word));
         Ok(None)
     }
 
+    /// Reads the value of an argument that takes a string literal.
     fn string(
         &mut self,
         key_ident: Ident,
@@ -127,17 +130,18 @@ impl Args {
         {
             input.parse::<LitStr>()?;
             match literal.suffix() {
-                "" => self.texts.push((key, key_ident, Text::new(&literal))),
-                suffix => errors.push(literal.span(), option::suffixed(key, suffix)),
+                "" => self.literals.push((key, key_ident, StringLiteral::new(&literal))),
+                suffix => errors.push(literal.span(), argument::suffixed(key, suffix)),
             }
             return Ok(());
         }
         let value = skip_value(input)?;
-        let write = string_form(key, &value);
-        errors.push_over(value, option::not_a_string(key, write));
+        let write = with_quotes(key, &value);
+        errors.push_spanned(value, argument::not_a_string(key, write));
         Ok(())
     }
 
+    /// Reads the value of `provider`.
     fn provider(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
         let ahead = input.fork();
         if ahead
@@ -146,11 +150,12 @@ impl Args {
         {
             self.provider = Some(input.parse()?);
         } else {
-            errors.push_over(skip_value(input)?, option::not_an_expression());
+            errors.push_spanned(skip_value(input)?, argument::not_an_expression());
         }
         Ok(())
     }
 
+    /// Reads the value of `crate`.
     fn crate_path(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
         let ahead = input.fork();
         if ahead.call(Path::parse_mod_style).is_ok() && (is_end(&ahead) || is_next_argument(&ahead)) {
@@ -165,26 +170,28 @@ impl Args {
                 .ok()
                 .map(|_| literal.value())
         });
-        errors.push_over(
+        errors.push_spanned(
             value,
-            option::not_a_path(path.map(|path| format!("crate = {path}"))),
+            argument::not_a_path(path.map(|path| format!("crate = {path}"))),
         );
         Ok(())
     }
 }
 
+/// Whether the argument ends here.
 fn is_end(input: ParseStream<'_>) -> bool {
     input.is_empty() || input.peek(Token![,])
 }
 
+/// Whether another argument starts here, which means that a comma is missing.
 fn is_next_argument(input: ParseStream<'_>) -> bool {
     input.peek(Ident::peek_any) && input.peek2(Token![=])
 }
 
-/// The comma after an argument.
+/// Reads the comma after an argument.
 fn end(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
     if !is_end(input) {
-        errors.push(input.span(), option::no_comma());
+        errors.push(input.span(), argument::no_comma());
         if is_next_argument(input) {
             return Ok(());
         }
@@ -192,7 +199,7 @@ fn end(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
     skip(input).map(drop)
 }
 
-/// The rest of an argument that cannot be read, without its comma.
+/// Skips the rest of an argument, without its comma, and returns it.
 fn skip_value(input: ParseStream<'_>) -> syn::Result<TokenStream> {
     let mut tokens = TokenStream::new();
     while !is_end(input) {
@@ -201,14 +208,15 @@ fn skip_value(input: ParseStream<'_>) -> syn::Result<TokenStream> {
     Ok(tokens)
 }
 
+/// Skips the rest of an argument with its comma, and returns it without the comma.
 fn skip(input: ParseStream<'_>) -> syn::Result<TokenStream> {
     let rest = skip_value(input)?;
     input.parse::<Option<Token![,]>>()?;
     Ok(rest)
 }
 
-/// `30` and `skip` as they should have been written, if the quotes are all that is missing.
-fn string_form(key: Key, value: &TokenStream) -> Option<String> {
+/// The argument with its value in quotes, such as `expiry = "30s"` for `30`, if that makes it valid.
+fn with_quotes(key: Key, value: &TokenStream) -> Option<String> {
     let mut tokens = value.clone().into_iter();
     let word = match (tokens.next()?, tokens.next()) {
         (TokenTree::Ident(word), None) if key != Key::Name => word.to_string().to_lowercase(),
@@ -220,10 +228,10 @@ fn string_form(key: Key, value: &TokenStream) -> Option<String> {
         _ => return None,
     };
     let known = match key {
-        Key::OnBusy | Key::OnLost => crate::validate::known_values(key).contains(&word.as_str()),
+        Key::OnBusy | Key::OnLost => key.choices().contains(&word.as_str()),
         Key::AcquireTimeout if word == "none" => true,
-        Key::Name => false,
-        _ => crate::duration::parse(&word).is_ok(),
+        Key::AcquireTimeout | Key::Duration(_) => crate::duration::parse(&word).is_ok(),
+        Key::Name | Key::Provider | Key::Crate => false,
     };
     known.then(|| format!("{} = \"{word}\"", key.as_str()))
 }

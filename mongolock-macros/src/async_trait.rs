@@ -1,26 +1,27 @@
-//! The one foreign shape that is recognised: what `#[async_trait]` makes of an `async fn`, a plain function
-//! whose body ends in `Box::pin(async move { … })`. The lock goes inside the box, so that a future which is
-//! never polled takes nothing.
+//! The output of `#[async_trait]`: a plain function whose body ends in `Box::pin(async move { … })`. The lock is acquired
+//! inside the box, so that a future that is never polled acquires no lock.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::{AssocType, GenericArgument, PathArguments, ReturnType, Type, TypeParamBound};
 
-use crate::item::Function;
+use crate::function::Function;
 
 /// A function that returns a boxed `async move` block.
-pub(crate) struct Boxed {
+pub(crate) struct BoxedFuture {
     /// The body up to and including `Box::pin`.
     pub(crate) before: TokenStream,
-    /// The parentheses of the call, for their place.
+    /// The parentheses of the call, which have its source position.
     pub(crate) call: Group,
-    /// `async move`, as written.
+    /// The words `async move` as written.
     pub(crate) keywords: TokenStream,
+    /// The block of the future.
     pub(crate) block: Group,
-    /// What the future gives.
+    /// The type of the output of the future.
     pub(crate) output: Type,
 }
 
-impl Boxed {
+impl BoxedFuture {
+    /// Takes the function apart, if it has this shape.
     pub(crate) fn recognise(function: &Function) -> Option<Self> {
         if function.signature.asyncness.is_some() {
             return None;
@@ -31,32 +32,10 @@ impl Boxed {
         let output = future_output(returned)?.clone();
         let mut before: Vec<TokenTree> = function.body.stream().into_iter().collect();
         let call = group(before.pop()?, Delimiter::Parenthesis)?;
-        let is_box_pin = match before.as_slice() {
-            [
-                ..,
-                TokenTree::Ident(outer),
-                TokenTree::Punct(_),
-                TokenTree::Punct(colon),
-                TokenTree::Ident(pin),
-            ] => outer == "Box" && colon.as_char() == ':' && pin == "pin",
-            _ => false,
-        };
-        let inside: Vec<TokenTree> = call.stream().into_iter().collect();
-        let [
-            TokenTree::Ident(first),
-            TokenTree::Ident(second),
-            block,
-            rest @ ..,
-        ] = inside.as_slice()
-        else {
-            return None;
-        };
-        let only = rest.is_empty() || matches!(rest, [TokenTree::Punct(comma)] if comma.as_char() == ',');
-        if !is_box_pin || first != "async" || second != "move" || !only {
+        if !ends_with_box_pin(&before) {
             return None;
         }
-        let block = group(block.clone(), Delimiter::Brace)?;
-        let keywords = inside[..2].iter().cloned().collect();
+        let (keywords, block) = async_move_block(&call)?;
         Some(Self {
             before: before.into_iter().collect(),
             call,
@@ -67,6 +46,41 @@ impl Boxed {
     }
 }
 
+/// Whether the last tokens are `Box::pin`, with any path before them.
+fn ends_with_box_pin(tokens: &[TokenTree]) -> bool {
+    match tokens {
+        [
+            ..,
+            TokenTree::Ident(outer),
+            TokenTree::Punct(_),
+            TokenTree::Punct(colon),
+            TokenTree::Ident(pin),
+        ] => outer == "Box" && colon.as_char() == ':' && pin == "pin",
+        _ => false,
+    }
+}
+
+/// The words and the block of `async move { … }`, if this is the only argument of the call.
+fn async_move_block(call: &Group) -> Option<(TokenStream, Group)> {
+    let inside: Vec<TokenTree> = call.stream().into_iter().collect();
+    let [
+        TokenTree::Ident(first),
+        TokenTree::Ident(second),
+        block,
+        rest @ ..,
+    ] = inside.as_slice()
+    else {
+        return None;
+    };
+    let only = rest.is_empty() || matches!(rest, [TokenTree::Punct(comma)] if comma.as_char() == ',');
+    if first != "async" || second != "move" || !only {
+        return None;
+    }
+    let block = group(block.clone(), Delimiter::Brace)?;
+    Some((inside[..2].iter().cloned().collect(), block))
+}
+
+/// The group that this token is, if it has these delimiters.
 fn group(token: TokenTree, delimiter: Delimiter) -> Option<Group> {
     match token {
         TokenTree::Group(group) if group.delimiter() == delimiter => Some(group),
@@ -74,7 +88,7 @@ fn group(token: TokenTree, delimiter: Delimiter) -> Option<Group> {
     }
 }
 
-/// `T` of `Pin<Box<dyn Future<Output = T> + …>>`.
+/// The `T` in `Pin<Box<dyn Future<Output = T> + …>>`.
 fn future_output(returned: &Type) -> Option<&Type> {
     let Type::TraitObject(object) = argument(argument(returned, "Pin")?, "Box")? else {
         return None;
@@ -98,7 +112,7 @@ fn future_output(returned: &Type) -> Option<&Type> {
     })
 }
 
-/// `T` of `outer<T>`, whatever path leads to `outer`.
+/// The `T` in `outer<T>`, with any path before `outer`.
 fn argument<'a>(of: &'a Type, outer: &str) -> Option<&'a Type> {
     let Type::Path(path) = of else {
         return None;
@@ -124,11 +138,11 @@ mod tests {
     use super::*;
     use crate::error::Errors;
 
-    fn recognise(item: TokenStream) -> Option<Boxed> {
-        Boxed::recognise(&Function::parse(item, &mut Errors::default()).unwrap())
+    fn recognise(item: TokenStream) -> Option<BoxedFuture> {
+        BoxedFuture::recognise(&Function::parse(item, &mut Errors::default()).unwrap())
     }
 
-    fn with(returned: &TokenStream, body: &TokenStream) -> Option<Boxed> {
+    fn with(returned: &TokenStream, body: &TokenStream) -> Option<BoxedFuture> {
         recognise(quote!(fn f<'a>(&'a self) -> #returned { #body }))
     }
 

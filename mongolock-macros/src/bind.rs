@@ -4,47 +4,49 @@ use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt;
 use syn::{FnArg, Receiver};
 
-use crate::error::{Errors, target};
-use crate::item::Function;
-use crate::name::{self, Piece, Placeholder, Step};
-use crate::text::Text;
+use crate::error::Errors;
+use crate::error::placeholder::Nameable;
+use crate::function::Function;
+use crate::string_literal::StringLiteral;
+use crate::template::{Piece, Placeholder, Step, parse};
 
-/// One part of a name whose placeholders have been found among the arguments.
+/// One part of a lock name whose placeholders have been resolved to arguments.
 #[derive(Debug)]
 pub(crate) enum Part {
     Text(String),
     Value(Value),
 }
 
-/// A value of the name.
+/// An argument, or a part of one, whose value is filled in when the function is called.
 #[derive(Debug)]
 pub(crate) struct Value {
-    /// The placeholder as written, for the message about an empty value.
+    /// The placeholder as written, which the error about an empty value quotes.
     pub(crate) written: String,
-    /// Stands at the placeholder and means the argument, wherever a `macro_rules!` took each of them from.
+    /// The argument: its source position is that of the placeholder, and its hygiene is that of the argument.
     pub(crate) root: Ident,
+    /// The fields and methods that lead from the argument to the value.
     pub(crate) steps: Vec<Step>,
-    /// The place of the placeholder.
+    /// The source position of the placeholder.
     pub(crate) span: Span,
 }
 
-/// The name of the lock as parts; every mistake of the template and its placeholders is reported.
-pub(crate) fn bind(text: &Text, function: &Function, errors: &mut Errors) -> Vec<Part> {
-    let (pieces, mistakes) = name::parse(text.value());
+/// Resolves the placeholders of a lock name; every mistake of the template and its placeholders is reported.
+pub(crate) fn bind(template: &StringLiteral, function: &Function, errors: &mut Errors) -> Vec<Part> {
+    let (pieces, mistakes) = parse(template.value());
     for (range, mistake) in mistakes {
-        errors.push(text.at(range), mistake);
+        errors.push(template.span_of(range), mistake);
     }
     let scope = Scope::new(function);
     pieces
         .into_iter()
         .filter_map(|piece| match piece {
             Piece::Text(text) => Some(Part::Text(text)),
-            Piece::Placeholder(hole) => scope.value(hole, text, errors).map(Part::Value),
+            Piece::Placeholder(placeholder) => scope.resolve(placeholder, template, errors).map(Part::Value),
         })
         .collect()
 }
 
-/// What a placeholder can name.
+/// The arguments of a function, which its placeholders can name.
 struct Scope<'a> {
     function: &'a Function,
     receiver: Option<&'a Receiver>,
@@ -64,27 +66,32 @@ impl<'a> Scope<'a> {
         }
     }
 
-    fn value(&self, hole: Placeholder, text: &Text, errors: &mut Errors) -> Option<Value> {
-        let written = text
+    fn resolve(
+        &self,
+        placeholder: Placeholder,
+        template: &StringLiteral,
+        errors: &mut Errors,
+    ) -> Option<Value> {
+        let written = template
             .value()
-            .get(hole.range.clone())
+            .get(placeholder.range.clone())
             .unwrap_or_default()
             .to_owned();
-        let span = text.at(hole.range);
-        let Some(root) = self.root(&hole.root, span) else {
-            errors.push(span, self.complaint(&written, &hole.root));
+        let span = template.span_of(placeholder.range);
+        let Some(root) = self.root(&placeholder.root, span) else {
+            errors.push(span, self.not_found(&written, &placeholder.root));
             return None;
         };
         Some(Value {
             written,
             root,
-            steps: hole.steps,
+            steps: placeholder.steps,
             span,
         })
     }
 
-    /// The literal's place with the argument's hygiene, the only combination that survives every mix of
-    /// caller and `macro_rules!`.
+    /// The argument with the literal's source position and its own hygiene: only this combination compiles whether the
+    /// literal or the argument comes from a `macro_rules!`, or both.
     fn root(&self, name: &str, span: Span) -> Option<Ident> {
         if name == "self" {
             return self
@@ -97,8 +104,9 @@ impl<'a> Scope<'a> {
         Some(root)
     }
 
-    fn complaint(&self, written: &str, root: &str) -> String {
-        // Other attributes rename arguments to names that nobody wrote.
+    /// The message about a placeholder that names no argument.
+    fn not_found(&self, written: &str, root: &str) -> String {
+        // Names that begin with `__` come from other attributes, so the message does not suggest them.
         let visible = self.bindings.iter().map(|binding| binding.unraw().to_string());
         let mut arguments: Vec<String> = Vec::new();
         for name in visible.filter(|name| !name.starts_with("__")) {
@@ -107,15 +115,15 @@ impl<'a> Scope<'a> {
             }
         }
         let function = &self.function.name();
-        let takes = target::Takes {
+        let nameable = Nameable {
             function,
             receiver: self.receiver.is_some(),
             arguments,
         };
         if root == "self" {
-            takes.no_receiver(written)
+            nameable.no_receiver(written)
         } else {
-            takes.unknown(written, root)
+            nameable.unknown(written, root)
         }
     }
 }

@@ -1,6 +1,6 @@
-//! `"30s"` to milliseconds: a pure function on text.
+//! Durations such as `"30s"`, parsed to milliseconds.
 
-/// The units, longest suffix first where one ends with another (`ms` before `s`).
+/// The accepted units with their milliseconds, from the smallest to the largest.
 const UNITS: [(&str, u64); 5] = [
     ("ms", 1),
     ("s", SECOND),
@@ -8,12 +8,15 @@ const UNITS: [(&str, u64); 5] = [
     ("h", 60 * MINUTE),
     ("d", DAY),
 ];
+/// One second, in milliseconds.
 const SECOND: u64 = 1_000;
+/// One minute, in milliseconds.
 const MINUTE: u64 = 60 * SECOND;
+/// One day, in milliseconds.
 pub(crate) const DAY: u64 = 24 * 60 * MINUTE;
 
-/// Units that people write elsewhere, and ours.
-const FOREIGN: [(&str, &str); 18] = [
+/// The names that other tools have for the units, each with the accepted unit, which a message suggests instead.
+const OTHER_NAMES: [(&str, &str); 18] = [
     ("msec", "ms"),
     ("msecs", "ms"),
     ("millis", "ms"),
@@ -34,7 +37,7 @@ const FOREIGN: [(&str, &str); 18] = [
     ("days", "d"),
 ];
 
-/// Why a text is not a duration; what to write instead, where that can be told.
+/// Why a text is not a duration; `write` is the suggested duration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DurationMistake {
     Empty,
@@ -44,7 +47,7 @@ pub(crate) enum DurationMistake {
     Malformed { write: Option<String> },
 }
 
-/// The milliseconds of a whole number directly followed by one unit.
+/// Parses a whole number directly followed by one unit to milliseconds.
 pub(crate) fn parse(text: &str) -> Result<u64, DurationMistake> {
     if text.trim().is_empty() {
         return Err(DurationMistake::Empty);
@@ -63,11 +66,11 @@ pub(crate) fn parse(text: &str) -> Result<u64, DurationMistake> {
     }
     match UNITS.iter().find(|(suffix, _)| *suffix == unit) {
         Some((_, millis)) => milliseconds(digits, *millis).ok_or(DurationMistake::TooLong),
-        None => Err(DurationMistake::Malformed { write: repair(text) }),
+        None => Err(DurationMistake::Malformed { write: suggest(text) }),
     }
 }
 
-/// How a duration is written with the largest unit that keeps it whole.
+/// Formats milliseconds as a whole number of the largest unit that fits.
 pub(crate) fn write(millis: u64) -> String {
     let (unit, size) = UNITS
         .iter()
@@ -77,16 +80,19 @@ pub(crate) fn write(millis: u64) -> String {
     format!("{}{unit}", millis / size)
 }
 
+/// Splits a text after its leading digits.
 fn split(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
+/// The product of a number and a unit, in milliseconds; nothing if it does not fit into 64 bits.
 fn milliseconds(digits: &str, unit: u64) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// What was probably meant: white space, upper case, other units, several units and fractions.
-fn repair(text: &str) -> Option<String> {
+/// The duration that a text probably means: white space, upper case, other unit names, several units and fractions
+/// are understood.
+fn suggest(text: &str) -> Option<String> {
     let dense: String = text.chars().filter(|c| !c.is_whitespace() && *c != '_').collect();
     let mut rest = dense.as_str();
     let mut total = 0_u64;
@@ -105,11 +111,12 @@ fn repair(text: &str) -> Option<String> {
     Some(write(total))
 }
 
+/// The milliseconds of a unit by any of its names, in any case.
 fn known_unit(written: &str) -> Option<u64> {
     let lower = written.to_lowercase();
-    let own = FOREIGN
+    let own = OTHER_NAMES
         .iter()
-        .find(|(foreign, _)| *foreign == lower)
+        .find(|(other, _)| *other == lower)
         .map_or(lower.as_str(), |(_, own)| own);
     UNITS
         .iter()

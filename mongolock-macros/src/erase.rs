@@ -1,16 +1,17 @@
-//! `impl Trait` in a return type, written `_` where the type is repeated in the body.
+//! Replaces `impl Trait` by `_` in a return type, because the expansion repeats the type in the body, where `impl Trait`
+//! is not allowed.
 
 use syn::punctuated::Punctuated;
 use syn::{GenericArgument, Path, PathArguments, Token, Type, TypeInfer, TypeParamBound};
 
-/// The type with every `impl Trait` left to inference, at the same place.
-pub(crate) fn erase(ty: &Type) -> Type {
+/// The type with `_` for every `impl Trait`, at the same source position.
+pub(crate) fn erase_opaque_types(ty: &Type) -> Type {
     let mut erased = ty.clone();
-    in_type(&mut erased);
+    erase_in_type(&mut erased);
     erased
 }
 
-fn in_type(ty: &mut Type) {
+fn erase_in_type(ty: &mut Type) {
     match ty {
         Type::ImplTrait(opaque) => {
             let underscore_token = Token![_](opaque.impl_token.span);
@@ -19,26 +20,26 @@ fn in_type(ty: &mut Type) {
                 underscore_token,
             });
         }
-        Type::Array(array) => in_type(&mut array.elem),
-        Type::Group(group) => in_type(&mut group.elem),
-        Type::Paren(paren) => in_type(&mut paren.elem),
-        Type::Path(path) => in_path(&mut path.path),
-        Type::Ptr(pointer) => in_type(&mut pointer.elem),
-        Type::Reference(reference) => in_type(&mut reference.elem),
-        Type::Slice(slice) => in_type(&mut slice.elem),
-        Type::TraitObject(object) => in_bounds(&mut object.bounds),
-        Type::Tuple(tuple) => tuple.elems.iter_mut().for_each(in_type),
+        Type::Array(array) => erase_in_type(&mut array.elem),
+        Type::Group(group) => erase_in_type(&mut group.elem),
+        Type::Paren(paren) => erase_in_type(&mut paren.elem),
+        Type::Path(path) => erase_in_path(&mut path.path),
+        Type::Ptr(pointer) => erase_in_type(&mut pointer.elem),
+        Type::Reference(reference) => erase_in_type(&mut reference.elem),
+        Type::Slice(slice) => erase_in_type(&mut slice.elem),
+        Type::TraitObject(object) => erase_in_bounds(&mut object.bounds),
+        Type::Tuple(tuple) => tuple.elems.iter_mut().for_each(erase_in_type),
         _ => {}
     }
 }
 
-fn in_path(path: &mut Path) {
+fn erase_in_path(path: &mut Path) {
     for segment in &mut path.segments {
         if let PathArguments::AngleBracketed(arguments) = &mut segment.arguments {
             for argument in &mut arguments.args {
                 match argument {
-                    GenericArgument::Type(ty) => in_type(ty),
-                    GenericArgument::AssocType(assoc) => in_type(&mut assoc.ty),
+                    GenericArgument::Type(ty) => erase_in_type(ty),
+                    GenericArgument::AssocType(assoc) => erase_in_type(&mut assoc.ty),
                     _ => {}
                 }
             }
@@ -46,10 +47,10 @@ fn in_path(path: &mut Path) {
     }
 }
 
-fn in_bounds(bounds: &mut Punctuated<TypeParamBound, Token![+]>) {
+fn erase_in_bounds(bounds: &mut Punctuated<TypeParamBound, Token![+]>) {
     for bound in bounds {
         if let TypeParamBound::Trait(bound) = bound {
-            in_path(&mut bound.path);
+            erase_in_path(&mut bound.path);
         }
     }
 }
@@ -61,11 +62,13 @@ mod tests {
     use super::*;
 
     fn erased(ty: proc_macro2::TokenStream) -> String {
-        erase(&syn::parse2(ty).unwrap()).to_token_stream().to_string()
+        erase_opaque_types(&syn::parse2(ty).unwrap())
+            .to_token_stream()
+            .to_string()
     }
 
     #[test]
-    fn reaches_every_place_where_an_opaque_type_may_stand() {
+    fn erases_opaque_types_at_any_depth() {
         for (before, after) in [
             (quote!(impl A), quote!(_)),
             (quote!(Result<impl A + 'a, E>), quote!(Result<_, E>)),

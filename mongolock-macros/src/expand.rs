@@ -1,66 +1,67 @@
-//! Writes the locked function. No rules here: whatever arrives can be expanded.
+//! Writes the locked function. The arguments have been validated, so nothing here can fail.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::{Expr, ExprReference, Token, Type};
 
-use crate::async_trait::Boxed;
+use crate::async_trait::BoxedFuture;
 use crate::bind::{Part, Value};
-use crate::erase::erase;
-use crate::item::{Function, split_inner_attributes};
-use crate::key::Key;
-use crate::name::Step;
-use crate::outcome::{self, ends};
+use crate::erase::erase_opaque_types;
+use crate::function::{Function, split_inner_attributes};
+use crate::key::DurationKey;
+use crate::outcome::{self, first_and_last_span};
 use crate::shape::Shape;
+use crate::template::Step;
 use crate::validate::{Lock, OnBusy, OnLost, Timeout};
 
 /// The function with its body under the lock.
 pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStream {
     let head = &function.head;
     match shape {
-        Shape::Plain { returned } => {
+        Shape::Async { returned } => {
             let (attributes, block) = split_inner_attributes(&function.body);
-            let body = body(lock, &returned, &block);
-            // The user's place for the outer braces, too: unused functions are reported only if they end there.
-            let body = at(function.body.span(), Delimiter::Brace, quote!(#attributes #body));
+            let body = locked_body(lock, &returned, &block);
+            // The outer braces keep their source position, because the compiler reports an unused function only if it
+            // ends at a position of the user's code.
+            let body = group_at(function.body.span(), Delimiter::Brace, quote!(#attributes #body));
             quote!(#head #body)
         }
-        Shape::Boxed(Boxed {
+        Shape::Boxed(BoxedFuture {
             before,
             call,
             keywords,
             block,
             output,
         }) => {
-            let body = body(lock, &output, &block);
+            let body = locked_body(lock, &output, &block);
             let mut inside = Group::new(Delimiter::Parenthesis, quote!(#keywords { #body }));
             inside.set_span(call.span());
-            let body = at(function.body.span(), Delimiter::Brace, quote!(#before #inside));
+            let body = group_at(function.body.span(), Delimiter::Brace, quote!(#before #inside));
             quote!(#head #body)
         }
     }
 }
 
-/// Name, acquire, body, release. Every local is mixed-site, so that none can meet one of the user's, and every
-/// path is absolute.
-fn body(lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
-    let returned = &erase(returned);
-    let call = call(lock);
-    let name = name(lock);
-    let ask = match lock.on_busy {
+/// Renders the name, acquires the lock, runs the body and releases the lock. Every local variable is mixed-site, so that
+/// none can clash with a variable of the user, and every path is absolute.
+fn locked_body(lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
+    let returned = &erase_opaque_types(returned);
+    let call = build_call(lock);
+    let name = build_name(lock);
+    let acquire = match lock.on_busy {
         OnBusy::Wait => quote!(wait),
         OnBusy::Skip => quote!(skip),
         OnBusy::Fail => quote!(fail),
     };
-    let failed = outcome::failed(&private(lock), returned);
+    let failed = outcome::failed(&private_module(lock), returned);
     let outcomes = match lock.on_busy {
-        OnBusy::Wait | OnBusy::Fail => ran(lock, returned, block),
+        OnBusy::Wait | OnBusy::Fail => run_body(lock, returned, block),
         OnBusy::Skip => {
-            let ran = ran(lock, returned, block);
-            let skipped = outcome::skipped(&private(lock), returned);
+            let run = run_body(lock, returned, block);
+            let skipped = outcome::skipped(&private_module(lock), returned);
             quote_spanned! {Span::mixed_site()=>
-                match held {
-                    ::core::option::Option::Some(held) => #ran,
+                match acquired {
+                    ::core::option::Option::Some(acquired) => #run,
                     ::core::option::Option::None => #skipped,
                 }
             }
@@ -69,37 +70,39 @@ fn body(lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
     quote_spanned! {Span::mixed_site()=>
         let call = #call;
         let name = #name;
-        return match call.#ask(name).await {
+        return match call.#acquire(name).await {
             ::core::result::Result::Err(error) => #failed,
-            ::core::result::Result::Ok(held) => #outcomes,
+            ::core::result::Result::Ok(acquired) => #outcomes,
         };
     }
 }
 
-/// The user's block as a future of its own. The anchor before it tells the compiler the type of every
-/// `return`, `?` and tail, outside the scope of the user's own items; the one-arm `match` lets the block
-/// keep its own braces, whose place the compiler's carets and lints need, without being called needless.
-fn ran(lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
-    let (start, _) = ends(returned);
+/// Runs the user's block as a separate future. The anchor before the block tells the compiler the type of every `return`,
+/// `?` and tail expression; it is outside the block, so that items of the user cannot shadow the type. The `match` with
+/// one arm keeps the braces of the block, which have the source position that errors and lints need, without a lint
+/// about unnecessary braces.
+fn run_body(lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
+    let (start, _) = first_and_last_span(returned);
     let anchor = quote_spanned! {start=>
         if let ::core::option::Option::Some(returned) = ::core::option::Option::None::<#returned> {
             return returned;
         }
     };
-    let ran = quote_spanned! {Span::mixed_site()=>
-        held.run(async move { #anchor match () { () => #block } }).await
+    let finished_body = quote_spanned! {Span::mixed_site()=>
+        acquired.run(async move { #anchor match () { () => #block } }).await
     };
-    let finish = outcome::finish(&private(lock), returned, &ran);
+    let finish = outcome::finish(&private_module(lock), returned, &finished_body);
     quote_spanned!(Span::mixed_site()=> #finish.await)
 }
 
-fn call(lock: &Lock) -> TokenStream {
-    let private = private(lock);
+/// The call with its provider and its options.
+fn build_call(lock: &Lock) -> TokenStream {
+    let private = private_module(lock);
     let span = Span::mixed_site();
-    let mut call = match &lock.provider {
+    let call = match &lock.provider {
         None => quote_spanned!(span=> #private::Call::global()),
         Some(provider) => {
-            let (start, end) = ends(provider);
+            let (start, end) = first_and_last_span(provider);
             let reference = Expr::Reference(ExprReference {
                 attrs: Vec::new(),
                 and_token: Token![&](start),
@@ -107,36 +110,45 @@ fn call(lock: &Lock) -> TokenStream {
                 expr: Box::new(provider.clone()),
             });
             let on = quote_spanned!(start=> #private::Call::on);
-            let argument = at(end, Delimiter::Parenthesis, reference.into_token_stream());
+            let argument = group_at(end, Delimiter::Parenthesis, reference.into_token_stream());
             quote!(#on #argument)
         }
     };
+    let options = options(lock);
+    quote!(#call #options)
+}
+
+/// The method calls that set the options; an option that is not set is the provider's.
+fn options(lock: &Lock) -> TokenStream {
+    let span = Span::mixed_site();
+    let mut options = TokenStream::new();
     for (key, millis) in &lock.durations {
         let setter = match key {
-            Key::Expiry => quote_spanned!(span=> expiry),
-            Key::RenewInterval => quote_spanned!(span=> renew_interval),
-            Key::MinHold => quote_spanned!(span=> min_hold),
-            _ => quote_spanned!(span=> max_hold),
+            DurationKey::Expiry => quote_spanned!(span=> expiry),
+            DurationKey::RenewInterval => quote_spanned!(span=> renew_interval),
+            DurationKey::MinHold => quote_spanned!(span=> min_hold),
+            DurationKey::MaxHold => quote_spanned!(span=> max_hold),
         };
-        call.extend(quote_spanned!(span=> .#setter(#millis)));
+        options.extend(quote_spanned!(span=> .#setter(#millis)));
     }
     match lock.acquire_timeout {
-        Some(Timeout::Never) => {
-            call.extend(quote_spanned!(span=> .acquire_timeout(::core::option::Option::None)));
+        Some(Timeout::Unlimited) => {
+            options.extend(quote_spanned!(span=> .acquire_timeout(::core::option::Option::None)));
         }
         Some(Timeout::After(millis)) => {
-            call.extend(quote_spanned!(span=> .acquire_timeout(::core::option::Option::Some(#millis))));
+            options.extend(quote_spanned!(span=> .acquire_timeout(::core::option::Option::Some(#millis))));
         }
         None => {}
     }
     if lock.on_lost == OnLost::Continue {
-        call.extend(quote_spanned!(span=> .continue_when_lost()));
+        options.extend(quote_spanned!(span=> .continue_when_lost()));
     }
-    call
+    options
 }
 
-fn name(lock: &Lock) -> TokenStream {
-    let private = private(lock);
+/// The lock name with the values of its placeholders.
+fn build_name(lock: &Lock) -> TokenStream {
+    let private = private_module(lock);
     let span = Span::mixed_site();
     let parts = lock.name.iter().map(|part| match part {
         Part::Text(text) => quote_spanned!(span=> .text(#text)),
@@ -150,12 +162,13 @@ fn name(lock: &Lock) -> TokenStream {
     quote_spanned!(span=> #private::Name::new() #(#parts)*)
 }
 
-/// A reference to the value: the body may still move the argument.
+/// A reference to the value of a placeholder, so that the body can still move the argument.
 fn reference(value: &Value) -> TokenStream {
     let Value {
         root, steps, span, ..
     } = value;
-    // Not the root's span: in the compiler's eyes it is the user's, and a suggestion would rewrite the literal.
+    // The span is not that of the root, which the compiler takes for the user's code: its suggestions would then change
+    // the string literal.
     let span = Span::mixed_site().located_at(*span);
     let steps = steps.iter().map(|step| match step {
         Step::Field(name) => {
@@ -175,10 +188,10 @@ fn reference(value: &Value) -> TokenStream {
     quote!(#and #root #(#steps)*)
 }
 
-/// Keywords are written in a template without `r#`.
+/// The identifier for a name of a template, in which keywords have no `r#`.
 fn identifier(name: &str, span: Span) -> Ident {
     let ident = Ident::new(name, span);
-    // `gen` became a keyword with edition 2024, after `syn` made its list.
+    // The keyword list of `syn` lacks `gen`, which is a keyword since edition 2024.
     if name != "gen" && syn::parse2::<Ident>(ident.to_token_stream()).is_ok() {
         ident
     } else {
@@ -186,7 +199,8 @@ fn identifier(name: &str, span: Span) -> Ident {
     }
 }
 
-fn private(lock: &Lock) -> TokenStream {
+/// The path of the module that the expansion uses.
+fn private_module(lock: &Lock) -> TokenStream {
     let span = Span::mixed_site();
     let path = lock
         .crate_path
@@ -195,7 +209,8 @@ fn private(lock: &Lock) -> TokenStream {
     quote_spanned!(span=> #path::__private)
 }
 
-fn at(span: Span, delimiter: Delimiter, inside: TokenStream) -> TokenTree {
+/// Puts tokens between delimiters that have this source position.
+fn group_at(span: Span, delimiter: Delimiter, inside: TokenStream) -> TokenTree {
     let mut group = Group::new(delimiter, inside);
     group.set_span(span);
     TokenTree::Group(group)

@@ -1,36 +1,44 @@
-//! The arguments of the attribute: their names, and what a typical value looks like.
+//! The arguments of the attribute: their names, a typical value and the values of a choice.
 
 use crate::similar;
 
-/// The arguments that exist.
+/// An argument of the attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Key {
     Name,
-    Expiry,
-    RenewInterval,
+    Duration(DurationKey),
     AcquireTimeout,
-    MinHold,
-    MaxHold,
     OnBusy,
     OnLost,
     Provider,
     Crate,
 }
 
+/// An argument whose value is always a duration; `acquire_timeout` also accepts `none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DurationKey {
+    Expiry,
+    RenewInterval,
+    MinHold,
+    MaxHold,
+}
+
 impl Key {
+    /// Every argument, in the order in which messages list them and in which the rules check them.
     pub(crate) const ALL: [Self; 10] = [
         Self::Name,
-        Self::Expiry,
-        Self::RenewInterval,
+        Self::Duration(DurationKey::Expiry),
+        Self::Duration(DurationKey::RenewInterval),
         Self::AcquireTimeout,
-        Self::MinHold,
-        Self::MaxHold,
+        Self::Duration(DurationKey::MinHold),
+        Self::Duration(DurationKey::MaxHold),
         Self::OnBusy,
         Self::OnLost,
         Self::Provider,
         Self::Crate,
     ];
 
+    /// The argument's name as users write it.
     pub(crate) fn as_str(self) -> &'static str {
         self.example().split_once(" = ").map_or("", |(key, _)| key)
     }
@@ -39,11 +47,11 @@ impl Key {
     pub(crate) fn example(self) -> &'static str {
         match self {
             Self::Name => "name = \"report:<id>\"",
-            Self::Expiry => "expiry = \"30s\"",
-            Self::RenewInterval => "renew_interval = \"10s\"",
+            Self::Duration(DurationKey::Expiry) => "expiry = \"30s\"",
+            Self::Duration(DurationKey::RenewInterval) => "renew_interval = \"10s\"",
             Self::AcquireTimeout => "acquire_timeout = \"10s\"",
-            Self::MinHold => "min_hold = \"1m\"",
-            Self::MaxHold => "max_hold = \"1h\"",
+            Self::Duration(DurationKey::MinHold) => "min_hold = \"1m\"",
+            Self::Duration(DurationKey::MaxHold) => "max_hold = \"1h\"",
             Self::OnBusy => "on_busy = \"skip\"",
             Self::OnLost => "on_lost = \"continue\"",
             Self::Provider => "provider = self.provider",
@@ -51,10 +59,26 @@ impl Key {
         }
     }
 
+    /// The values that a choice accepts, its default first; no other argument has such a list.
+    pub(crate) fn choices(self) -> &'static [&'static str] {
+        match self {
+            Self::OnBusy => &["wait", "skip", "fail"],
+            Self::OnLost => &["cancel", "continue"],
+            Self::Name | Self::Duration(_) | Self::AcquireTimeout | Self::Provider | Self::Crate => &[],
+        }
+    }
+
+    /// The choice that accepts this value.
+    pub(crate) fn with_choice(value: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|key| key.choices().contains(&value))
+    }
+
+    /// The argument with exactly this name.
     pub(crate) fn find(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|key| key.as_str() == word)
     }
 
+    /// The argument that a misspelt name probably means.
     pub(crate) fn nearest(word: &str) -> Option<Self> {
         similar::nearest(word, Self::ALL.map(Self::as_str)).and_then(Self::find)
     }

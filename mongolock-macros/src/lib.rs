@@ -1,7 +1,7 @@
 //! The attribute of `mongolock`, which exports it: use it from there.
 //!
-//! Parse (`args`, `item`, `name`, `duration`), validate (`shape`, `validate`, `bind`), expand (`expand`, `outcome`);
-//! every sentence for users stands in `error`.
+//! Parse (`args`, `function`, `template`, `duration`), validate (`shape`, `validate`, `bind`), expand (`expand`, `outcome`);
+//! every message for users stands in `error`.
 
 mod args;
 mod async_trait;
@@ -10,20 +10,20 @@ mod duration;
 mod erase;
 mod error;
 mod expand;
-mod item;
+mod function;
 mod key;
-mod name;
 mod outcome;
 mod shape;
 mod similar;
-mod text;
+mod string_literal;
+mod template;
 mod validate;
 
 use proc_macro2::TokenStream;
 
 use crate::args::Args;
 use crate::error::Errors;
-use crate::item::Function;
+use crate::function::Function;
 
 #[doc = include_str!("distributed_lock.md")]
 #[proc_macro_attribute]
@@ -34,8 +34,8 @@ pub fn distributed_lock(
     locked(args.into(), item.into()).into()
 }
 
-/// Parse, validate, expand. A mistake leaves the item as it is, so that its callers still find it and the
-/// mistake is all that is reported.
+/// Parses, validates and expands. After a mistake the item is returned unchanged, so that its callers still
+/// compile and the compiler reports the mistake only.
 fn locked(args: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let args = Args::parse(args, &mut errors);

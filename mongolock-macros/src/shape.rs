@@ -1,24 +1,26 @@
-//! How the function makes its future, and whether what comes out of it could be an error at all.
+//! How the function makes its future, and whether its return type can carry an error.
 
 use quote::ToTokens;
 use syn::{ReturnType, Type};
 
-use crate::async_trait::Boxed;
+use crate::async_trait::BoxedFuture;
 use crate::error::{Errors, target};
-use crate::item::Function;
+use crate::function::Function;
 
 /// How the function makes its future.
 pub(crate) enum Shape {
-    Plain { returned: Type },
-    Boxed(Boxed),
+    /// An `async fn` with its return type.
+    Async { returned: Type },
+    /// A function that returns a boxed `async move` block.
+    Boxed(BoxedFuture),
 }
 
-/// The future that the function makes, and whether its result can carry an error at all; which error types
-/// qualify is the compiler's to say.
+/// Determines the shape of a function. A return type that cannot carry an error is reported; whether an error type
+/// implements `From<LockError>` is checked by the compiler.
 pub(crate) fn of(function: &Function, errors: &mut Errors) -> Option<Shape> {
     let signature = &function.signature;
     if signature.asyncness.is_none() {
-        let Some(boxed) = Boxed::recognise(function) else {
+        let Some(boxed) = BoxedFuture::recognise(function) else {
             let future = matches!(&signature.output, ReturnType::Type(_, ty) if looks_like_a_future(ty));
             let message = if future {
                 target::returns_a_future()
@@ -37,11 +39,12 @@ pub(crate) fn of(function: &Function, errors: &mut Errors) -> Option<Shape> {
         );
         return None;
     };
-    can_fail(function, returned, errors).then(|| Shape::Plain {
+    can_fail(function, returned, errors).then(|| Shape::Async {
         returned: Type::clone(returned),
     })
 }
 
+/// Whether the return type can carry an error; `()` and `!`, which cannot, are reported.
 fn can_fail(function: &Function, returned: &Type, errors: &mut Errors) -> bool {
     let what = match returned {
         Type::Tuple(tuple) if tuple.elems.is_empty() => "nothing",
@@ -50,14 +53,15 @@ fn can_fail(function: &Function, returned: &Type, errors: &mut Errors) -> bool {
     };
     let message = target::cannot_fail(&function.name(), what);
     if function.signature.asyncness.is_some() {
-        errors.push_over(returned, message);
+        errors.push_spanned(returned, message);
     } else {
-        // Behind `#[async_trait]` a unit type may be written nowhere.
+        // With `#[async_trait]` the unit type may be missing in the source, so there may be nothing to underline.
         errors.push(function.signature.ident.span(), message);
     }
     false
 }
 
+/// Whether the return type is probably a future.
 fn looks_like_a_future(returned: &Type) -> bool {
     let outer = match returned {
         Type::ImplTrait(_) => true,

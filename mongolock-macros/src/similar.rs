@@ -1,16 +1,16 @@
-//! "did you mean": the known word that a misspelt one was probably meant to be.
+//! The known word that a misspelt word probably means, for "did you mean" in messages.
 
-/// The nearest of `known`, if it is near enough that suggesting it helps.
+/// The most similar of `known`, if it is similar enough to be a useful suggestion.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
         .map(|candidate| (distance(&fold(word), &fold(candidate)), candidate))
-        .filter(|(distance, candidate)| *distance <= tolerance(word, candidate))
+        .filter(|(distance, candidate)| *distance <= largest_distance(word, candidate))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 
-/// `onBusy`, `on-busy` and `on_busy` are one word.
+/// The letters of a word in lower case, so that `onBusy`, `on-busy` and `on_busy` are equal.
 fn fold(word: &str) -> Vec<char> {
     word.chars()
         .filter(|c| *c != '_' && *c != '-')
@@ -18,12 +18,13 @@ fn fold(word: &str) -> Vec<char> {
         .collect()
 }
 
-/// A third of the longer word may differ: two short names are similar by chance.
-fn tolerance(word: &str, candidate: &str) -> usize {
+/// The largest distance at which two words are similar: a third of the letters of the longer one, because short words
+/// are often similar by chance.
+fn largest_distance(word: &str, candidate: &str) -> usize {
     word.chars().count().max(candidate.chars().count()) / 3
 }
 
-/// The number of letters to insert, drop, replace or swap with their neighbour (optimal string alignment).
+/// The number of letters to insert, drop, replace or swap with the next letter (optimal string alignment).
 fn distance(from: &[char], to: &[char]) -> usize {
     let mut before_last: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=to.len()).collect();
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suggests_what_was_meant() {
+    fn suggests_the_most_similar_word() {
         let known = ["name", "expiry", "renew_interval", "on_busy"];
         assert_eq!(nearest("nam", known), Some("name"));
         assert_eq!(nearest("nmae", known), Some("name"));
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn says_nothing_where_nothing_is_near() {
+    fn suggests_nothing_if_no_word_is_similar() {
         assert_eq!(nearest("ttl", ["name", "expiry"]), None);
         assert_eq!(nearest("x", ["y"]), None);
         assert_eq!(nearest("", ["y", ""]), Some(""));

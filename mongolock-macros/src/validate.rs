@@ -1,4 +1,6 @@
-//! The rules: from what was written to what can be expanded.
+//! The rules of the arguments: they turn the arguments as written into a lock that can be expanded.
+
+use std::ops::RangeInclusive;
 
 use proc_macro2::Span;
 use syn::ext::IdentExt;
@@ -7,34 +9,43 @@ use syn::{Expr, FnArg, Pat, Path};
 use crate::args::Args;
 use crate::bind::{self, Part};
 use crate::duration::{self, DAY};
-use crate::error::{self, Errors, option};
-use crate::item::Function;
-use crate::key::Key;
-use crate::text::Text;
+use crate::error::{self, Errors, argument};
+use crate::function::Function;
+use crate::key::{DurationKey, Key};
+use crate::string_literal::StringLiteral;
+use crate::template;
 
+/// The shortest accepted `expiry`, in milliseconds; it equals the bound that the runtime checks.
 const MIN_EXPIRY: u64 = 100;
-const MAX: u64 = 7 * DAY;
+/// The longest accepted duration, in milliseconds; it equals the bound that the runtime checks.
+const MAX_DURATION: u64 = 7 * DAY;
 
 /// A lock that can be expanded.
 pub(crate) struct Lock {
+    /// The parts of the lock name, in their order.
     pub(crate) name: Vec<Part>,
-    /// Milliseconds of each duration that was given, but for `acquire_timeout`.
-    pub(crate) durations: Vec<(Key, u64)>,
+    /// The durations that were given, in milliseconds; an omitted one is the provider's.
+    pub(crate) durations: Vec<(DurationKey, u64)>,
+    /// How long a call waits; an omitted timeout is the provider's.
     pub(crate) acquire_timeout: Option<Timeout>,
     pub(crate) on_busy: OnBusy,
     pub(crate) on_lost: OnLost,
+    /// The expression that gives the provider; without it, the global provider is used.
     pub(crate) provider: Option<Expr>,
+    /// The path of the runtime crate; without it, the path is `::mongolock`.
     pub(crate) crate_path: Option<Path>,
 }
 
 /// `acquire_timeout` as given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timeout {
-    Never,
+    /// `"none"`: wait without a limit.
+    Unlimited,
+    /// Wait for this many milliseconds.
     After(u64),
 }
 
-/// What a call does while somebody else has the lock.
+/// What a call does while another holder has the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnBusy {
     Wait,
@@ -42,38 +53,16 @@ pub(crate) enum OnBusy {
     Fail,
 }
 
-/// What becomes of the body when the lock is lost.
+/// What happens to the body when the lock is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnLost {
     Cancel,
     Continue,
 }
 
-pub(crate) fn known_values(key: Key) -> &'static [&'static str] {
-    match key {
-        Key::OnBusy => &["wait", "skip", "fail"],
-        Key::OnLost => &["cancel", "continue"],
-        _ => &[],
-    }
-}
-
-/// Judges the arguments for this function; the result is to be used only if no error was added.
+/// Validates the arguments for this function; the result is meaningful only if no error was added.
 pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors) -> Lock {
-    let name = match (args.text(Key::Name), function) {
-        (Some((_, text)), Some(function)) => bind::bind(text, function, errors),
-        (Some((_, text)), None) => {
-            for (range, mistake) in crate::name::parse(text.value()).1 {
-                errors.push(text.at(range), mistake);
-            }
-            Vec::new()
-        }
-        (None, _) => {
-            if !args.gives(Key::Name) {
-                errors.push(Span::call_site(), option::missing_name(&example(function)));
-            }
-            Vec::new()
-        }
-    };
+    let name = name(&args, function, errors);
     let durations = durations(&args, errors);
     let acquire_timeout = timeout(&args, errors);
     let on_busy = choice(
@@ -83,13 +72,7 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
         errors,
     );
     let on_lost = choice(&args, Key::OnLost, &[OnLost::Cancel, OnLost::Continue], errors);
-    if let Some((key, _)) = args.text(Key::AcquireTimeout) {
-        match (on_busy, acquire_timeout) {
-            (OnBusy::Fail, _) => errors.push(key.span(), error::timeout_with_fail()),
-            (OnBusy::Skip, Some(Timeout::Never)) => errors.push(key.span(), error::endless_skip()),
-            _ => {}
-        }
-    }
+    check_timeout(&args, on_busy, acquire_timeout, errors);
     let Args {
         provider, crate_path, ..
     } = args;
@@ -104,8 +87,40 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
     }
 }
 
-/// A name that would suit this function, for the message about a missing one.
-fn example(function: Option<&Function>) -> String {
+/// Reads the lock name; without a function, its placeholders cannot be resolved and only its syntax is checked.
+fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> Vec<Part> {
+    match (args.literal(Key::Name), function) {
+        (Some((_, literal)), Some(function)) => bind::bind(literal, function, errors),
+        (Some((_, literal)), None) => {
+            for (range, mistake) in template::parse(literal.value()).1 {
+                errors.push(literal.span_of(range), mistake);
+            }
+            Vec::new()
+        }
+        (None, _) => {
+            if !args.mentions(Key::Name) {
+                errors.push(Span::call_site(), argument::missing_name(&example_name(function)));
+            }
+            Vec::new()
+        }
+    }
+}
+
+/// Reports a timeout that has no effect together with `on_busy`.
+fn check_timeout(args: &Args, on_busy: OnBusy, timeout: Option<Timeout>, errors: &mut Errors) {
+    if let Some((key, _)) = args.literal(Key::AcquireTimeout) {
+        match (on_busy, timeout) {
+            (OnBusy::Fail, _) => errors.push(key.span(), error::duration::timeout_with_fail()),
+            (OnBusy::Skip, Some(Timeout::Unlimited)) => {
+                errors.push(key.span(), error::duration::endless_skip());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A lock name for this function, which the message about a missing name suggests.
+fn example_name(function: Option<&Function>) -> String {
     let Some(function) = function else {
         return "report:<id>".to_owned();
     };
@@ -124,70 +139,106 @@ fn example(function: Option<&Function>) -> String {
     )
 }
 
-fn durations(args: &Args, errors: &mut Errors) -> Vec<(Key, u64)> {
+/// Reads and checks every duration that was given.
+fn durations(args: &Args, errors: &mut Errors) -> Vec<(DurationKey, u64)> {
     let mut read = Vec::new();
-    for (key, least, bounds) in [
-        (Key::Expiry, MIN_EXPIRY, error::EXPIRY_BOUNDS),
-        (Key::RenewInterval, 1, error::RENEW_BOUNDS),
-        (Key::MinHold, 0, error::OTHER_BOUNDS),
-        (Key::MaxHold, 0, error::OTHER_BOUNDS),
-    ] {
-        if let Some((_, text)) = args.text(key) {
-            // A renewal must come before the end of even the longest lease.
-            let most = if key == Key::RenewInterval { MAX - 1 } else { MAX };
-            read.extend(duration(key, text, least..=most, bounds, errors).map(|millis| (key, millis)));
+    for key in Key::ALL {
+        if let Key::Duration(duration_key) = key
+            && let Some((_, literal)) = args.literal(key)
+        {
+            let (bounds, shown) = bounds(duration_key);
+            read.extend(duration(key, literal, bounds, shown, errors).map(|millis| (duration_key, millis)));
         }
     }
-    if let [(Key::Expiry, expiry), (Key::RenewInterval, renew), ..] = read.as_slice()
-        && renew >= expiry
-        && let (Some((_, expiry)), Some((_, renew))) = (args.text(Key::Expiry), args.text(Key::RenewInterval))
-    {
-        let span = args
-            .later(Key::Expiry, Key::RenewInterval)
-            .map_or_else(Span::call_site, Text::span);
-        errors.push(span, error::renews_too_late(renew.value(), expiry.value()));
-    }
+    check_renewal(args, &read, errors);
     read
 }
 
+/// The accepted milliseconds of a duration, and the words that state them to users.
+fn bounds(key: DurationKey) -> (RangeInclusive<u64>, &'static str) {
+    match key {
+        DurationKey::Expiry => (MIN_EXPIRY..=MAX_DURATION, error::duration::EXPIRY_BOUNDS),
+        // A renewal must come before the end of even the longest lease.
+        DurationKey::RenewInterval => (1..=MAX_DURATION - 1, error::duration::RENEW_BOUNDS),
+        DurationKey::MinHold | DurationKey::MaxHold => (0..=MAX_DURATION, error::duration::HOLD_BOUNDS),
+    }
+}
+
+/// Reports a renewal interval that is not shorter than the expiry, if both were given and could be read.
+fn check_renewal(args: &Args, durations: &[(DurationKey, u64)], errors: &mut Errors) {
+    let millis = |wanted| {
+        let found = durations.iter().find(|(key, _)| *key == wanted);
+        found.map(|(_, millis)| *millis)
+    };
+    let expiry_key = Key::Duration(DurationKey::Expiry);
+    let renew_key = Key::Duration(DurationKey::RenewInterval);
+    if let (Some(expiry), Some(renew)) = (millis(DurationKey::Expiry), millis(DurationKey::RenewInterval))
+        && renew >= expiry
+        && let (Some((_, expiry)), Some((_, renew))) = (args.literal(expiry_key), args.literal(renew_key))
+    {
+        let span = args
+            .later_literal(expiry_key, renew_key)
+            .map_or_else(Span::call_site, StringLiteral::span);
+        errors.push(
+            span,
+            error::duration::renews_too_late(renew.value(), expiry.value()),
+        );
+    }
+}
+
+/// Parses a duration and checks its bounds, which `shown` states to users.
 fn duration(
     key: Key,
-    text: &Text,
-    bounds: std::ops::RangeInclusive<u64>,
+    literal: &StringLiteral,
+    bounds: RangeInclusive<u64>,
     shown: &str,
     errors: &mut Errors,
 ) -> Option<u64> {
-    let written = text.value();
+    let written = literal.value();
     match duration::parse(written) {
         Ok(millis) if bounds.contains(&millis) => return Some(millis),
-        Ok(_) => errors.push(text.span(), error::out_of_bounds(key.as_str(), written, shown)),
+        Ok(_) => errors.push(
+            literal.span(),
+            error::duration::out_of_bounds(key.as_str(), written, shown),
+        ),
         Err(mistake) => errors.push(
-            text.span(),
-            error::unreadable_duration(key.as_str(), written, &mistake),
+            literal.span(),
+            error::duration::unreadable(key.as_str(), written, &mistake),
         ),
     }
     None
 }
 
+/// Reads `acquire_timeout`.
 fn timeout(args: &Args, errors: &mut Errors) -> Option<Timeout> {
     let key = Key::AcquireTimeout;
-    let (_, text) = args.text(key)?;
-    if text.value() == "none" {
-        return Some(Timeout::Never);
+    let (_, literal) = args.literal(key)?;
+    if literal.value() == "none" {
+        return Some(Timeout::Unlimited);
     }
-    duration(key, text, 0..=MAX, error::TIMEOUT_BOUNDS, errors).map(Timeout::After)
+    duration(
+        key,
+        literal,
+        0..=MAX_DURATION,
+        error::duration::TIMEOUT_BOUNDS,
+        errors,
+    )
+    .map(Timeout::After)
 }
 
-/// The chosen one of `values`, which stand in the order of their names; the first is the default.
+/// Reads a choice: `values` are in the order of `Key::choices`, and the first is the default.
 fn choice<T: Copy>(args: &Args, key: Key, values: &[T], errors: &mut Errors) -> T {
-    let known = known_values(key);
-    let Some((_, text)) = args.text(key) else {
+    let known = key.choices();
+    let Some((_, literal)) = args.literal(key) else {
         return values[0];
     };
-    let position = known.iter().position(|name| *name == text.value());
+    let position = known.iter().position(|name| *name == literal.value());
     position.map_or_else(
         || {
-            errors.push(text.span(), option::unknown_value(key, text.value(), known));
+            errors.push(
+                literal.span(),
+                argument::unknown_value(key, literal.value(), known),
+            );
             values[0]
         },
         |position| values[position],

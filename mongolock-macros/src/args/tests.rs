@@ -1,6 +1,7 @@
 use quote::{ToTokens, quote};
 
 use super::*;
+use crate::key::DurationKey;
 
 fn parse(tokens: TokenStream) -> (Args, String) {
     let mut errors = Errors::default();
@@ -42,16 +43,16 @@ fn reads_every_argument() {
     });
     let texts = [
         (Key::Name, "a"),
-        (Key::Expiry, "1s"),
-        (Key::RenewInterval, "2s"),
+        (Key::Duration(DurationKey::Expiry), "1s"),
+        (Key::Duration(DurationKey::RenewInterval), "2s"),
         (Key::AcquireTimeout, "none"),
-        (Key::MinHold, "3s"),
-        (Key::MaxHold, "4s"),
+        (Key::Duration(DurationKey::MinHold), "3s"),
+        (Key::Duration(DurationKey::MaxHold), "4s"),
         (Key::OnBusy, "skip"),
         (Key::OnLost, "continue"),
     ];
     for (key, value) in texts {
-        assert_eq!(args.text(key).unwrap().1.value(), value);
+        assert_eq!(args.literal(key).unwrap().1.value(), value);
     }
     assert_eq!(
         args.provider.unwrap().to_token_stream().to_string(),
@@ -73,7 +74,7 @@ fn every_key_has_its_own_example() {
 
 #[test]
 fn nothing_is_an_argument_list() {
-    assert!(!accepted(quote!()).gives(Key::Name));
+    assert!(!accepted(quote!()).mentions(Key::Name));
 }
 
 #[test]
@@ -88,7 +89,7 @@ fn refuses_unknown_keys() {
     );
     assert!(one(quote!(ttl = "30s")).starts_with("unknown argument `ttl`: expected `name`, `expiry`, "));
     assert!(one(quote!(ttl = "30s")).ends_with("`provider` or `crate`"));
-    assert!(parse(quote!(nam = "x")).0.gives(Key::Name));
+    assert!(parse(quote!(nam = "x")).0.mentions(Key::Name));
 }
 
 #[test]
@@ -200,9 +201,15 @@ fn a_missing_comma_hides_nothing() {
     let (args, errors) = parse(quote!(name = "a" expiry = "1s" provider = p crate = c on_busy = "skip"));
     assert_eq!(errors.matches("expected `,` between two arguments").count(), 4);
     assert!(
-        [Key::Name, Key::Expiry, Key::Provider, Key::Crate, Key::OnBusy]
-            .into_iter()
-            .all(|key| args.gives(key))
+        [
+            Key::Name,
+            Key::Duration(DurationKey::Expiry),
+            Key::Provider,
+            Key::Crate,
+            Key::OnBusy
+        ]
+        .into_iter()
+        .all(|key| args.mentions(key))
     );
 }
 
@@ -227,7 +234,7 @@ fn reads_what_macro_rules_passes_on() {
     let literal = proc_macro2::Group::new(proc_macro2::Delimiter::None, quote!("x:<id>"));
     assert_eq!(
         accepted(quote!(name = #literal, expiry = "1s"))
-            .text(Key::Name)
+            .literal(Key::Name)
             .unwrap()
             .1
             .value(),

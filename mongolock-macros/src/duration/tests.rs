@@ -30,7 +30,7 @@ fn a_number_alone_has_no_unit() {
 }
 
 #[test]
-fn says_what_was_probably_meant() {
+fn suggests_the_probable_duration() {
     assert_eq!(parse("30 s"), malformed("30s"));
     assert_eq!(parse("1h30m"), malformed("90m"));
     assert_eq!(parse("1.5s"), malformed("1500ms"));

@@ -18,7 +18,7 @@ fn function(args: TokenStream) -> TokenStream {
     )
 }
 
-/// Arguments that reach every branch of the expansion.
+/// Arguments that together reach every branch of the expansion.
 fn cases() -> Vec<TokenStream> {
     vec![
         quote!(name = "x"),
@@ -61,7 +61,7 @@ fn the_expansion_is_one_function() {
 }
 
 #[test]
-fn nothing_is_allowed_that_the_user_did_not_allow() {
+fn the_expansion_allows_no_lint() {
     for case in cases() {
         assert_eq!(function(case).to_string().matches("allow").count(), 1);
     }
@@ -107,7 +107,7 @@ fn the_head_and_the_block_stay_as_they_are() {
 }
 
 #[test]
-fn the_arguments_arrive() {
+fn every_argument_is_in_the_expansion() {
     let expanded = function(quote! {
         name = "a<<:<self.type>:<a.0.b()>", provider = self.p, expiry = "1s", renew_interval = "10ms",
         acquire_timeout = "2s", min_hold = "3s", max_hold = "4s", on_lost = "continue", crate = c

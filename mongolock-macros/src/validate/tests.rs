@@ -3,7 +3,7 @@ use quote::quote;
 
 use super::*;
 
-fn judge(args: TokenStream, item: TokenStream) -> (Lock, String) {
+fn validate(args: TokenStream, item: TokenStream) -> (Lock, String) {
     let mut errors = Errors::default();
     let args = Args::parse(args, &mut errors);
     let function = Function::parse(item, &mut errors);
@@ -21,42 +21,45 @@ fn item() -> TokenStream {
 }
 
 fn accepted(args: &TokenStream) -> Lock {
-    let (lock, errors) = judge(quote!(name = "x", #args), item());
+    let (lock, errors) = validate(quote!(name = "x", #args), item());
     assert_eq!(errors, "");
     lock
 }
 
 fn refused(args: &TokenStream, message: &str) {
-    let (_, errors) = judge(quote!(name = "x", #args), item());
+    let (_, errors) = validate(quote!(name = "x", #args), item());
     assert!(errors.contains(message), "{errors}");
     assert_eq!(errors.matches("compile_error").count(), 1, "{errors}");
 }
 
 fn refused_item(item: TokenStream, message: &str) {
-    let (_, errors) = judge(quote!(name = "x"), item);
+    let (_, errors) = validate(quote!(name = "x"), item);
     assert!(errors.contains(message), "{errors}");
     assert_eq!(errors.matches("compile_error").count(), 1, "{errors}");
 }
 
 fn refused_name(name: &str, message: &str) {
-    let (_, errors) = judge(quote!(name = #name), item());
+    let (_, errors) = validate(quote!(name = #name), item());
     assert!(errors.contains(message), "{errors}");
 }
 
 #[test]
-fn the_bounds_are_inside() {
+fn durations_at_the_bounds_are_accepted() {
     assert_eq!(
         accepted(&quote!(expiry = "100ms")).durations,
-        [(Key::Expiry, 100)]
+        [(DurationKey::Expiry, 100)]
     );
-    assert_eq!(accepted(&quote!(expiry = "7d")).durations, [(Key::Expiry, MAX)]);
+    assert_eq!(
+        accepted(&quote!(expiry = "7d")).durations,
+        [(DurationKey::Expiry, MAX_DURATION)]
+    );
     assert_eq!(
         accepted(&quote!(renew_interval = "1ms")).durations,
-        [(Key::RenewInterval, 1)]
+        [(DurationKey::RenewInterval, 1)]
     );
     assert_eq!(
         accepted(&quote!(min_hold = "0s", max_hold = "7d")).durations,
-        [(Key::MinHold, 0), (Key::MaxHold, MAX)]
+        [(DurationKey::MinHold, 0), (DurationKey::MaxHold, MAX_DURATION)]
     );
     assert_eq!(
         accepted(&quote!(acquire_timeout = "0s")).acquire_timeout,
@@ -64,13 +67,13 @@ fn the_bounds_are_inside() {
     );
     assert_eq!(
         accepted(&quote!(acquire_timeout = "none")).acquire_timeout,
-        Some(Timeout::Never)
+        Some(Timeout::Unlimited)
     );
     assert_eq!(accepted(&quote!()).acquire_timeout, None);
 }
 
 #[test]
-fn what_lies_outside_is_refused() {
+fn durations_outside_the_bounds_are_refused() {
     refused(
         &quote!(expiry = "99ms"),
         "`expiry` must be between `100ms` and `7d`, not `99ms`",
@@ -140,14 +143,14 @@ fn a_timeout_needs_a_wait() {
 #[test]
 fn placeholders_name_arguments() {
     for name in ["<id>", "<self.a.0.b()>", "<type>", "<id>:<id>", "<__arg1>"] {
-        assert_eq!(judge(quote!(name = #name), item()).1, "");
+        assert_eq!(validate(quote!(name = #name), item()).1, "");
     }
     refused_name("<idd>", "`job` has no argument `idd`: did you mean `<id>`?");
     refused_name(
         "<tenant.x>",
         "it takes `self`, `id`, `type`; for a field write `<self.tenant.x>`",
     );
-    let (_, errors) = judge(
+    let (_, errors) = validate(
         quote!(name = "<self.a>"),
         quote!(
             async fn f(id: u8) -> Result<(), E> {}
@@ -161,7 +164,7 @@ fn placeholders_name_arguments() {
 
 #[test]
 fn a_missing_name_is_suggested() {
-    let missing = |item| judge(quote!(), item).1;
+    let missing = |item| validate(quote!(), item).1;
     assert!(missing(item()).contains("`name` is missing: write `#[distributed_lock(name = \"job:<id>\")]`"));
     assert!(
         missing(quote!(
@@ -170,7 +173,7 @@ fn a_missing_name_is_suggested() {
         .contains("name = \"job\"")
     );
     assert_eq!(
-        judge(quote!(nam = "x"), item())
+        validate(quote!(nam = "x"), item())
             .1
             .matches("compile_error")
             .count(),
@@ -214,7 +217,7 @@ fn the_function_must_be_async_and_able_to_fail() {
 
 #[test]
 fn everything_is_reported_at_once() {
-    let (_, errors) = judge(
+    let (_, errors) = validate(
         quote!(
             name = " {id}<idd>",
             expiry = "1",

@@ -6,7 +6,7 @@ fn text(text: &str) -> Piece {
     Piece::Text(text.to_owned())
 }
 
-fn hole(range: Range<usize>, root: &str, steps: Vec<Step>) -> Piece {
+fn placeholder(range: Range<usize>, root: &str, steps: Vec<Step>) -> Piece {
     Piece::Placeholder(Placeholder {
         range,
         root: root.to_owned(),
@@ -20,7 +20,7 @@ fn pieces(template: &str) -> Vec<Piece> {
     pieces
 }
 
-fn mistakes(template: &str) -> Vec<NameMistake> {
+fn mistakes(template: &str) -> Vec<TemplateMistake> {
     parse(template)
         .1
         .into_iter()
@@ -29,15 +29,15 @@ fn mistakes(template: &str) -> Vec<NameMistake> {
 }
 
 /// The one mistake of a template and the text it is reported at.
-fn mistake(template: &str) -> (&str, NameMistake) {
+fn mistake(template: &str) -> (&str, TemplateMistake) {
     let (_, mut found) = parse(template);
     assert_eq!(found.len(), 1, "{template}: {found:?}");
     let (range, mistake) = found.remove(0);
     (&template[range], mistake)
 }
 
-fn syntax(written: &str, write: Option<&str>) -> NameMistake {
-    NameMistake::Syntax {
+fn syntax(written: &str, write: Option<&str>) -> TemplateMistake {
+    TemplateMistake::Syntax {
         written: written.to_owned(),
         write: write.map(str::to_owned),
     }
@@ -48,33 +48,33 @@ fn reads_text_and_placeholders() {
     assert_eq!(pieces("nightly"), [text("nightly")]);
     assert_eq!(
         pieces("report:<id>"),
-        [text("report:"), hole(7..11, "id", vec![])]
+        [text("report:"), placeholder(7..11, "id", vec![])]
     );
-    assert_eq!(pieces("<id>:x"), [hole(0..4, "id", vec![]), text(":x")]);
+    assert_eq!(pieces("<id>:x"), [placeholder(0..4, "id", vec![]), text(":x")]);
     assert_eq!(pieces("über 100 %"), [text("über 100 %")]);
-    assert_eq!(pieces("<größe>"), [hole(0..9, "größe", vec![])]);
+    assert_eq!(pieces("<größe>"), [placeholder(0..9, "größe", vec![])]);
 }
 
 #[test]
 fn reads_paths() {
     let field = |name: &str| Step::Field(name.to_owned());
     let method = |name: &str| Step::Method(name.to_owned());
-    assert_eq!(pieces("<self>"), [hole(0..6, "self", vec![])]);
+    assert_eq!(pieces("<self>"), [placeholder(0..6, "self", vec![])]);
     assert_eq!(
         pieces("<self.tenant>"),
-        [hole(0..13, "self", vec![field("tenant")])]
+        [placeholder(0..13, "self", vec![field("tenant")])]
     );
     assert_eq!(
         pieces("<pair.0.1>"),
-        [hole(0..10, "pair", vec![Step::Index(0), Step::Index(1)])]
+        [placeholder(0..10, "pair", vec![Step::Index(0), Step::Index(1)])]
     );
     assert_eq!(
         pieces("<o.id().x>"),
-        [hole(0..10, "o", vec![method("id"), field("x")])]
+        [placeholder(0..10, "o", vec![method("id"), field("x")])]
     );
     assert_eq!(
         pieces("<type.match>"),
-        [hole(0..12, "type", vec![field("match")])]
+        [placeholder(0..12, "type", vec![field("match")])]
     );
 }
 
@@ -83,56 +83,72 @@ fn reads_doubled_brackets_from_the_left() {
     assert_eq!(pieces("a<<b>>c"), [text("a<b>c")]);
     assert_eq!(
         pieces("<<<id>>>"),
-        [text("<"), hole(2..6, "id", vec![]), text(">")]
+        [text("<"), placeholder(2..6, "id", vec![]), text(">")]
     );
     assert_eq!(pieces("<<<<"), [text("<<")]);
     assert_eq!(
         pieces("<a>>><b>"),
-        [hole(0..3, "a", vec![]), text(">"), hole(5..8, "b", vec![])]
+        [
+            placeholder(0..3, "a", vec![]),
+            text(">"),
+            placeholder(5..8, "b", vec![])
+        ]
     );
 }
 
 #[test]
 fn refuses_empty_blank_and_long_names() {
-    assert_eq!(mistake("").1, NameMistake::Empty);
-    assert_eq!(mistake(" \t").1, NameMistake::Empty);
-    assert_eq!(mistake(" a"), (" ", NameMistake::Blank { place: "begins" }));
+    assert_eq!(mistake("").1, TemplateMistake::Empty);
+    assert_eq!(mistake(" \t").1, TemplateMistake::Empty);
+    assert_eq!(mistake(" a"), (" ", TemplateMistake::Blank { place: "begins" }));
     assert_eq!(
         mistake("a\u{a0}\u{2003}"),
-        ("\u{a0}\u{2003}", NameMistake::Blank { place: "ends" })
+        ("\u{a0}\u{2003}", TemplateMistake::Blank { place: "ends" })
     );
-    assert_eq!(mistakes(&"x".repeat(513)), [NameMistake::TooLong { bytes: 513 }]);
-    assert_eq!(mistakes(&"é".repeat(257)), [NameMistake::TooLong { bytes: 514 }]);
+    assert_eq!(
+        mistakes(&"x".repeat(513)),
+        [TemplateMistake::TooLong { bytes: 513 }]
+    );
+    assert_eq!(
+        mistakes(&"é".repeat(257)),
+        [TemplateMistake::TooLong { bytes: 514 }]
+    );
     assert_eq!(mistakes(&"x".repeat(512)), []);
 }
 
 #[test]
 fn refuses_control_characters() {
-    assert_eq!(mistake("a\nb"), ("\n", NameMistake::Control { character: '\n' }));
+    assert_eq!(
+        mistake("a\nb"),
+        ("\n", TemplateMistake::Control { character: '\n' })
+    );
     assert_eq!(
         mistake("a\u{85}b"),
-        ("\u{85}", NameMistake::Control { character: '\u{85}' })
+        ("\u{85}", TemplateMistake::Control { character: '\u{85}' })
     );
-    assert_eq!(mistake("a\n"), ("\n", NameMistake::Control { character: '\n' }));
+    assert_eq!(
+        mistake("a\n"),
+        ("\n", TemplateMistake::Control { character: '\n' })
+    );
 }
 
 #[test]
 fn refuses_unbalanced_brackets() {
-    let unclosed = |written: &str| NameMistake::Unclosed {
+    let unclosed = |written: &str| TemplateMistake::Unclosed {
         written: written.to_owned(),
     };
     assert_eq!(mistake("report:<id"), ("<id", unclosed("id")));
     assert_eq!(mistake("a<"), ("<", unclosed("")));
     assert_eq!(mistake("<a<b>"), ("<a", unclosed("a")));
-    assert_eq!(mistake("a>b"), (">", NameMistake::Unopened));
-    assert_eq!(mistake("<a>>b"), (">", NameMistake::Unopened));
-    assert_eq!(mistake("<<a>"), (">", NameMistake::Unopened));
+    assert_eq!(mistake("a>b"), (">", TemplateMistake::Unopened));
+    assert_eq!(mistake("<a>>b"), (">", TemplateMistake::Unopened));
+    assert_eq!(mistake("<<a>"), (">", TemplateMistake::Unopened));
 }
 
 #[test]
 fn refuses_what_is_not_a_path() {
-    assert_eq!(mistake("a<>"), ("<>", NameMistake::NoPlaceholder));
-    assert_eq!(mistake("< >"), ("< >", NameMistake::NoPlaceholder));
+    assert_eq!(mistake("a<>"), ("<>", TemplateMistake::NoPlaceholder));
+    assert_eq!(mistake("< >"), ("< >", TemplateMistake::NoPlaceholder));
     assert_eq!(mistake("<id + 1>").1, syntax("id + 1", None));
     assert_eq!(mistake("<v[0]>").1, syntax("v[0]", None));
     assert_eq!(mistake("<id()>").1, syntax("id()", None));
@@ -146,14 +162,14 @@ fn refuses_what_is_not_a_path() {
         "_", "Self", "super", "crate", "a.self", "a b", "a..b", "a-b", "\"a\"", "a.b()()",
     ] {
         assert!(
-            matches!(mistake(&format!("<{word}>")).1, NameMistake::Syntax { .. }),
+            matches!(mistake(&format!("<{word}>")).1, TemplateMistake::Syntax { .. }),
             "{word}"
         );
     }
 }
 
 #[test]
-fn says_what_was_probably_meant() {
+fn suggests_the_probable_placeholder() {
     assert_eq!(
         mistake("< order . id () >").1,
         syntax(" order . id () ", Some("order.id()"))
@@ -166,11 +182,11 @@ fn says_what_was_probably_meant() {
 
 #[test]
 fn refuses_braces() {
-    let braced = |written: &str, write: Option<&str>| NameMistake::Braced {
+    let braced = |written: &str, write: Option<&str>| TemplateMistake::Braced {
         written: written.to_owned(),
         write: write.map(str::to_owned),
     };
-    let brace = |brace: &str| NameMistake::Brace {
+    let brace = |brace: &str| TemplateMistake::Brace {
         brace: brace.to_owned(),
     };
     assert_eq!(mistake("report:{id}"), ("{id}", braced("{id}", Some("id"))));
@@ -186,7 +202,7 @@ fn refuses_braces() {
 
 #[test]
 fn refuses_placeholders_side_by_side() {
-    let adjacent = |left: &str, right: &str| NameMistake::Adjacent {
+    let adjacent = |left: &str, right: &str| TemplateMistake::Adjacent {
         left: left.to_owned(),
         right: right.to_owned(),
     };
@@ -229,7 +245,7 @@ proptest! {
             .into_iter()
             .map(|piece| match piece {
                 Piece::Text(text) => text,
-                Piece::Placeholder(hole) => template[hole.range].to_owned(),
+                Piece::Placeholder(placeholder) => template[placeholder.range].to_owned(),
             })
             .collect();
         prop_assert_eq!(written, template);
@@ -237,7 +253,7 @@ proptest! {
 
     #[test]
     fn what_it_suggests_is_accepted(inner in "[&* ]{0,2}(r#)?[a-c.]{1,5}[ ?]{0,2}(:[0-9?]{0,3})?") {
-        if let [NameMistake::Syntax { write: Some(write), .. }] = mistakes(&format!("<{inner}>")).as_slice() {
+        if let [TemplateMistake::Syntax { write: Some(write), .. }] = mistakes(&format!("<{inner}>")).as_slice() {
             prop_assert_eq!(mistakes(&format!("<{write}>")), []);
         }
     }

@@ -1,9 +1,9 @@
-//! Sentences about the arguments of the attribute.
+//! Messages about the arguments of the attribute.
 
 use crate::key::Key;
 use crate::similar::nearest;
 
-/// ``a`, `b` or `c``, as sentences list alternatives.
+/// The words as a sentence lists them: `a`, `b` or `c`, each in backticks.
 fn list<'a>(words: impl IntoIterator<Item = &'a str>, last: &str) -> String {
     let words: Vec<_> = words.into_iter().map(|word| format!("`{word}`")).collect();
     match words.as_slice() {
@@ -12,18 +12,19 @@ fn list<'a>(words: impl IntoIterator<Item = &'a str>, last: &str) -> String {
     }
 }
 
-fn expected() -> String {
+/// The names of all arguments.
+fn all_names() -> String {
     list(Key::ALL.map(Key::as_str), "or")
 }
 
 pub(crate) fn unknown(written: &str) -> String {
     match Key::nearest(written) {
         Some(key) => format!("unknown argument `{written}`: did you mean `{}`?", key.as_str()),
-        None => format!("unknown argument `{written}`: expected {}", expected()),
+        None => format!("unknown argument `{written}`: expected {}", all_names()),
     }
 }
 
-/// A value without its key, such as a bare `skip`.
+/// The message about a value without its key, such as a bare `skip`.
 pub(crate) fn value_alone(key: Key, written: &str) -> String {
     format!("`{written}` is a value: write `{} = \"{written}\"`", key.as_str())
 }
@@ -35,7 +36,7 @@ pub(crate) fn literal_alone(written: &str) -> String {
 pub(crate) fn not_an_argument() -> String {
     format!(
         "expected an argument such as `name = \"…\"`, with one of {}",
-        expected()
+        all_names()
     )
 }
 

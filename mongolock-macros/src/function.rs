@@ -1,5 +1,5 @@
-//! The annotated function. Its signature is read, its body kept as tokens: new syntax in bodies cannot break
-//! the attribute, and the function compiles to what its author wrote.
+//! The annotated function. Its signature is parsed, and its body is kept as tokens, so that new Rust syntax in a body
+//! cannot break the attribute and the body compiles exactly as written.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -11,14 +11,14 @@ use crate::error::{Errors, target};
 
 /// A function with a body.
 pub(crate) struct Function {
-    /// Attributes, visibility and signature, every token as it was.
+    /// The attributes, the visibility and the signature, as unchanged tokens.
     pub(crate) head: TokenStream,
     pub(crate) signature: Signature,
     pub(crate) body: Group,
 }
 
 impl Function {
-    /// Reads the annotated item; what it is instead is reported.
+    /// Parses the annotated item; an item that is not a function with a body is reported.
     pub(crate) fn parse(item: TokenStream, errors: &mut Errors) -> Option<Self> {
         let mut head: Vec<TokenTree> = ungrouped(item).into_iter().collect();
         let last = head.pop();
@@ -49,11 +49,12 @@ impl Function {
         })
     }
 
+    /// The name of the function, without `r#`.
     pub(crate) fn name(&self) -> String {
         self.signature.ident.unraw().to_string()
     }
 
-    /// The names that the argument patterns bind, without `self`.
+    /// The names that the patterns of the arguments bind, without `self`.
     pub(crate) fn bindings(&self) -> Vec<&Ident> {
         let mut found = Vec::new();
         for input in &self.signature.inputs {
@@ -65,7 +66,7 @@ impl Function {
     }
 }
 
-/// An item that a `macro_rules!` fragment brought is wrapped in an invisible group.
+/// The item without the invisible group that a `macro_rules!` fragment has around it.
 fn ungrouped(item: TokenStream) -> TokenStream {
     let mut tokens = item.clone().into_iter();
     match (tokens.next(), tokens.next()) {
@@ -76,10 +77,11 @@ fn ungrouped(item: TokenStream) -> TokenStream {
     }
 }
 
+/// The body of a function, if this last token of the item is one.
 fn body(last: TokenTree) -> Option<Group> {
     match last {
         TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(group),
-        // `$body:block` of a `macro_rules!`.
+        // A `$body:block` of a `macro_rules!` has an invisible group around it.
         TokenTree::Group(group) if group.delimiter() == Delimiter::None => {
             let mut inside = group.stream().into_iter();
             let only = inside.next()?;
@@ -89,6 +91,7 @@ fn body(last: TokenTree) -> Option<Group> {
     }
 }
 
+/// Parses everything before the body; an item that is not a function is reported.
 fn signature(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<Signature>> {
     for attribute in input.call(Attribute::parse_outer)? {
         if attribute
@@ -97,7 +100,7 @@ fn signature(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<
             .last()
             .is_some_and(|segment| segment.ident == "distributed_lock")
         {
-            errors.push_over(attribute, target::stacked());
+            errors.push_spanned(attribute, target::stacked());
         }
     }
     let ahead = input.fork();
@@ -121,7 +124,7 @@ fn signature(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<
     Ok(Some(signature))
 }
 
-/// Whether only `const`, `async`, `unsafe`, `safe` and `extern "C"` stand before `fn`.
+/// Whether the next words are `fn` or qualifiers before it: `const`, `async`, `unsafe`, `safe`, `extern "C"`.
 fn leads_to_fn(input: ParseStream<'_>) -> syn::Result<bool> {
     let ahead = input.fork();
     while !ahead.peek(Token![fn]) {
@@ -139,6 +142,7 @@ fn leads_to_fn(input: ParseStream<'_>) -> syn::Result<bool> {
     Ok(true)
 }
 
+/// Adds the names that a pattern binds.
 fn bindings<'a>(pattern: &'a Pat, found: &mut Vec<&'a Ident>) {
     let mut all =
         |patterns: &mut dyn Iterator<Item = &'a Pat>| patterns.for_each(|inner| bindings(inner, found));
@@ -161,8 +165,8 @@ fn bindings<'a>(pattern: &'a Pat, found: &mut Vec<&'a Ident>) {
     }
 }
 
-/// The inner attributes of a body, which must stay first in it, and the rest; the body's own braces stay
-/// where there are none, because their spans carry the user's lints and carets.
+/// Splits a body into its inner attributes, which must stay first, and the block of the rest. The block has the source
+/// position of the body, where the compiler then reports lints and errors.
 pub(crate) fn split_inner_attributes(body: &Group) -> (TokenStream, Group) {
     let read =
         |input: ParseStream<'_>| Ok((input.call(Attribute::parse_inner)?, input.parse::<TokenStream>()?));

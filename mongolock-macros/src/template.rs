@@ -1,34 +1,34 @@
-//! The template of a lock name, `report:<id>`: a pure function from text to pieces.
+//! The template of a lock name, such as `report:<id>`, parsed to text and placeholders.
 
 use std::ops::Range;
 use std::str::FromStr;
 
 use proc_macro2::{TokenStream, TokenTree};
 
-use crate::error::NameMistake;
-
-/// The longest template, in bytes; the rendered name has a limit of its own at run time.
+/// The length limit of a template, in bytes; the rendered name has another limit, which the runtime checks.
 pub(crate) const MAX_BYTES: usize = 512;
 
 /// One part of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// Fixed text, doubled brackets already halved.
+    /// Fixed text, in which `<<` and `>>` have become `<` and `>`.
     Text(String),
-    /// `<root.step.step()>`.
+    /// A placeholder such as `<root.field.method()>`.
     Placeholder(Placeholder),
 }
 
-/// A value to be filled in.
+/// A path to a value that is filled in when the function is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Placeholder {
-    /// The bytes of the template, brackets included.
+    /// The position of the placeholder in the template, in bytes, brackets included.
     pub(crate) range: Range<usize>,
+    /// The first name of the path: an argument or `self`.
     pub(crate) root: String,
+    /// What follows the first name.
     pub(crate) steps: Vec<Step>,
 }
 
-/// What follows a dot.
+/// What follows a dot in a placeholder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     Field(String),
@@ -36,8 +36,8 @@ pub(crate) enum Step {
     Method(String),
 }
 
-/// Reads a template; every mistake is reported with the bytes it is about, and the pieces are those that could be read.
-pub(crate) fn parse(template: &str) -> (Vec<Piece>, Vec<(Range<usize>, NameMistake)>) {
+/// Parses a template to the pieces that are valid, and to the mistakes, each with its position in bytes.
+pub(crate) fn parse(template: &str) -> (Vec<Piece>, Vec<(Range<usize>, TemplateMistake)>) {
     let mut reader = Reader {
         template,
         at: 0,
@@ -53,60 +53,82 @@ pub(crate) fn parse(template: &str) -> (Vec<Piece>, Vec<(Range<usize>, NameMista
     (reader.pieces, reader.mistakes)
 }
 
+/// What can be wrong with a template; `error::template` has the messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TemplateMistake {
+    Empty,
+    TooLong { bytes: usize },
+    Blank { place: &'static str },
+    Control { character: char },
+    Unclosed { written: String },
+    Unopened,
+    NoPlaceholder,
+    Syntax { written: String, write: Option<String> },
+    Braced { written: String, write: Option<String> },
+    Brace { brace: String },
+    Adjacent { left: String, right: String },
+}
+
+/// The state of the parser.
 struct Reader<'a> {
     template: &'a str,
+    /// The number of bytes that have been read.
     at: usize,
     pieces: Vec<Piece>,
-    mistakes: Vec<(Range<usize>, NameMistake)>,
+    mistakes: Vec<(Range<usize>, TemplateMistake)>,
 }
 
 impl<'a> Reader<'a> {
+    /// The text that has not been read yet.
     fn rest(&self) -> &'a str {
         &self.template[self.at..]
     }
 
+    /// Reports the mistakes that concern the whole template.
     fn check_whole(&mut self) {
         let (template, whole) = (self.template, 0..self.template.len());
         if template.trim().is_empty() {
-            return self.mistakes.push((whole, NameMistake::Empty));
+            return self.mistakes.push((whole, TemplateMistake::Empty));
         }
         if template.len() > MAX_BYTES {
             self.mistakes.push((
                 whole.clone(),
-                NameMistake::TooLong {
+                TemplateMistake::TooLong {
                     bytes: template.len(),
                 },
             ));
         }
-        // White space that is a control character as well is reported as that alone.
+        // White space that is a control character, such as a tab, is reported as a control character only.
         if template.starts_with(is_blank) {
             let end = template.len() - template.trim_start().len();
             self.mistakes
-                .push((0..end, NameMistake::Blank { place: "begins" }));
+                .push((0..end, TemplateMistake::Blank { place: "begins" }));
         }
         if template.ends_with(is_blank) {
             self.mistakes.push((
                 template.trim_end().len()..whole.end,
-                NameMistake::Blank { place: "ends" },
+                TemplateMistake::Blank { place: "ends" },
             ));
         }
     }
 
+    /// Reads one character or one placeholder.
     fn piece(&mut self, next: char) {
         let rest = self.rest();
         match next {
-            // From the left: `<<<id>>>` is `<`, the value, `>`.
+            // Doubled brackets are read from the left, so `<<<id>>>` is `<`, a placeholder and `>`.
             '<' | '>' if rest[1..].starts_with(next) => self.text(next, 2),
             '<' => self.placeholder(),
-            '>' => self.mistake(1, NameMistake::Unopened),
+            '>' => self.mistake(1, TemplateMistake::Unopened),
             '{' | '}' => self.brace(),
             control if control.is_control() => {
-                self.mistake(next.len_utf8(), NameMistake::Control { character: control });
+                self.mistake(next.len_utf8(), TemplateMistake::Control { character: control });
             }
             _ => self.text(next, next.len_utf8()),
         }
     }
 
+    /// Adds a character of fixed text that takes this many bytes of the template.
     fn text(&mut self, character: char, bytes: usize) {
         self.at += bytes;
         if let Some(Piece::Text(text)) = self.pieces.last_mut() {
@@ -116,11 +138,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn mistake(&mut self, bytes: usize, mistake: NameMistake) {
+    /// Reports a mistake in the next bytes and skips them.
+    fn mistake(&mut self, bytes: usize, mistake: TemplateMistake) {
         self.mistakes.push((self.at..self.at + bytes, mistake));
         self.at += bytes;
     }
 
+    /// Reads a placeholder, which starts with `<`.
     fn placeholder(&mut self) {
         let inner = &self.rest()[1..];
         let Some(end) = inner
@@ -130,7 +154,7 @@ impl<'a> Reader<'a> {
             let end = inner.find(['<', '{', '}']).unwrap_or(inner.len());
             return self.mistake(
                 end + 1,
-                NameMistake::Unclosed {
+                TemplateMistake::Unclosed {
                     written: inner[..end].to_owned(),
                 },
             );
@@ -139,10 +163,10 @@ impl<'a> Reader<'a> {
         let written = &inner[..end];
         let Some((root, steps)) = path(written) else {
             let mistake = match written.trim() {
-                "" => NameMistake::NoPlaceholder,
-                _ => NameMistake::Syntax {
+                "" => TemplateMistake::NoPlaceholder,
+                _ => TemplateMistake::Syntax {
                     written: written.to_owned(),
-                    write: repair(written),
+                    write: suggest(written),
                 },
             };
             return self.mistake(range.len(), mistake);
@@ -152,7 +176,8 @@ impl<'a> Reader<'a> {
         {
             let both = before.range.start..range.end;
             let [left, right] = [&before.range, &range].map(|at| self.template[at.clone()].to_owned());
-            self.mistakes.push((both, NameMistake::Adjacent { left, right }));
+            self.mistakes
+                .push((both, TemplateMistake::Adjacent { left, right }));
         }
         self.at = range.end;
         self.pieces.push(Piece::Placeholder(Placeholder {
@@ -162,7 +187,7 @@ impl<'a> Reader<'a> {
         }));
     }
 
-    /// A brace, or the `{…}` of somebody used to `format!`.
+    /// Reports a brace, or the whole `{…}`, which is a placeholder of `format!` but not of a template.
     fn brace(&mut self) {
         let rest = self.rest();
         let inner = &rest[1..];
@@ -174,10 +199,10 @@ impl<'a> Reader<'a> {
                 let written = &inner[..end];
                 let write = path(written)
                     .map(|_| written.to_owned())
-                    .or_else(|| repair(written));
+                    .or_else(|| suggest(written));
                 self.mistake(
                     end + 2,
-                    NameMistake::Braced {
+                    TemplateMistake::Braced {
                         written: rest[..end + 2].to_owned(),
                         write,
                     },
@@ -185,7 +210,7 @@ impl<'a> Reader<'a> {
             }
             _ => self.mistake(
                 1,
-                NameMistake::Brace {
+                TemplateMistake::Brace {
                     brace: rest[..1].to_owned(),
                 },
             ),
@@ -193,11 +218,12 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Whether the character is white space and not a control character.
 fn is_blank(c: char) -> bool {
     c.is_whitespace() && !c.is_control()
 }
 
-/// `root.step.step()`, nothing else.
+/// Parses `root.field.method()`, the content of a placeholder.
 fn path(written: &str) -> Option<(&str, Vec<Step>)> {
     let mut parts = written.split('.');
     let root = parts
@@ -206,6 +232,7 @@ fn path(written: &str) -> Option<(&str, Vec<Step>)> {
     Some((root, parts.map(step).collect::<Option<_>>()?))
 }
 
+/// Parses one step of a path.
 fn step(written: &str) -> Option<Step> {
     if let Some(method) = written.strip_suffix("()") {
         return is_identifier(method).then(|| Step::Method(method.to_owned()));
@@ -217,26 +244,27 @@ fn step(written: &str) -> Option<Step> {
     plain.then(|| written.parse().ok().map(Step::Index)).flatten()
 }
 
-/// Whether a name can stand in a placeholder. Keywords can, being raw identifiers in the code, apart from
-/// those that have no raw form and `await`, which is not a field.
+/// Whether a name can be part of a placeholder. Keywords can, because the code may have them as raw identifiers; the
+/// exceptions are the keywords without a raw form, and `await`, which is never a field.
 fn is_identifier(word: &str) -> bool {
     let ascii = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let letters = word.chars().all(|c| c.is_alphanumeric() || c == '_');
     match word {
         "" | "_" | "self" | "Self" | "super" | "crate" | "await" => false,
         _ if ascii => !word.starts_with(|c: char| c.is_ascii_digit()),
-        // Only the compiler's own lexer knows which other letters make an identifier.
+        // Only the compiler's lexer knows which letters outside ASCII are allowed in an identifier.
         _ => letters && TokenStream::from_str(word).is_ok_and(|tokens| is_one_identifier(tokens, word)),
     }
 }
 
+/// Whether the tokens are this one identifier.
 fn is_one_identifier(tokens: TokenStream, word: &str) -> bool {
     let mut tokens = tokens.into_iter();
     matches!(tokens.next(), Some(TokenTree::Ident(ident)) if ident == word) && tokens.next().is_none()
 }
 
-/// What was probably meant: no white space, no `&`, no `r#`, no format specification, no `?`.
-fn repair(written: &str) -> Option<String> {
+/// The path that a placeholder probably means: white space, `&`, `*`, `r#`, `?` and a format specification are removed.
+fn suggest(written: &str) -> Option<String> {
     let dense: String = written.chars().filter(|c| !c.is_whitespace()).collect();
     let bare = dense.trim_start_matches(['&', '*']).replace("r#", "");
     let bare = bare.split_once(':').map_or(bare.as_str(), |(before, _)| before);

@@ -61,7 +61,7 @@ fn looks_through_the_groups_of_macro_rules() {
 }
 
 #[test]
-fn refuses_what_has_no_body() {
+fn refuses_functions_without_a_body() {
     assert!(
         refused(quote!(
             async fn f();
@@ -72,7 +72,7 @@ fn refuses_what_has_no_body() {
 }
 
 #[test]
-fn refuses_what_is_no_function() {
+fn refuses_items_that_are_not_functions() {
     assert!(refused(quote!(impl X {})).contains("`impl` blocks"));
     assert!(
         refused(quote!(

@@ -1,20 +1,23 @@
-//! A string literal of the attribute, and the places of its parts in the source.
+//! A string literal of the attribute, and the source positions of its parts.
 
 use std::ops::Range;
 
 use proc_macro2::{Literal, Span};
 use syn::LitStr;
 
-/// A string literal: what it says, and where each byte of that stands.
+/// A string literal that knows the source position of every byte of its value.
 #[derive(Debug)]
-pub(crate) struct Text {
+pub(crate) struct StringLiteral {
+    /// The text that the literal stands for, with its escapes resolved.
     value: String,
+    /// The literal as written, which has the source positions.
     token: Literal,
-    /// Where the value begins inside the literal's source, if the two agree byte for byte.
+    /// The number of bytes from the start of the literal's source to its value; nothing if an escape makes the two
+    /// differ, because positions in the value are then no positions in the source.
     offset: Option<usize>,
 }
 
-impl Text {
+impl StringLiteral {
     pub(crate) fn new(literal: &LitStr) -> Self {
         let value = literal.value();
         let token = literal.token();
@@ -26,20 +29,21 @@ impl Text {
         &self.value
     }
 
+    /// The source position of the whole literal.
     pub(crate) fn span(&self) -> Span {
         self.token.span()
     }
 
-    /// The place of these bytes of the value: exact where the compiler can tell (nightly, and no escapes
-    /// in the literal), the whole literal elsewhere.
-    pub(crate) fn at(&self, part: Range<usize>) -> Span {
+    /// The source position of these bytes of the value: exact on a nightly compiler if the literal has no escapes,
+    /// otherwise that of the whole literal.
+    pub(crate) fn span_of(&self, part: Range<usize>) -> Span {
         self.offset
             .and_then(|offset| self.token.subspan(part.start + offset..part.end + offset))
             .unwrap_or_else(|| self.span())
     }
 }
 
-/// Where `value` begins in `source`; escapes move the bytes, so with one of them there is no answer.
+/// The number of bytes from the start of `source` to `value`; nothing if an escape makes the two differ.
 fn verbatim_offset(source: &str, value: &str) -> Option<usize> {
     let open = source.find('"')? + 1;
     let close = source.rfind('"')?;
@@ -51,7 +55,7 @@ mod tests {
     use super::*;
 
     fn offset(source: &str) -> Option<usize> {
-        Text::new(&syn::parse_str(source).unwrap()).offset
+        StringLiteral::new(&syn::parse_str(source).unwrap()).offset
     }
 
     #[test]
@@ -63,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_up_where_an_escape_moves_the_bytes() {
+    fn an_escape_leaves_no_offset() {
         assert_eq!(offset(r#""a\tb""#), None);
         assert_eq!(offset(r#""\u{e9}""#), None);
     }

@@ -1,0 +1,50 @@
+//! Messages about durations and about the rules between them and other arguments.
+
+use crate::duration::DurationMistake;
+
+/// The message about an argument whose value `text` is not a duration.
+pub(crate) fn unreadable(argument: &str, text: &str, mistake: &DurationMistake) -> String {
+    let example = "write a whole number and one of `ms`, `s`, `m`, `h`, `d`, such as `30s`";
+    match mistake {
+        DurationMistake::Empty => format!("`{argument}` is empty: {example}"),
+        DurationMistake::NoUnit { write } => format!("`{text}` has no unit: write `{write}`"),
+        DurationMistake::Negative => format!("`{text}` is negative: {example}"),
+        DurationMistake::TooLong => {
+            format!("`{text}` is longer than `{argument}` can be: write at most `7d`")
+        }
+        DurationMistake::Malformed { write: Some(write) } => {
+            format!("`{text}` is not a duration: write `{write}`")
+        }
+        DurationMistake::Malformed { write: None } => format!("`{text}` is not a duration: {example}"),
+    }
+}
+
+/// The message about a duration that is shorter or longer than its argument accepts.
+pub(crate) fn out_of_bounds(argument: &str, text: &str, bounds: &str) -> String {
+    format!("`{argument}` must be {bounds}, not `{text}`")
+}
+
+/// The accepted values of `expiry`, as the message states them.
+pub(crate) const EXPIRY_BOUNDS: &str = "between `100ms` and `7d`";
+/// The accepted values of `renew_interval`, as the message states them.
+pub(crate) const RENEW_BOUNDS: &str = "above `0s` and below `expiry` (at most `7d`)";
+/// The accepted values of `min_hold` and `max_hold`, as the message states them.
+pub(crate) const HOLD_BOUNDS: &str = "between `0s` and `7d`";
+/// The accepted values of `acquire_timeout`, as the message states them.
+pub(crate) const TIMEOUT_BOUNDS: &str = "between `0s` and `7d`, or `none` to wait for ever";
+
+/// The message about a lease that would end before its first renewal.
+pub(crate) fn renews_too_late(renew: &str, expiry: &str) -> String {
+    format!(
+        "`renew_interval` (`{renew}`) must be shorter than `expiry` (`{expiry}`), or the lock runs out before its \
+         renewal: write about a third of `expiry`"
+    )
+}
+
+pub(crate) fn timeout_with_fail() -> &'static str {
+    "`acquire_timeout` has no effect with `on_busy = \"fail\"`, which makes one attempt: remove one of the two"
+}
+
+pub(crate) fn endless_skip() -> &'static str {
+    "`acquire_timeout = \"none\"` waits for ever, so `on_busy = \"skip\"` would never skip: remove one of the two"
+}

@@ -1,0 +1,88 @@
+//! Messages about placeholders that the annotated function cannot fill in.
+
+use crate::similar::nearest;
+
+/// What the placeholders of a function can name.
+pub(crate) struct Nameable<'a> {
+    pub(crate) function: &'a str,
+    /// Whether the function has a `self`.
+    pub(crate) receiver: bool,
+    pub(crate) arguments: Vec<String>,
+}
+
+impl Nameable<'_> {
+    /// All names, `self` first.
+    fn names(&self) -> Vec<&str> {
+        let receiver = self.receiver.then_some("self");
+        receiver
+            .into_iter()
+            .chain(self.arguments.iter().map(String::as_str))
+            .collect()
+    }
+
+    /// The message about `root`, the name in the placeholder `written` that is no argument.
+    pub(crate) fn unknown(&self, written: &str, root: &str) -> String {
+        let function = self.function;
+        let names = self.names();
+        if let Some(near) = nearest(root, names.iter().copied()) {
+            let write = written.replacen(root, near, 1);
+            return format!("`{function}` has no argument `{root}`: did you mean `{write}`?");
+        }
+        let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+        match (names.is_empty(), self.receiver) {
+            (true, _) => format!(
+                "`{function}` has no argument `{root}`, and none that a placeholder could name: add one, or remove `{written}`"
+            ),
+            (false, false) => format!(
+                "`{function}` has no argument `{root}`: it takes {}",
+                names.join(", ")
+            ),
+            (false, true) => {
+                let field = written.replacen('<', "<self.", 1);
+                format!(
+                    "`{function}` has no argument `{root}`: it takes {}; for a field write `{field}`",
+                    names.join(", ")
+                )
+            }
+        }
+    }
+
+    /// The message about a placeholder that names `self` in a function without one.
+    pub(crate) fn no_receiver(&self, written: &str) -> String {
+        format!(
+            "`{written}` needs a method, and `{}` has no `self`: write an argument instead",
+            self.function
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_placeholder_is_answered_with_the_known_names() {
+        let nameable = |receiver, arguments: &[&str]| Nameable {
+            function: "f",
+            receiver,
+            arguments: arguments.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let unknown = |nameable: Nameable<'_>| nameable.unknown("<idd.x>", "idd");
+        assert_eq!(
+            unknown(nameable(false, &["id"])),
+            "`f` has no argument `idd`: did you mean `<id.x>`?"
+        );
+        assert_eq!(
+            unknown(nameable(false, &["a", "b"])),
+            "`f` has no argument `idd`: it takes `a`, `b`"
+        );
+        assert_eq!(
+            unknown(nameable(true, &["a"])),
+            "`f` has no argument `idd`: it takes `self`, `a`; for a field write `<self.idd.x>`"
+        );
+        assert_eq!(
+            unknown(nameable(false, &[])),
+            "`f` has no argument `idd`, and none that a placeholder could name: add one, or remove `<idd.x>`"
+        );
+    }
+}

@@ -1,0 +1,74 @@
+//! Messages about the template of a lock name.
+
+use std::fmt;
+
+use crate::template::{MAX_BYTES, TemplateMistake};
+
+impl fmt::Display for TemplateMistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => {
+                f.write_str("the lock name is empty: write what the lock protects, such as `report:<id>`")
+            }
+            Self::TooLong { bytes } => {
+                write!(
+                    f,
+                    "the lock name has {bytes} bytes, at most {MAX_BYTES} are allowed: shorten it"
+                )
+            }
+            Self::Blank { place } => write!(f, "the lock name {place} with white space: remove it"),
+            Self::Control { character } => {
+                let shown = character.escape_default();
+                write!(
+                    f,
+                    "`{shown}` is a control character, which a lock name may not contain: remove it"
+                )
+            }
+            Self::Unclosed { written } if written.is_empty() => {
+                f.write_str("`<` opens a placeholder that is not closed: write `<<` for a literal `<`")
+            }
+            Self::Unclosed { written } => {
+                write!(
+                    f,
+                    "`<{written}` is not closed: write `<{}>`, or `<<` for a literal `<`",
+                    written.trim()
+                )
+            }
+            Self::Unopened => f.write_str("`>` closes nothing: write `>>` for a literal `>`"),
+            Self::NoPlaceholder => {
+                f.write_str("`<>` names nothing: write an argument between the brackets, such as `<id>`")
+            }
+            Self::Syntax { written, write } => {
+                write!(
+                    f,
+                    "`<{written}>` is not an argument, a field or an argument-less method of one: "
+                )?;
+                match write {
+                    Some(write) => write!(f, "write `<{write}>`"),
+                    None => f.write_str("pass the value as an argument, or use `LockProvider::lock`"),
+                }
+            }
+            Self::Braced { written, write } => {
+                write!(
+                    f,
+                    "`{written}` is not filled in, so every call would share one lock: "
+                )?;
+                match write {
+                    Some(write) => write!(f, "write `<{write}>`"),
+                    None => f.write_str("write the argument, such as `<id>`"),
+                }
+            }
+            Self::Brace { brace } => {
+                write!(
+                    f,
+                    "`{brace}` may not stand in a lock name, where placeholders are written `<id>`: remove it"
+                )
+            }
+            Self::Adjacent { left, right } => write!(
+                f,
+                "nothing stands between `{left}` and `{right}`, so different values could give the same name: \
+                 write a separator, such as `{left}:{right}`"
+            ),
+        }
+    }
+}
