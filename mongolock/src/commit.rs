@@ -1,5 +1,6 @@
 //! Commits that hold only if the lock does.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
@@ -8,11 +9,10 @@ use tokio::time::{Instant, timeout};
 
 use crate::LockError;
 use crate::backoff::Backoff;
-use crate::context::LockContext;
-use crate::lease::{Lease, LossReason, OpenCommit};
-use crate::store::Touch;
+use crate::lease::{CancelShield, Lease, LossReason, OpenCommit};
 use crate::store::driver_error;
 use crate::store::reply::labelled;
+use crate::store::{Store, Touch};
 use crate::timing::{COMMIT_LIMIT, COMMIT_NO_REPLY};
 
 const NOT_BEGUN: &str = "the session has no transaction; start one first, which takes a replica set or a sharded cluster (a \
@@ -21,17 +21,23 @@ const BEGUN_TOO_EARLY: &str =
     "its transaction began before the lock was acquired, or on another deployment; begin it under the lock";
 
 /// Commits the session's transaction if the claim of the context's lease stands, and ends it in any case.
-pub(crate) async fn guarded(context: &LockContext, session: &mut ClientSession) -> Result<(), LockError> {
-    let lease = context.lease();
-    let committing = lease.begin_commit();
-    if let Err(error) = guard(context, session).await {
+///
+/// The shields keep the bodies around the commit from being cancelled once it is on its way.
+pub(crate) async fn guarded(
+    lease: &Arc<Lease>,
+    store: &Store,
+    shields: impl FnOnce() -> Vec<CancelShield>,
+    session: &mut ClientSession,
+) -> Result<(), LockError> {
+    let open = lease.begin_commit();
+    if let Err(error) = guard(lease, store, session).await {
         // The first error says what is wrong; the server ends a transaction that is not aborted by itself.
         let _ = timeout(COMMIT_NO_REPLY, session.abort_transaction()).await;
-        committing.ended(false);
+        open.ended(false);
         return Err(error);
     }
-    let _shields = context.shield_bodies();
-    commit(lease, committing, session).await
+    let _shields = shields();
+    commit(lease, open, session).await
 }
 
 /// The last statement of the transaction changes the lock's document: from then on until the commit no other can take
@@ -39,11 +45,10 @@ pub(crate) async fn guarded(context: &LockContext, session: &mut ClientSession) 
 ///
 /// The renewal in it is the server's; the holder does not count on it. With a weaker write concern than a majority's the
 /// commit could be undone.
-async fn guard(context: &LockContext, session: &mut ClientSession) -> Result<(), LockError> {
-    let lease = context.lease();
+async fn guard(lease: &Lease, store: &Store, session: &mut ClientSession) -> Result<(), LockError> {
     lease.ensure_held()?;
     let expiry = lease.is_renewable(Instant::now()).then_some(lease.terms.expiry);
-    let touched = context.engine().store.touch(&lease.key, expiry, session);
+    let touched = store.touch(&lease.key, expiry, session);
     match timeout(COMMIT_NO_REPLY, touched)
         .await
         .unwrap_or_else(|_| Err(no_guard()))
@@ -62,18 +67,14 @@ async fn guard(context: &LockContext, session: &mut ClientSession) -> Result<(),
 }
 
 /// A commit whose outcome is not known may be repeated: it is made once. Only an outcome that is known ends it.
-async fn commit(
-    lease: &Lease,
-    committing: OpenCommit<'_>,
-    session: &mut ClientSession,
-) -> Result<(), LockError> {
+async fn commit(lease: &Lease, open: OpenCommit<'_>, session: &mut ClientSession) -> Result<(), LockError> {
     let until = Instant::now() + COMMIT_LIMIT;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
     let mut was_unknown = false;
     loop {
         let error = match timeout(COMMIT_NO_REPLY, session.commit_transaction()).await {
             Ok(Ok(())) => {
-                committing.ended(true);
+                open.ended(true);
                 return Ok(());
             }
             Ok(Err(error)) => error,
@@ -86,7 +87,7 @@ async fn commit(
             continue;
         }
         if !was_unknown || error.contains_label(TRANSIENT_TRANSACTION_ERROR) {
-            committing.ended(false);
+            open.ended(false);
         }
         return Err(if driver_error::is_no_transaction(&error) {
             none_to_guard(lease, NOT_BEGUN)

@@ -193,7 +193,8 @@ impl LockContext {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn commit(&self, session: &mut ClientSession) -> Result<(), LockError> {
-        commit::guarded(self, session).await
+        let shields = || self.shield_bodies();
+        commit::guarded(self.lease(), &self.level.engine.store, shields, session).await
     }
 
     /// Runs a future under this context, to carry it into a spawned task.

@@ -8,7 +8,7 @@ use crate::context::LockContext;
 use crate::engine::Engine;
 use crate::options::Options;
 use crate::run::{Held, OnLost};
-use crate::{LockError, LockGuard, LockOutput, name};
+use crate::{LockError, LockGuard, LockOutput, name, output};
 
 /// A lock by name, with the options under which it is acquired. Made by [`LockProvider::lock`](crate::LockProvider::lock).
 ///
@@ -189,7 +189,7 @@ impl DistributedLock {
             match lock.hold(OnBusy::Wait, OnLost::Cancel).await {
                 Ok(Some(held)) => {
                     let body = body(held.context().clone());
-                    held.run(body).await.finish(crate::__private::output()).await
+                    held.run(body).await.finish(output::output()).await
                 }
                 Ok(None) => LockOutput::from_lock_error(lock.busy_error()),
                 Err(error) => LockOutput::from_lock_error(error),

@@ -83,3 +83,19 @@ impl<T> Skipped for Option<T> {
         None
     }
 }
+
+/// What the end of a call needs of its return type, taken out of the trait so that nothing else asks for it.
+#[derive(Debug)]
+pub struct Output<T> {
+    pub(crate) from_lock_error: fn(LockError) -> T,
+    pub(crate) is_success: fn(&T) -> bool,
+}
+
+/// How this return type carries an error.
+#[must_use]
+pub fn output<T: LockOutput>() -> Output<T> {
+    Output {
+        from_lock_error: T::from_lock_error,
+        is_success: T::is_success,
+    }
+}

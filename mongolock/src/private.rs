@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::lock::{DistributedLock, OnBusy};
 use crate::options::Options;
+pub use crate::output::{Output, output};
 use crate::run::OnLost;
 pub use crate::run::{Held, Locked, Ran};
 use crate::{LockError, LockProvider};
@@ -68,22 +69,6 @@ impl Name {
 
 // Functions with the return type as their one generic argument: the compiler then reports a type that cannot carry
 // an error at the place where that type is written, and only once.
-
-/// What the end of a call needs of its return type, taken out of the trait so that nothing else asks for it.
-#[derive(Debug)]
-pub struct Output<T> {
-    pub(crate) from_lock_error: fn(LockError) -> T,
-    pub(crate) is_success: fn(&T) -> bool,
-}
-
-/// How this return type carries an error.
-#[must_use]
-pub fn output<T: LockOutput>() -> Output<T> {
-    Output {
-        from_lock_error: T::from_lock_error,
-        is_success: T::is_success,
-    }
-}
 
 /// Gives the lock back after the body and returns what the call returns. Without a bound: that of an opaque
 /// future would be reported a second time, at the attribute.

@@ -12,9 +12,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::futures::TaskLocalFuture;
 use tracing::Span;
 
-use crate::__private::Output;
 use crate::context::{CURRENT, LockContext};
 use crate::lease::Lease;
+use crate::output::Output;
 use crate::{LockError, LockGuard, trace};
 
 /// A lock that a call has: its own, or that of the call it was made in.

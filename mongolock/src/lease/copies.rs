@@ -1,5 +1,4 @@
 use std::sync::Mutex;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -84,6 +83,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const HELD: Result<Answer, LockError> = Ok(Answer::Other {
