@@ -32,6 +32,8 @@ pub(crate) struct Withdrawal {
     pub(crate) key: ClaimKey,
     pub(crate) min_hold: Duration,
     pub(crate) at: Instant,
+    /// From then on nobody uses the claim: others in this process may release it before `at` if it is in their way.
+    unused_from: Instant,
     /// The claim has ended by itself by then.
     until: Instant,
     /// Given up once the server has been told.
@@ -51,6 +53,7 @@ impl Withdrawal {
             key,
             min_hold,
             at: now,
+            unused_from: now,
             until: now + expiry,
             kept,
             failed: 0,
@@ -67,26 +70,32 @@ impl Withdrawal {
     /// Releases the claim of a lease that has ended. If a request of it may still take effect, it is released once more
     /// when that must have happened.
     pub(crate) fn of_lease(lease: &Lease) -> Self {
-        if let Some(copies) = lease.copies() {
-            copies.give_up();
-            let late = Self::late(lease.key.clone(), lease.terms.expiry, Arc::clone(copies));
-            lease.engine.keeper.withdraw(vec![late]);
-        }
-        Self::new(
-            lease.key.clone(),
-            lease.min_hold(),
-            lease.terms.expiry,
-            lease.take_kept(),
-        )
+        Self::of_unused(lease, Instant::now())
     }
 
     /// Releases the claim of a lease that has run out by its holder's clock, but that a renewal without a reply may have
     /// prolonged. Not before the server's own time for it, until which the holder may still be at work.
     pub(crate) fn of_expired(lease: &Lease) -> Self {
         // The next in this process need not wait for that.
-        let mut withdrawal = Self::of_lease(lease).without_turn();
-        withdrawal.at += margin(lease.terms.expiry);
-        withdrawal
+        let at = Instant::now() + margin(lease.terms.expiry);
+        Self::of_unused(lease, at).without_turn()
+    }
+
+    /// Releases the claim of a lease that nobody uses from that moment on.
+    fn of_unused(lease: &Lease, at: Instant) -> Self {
+        let expiry = lease.terms.expiry;
+        if let Some(copies) = lease.copies() {
+            copies.give_up();
+            let mut late = Self::late(lease.key.clone(), expiry, Arc::clone(copies));
+            late.unused_from = at;
+            lease.engine.keeper.withdraw(vec![late]);
+        }
+        let withdrawal = Self::new(lease.key.clone(), lease.min_hold(), expiry, lease.take_kept());
+        Self {
+            at,
+            unused_from: at,
+            ..withdrawal
+        }
     }
 
     /// Releases what a request without a reply may do later; more than once, see [`Copies::next_release`].
@@ -100,10 +109,11 @@ impl Withdrawal {
         withdrawal
     }
 
-    /// From now on others in this process may release the claim if it is in their way.
+    /// Tells the others in this process that the claim is unused.
     pub(crate) fn announce(&mut self, given_up: &Arc<GivenUp>) {
-        let (id, min_hold, at) = (&self.key.lock_id, self.min_hold, self.at);
-        self.pending.get_or_insert_with(|| given_up.add(id, min_hold, at));
+        let (id, min_hold, from) = (&self.key.lock_id, self.min_hold, self.unused_from);
+        self.pending
+            .get_or_insert_with(|| given_up.add(id, min_hold, from));
     }
 
     /// The late release that follows this one.
