@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::lease::{ClaimKey, Terms};
 use crate::options::Options;
 use crate::queue::{FrontStatus, Place, Turn};
+use crate::silent::SILENT_AFTER;
 use crate::waiting::Waiting;
 use crate::withdrawal::RELEASE_LIMIT;
 use crate::{LockError, LockGuard, fault, task, trace};
@@ -259,8 +260,13 @@ impl<'a> Acquire<'a> {
         };
         let (store, name) = (Arc::clone(&self.engine.store), Arc::clone(self.name));
         let key = ClaimKey { name, lock_id };
-        task::to_end(async move { store.release(&key, min_hold, RELEASE_LIMIT).await }).await?;
-        Ok(true)
+        let silent = Arc::clone(&self.engine.silent);
+        let release = async move { silent.count(store.release(&key, min_hold, RELEASE_LIMIT)).await };
+        // Without a reply the next request tells whether the claim still stands.
+        match tokio::time::timeout(SILENT_AFTER, task::to_end(release)).await {
+            Ok(released) => released.map(|_| true),
+            Err(_) => Ok(true),
+        }
     }
 
     /// The hold that was handed over with the turn; if there is none, others get their moment.
