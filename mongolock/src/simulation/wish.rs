@@ -9,8 +9,8 @@ use crate::{DistributedLock, LockProvider};
 /// What a caller asks for, and what it does with the lock.
 #[derive(Debug)]
 pub(super) struct Wish {
-    name: usize,
-    expiry: Duration,
+    pub(super) name: usize,
+    pub(super) expiry: Duration,
     renew_interval: Option<Duration>,
     min_hold: Duration,
     max_hold: Option<Duration>,
@@ -49,7 +49,9 @@ impl Wish {
         } else {
             Duration::from_secs(1 + usual)
         };
-        let max_hold = (plan.scenario != Scenario::Calm && chance(rng, 20)).then(|| between(rng, 0, 3000));
+        let expiry = plan.least_expiry() + expiry;
+        let is_capped = plan.scenario != Scenario::Calm && !plan.knobs.has_long_leases && chance(rng, 20);
+        let max_hold = is_capped.then(|| between(rng, 0, 3000));
         let leaks = max_hold.is_some() && rng.bool();
         Self {
             name,
@@ -91,6 +93,14 @@ impl Wish {
             lock = lock.max_hold(cap);
         }
         lock.acquire_timeout(self.limit)
+    }
+
+    pub(super) fn is_capped(&self) -> bool {
+        self.max_hold.is_some()
+    }
+
+    pub(super) fn asks_once(&self) -> bool {
+        self.how == How::Try || self.limit == Some(Duration::ZERO)
     }
 
     /// How long the call may wait.

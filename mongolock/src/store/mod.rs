@@ -97,7 +97,7 @@ impl Store {
             Self::Mongo(store) => answered(store.claim(key, ask, limit)).await,
             Self::Memory(store) => Ok(store.claim(key, ask)),
             #[cfg(test)]
-            Self::Simulated(link) => answered(link.claim(key, ask)).await,
+            Self::Simulated(link) => answered(link.claim(key, ask, limit)).await,
         }
     }
 
@@ -112,7 +112,7 @@ impl Store {
             Self::Mongo(store) => answered(store.renew(keys, expiry, limit)).await,
             Self::Memory(store) => Ok(store.renew(keys, expiry)),
             #[cfg(test)]
-            Self::Simulated(link) => answered(link.renew(keys, expiry)).await,
+            Self::Simulated(link) => answered(link.renew(keys, expiry, limit)).await,
         }
     }
 
@@ -128,7 +128,7 @@ impl Store {
             Self::Mongo(store) => answered(store.release(key, min_hold, limit)).await,
             Self::Memory(store) => Ok(store.release(key, min_hold)),
             #[cfg(test)]
-            Self::Simulated(link) => answered(link.release(key, min_hold)).await,
+            Self::Simulated(link) => answered(link.release(key, min_hold, limit)).await,
         }
     }
 
@@ -148,7 +148,7 @@ impl Store {
                 Ok(())
             }
             #[cfg(test)]
-            Self::Simulated(link) => answered(link.release_many(keys, min_hold)).await,
+            Self::Simulated(link) => answered(link.release_many(keys, min_hold, limit)).await,
         }
     }
 
