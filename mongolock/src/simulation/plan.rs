@@ -94,10 +94,12 @@ impl Plan {
                 ..self
             };
         }
-        if self.knobs.blocked_documents || self.knobs.partial_batches > 0 {
-            // A process holds several locks at a time.
+        if self.holds_many() {
             return Self {
-                names: rng.usize(1..=12),
+                processes: rng.usize(2..=4),
+                names: rng.usize(4..=12),
+                workers: 6,
+                usual_hold: 6000,
                 ..self
             };
         }
@@ -126,6 +128,14 @@ impl Plan {
         } else {
             Duration::ZERO
         }
+    }
+
+    /// Whether each process holds several locks of one expiry at a time, which it renews together.
+    pub(super) fn holds_many(&self) -> bool {
+        matches!(
+            self.scenario,
+            Scenario::BlockedDocuments | Scenario::PartialBatches
+        )
     }
 
     /// Whether a holder keeps its lock for as long as it wants.

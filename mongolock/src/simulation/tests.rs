@@ -125,10 +125,12 @@ fn a_thousand_processes() {
 
 #[test]
 fn a_seed_repeats_the_same_run() {
-    for seed in 0..5 {
-        let plan = Plan::small(Scenario::Everything, seed);
+    use Scenario::{Everything, Failovers, LateCommands, Outages, SilentConnections, TypedErrors};
+    let others = [Failovers, LateCommands, Outages, SilentConnections, TypedErrors].map(|other| (other, 0));
+    for (scenario, seed) in (0..5).map(|seed| (Everything, seed)).chain(others) {
+        let plan = Plan::small(scenario, seed);
         let digest = || simulate(&plan).server.digest();
-        assert_eq!(digest(), digest(), "seed {seed}");
+        assert_eq!(digest(), digest(), "{scenario:?} with seed {seed}");
     }
 }
 

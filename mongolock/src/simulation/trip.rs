@@ -55,8 +55,13 @@ impl Trip {
             self.delay_or_lose(rng);
         }
         if chance(rng, knobs.late_effects) {
-            let longest = slowness(rng).min(6000);
-            self.course.delay = between(rng, 0, longest);
+            // Usually within the limit, for only then it takes effect at all.
+            let longest = if rng.bool() {
+                order.limit
+            } else {
+                Duration::from_secs(6)
+            };
+            self.course.delay = longest.mul_f64(rng.f64());
         }
         if order.keys.len() > 1 && chance(rng, knobs.partial_batches) {
             self.stop_half_way(order.keys.len(), rng);

@@ -40,7 +40,10 @@ impl MemoryStore {
         let now = self.now();
         let documents = lock(&self.documents);
         let document = documents.get(name).filter(|document| document.expires_at > now)?;
-        Some((Arc::clone(&document.lock_id), document.expires_at.saturating_sub(now)))
+        Some((
+            Arc::clone(&document.lock_id),
+            document.expires_at.saturating_sub(now),
+        ))
     }
 
     pub(crate) fn acquired_at(&self, name: &str) -> Option<Duration> {
