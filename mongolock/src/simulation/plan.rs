@@ -111,7 +111,7 @@ impl Plan {
             processes: 1000,
             names: 100,
             workers: 2,
-            lasts: Duration::from_secs(15),
+            lasts: Duration::from_secs(10),
             wake_ups: 100,
             usual_hold: 500,
             rest: 1000,
