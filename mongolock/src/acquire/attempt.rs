@@ -125,6 +125,8 @@ impl Claim {
     /// Asks the server, and again on another connection when a reply is overdue; nothing is sent after the deadline.
     /// Cancel safe: the requests go on.
     pub(crate) async fn ask(&mut self, deadline: Option<Instant>) -> Attempt {
+        // A request that may not even be sent, because too many others are silent, is no sign that the lock is held.
+        self.shared.place.front().asked();
         while !self.shared.engine.queues.silent.allow_first() {
             sleep(ACQUIRE_ALLOWED_POLL).await;
         }

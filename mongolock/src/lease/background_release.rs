@@ -7,11 +7,11 @@ use tokio::time::Instant;
 
 use super::{Kept, Place};
 use crate::backoff::Backoff;
+use crate::lease::Lease;
 use crate::lease::copies::Copies;
 use crate::lease::given_up::{GivenUp, Pending};
 use crate::lease::renewal::BATCH;
 use crate::lease::renewer::Keeper;
-use crate::lease::{Lease, margin};
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPEAT_LIMIT};
@@ -25,6 +25,8 @@ pub(crate) struct Withdrawal {
     pub(crate) key: LeaseId,
     pub(crate) min_hold: Duration,
     pub(crate) at: Instant,
+    /// From then on nobody uses the claim: others in this process may release it before `at` if it is in their way.
+    unused_from: Instant,
     /// The claim has ended by itself by then.
     until: Instant,
     /// Given up once the server has been told.
@@ -44,6 +46,7 @@ impl Withdrawal {
             key,
             min_hold,
             at: now,
+            unused_from: now,
             until: now + expiry,
             kept,
             failed: 0,
@@ -62,15 +65,6 @@ impl Withdrawal {
         Self::new(lease.key.clone(), lease.min_hold(), lease.terms.expiry, kept)
     }
 
-    /// Releases the claim of a lease that has run out by its holder's clock, but that a renewal without a reply may have
-    /// prolonged. Not before the server's own time for it, until which the holder may still be at work.
-    pub(super) fn of_expired(lease: &Lease, kept: Kept) -> Self {
-        // The next in this process need not wait for that.
-        let mut withdrawal = Self::of_lease(lease, kept.without_turn());
-        withdrawal.at += margin(lease.terms.expiry);
-        withdrawal
-    }
-
     /// Releases what a request without a reply may do later; `None` if nothing can come any more. The keeper plans the
     /// next one with [`next_late`](Self::next_late).
     pub(crate) fn late(key: LeaseId, expiry: Duration, copies: Arc<Copies>) -> Option<Self> {
@@ -83,10 +77,21 @@ impl Withdrawal {
         })
     }
 
-    /// From now on others in this process may release the claim if it is in their way.
+    /// The claim may be in use until that moment: it is not released before. A lease may have run out by its holder's clock
+    /// while its holder is still at work, until the server's own time for it.
+    pub(super) fn unused_from(self, moment: Instant) -> Self {
+        Self {
+            at: self.at.max(moment),
+            unused_from: moment,
+            ..self
+        }
+    }
+
+    /// Tells the others in this process that the claim is unused.
     pub(crate) fn announce(&mut self, given_up: &Arc<GivenUp>) {
-        let (id, min_hold, at) = (&self.key.lock_id, self.min_hold, self.at);
-        self.pending.get_or_insert_with(|| given_up.add(id, min_hold, at));
+        let (id, min_hold, from) = (&self.key.lock_id, self.min_hold, self.unused_from);
+        self.pending
+            .get_or_insert_with(|| given_up.add(id, min_hold, from));
     }
 
     /// The late release that follows this one.

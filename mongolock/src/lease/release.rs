@@ -99,7 +99,7 @@ fn hand_over(renewer: &Arc<Keeper>, lease: &Arc<Lease>, deadline: Instant) -> bo
 /// task; after that, and without a reply, the renewer's task goes on. The turn goes on when the server has been told,
 /// or with the first error: the next in this process has to hear for itself that the server does not work.
 async fn tell(renewer: Arc<Keeper>, lease: Arc<Lease>) -> Result<bool, LockError> {
-    renewer.release_late(&lease);
+    renewer.release_late(&lease, Instant::now());
     let mut withdrawal = Withdrawal::of_lease(&lease, lease.take_kept());
     let by = Instant::now() + RELEASE_NO_REPLY;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));

@@ -6,7 +6,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Hold, Kept, Lease, LossReason};
+use super::{Hold, Kept, Lease, LossReason, margin};
 use crate::lease::background_release::{self, Withdrawal};
 use crate::lease::given_up::GivenUp;
 use crate::lease::renewal;
@@ -164,8 +164,11 @@ impl Keeper {
     fn end(self: &Arc<Self>, lease: &Arc<Lease>) {
         if lease.expire() {
             if lease.may_stand() {
-                self.release_late(lease);
-                self.withdraw(vec![Withdrawal::of_expired(lease, lease.take_kept())]);
+                let end = Instant::now() + margin(lease.terms.expiry);
+                self.release_late(lease, end);
+                let release = Withdrawal::of_lease(lease, lease.take_kept());
+                // The next in this process need not wait for that.
+                self.withdraw(vec![release.without_turn().unused_from(end)]);
             }
         } else if lease.deadline().is_some() && !self.keep(Arc::clone(lease)) {
             // A renewal was confirmed this very moment. In a shutdown nothing else ends it.
@@ -196,15 +199,17 @@ impl Keeper {
 
     /// Releases the claim of a lease that has ended, in the background.
     pub(super) fn release_claim(self: &Arc<Self>, lease: &Lease, kept: Kept) {
-        self.release_late(lease);
+        self.release_late(lease, Instant::now());
         self.withdraw(vec![Withdrawal::of_lease(lease, kept)]);
     }
 
     /// Has the id of a lease that has ended released once more, when a request of its claim may have taken effect late.
-    pub(super) fn release_late(self: &Arc<Self>, lease: &Lease) {
+    /// The claim is unused from that moment on.
+    pub(super) fn release_late(self: &Arc<Self>, lease: &Lease, unused_from: Instant) {
         let Some(copies) = lease.copies() else { return };
         copies.give_up();
         let late = Withdrawal::late(lease.key.clone(), lease.terms.expiry, Arc::clone(copies));
+        let late = late.map(|late| late.unused_from(unused_from));
         self.withdraw(late.into_iter().collect());
     }
 

@@ -1,7 +1,9 @@
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::sync::lock;
 use crate::timing::ACQUIRE_OVERDUE;
@@ -31,6 +33,16 @@ impl SilentRequests {
     pub(crate) fn begin(self: &Arc<Self>) -> Silent {
         self.count.fetch_add(1, Relaxed);
         Silent(Arc::clone(self))
+    }
+
+    /// Runs a request to its end, as a silent one while its reply is overdue.
+    pub(crate) async fn count<T>(self: &Arc<Self>, request: impl Future<Output = T>) -> T {
+        let mut request = pin!(request);
+        if let Ok(reply) = timeout(ACQUIRE_OVERDUE, request.as_mut()).await {
+            return reply;
+        }
+        let _silent = self.begin();
+        request.await
     }
 
     pub(crate) fn answered(&self) {

@@ -42,7 +42,7 @@ enum Fate {
 impl World {
     pub(super) async fn run(plan: Plan) -> Arc<Self> {
         let world = Arc::new(Self {
-            server: Arc::new(Server::new(plan.scenario == Scenario::Calm)),
+            server: Arc::new(Server::new(plan.scenario)),
             longest_wait: AtomicU64::new(0),
             end: Instant::now() + plan.lasts,
             plan,
@@ -50,7 +50,13 @@ impl World {
         let places: Vec<_> = (0..world.plan.processes)
             .map(|place| tokio::spawn(Arc::clone(&world).occupy(place)))
             .collect();
+        let disturbances = world.disturb();
         world.turn_the_clock().await;
+        for disturbance in disturbances {
+            if let Err(error) = disturbance.await {
+                world.breach(format!("a disturbance ended with {error}"));
+            }
+        }
         world.server.calm.store(true, Relaxed);
         for place in places {
             if let Err(error) = place.await {
@@ -91,7 +97,7 @@ impl World {
     fn start(self: &Arc<Self>, number: usize, rng: &mut Rng) -> Member {
         self.server.note(|| format!("{number} starts"));
         let process = Process::new(number, rng.u64(..));
-        let link = Link::new(&self.server, &process, self.plan.faults, rng.fork());
+        let link = Link::new(&self.server, &process, &self.plan.knobs, rng.fork());
         let provider = LockProviderBuilder::simulated(link)
             .owner(format!("p{number}"))
             .wake_up(chance(rng, self.plan.wake_ups))
@@ -181,7 +187,10 @@ impl World {
         let rng = &mut self.plan.rng(0);
         while !self.is_over() {
             sleep(Duration::from_secs(1)).await;
-            self.server.memory.jump(self.plan.scenario.jump(rng));
+            match self.plan.jump(rng) {
+                0 => {}
+                millis => self.jump(millis),
+            }
         }
     }
 

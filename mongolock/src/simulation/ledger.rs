@@ -19,6 +19,10 @@ pub(super) struct Ledger {
     names: Mutex<HashMap<Arc<str>, Record>>,
     /// The tokens that the server has set aside for each claim; more than once if a request of it came very late.
     reserved: Mutex<HashMap<Arc<str>, Vec<RangeInclusive<i64>>>>,
+    /// Claims that an operator has ended, and when.
+    forced: Mutex<HashMap<Arc<str>, Instant>>,
+    /// Claims that have been somebody's hold.
+    begun: Mutex<HashSet<Arc<str>>>,
     breaches: Mutex<Vec<String>>,
     pub(super) holds: AtomicU64,
     /// Those of them that came from another caller in the process.
@@ -34,6 +38,16 @@ struct Record {
     tokens: HashSet<i64>,
     /// Nobody else may hold the lock before.
     kept_until: Option<Instant>,
+    /// The claim of a process of DistributedLock.MongoDB, and until when that counts on it.
+    neighbour: Option<(Arc<str>, Instant)>,
+}
+
+/// What a simulation promises about its holds.
+#[derive(Clone, Copy)]
+pub(super) struct Promise {
+    pub(super) has_sound_clock: bool,
+    /// Nothing keeps a holder from learning at its next renewal that an operator has ended its lease.
+    pub(super) tells_of_forced_ends: bool,
 }
 
 impl Ledger {
@@ -53,11 +67,12 @@ impl Ledger {
         process: usize,
         lease: &Arc<Lease>,
         granted: Option<Instant>,
-        clock_is_sound: bool,
+        promise: Promise,
     ) {
         let mut names = lock(&self.names);
         let record = names.entry(Arc::clone(&lease.key.name)).or_default();
         let token = lease.token.get();
+        lock(&self.begun).insert(Arc::clone(&lease.key.lock_id));
         self.expect(
             record.tokens.insert(token),
             lease,
@@ -80,13 +95,17 @@ impl Ledger {
             lease,
             "has a smaller token than one before in its process",
         );
-        if clock_is_sound {
+        if promise.has_sound_clock {
             self.expect(
                 record.last_token < token,
                 lease,
                 "has a smaller token than one before",
             );
-            self.expect(!record.is_held(), lease, "begins while another believes to hold");
+            self.expect(
+                !self.is_held(record, promise),
+                lease,
+                "begins while another believes to hold",
+            );
             let kept = record.kept_until.is_some_and(|until| Instant::now() < until);
             self.expect(!kept, lease, "begins within the minimum hold of another");
         }
@@ -95,6 +114,78 @@ impl Ledger {
         record.kept_until = granted.map(|at| at + min_hold);
         record.holders.retain(|holder| holder.strong_count() > 0);
         record.holders.push(Arc::downgrade(lease));
+    }
+
+    fn is_held(&self, record: &Record, promise: Promise) -> bool {
+        let by_neighbour = record
+            .neighbour
+            .as_ref()
+            .is_some_and(|(id, until)| Instant::now() < *until && !lock(&self.forced).contains_key(id));
+        by_neighbour
+            || record
+                .live()
+                .any(|lease| match lock(&self.forced).get(&lease.key.lock_id) {
+                    None => true,
+                    Some(ended) => promise.tells_of_forced_ends && is_told(&lease, *ended),
+                })
+    }
+
+    /// An operator has ended whatever lease there was.
+    pub(super) fn forced(&self, name: &str, lock_id: Option<Arc<str>>) {
+        if let Some(record) = lock(&self.names).get_mut(name) {
+            record.kept_until = None;
+        }
+        lock(&self.forced).extend(lock_id.map(|id| (id, Instant::now())));
+    }
+
+    /// A process of DistributedLock.MongoDB holds the lock until then.
+    pub(super) fn neighbour_holds(&self, name: &Arc<str>, id: &Arc<str>, until: Instant) {
+        let mut names = lock(&self.names);
+        let record = names.entry(Arc::clone(name)).or_default();
+        let is_new = record.neighbour.as_ref().is_none_or(|(before, _)| before != id);
+        let promise = Promise {
+            has_sound_clock: true,
+            tells_of_forced_ends: false,
+        };
+        if is_new && self.is_held(record, promise) {
+            self.breach(format!("a neighbour gets {name} while another believes to hold"));
+        }
+        record.neighbour = Some((Arc::clone(id), until));
+    }
+
+    pub(super) fn neighbour_ends(&self, name: &str) {
+        if let Some(record) = lock(&self.names).get_mut(name) {
+            record.neighbour = None;
+        }
+    }
+
+    /// The server's document must keep a lease for as long as its holder counts on it.
+    pub(super) fn check_end(&self, name: &str, lease: Option<&(Arc<str>, Duration)>) {
+        let names = lock(&self.names);
+        let Some(record) = names.get(name) else { return };
+        for holder in record.live() {
+            if lock(&self.forced).contains_key(&holder.key.lock_id) {
+                continue;
+            }
+            let own = lease.filter(|(id, _)| *id == holder.key.lock_id);
+            let lasts = own.map_or(Duration::ZERO, |(_, lasts)| *lasts);
+            let kept = holder
+                .deadline()
+                .is_none_or(|deadline| deadline <= Instant::now() + lasts + BLUR);
+            self.expect(kept, &holder, "counts on a lease that ends before at the server");
+        }
+    }
+
+    /// Whether somebody believes to hold by this claim.
+    pub(super) fn is_live_claim(&self, lock_id: &str) -> bool {
+        let names = lock(&self.names);
+        let mut holders = names.values().flat_map(Record::live);
+        holders.any(|lease| &*lease.key.lock_id == lock_id)
+    }
+
+    /// Whether a caller has had a hold on the claim.
+    pub(super) fn has_begun(&self, lock_id: &str) -> bool {
+        lock(&self.begun).contains(lock_id)
     }
 
     fn is_reserved(&self, lease: &Lease) -> bool {
@@ -123,11 +214,19 @@ impl Ledger {
 }
 
 impl Record {
-    fn is_held(&self) -> bool {
+    fn live(&self) -> impl Iterator<Item = Arc<Lease>> {
         self.holders
             .iter()
-            .any(|holder| holder.upgrade().is_some_and(|lease| is_live(&lease)))
+            .filter_map(Weak::upgrade)
+            .filter(|lease| is_live(lease))
     }
+}
+
+/// Whether the holder must have learned by now that its lease was ended: at its next renewal, or at the first look after
+/// it has been handed over.
+fn is_told(lease: &Lease, ended: Instant) -> bool {
+    let renewed = lease.terms.renew_interval + Duration::from_secs(1) + BLUR;
+    lease.terms.max_hold.is_none() && Instant::now() > ended + renewed
 }
 
 /// Whether its holder believes to hold. Unlike the library's own question, asking changes nothing.

@@ -1,17 +1,24 @@
+use std::future::pending;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use tokio::sync::{broadcast, oneshot};
+use mongodb::error::Error;
+use tokio::sync::broadcast;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use super::knobs::Knobs;
+use super::order::{Change, Course, Order, Reply};
 use super::process::Process;
 use super::server::{Command, Server};
-use super::{between, chance};
+use super::trip::{End, Trip};
+use super::{between, chance, errors};
 use crate::LockError;
 use crate::store::IndexState;
 use crate::store::LeaseId;
+use crate::store::driver_error;
 use crate::store::{Answer, Ask, MemoryStore, Standing};
 use crate::sync::lock;
 
@@ -19,28 +26,16 @@ use crate::sync::lock;
 pub(crate) struct Link {
     pub(super) server: Arc<Server>,
     pub(super) process: Arc<Process>,
-    /// Requests in a thousand to which something happens.
-    faults: u32,
+    knobs: Knobs,
     rng: Mutex<Rng>,
 }
 
-/// What becomes of one request.
-struct Trip {
-    /// Until it is on its way: the last chance of a pause or a crash.
-    packed: Duration,
-    /// Until the server has it; never, if it is lost.
-    there: Option<Duration>,
-    back: Duration,
-    /// The sender gets an error instead of the reply after this time.
-    broken: Option<Duration>,
-}
-
 impl Link {
-    pub(super) fn new(server: &Arc<Server>, process: &Arc<Process>, faults: u32, rng: Rng) -> Self {
+    pub(super) fn new(server: &Arc<Server>, process: &Arc<Process>, knobs: &Knobs, rng: Rng) -> Self {
         Self {
             server: Arc::clone(server),
             process: Arc::clone(process),
-            faults,
+            knobs: knobs.clone(),
             rng: Mutex::new(rng),
         }
     }
@@ -50,13 +45,25 @@ impl Link {
         &self.server.memory
     }
 
-    pub(crate) async fn claim(&self, key: &LeaseId, ask: Ask) -> Result<Answer, LockError> {
-        let own = key.clone();
-        let mut answer = self
-            .request(Command::Claim, std::slice::from_ref(key), move |server| {
-                server.claim(&own, ask)
-            })
-            .await?;
+    pub(crate) async fn claim(&self, key: &LeaseId, ask: Ask, limit: Duration) -> Result<Answer, LockError> {
+        let contacts = &self.process.contacts;
+        contacts.claims(&key.name);
+        let order = Order {
+            kind: Command::Claim,
+            keys: vec![key.clone()],
+            change: Change::Claim(ask),
+            limit,
+        };
+        let mut answer = match self.request(order).await {
+            Ok(Reply::Claimed(answer)) => answer,
+            Ok(Reply::Found(_)) => unreachable!("a claim is answered by an answer to a claim"),
+            Err(error) if driver_error::is_blocked(&error) => {
+                contacts.heard(&key.name);
+                return Err(driver_error::blocked(&key.name, error));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.hear(key, &answer);
         // The driver has repeated the command: the server answers from its log, without computed fields.
         if let Answer::Mine { remaining, .. } = &mut answer
             && *remaining == Some(ask.expiry)
@@ -67,35 +74,95 @@ impl Link {
         Ok(answer)
     }
 
-    pub(crate) async fn renew(&self, keys: &[LeaseId], expiry: Duration) -> Result<Standing, LockError> {
-        let own = keys.to_vec();
-        self.request(Command::Renew, keys, move |server| {
-            server.memory.renew(&own, expiry)
-        })
-        .await
-    }
-
-    pub(crate) async fn release(&self, key: &LeaseId, min_hold: Duration) -> Result<bool, LockError> {
-        let own = key.clone();
-        let release = move |server: &Server| server.memory.release(&own, min_hold);
-        self.request(Command::Release, std::slice::from_ref(key), release)
-            .await
-    }
-
-    pub(crate) async fn release_many(&self, keys: &[LeaseId], min_hold: Duration) -> Result<(), LockError> {
-        let own = keys.to_vec();
-        let release = move |server: &Server| {
-            for key in &own {
-                server.memory.release(key, min_hold);
+    fn hear(&self, key: &LeaseId, answer: &Answer) {
+        let contacts = &self.process.contacts;
+        match answer {
+            Answer::Mine { .. } => contacts.heard(&key.name),
+            Answer::Other { holder: Some(id), .. } if self.is_own_ghost(id) => {
+                if contacts.heard_ghost(&key.name, id) {
+                    let (number, name) = (self.process.number, &key.name);
+                    self.server.ledger.breach(format!(
+                        "{number} waits for {name}, which its own forgotten claim {id} has"
+                    ));
+                }
             }
+            Answer::Other { .. } => contacts.heard_held(&key.name),
+        }
+    }
+
+    /// Whether it is a claim of this process that nobody in it holds.
+    fn is_own_ghost(&self, lock_id: &str) -> bool {
+        self.process.owns(lock_id) && !self.server.ledger.is_live_claim(lock_id)
+    }
+
+    pub(crate) async fn renew(
+        &self,
+        keys: &[LeaseId],
+        expiry: Duration,
+        limit: Duration,
+    ) -> Result<Standing, LockError> {
+        let order = Order {
+            kind: Command::Renew,
+            keys: keys.to_vec(),
+            change: Change::Renew(expiry),
+            limit,
         };
-        self.request(Command::Withdraw, keys, release).await
+        match self.request(order).await? {
+            Reply::Found(found) if found.len() == keys.len() => Ok(Standing::All),
+            Reply::Found(found) => Ok(Standing::Only(found)),
+            Reply::Claimed(_) => unreachable!("a renewal is no claim"),
+        }
+    }
+
+    pub(crate) async fn release(
+        &self,
+        key: &LeaseId,
+        min_hold: Duration,
+        limit: Duration,
+    ) -> Result<bool, LockError> {
+        let keys = std::slice::from_ref(key);
+        match self.release_all(Command::Release, keys, min_hold, limit).await? {
+            Reply::Found(found) => Ok(!found.is_empty()),
+            Reply::Claimed(_) => unreachable!("a release is no claim"),
+        }
+    }
+
+    pub(crate) async fn release_many(
+        &self,
+        keys: &[LeaseId],
+        min_hold: Duration,
+        limit: Duration,
+    ) -> Result<(), LockError> {
+        self.release_all(Command::Withdraw, keys, min_hold, limit).await?;
+        Ok(())
+    }
+
+    async fn release_all(
+        &self,
+        kind: Command,
+        keys: &[LeaseId],
+        min_hold: Duration,
+        limit: Duration,
+    ) -> Result<Reply, LockError> {
+        for key in keys {
+            self.process.contacts.releases(&key.name);
+        }
+        let order = Order {
+            kind,
+            keys: keys.to_vec(),
+            change: Change::Release { min_hold },
+            limit,
+        };
+        Ok(self.request(order).await?)
     }
 
     pub(crate) async fn watch(self: &Arc<Self>) -> Result<Hints, LockError> {
+        if self.server.silent.load(Relaxed) {
+            pending::<()>().await;
+        }
         if self.is_faulty() {
             sleep(self.between(0, 3000)).await;
-            return Err(broken_connection());
+            return Err(errors::broken_connection().into());
         }
         Ok(Hints {
             releases: self.server.memory.listen(),
@@ -106,84 +173,80 @@ impl Link {
     /// A look may hang for ever, behind an index build that does not end.
     pub(crate) async fn ensure_index(&self) -> IndexState {
         if self.is_faulty() {
-            std::future::pending::<()>().await;
+            pending::<()>().await;
         }
         IndexState::Ready
     }
 
-    async fn request<T: Send + 'static>(
-        &self,
-        command: Command,
-        keys: &[LeaseId],
-        execute: impl FnOnce(&Server) -> T + Send + 'static,
-    ) -> Result<T, LockError> {
-        let trip = self.trip();
-        sleep(trip.packed).await;
-        let (reply, replied) = oneshot::channel();
-        if let Some(there) = trip.there {
-            let (server, number, keys) = (Arc::clone(&self.server), self.process.number, keys.to_vec());
-            // Not a task of the process: what is on its way arrives, whatever becomes of the sender.
-            tokio::spawn(async move {
-                sleep(there).await;
-                server.count(command, number, &keys);
-                let result = execute(&server);
-                sleep(trip.back).await;
-                let _ = reply.send(result);
+    async fn request(&self, order: Order) -> Result<Reply, Error> {
+        let trip = self.trip(&order);
+        let number = self.process.contacts.sent();
+        if let Some(end) = &trip.end {
+            self.server.note(|| {
+                let (kind, name) = (order.kind, order.names());
+                format!("{kind:?} of {} for {name} gets {end}", self.process.number)
             });
         }
-        match trip.broken {
-            None => replied.await.map_err(|_| broken_connection()),
-            Some(after) => {
-                sleep(after).await;
-                Err(broken_connection())
-            }
+        sleep(trip.packed).await;
+        if let Some(there) = trip.first_copy {
+            drop(self.deliver(order.clone(), there, Course::default(), Duration::ZERO));
         }
+        let delivered = trip
+            .there
+            .map(|there| self.deliver(order, there, trip.course, trip.back));
+        let reply = match (trip.end, delivered) {
+            (Some(End::Error(after, error)), _) => {
+                sleep(after).await;
+                Err(error)
+            }
+            (None, Some(reply)) => reply.await.unwrap_or_else(|_| Err(errors::broken_connection())),
+            (Some(End::Silence), _) | (None, None) => pending().await,
+        };
+        self.process.contacts.ended(number, reply.is_ok());
+        reply
     }
 
-    fn trip(&self) -> Trip {
-        let faulty = self.is_faulty();
+    /// Not a task of the process: what is on its way arrives, whatever becomes of the sender.
+    fn deliver(
+        &self,
+        order: Order,
+        there: Duration,
+        course: Course,
+        back: Duration,
+    ) -> JoinHandle<Result<Reply, Error>> {
+        let (server, number) = (Arc::clone(&self.server), self.process.number);
+        tokio::spawn(async move {
+            sleep(there).await;
+            server.count(&order, number);
+            let reply = server.run(&order, course).await;
+            sleep(back).await;
+            reply
+        })
+    }
+
+    fn trip(&self, order: &Order) -> Trip {
         let rng = &mut *lock(&self.rng);
-        let mut trip = Trip {
-            packed: between(rng, 0, 1),
-            there: Some(between(rng, 0, 2)),
-            back: between(rng, 0, 2),
-            broken: None,
-        };
-        if faulty {
-            trip.spoil(rng);
+        let mut trip = Trip::healthy(rng);
+        if !self.server.calm.load(Relaxed) {
+            trip.spoil(&self.knobs, order, rng);
         }
         if self.server.silent.load(Relaxed) {
             trip.there = None;
+            trip.end = Some(if self.server.refuses.load(Relaxed) {
+                End::Error(between(rng, 0, 50), errors::no_server())
+            } else {
+                End::Silence
+            });
         }
         trip
     }
 
     fn is_faulty(&self) -> bool {
-        !self.server.calm.load(Relaxed) && chance(&mut lock(&self.rng), self.faults)
+        !self.server.calm.load(Relaxed) && chance(&mut lock(&self.rng), self.knobs.network)
     }
 
     fn between(&self, min: u64, max: u64) -> Duration {
         between(&mut lock(&self.rng), min, max)
-    }
-}
-
-impl Trip {
-    fn spoil(&mut self, rng: &mut Rng) {
-        let slow = if rng.bool() { 400 } else { 12_000 };
-        match rng.u8(0..6) {
-            0 => self.packed = between(rng, 0, slow),
-            1 => self.there = Some(between(rng, 0, slow)),
-            2 => self.back = between(rng, 0, slow),
-            3 => {
-                self.there = None;
-                self.broken = Some(between(rng, 0, slow));
-            }
-            // The reply is lost, or the request arrives when the sender has given it up.
-            _ => {
-                self.there = Some(between(rng, 0, slow));
-                self.broken = Some(between(rng, 0, slow));
-            }
-        }
     }
 }
 
@@ -201,13 +264,9 @@ impl Hints {
         }
         sleep(self.link.between(0, 1000)).await;
         match self.link.between(0, 2).as_millis() {
-            0 => Err(broken_connection()),
+            0 => Err(errors::broken_connection().into()),
             1 => Ok(None),
             _ => Ok(heard.ok().and_then(Result::ok)),
         }
     }
-}
-
-fn broken_connection() -> LockError {
-    LockError::Mongo(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
 }

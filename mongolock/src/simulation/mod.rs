@@ -3,13 +3,24 @@
 //!
 //! `MONGOLOCK_SEEDS=10000` runs that many seeds, `MONGOLOCK_SEED=7` that one and prints what happened when.
 
+mod blocks;
+mod contacts;
+mod disturbances;
+mod errors;
 mod fleet;
+mod knobs;
 mod ledger;
 mod link;
+mod neighbour;
+mod operator;
+mod order;
 mod plan;
 mod process;
 mod server;
+mod tenure;
 mod tests;
+mod trip;
+mod verdict;
 mod wish;
 mod worker;
 

@@ -3,6 +3,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::between;
+use super::knobs::Knobs;
 
 /// What can go wrong in a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,10 +16,29 @@ pub(super) enum Scenario {
     Pauses,
     /// Processes crash or shut down, and others start in their place.
     Crashes,
-    /// All of these, and the server's clock drifts forth and jumps back.
+    /// All of these and most of the other knobs, and the server's clock drifts forth and jumps back.
     Everything,
-    /// All of these, and the server's clock jumps ahead by more than a lease.
+    /// Network, pauses and crashes, and the server's clock jumps ahead by more than a lease.
     Leaps,
+    /// Commands take effect late, and processes pause.
+    LateCommands,
+    BlockedDocuments,
+    PartialBatches,
+    /// The driver repeats commands.
+    Repetitions,
+    /// Requests and replies are late or lost, and no lease ends by itself.
+    LongLeases,
+    SilentConnections,
+    TypedErrors,
+    Operators,
+    /// The TTL monitor deletes documents early.
+    Sweeps,
+    /// Processes of DistributedLock.MongoDB take part.
+    Neighbours,
+    Outages,
+    Failovers,
+    /// The server's clock is an hour ahead for a while.
+    Steps,
 }
 
 /// One simulation; all of it follows from the scenario, the seed and the size of the fleet.
@@ -32,8 +52,7 @@ pub(super) struct Plan {
     pub(super) workers: usize,
     /// How long new calls begin and things go wrong.
     pub(super) lasts: Duration,
-    /// Requests in a thousand to which something happens.
-    pub(super) faults: u32,
+    pub(super) knobs: Knobs,
     /// Processes in a thousand that get the releases pushed.
     pub(super) wake_ups: u32,
     /// The longest hold that is not one of the rare long ones.
@@ -47,18 +66,44 @@ impl Plan {
     pub(super) fn small(scenario: Scenario, seed: u64) -> Self {
         let rng = &mut Rng::with_seed(seed);
         let processes = rng.usize(2..=8);
-        Self {
+        let plan = Self {
             scenario,
             seed,
             processes,
             names: rng.usize(1..=4),
             workers: rng.usize(1..=32 / processes),
             lasts: between(rng, 10_000, 30_000),
-            faults: scenario.faults(rng),
+            knobs: Knobs::of(scenario, rng),
             wake_ups: 500,
             usual_hold: *rng.choice(&[2, 5, 20, 200, 1000, 4000]).unwrap_or(&20),
             rest: *rng.choice(&[0, 5, 300]).unwrap_or(&5),
+        };
+        plan.adapted(rng)
+    }
+
+    /// What some knobs need to show anything.
+    fn adapted(self, rng: &mut Rng) -> Self {
+        if self.knobs.outages {
+            // Minutes long, with few callers.
+            return Self {
+                processes: rng.usize(1..=2),
+                names: rng.usize(1..=2),
+                workers: rng.usize(2..=6),
+                lasts: between(rng, 150_000, 300_000),
+                rest: 3000,
+                ..self
+            };
         }
+        if self.holds_many() {
+            return Self {
+                processes: rng.usize(2..=4),
+                names: rng.usize(4..=12),
+                workers: 6,
+                usual_hold: 6000,
+                ..self
+            };
+        }
+        self
     }
 
     pub(super) fn large(scenario: Scenario, seed: u64) -> Self {
@@ -66,11 +111,54 @@ impl Plan {
             processes: 1000,
             names: 100,
             workers: 2,
-            lasts: Duration::from_secs(15),
+            lasts: Duration::from_secs(10),
             wake_ups: 100,
             usual_hold: 500,
             rest: 1000,
             ..Self::small(scenario, seed)
+        }
+    }
+
+    /// Added to the expiry of all locks.
+    pub(super) fn least_expiry(&self) -> Duration {
+        if self.knobs.has_long_leases {
+            Duration::from_secs(600)
+        } else if self.knobs.failovers {
+            Duration::from_secs(15)
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// Whether each process holds several locks of one expiry at a time, which it renews together.
+    pub(super) fn holds_many(&self) -> bool {
+        matches!(
+            self.scenario,
+            Scenario::BlockedDocuments | Scenario::PartialBatches
+        )
+    }
+
+    /// Whether a holder keeps its lock for as long as it wants.
+    pub(super) fn keeps_holds(&self) -> bool {
+        use Scenario::{BlockedDocuments, Calm, Failovers, Neighbours, Sweeps};
+        matches!(
+            self.scenario,
+            BlockedDocuments | Calm | Failovers | Neighbours | Sweeps
+        )
+    }
+
+    /// The next jump of the server's clock in milliseconds, one each second.
+    pub(super) fn jump(&self, rng: &mut Rng) -> i64 {
+        use Scenario::{Everything, Leaps};
+        match (self.scenario, rng.u8(0..4)) {
+            // Tokens can fall if a document is deleted and the clock goes back.
+            (Everything, 0) if self.knobs.deletes_documents() => 0,
+            // Back by anything: leases last longer then.
+            (Everything | Leaps, 0) => rng.i64(-2000..=0),
+            // Forth by less than the part of a lease that holders leave out.
+            (Everything, _) => rng.i64(0..=5),
+            (Leaps, 1) => rng.i64(0..=8000),
+            _ => 0,
         }
     }
 
@@ -83,20 +171,16 @@ impl Plan {
     /// then everybody who waits for a name has his turn.
     pub(super) fn patience(&self) -> Duration {
         let crowd = u32::try_from(self.processes * self.workers).unwrap_or(u32::MAX);
-        Duration::from_secs(60) + Duration::from_secs(7) * crowd.min(100)
+        Duration::from_secs(200) + Duration::from_secs(7) * crowd.min(100)
     }
 }
 
 impl Scenario {
-    fn faults(self, rng: &mut Rng) -> u32 {
-        match self {
-            Self::Calm => 0,
-            _ => *rng.choice(&[5, 50, 300]).unwrap_or(&50),
-        }
-    }
-
     pub(super) fn has_pauses(self) -> bool {
-        matches!(self, Self::Pauses | Self::Everything | Self::Leaps)
+        matches!(
+            self,
+            Self::Pauses | Self::Everything | Self::Leaps | Self::LateCommands
+        )
     }
 
     pub(super) fn has_crashes(self) -> bool {
@@ -105,18 +189,6 @@ impl Scenario {
 
     /// Whether leases last as long at the server as their holders count on them.
     pub(super) fn has_sound_clock(self) -> bool {
-        self != Self::Leaps
-    }
-
-    /// The next jump of the server's clock in milliseconds, one each second.
-    pub(super) fn jump(self, rng: &mut Rng) -> i64 {
-        match (self, rng.u8(0..4)) {
-            // Back by anything: leases last longer then.
-            (Self::Everything | Self::Leaps, 0) => rng.i64(-2000..=0),
-            // Forth by less than the part of a lease that holders leave out.
-            (Self::Everything, _) => rng.i64(0..=5),
-            (Self::Leaps, 1) => rng.i64(0..=8000),
-            _ => 0,
-        }
+        !matches!(self, Self::Leaps | Self::Failovers | Self::Steps)
     }
 }

@@ -4,12 +4,14 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use fastrand::Rng;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
+use super::contacts::Contacts;
 use crate::sync::lock;
 
 thread_local! {
@@ -22,9 +24,11 @@ pub(super) struct Process {
     pub(super) number: usize,
     /// Where the library's own generator stands in this process.
     jitter: AtomicU64,
+    started: Instant,
     state: Mutex<State>,
     /// Callers who can be made to give up at any moment wait for this.
     pub(super) give_up: Notify,
+    pub(super) contacts: Arc<Contacts>,
 }
 
 struct State {
@@ -63,8 +67,10 @@ impl Process {
         Arc::new(Self {
             number,
             jitter: AtomicU64::new(jitter),
+            started: state.resumed,
             state: Mutex::new(state),
             give_up: Notify::new(),
+            contacts: Arc::default(),
         })
     }
 
@@ -109,6 +115,19 @@ impl Process {
     /// When the process began to run without a pause since then.
     pub(super) fn resumed(&self) -> Instant {
         lock(&self.state).resumed
+    }
+
+    /// Whether the process has been stopped within this time.
+    pub(super) fn was_paused_within(&self, period: Duration) -> bool {
+        let state = lock(&self.state);
+        state.paused || (state.resumed != self.started && state.resumed.elapsed() < period)
+    }
+
+    /// Whether the id of a claim is one of this process.
+    pub(super) fn owns(&self, lock_id: &str) -> bool {
+        lock_id
+            .split_once('#')
+            .is_some_and(|(owner, _)| owner == format!("p{}", self.number))
     }
 
     fn park(&self, waker: &Waker) -> bool {

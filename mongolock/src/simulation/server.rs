@@ -2,10 +2,15 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::blocks::Blocks;
 use super::ledger::Ledger;
+use super::order::Order;
+use super::plan::Scenario;
+use super::tenure::Tenures;
 use crate::store::LeaseId;
 use crate::store::{Answer, Ask, MemoryStore};
 use crate::sync::lock;
@@ -21,6 +26,14 @@ pub(super) struct Server {
     pub(super) calm: AtomicBool,
     /// Nothing reaches it.
     pub(super) silent: AtomicBool,
+    /// A request that does not reach it ends with an error.
+    pub(super) refuses: AtomicBool,
+    pub(super) blocks: Blocks,
+    pub(super) tenures: Tenures,
+    /// How often the primary has changed.
+    term: AtomicU64,
+    no_primary: AtomicBool,
+    has_sound_clock: bool,
     nothing_fails: bool,
     commands: [AtomicU64; 4],
     grants: Mutex<HashMap<Arc<str>, Grant>>,
@@ -44,7 +57,8 @@ pub(super) enum Command {
 }
 
 impl Server {
-    pub(super) fn new(calm: bool) -> Self {
+    pub(super) fn new(scenario: Scenario) -> Self {
+        let calm = scenario == Scenario::Calm;
         let memory = MemoryStore::new();
         memory.jump(HOUR);
         Self {
@@ -52,6 +66,12 @@ impl Server {
             ledger: Ledger::default(),
             calm: AtomicBool::new(calm),
             silent: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
+            blocks: Blocks::default(),
+            tenures: Tenures::default(),
+            term: AtomicU64::new(0),
+            no_primary: AtomicBool::new(false),
+            has_sound_clock: scenario.has_sound_clock(),
             nothing_fails: calm,
             commands: Default::default(),
             grants: Mutex::default(),
@@ -61,9 +81,10 @@ impl Server {
         }
     }
 
-    pub(super) fn claim(&self, key: &LeaseId, ask: Ask) -> Answer {
+    pub(super) fn claim(&self, now: Duration, key: &LeaseId, ask: Ask) -> Answer {
         let before = self.memory.claimed_by(&key.name);
-        let answer = self.memory.claim(key, ask);
+        let answer = self.memory.claim_at(now, key, ask);
+        self.observe(&key.name);
         if let Answer::Mine { last_token, .. } = &answer {
             if self.nothing_fails && before.is_some_and(|id| id != key.lock_id) {
                 self.ledger
@@ -72,18 +93,51 @@ impl Server {
             let last_token = last_token.get();
             self.ledger
                 .reserve(key, last_token - (ask.tokens - 1)..=last_token);
-            self.granted(key, ask, last_token);
+            self.granted(key, ask, last_token, self.memory.now().saturating_sub(now));
         }
         answer
     }
 
-    pub(super) fn count(&self, command: Command, process: usize, names: &[LeaseId]) {
-        self.commands[command as usize].fetch_add(1, Relaxed);
-        self.note(|| {
-            let mut names: Vec<&str> = names.iter().map(|key| &*key.name).collect();
-            names.sort_unstable();
-            format!("{command:?} of {process} arrives: {}", names.join(" "))
-        });
+    /// Notes who has the lock, and checks that the lease does not end before its holder stops counting on it.
+    pub(super) fn observe(&self, name: &str) {
+        let lease = self.memory.lease_of(name);
+        if self.has_sound_clock {
+            self.ledger.check_end(name, lease.as_ref());
+        }
+        self.tenures.observe(name, lease);
+    }
+
+    /// A renewal leaves no lease of which nobody alive could have counted on the end.
+    pub(super) fn check_renewal(&self, now: Duration, key: &LeaseId, expiry: Duration) {
+        let lease = self.memory.lease_of(&key.name);
+        let end = lease.map_or(now, |(_, lasts)| self.memory.now() + lasts);
+        let lasts = end.saturating_sub(now);
+        if lasts > expiry + Duration::from_secs(60) {
+            self.ledger
+                .breach(format!("a renewal of {} leaves a lease of {lasts:?}", key.name));
+        }
+    }
+
+    pub(super) fn term(&self) -> u64 {
+        self.term.load(Relaxed)
+    }
+
+    pub(super) fn is_primary(&self) -> bool {
+        !self.no_primary.load(Relaxed)
+    }
+
+    pub(super) fn step_down(&self) {
+        self.term.fetch_add(1, Relaxed);
+        self.no_primary.store(true, Relaxed);
+    }
+
+    pub(super) fn step_up(&self) {
+        self.no_primary.store(false, Relaxed);
+    }
+
+    pub(super) fn count(&self, order: &Order, process: usize) {
+        self.commands[order.kind as usize].fetch_add(1, Relaxed);
+        self.note(|| format!("{:?} of {process} arrives: {}", order.kind, order.names()));
     }
 
     /// Claims, renewals, releases and withdrawals.
@@ -107,7 +161,7 @@ impl Server {
         }
     }
 
-    /// When the server let this claim in.
+    /// When the lease of this claim began.
     pub(super) fn granted_at(&self, key: &LeaseId) -> Option<Instant> {
         let grants = lock(&self.grants);
         grants
@@ -116,7 +170,7 @@ impl Server {
             .map(|grant| grant.at)
     }
 
-    fn granted(&self, key: &LeaseId, ask: Ask, last_token: i64) {
+    fn granted(&self, key: &LeaseId, ask: Ask, last_token: i64, late: Duration) {
         let mut grants = lock(&self.grants);
         let before = grants.get(&key.name);
         if before.is_some_and(|before| before.lock_id == key.lock_id) {
@@ -132,7 +186,7 @@ impl Server {
         let grant = Grant {
             lock_id: Arc::clone(&key.lock_id),
             last_token,
-            at: Instant::now(),
+            at: Instant::now() - late,
         };
         grants.insert(Arc::clone(&key.name), grant);
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 use super::fleet::World;
+use super::knobs::Knobs;
 use super::link::Link;
 use super::plan::{Plan, Scenario};
 use super::process::Process;
@@ -16,7 +17,7 @@ use crate::store::LeaseId;
 
 /// Over all scenarios.
 const SEEDS: u64 = 240;
-const SCENARIOS: u64 = 6;
+const SCENARIOS: u64 = 19;
 
 #[test]
 fn calm() {
@@ -49,6 +50,71 @@ fn leaps_of_the_clock() {
 }
 
 #[test]
+fn late_commands() {
+    many(Scenario::LateCommands);
+}
+
+#[test]
+fn blocked_documents() {
+    many(Scenario::BlockedDocuments);
+}
+
+#[test]
+fn partial_batches() {
+    many(Scenario::PartialBatches);
+}
+
+#[test]
+fn repetitions_by_the_driver() {
+    many(Scenario::Repetitions);
+}
+
+#[test]
+fn long_leases() {
+    many(Scenario::LongLeases);
+}
+
+#[test]
+fn silent_connections() {
+    many(Scenario::SilentConnections);
+}
+
+#[test]
+fn typed_errors() {
+    many(Scenario::TypedErrors);
+}
+
+#[test]
+fn operators() {
+    many(Scenario::Operators);
+}
+
+#[test]
+fn sweeps_of_the_ttl_monitor() {
+    many(Scenario::Sweeps);
+}
+
+#[test]
+fn neighbours() {
+    many(Scenario::Neighbours);
+}
+
+#[test]
+fn outages() {
+    many(Scenario::Outages);
+}
+
+#[test]
+fn failovers() {
+    many(Scenario::Failovers);
+}
+
+#[test]
+fn steps_of_the_clock() {
+    many(Scenario::Steps);
+}
+
+#[test]
 fn a_thousand_processes() {
     for scenario in [Scenario::Calm, Scenario::Everything] {
         let mut total = Total::default();
@@ -59,10 +125,12 @@ fn a_thousand_processes() {
 
 #[test]
 fn a_seed_repeats_the_same_run() {
-    for seed in 0..5 {
-        let plan = Plan::small(Scenario::Everything, seed);
+    use Scenario::{Everything, Failovers, LateCommands, Outages, SilentConnections, TypedErrors};
+    let others = [Failovers, LateCommands, Outages, SilentConnections, TypedErrors].map(|other| (other, 0));
+    for (scenario, seed) in (0..5).map(|seed| (Everything, seed)).chain(others) {
+        let plan = Plan::small(scenario, seed);
         let digest = || simulate(&plan).server.digest();
-        assert_eq!(digest(), digest(), "seed {seed}");
+        assert_eq!(digest(), digest(), "{scenario:?} with seed {seed}");
     }
 }
 
@@ -88,8 +156,13 @@ fn digests() {
 #[test]
 fn names_used_once_leave_nothing_behind() {
     in_virtual_time(async {
-        let server = Arc::new(Server::new(true));
-        let link = Link::new(&server, &Process::new(0, 0), 0, fastrand::Rng::with_seed(0));
+        let server = Arc::new(Server::new(Scenario::Calm));
+        let link = Link::new(
+            &server,
+            &Process::new(0, 0),
+            &Knobs::default(),
+            fastrand::Rng::with_seed(0),
+        );
         let provider = LockProviderBuilder::simulated(link).with_defaults();
         let mut tasks = tokio::task::JoinSet::new();
         for task in 0..100 {
@@ -108,8 +181,13 @@ fn names_used_once_leave_nothing_behind() {
 #[test]
 fn a_minute_of_silence_ends_a_wait_without_a_limit() {
     in_virtual_time(async {
-        let server = Arc::new(Server::new(true));
-        let link = Link::new(&server, &Process::new(0, 0), 0, fastrand::Rng::with_seed(0));
+        let server = Arc::new(Server::new(Scenario::Calm));
+        let link = Link::new(
+            &server,
+            &Process::new(0, 0),
+            &Knobs::default(),
+            fastrand::Rng::with_seed(0),
+        );
         let provider = LockProviderBuilder::simulated(link).with_defaults();
         let (expiry, tokens) = (Duration::from_secs(3600), 1);
         for name in ["a", "b"] {

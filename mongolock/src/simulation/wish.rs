@@ -9,8 +9,8 @@ use crate::{DistributedLock, LockProvider};
 /// What a caller asks for, and what it does with the lock.
 #[derive(Debug)]
 pub(super) struct Wish {
-    name: usize,
-    expiry: Duration,
+    pub(super) name: usize,
+    pub(super) expiry: Duration,
     renew_interval: Option<Duration>,
     min_hold: Duration,
     max_hold: Option<Duration>,
@@ -43,18 +43,25 @@ impl Wish {
         let name = rng.usize(0..plan.names);
         // Usually those who share a name agree about its options: only then a hold can be handed over.
         let unusual = chance(rng, 150);
-        let usual = u64::try_from(name % 5).unwrap_or(0);
+        let usual = if plan.holds_many() { 2 } else { name % 5 };
+        let usual = u64::try_from(usual).unwrap_or(0);
         let expiry = if unusual {
             between(rng, 1000, 5000)
         } else {
             Duration::from_secs(1 + usual)
         };
-        let max_hold = (plan.scenario != Scenario::Calm && chance(rng, 20)).then(|| between(rng, 0, 3000));
+        let expiry = plan.least_expiry() + expiry;
+        let is_capped = plan.scenario != Scenario::Calm && !plan.knobs.has_long_leases && chance(rng, 20);
+        let max_hold = is_capped.then(|| between(rng, 0, 3000));
+        // Renewals that come so often overtake those that the server has not yet ended.
+        let is_hasty = plan.knobs.late_effects > 0 && rng.bool();
+        let least = if is_hasty { 0.02 } else { 0.1 };
         let leaks = max_hold.is_some() && rng.bool();
         Self {
             name,
             expiry,
-            renew_interval: (unusual && rng.bool()).then(|| expiry.mul_f64(0.1 + 0.4 * rng.f64())),
+            renew_interval: (is_hasty || unusual && rng.bool())
+                .then(|| expiry.mul_f64(least + 0.4 * rng.f64())),
             min_hold: if unusual && rng.bool() {
                 between(rng, 0, 1000)
             } else {
@@ -91,6 +98,14 @@ impl Wish {
             lock = lock.max_hold(cap);
         }
         lock.acquire_timeout(self.limit)
+    }
+
+    pub(super) fn is_capped(&self) -> bool {
+        self.max_hold.is_some()
+    }
+
+    pub(super) fn asks_once(&self) -> bool {
+        self.how == How::Try || self.limit == Some(Duration::ZERO)
     }
 
     /// How long the call may wait.

@@ -5,11 +5,14 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::contacts::Present;
 use super::fleet::World;
-use super::ledger::is_live;
+use super::ledger::{Promise, is_live};
+use super::plan::Scenario;
 use super::process::Process;
+use super::verdict::Call;
 use super::wish::{End, How, Wish};
-use super::{between, chance};
+use super::{between, chance, errors};
 use crate::{LockContext, LockError, LockGuard, LockProvider};
 
 /// A call is over so soon after its timeout.
@@ -28,7 +31,8 @@ impl Worker {
     pub(super) async fn work(mut self) {
         while !self.world.is_over() {
             let wish = Wish::new(&self.world.plan, &mut self.rng);
-            let patience = chance(&mut self.rng, 200).then(|| between(&mut self.rng, 0, 3000));
+            let gives_up = !self.world.plan.knobs.outages && chance(&mut self.rng, 200);
+            let patience = gives_up.then(|| between(&mut self.rng, 0, 3000));
             let process = Arc::clone(&self.process);
             let called = match patience {
                 // The call is dropped wherever it is then.
@@ -47,27 +51,27 @@ impl Worker {
     }
 
     async fn call(&mut self, wish: &Wish) -> Result<(), LockError> {
-        let begun = Instant::now();
+        let call = self.begin_call(wish);
         let lock = wish.lock(&self.provider);
         let guard = match wish.how {
             How::Run => return self.run(wish).await,
             How::Wait => lock.acquire().await.map(Some),
             How::Try => lock.try_acquire().await,
         };
-        self.check_wait(wish, begun);
+        self.check_wait(wish, call.begun);
         match guard {
             Ok(Some(guard)) => self.hold(guard, wish).await,
-            Ok(None) => {}
-            Err(error) => return self.failed(wish, error),
+            Ok(None) => self.check_busy(wish, &call),
+            Err(error) => return self.failed(wish, &call, error),
         }
         Ok(())
     }
 
     async fn run(&mut self, wish: &Wish) -> Result<(), LockError> {
-        let begun = Instant::now();
+        let call = self.begin_call(wish);
         let body = async |context: LockContext| {
-            self.check_wait(wish, begun);
-            self.begin(&context);
+            self.check_wait(wish, call.begun);
+            let _held = self.begin(&context);
             let until = Instant::now() + wish.hold;
             while Instant::now() < until {
                 sleep((until - Instant::now()).min(wish.step)).await;
@@ -79,16 +83,20 @@ impl Worker {
         };
         let ran: Result<(), LockError> = wish.lock(&self.provider).run(body).await;
         match ran {
-            Err(LockError::Lost { .. }) | Ok(()) => Ok(()),
+            Ok(()) => Ok(()),
+            Err(LockError::Lost { .. }) => {
+                self.check_loss(wish);
+                Ok(())
+            }
             Err(error) => {
-                self.check_wait(wish, begun);
-                self.failed(wish, error)
+                self.check_wait(wish, call.begun);
+                self.failed(wish, &call, error)
             }
         }
     }
 
     async fn hold(&mut self, guard: LockGuard, wish: &Wish) {
-        self.begin(&guard.context());
+        let held = self.begin(&guard.context());
         let until = Instant::now() + wish.hold;
         while Instant::now() < until && !(wish.is_careful && guard.is_lost()) {
             sleep((until - Instant::now()).min(wish.step)).await;
@@ -100,6 +108,9 @@ impl Worker {
             // Those who give up in the moment in which they would get the lock.
             self.process.give_up.notify_waiters();
         }
+        if guard.is_lost() {
+            self.check_loss(wish);
+        }
         let is_capped = guard.lease().terms.max_hold.is_some();
         match wish.end {
             End::Release => {
@@ -109,14 +120,20 @@ impl Worker {
             }
             End::Drop => drop(guard),
             // Something hangs on to the guard: its cap ends the hold.
-            End::Leak => drop(self.process.spawn(async move { guard.lost().await })),
+            End::Leak => drop(self.process.spawn(async move {
+                guard.lost().await;
+                drop(held);
+            })),
         }
     }
 
-    fn begin(&self, context: &LockContext) {
+    fn begin(&self, context: &LockContext) -> Present {
         let (world, lease) = (&self.world, context.lease());
         let granted = world.server.granted_at(&lease.key);
-        let sound = world.plan.scenario.has_sound_clock();
+        let promise = Promise {
+            has_sound_clock: world.plan.scenario.has_sound_clock(),
+            tells_of_forced_ends: world.plan.scenario == Scenario::Operators,
+        };
         world.server.note(|| {
             format!(
                 "{} begins {} {}",
@@ -126,22 +143,37 @@ impl Worker {
         world
             .server
             .ledger
-            .begin(self.process.number, lease, granted, sound);
+            .begin(self.process.number, lease, granted, promise);
+        self.process.contacts.hold(&lease.key.name)
     }
 
-    fn failed(&self, wish: &Wish, error: LockError) -> Result<(), LockError> {
+    fn failed(&self, wish: &Wish, call: &Call, error: LockError) -> Result<(), LockError> {
         self.world
             .server
             .note(|| format!("{} gives up: {error}", self.process.number));
+        match &error {
+            LockError::Timeout { .. } => self.check_busy(wish, call),
+            error => self.check_error(wish, call, error),
+        }
+        let may_end = wish.limit.is_some() || wish.how == How::Try || self.world.plan.knobs.outages;
         let expected = match &error {
             LockError::Timeout { .. } => wish.limit.is_some(),
+            LockError::Mongo(error) if errors::is_refusal(error) => true,
             // One attempt may fail, and waiting may end with an attempt that failed.
-            LockError::Mongo(_) => !self.world.is_calm() && (wish.limit.is_some() || wish.how == How::Try),
+            LockError::Mongo(_) => !self.world.is_calm() && may_end,
             LockError::ShutDown { .. } => true,
             _ => false,
         };
         self.check(expected, || format!("{wish:?} ended with {error:?}"));
         Err(error)
+    }
+
+    /// A holder keeps its lease where nothing keeps it from being renewed.
+    fn check_loss(&self, wish: &Wish) {
+        let blocked = self.world.server.blocks.blocked_until(&wish.name.to_string());
+        let was_blocked = blocked.is_some_and(|until| until + wish.expiry * 2 >= Instant::now());
+        let expected = !self.world.plan.keeps_holds() || wish.is_capped() || was_blocked;
+        self.check(expected, || format!("{wish:?} lost its lock for no reason"));
     }
 
     /// Nobody waits beyond his limit; a pause counts for as long as it lasted.
@@ -155,12 +187,11 @@ impl Worker {
             .fetch_max(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    fn check(&self, holds: bool, breach: impl FnOnce() -> String) {
+    pub(super) fn check(&self, holds: bool, breach: impl FnOnce() -> String) {
         if !holds {
-            self.world
-                .server
-                .ledger
-                .breach(format!("{}: {}", self.process.number, breach()));
+            let breach = format!("{}: {}", self.process.number, breach());
+            self.world.server.note(|| breach.clone());
+            self.world.server.ledger.breach(breach);
         }
     }
 }

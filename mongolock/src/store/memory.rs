@@ -1,4 +1,6 @@
 mod retention;
+#[cfg(test)]
+mod simulated;
 
 use std::collections::HashMap;
 #[cfg(test)]
@@ -75,7 +77,11 @@ impl MemoryStore {
     }
 
     pub(crate) fn claim(&self, key: &LeaseId, ask: Ask) -> Answer {
-        let now = self.now();
+        self.claim_at(self.now(), key, ask)
+    }
+
+    /// As [`Self::claim`] with the time that the command read when it began, as for the other methods of this form.
+    pub(crate) fn claim_at(&self, now: Duration, key: &LeaseId, ask: Ask) -> Answer {
         let mut documents = lock(&self.documents);
         let mut retention = lock(&self.retention);
         retention.sweep(&mut documents, now);
@@ -110,7 +116,10 @@ impl MemoryStore {
     }
 
     pub(crate) fn renew(&self, keys: &[LeaseId], expiry: Duration) -> Standing {
-        let now = self.now();
+        self.renew_at(self.now(), keys, expiry)
+    }
+
+    pub(crate) fn renew_at(&self, now: Duration, keys: &[LeaseId], expiry: Duration) -> Standing {
         let mut documents = lock(&self.documents);
         let mut standing = std::collections::HashSet::new();
         for key in keys {
@@ -127,7 +136,10 @@ impl MemoryStore {
     }
 
     pub(crate) fn release(&self, key: &LeaseId, min_hold: Duration) -> bool {
-        let now = self.now();
+        self.release_at(self.now(), key, min_hold)
+    }
+
+    pub(crate) fn release_at(&self, now: Duration, key: &LeaseId, min_hold: Duration) -> bool {
         let mut documents = lock(&self.documents);
         let Some(document) = own(&mut documents, key) else {
             return false;
@@ -158,11 +170,15 @@ impl MemoryStore {
     }
 
     pub(crate) fn force_release(&self, name: &str) -> bool {
-        let now = self.now();
+        self.force_release_at(self.now(), name)
+    }
+
+    /// A lease that began after the command is not the one that the operator has seen.
+    pub(crate) fn force_release_at(&self, now: Duration, name: &str) -> bool {
         let mut documents = lock(&self.documents);
         let Some(document) = documents
             .get_mut(name)
-            .filter(|document| document.expires_at > now)
+            .filter(|document| document.expires_at > now && document.acquired_at <= now)
         else {
             return false;
         };
@@ -208,40 +224,11 @@ impl MemoryStore {
     }
 
     /// Whole milliseconds, as MongoDB keeps its dates.
-    fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         let elapsed = AT_START + self.start.elapsed();
         #[cfg(test)]
         let elapsed = elapsed + Duration::from_millis(self.jumped.load(Relaxed));
         Duration::new(elapsed.as_secs(), elapsed.subsec_millis() * 1_000_000)
-    }
-}
-
-/// What the simulation does to the server, and what it looks at in the end.
-#[cfg(test)]
-impl MemoryStore {
-    /// Moves the server's clock.
-    pub(crate) fn jump(&self, millis: i64) {
-        let jumped = self.jumped.load(Relaxed).saturating_add_signed(millis);
-        self.jumped.store(jumped, Relaxed);
-    }
-
-    pub(crate) fn listen(&self) -> broadcast::Receiver<Arc<str>> {
-        self.releases.subscribe()
-    }
-
-    /// The claim that nobody has taken back.
-    pub(crate) fn claimed_by(&self, name: &str) -> Option<Arc<str>> {
-        let documents = lock(&self.documents);
-        let id = documents.get(name).map(|document| Arc::clone(&document.lock_id));
-        id.filter(|id| !id.is_empty())
-    }
-
-    /// The names whose leases run.
-    pub(crate) fn taken(&self) -> Vec<Arc<str>> {
-        let now = self.now();
-        let documents = lock(&self.documents);
-        let taken = documents.iter().filter(|(_, document)| document.expires_at > now);
-        taken.map(|(name, _)| Arc::clone(name)).collect()
     }
 }
 

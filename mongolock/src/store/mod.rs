@@ -109,7 +109,7 @@ impl Store {
             Self::Mongo(store) => answered(store.claim(key, ask, limit)).await,
             Self::Memory(store) => Ok(store.claim(key, ask)),
             #[cfg(test)]
-            Self::Simulated(link) => answered(link.claim(key, ask)).await,
+            Self::Simulated(link) => answered(link.claim(key, ask, limit)).await,
         }
     }
 
@@ -124,7 +124,7 @@ impl Store {
             Self::Mongo(store) => answered(store.renew(keys, expiry, limit)).await,
             Self::Memory(store) => Ok(store.renew(keys, expiry)),
             #[cfg(test)]
-            Self::Simulated(link) => answered(link.renew(keys, expiry)).await,
+            Self::Simulated(link) => answered(link.renew(keys, expiry, limit)).await,
         }
     }
 
@@ -140,7 +140,7 @@ impl Store {
             Self::Mongo(store) => answered(store.release(key, min_hold, limit)).await,
             Self::Memory(store) => Ok(store.release(key, min_hold)),
             #[cfg(test)]
-            Self::Simulated(link) => answered(link.release(key, min_hold)).await,
+            Self::Simulated(link) => answered(link.release(key, min_hold, limit)).await,
         }
     }
 
@@ -160,7 +160,7 @@ impl Store {
                 Ok(())
             }
             #[cfg(test)]
-            Self::Simulated(link) => answered(link.release_many(keys, min_hold)).await,
+            Self::Simulated(link) => answered(link.release_many(keys, min_hold, limit)).await,
         }
     }
 

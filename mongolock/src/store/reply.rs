@@ -51,7 +51,7 @@ pub(crate) fn labelled(label: &str, message: &str) -> Error {
 
 /// The driver's error type with the fields of this document. The driver offers no constructor, and bson 2 and bson 3
 /// have no way in common to read a document, hence by serde.
-fn read<T: for<'de> Deserialize<'de>>(error: &Document) -> T {
+pub(crate) fn read<T: for<'de> Deserialize<'de>>(error: &Document) -> T {
     let text = |key| error.get_str(key).unwrap_or_default();
     let code = error.get_i32("code").unwrap_or_default();
     let labels = error.get_array("errorLabels").ok();

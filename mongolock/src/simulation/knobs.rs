@@ -1,0 +1,132 @@
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::plan::Scenario;
+
+/// What can go wrong inside the server and the driver, and who else works on the documents. By default nothing.
+#[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools)]
+pub(super) struct Knobs {
+    /// Requests in a thousand that the network delays or loses.
+    pub(super) network: u32,
+    /// Commands in a thousand that take effect only some time after the server has read its clock for them.
+    pub(super) late_effects: u32,
+    /// Foreign transactions block documents for seconds.
+    pub(super) blocked_documents: bool,
+    /// Commands on several documents in a thousand that stop half-way with an error.
+    pub(super) partial_batches: u32,
+    /// Commands in a thousand of which the driver has sent a first copy that arrives after the one that is answered.
+    pub(super) repetitions: u32,
+    /// Requests in a thousand that get neither a reply nor an error.
+    pub(super) silent_connections: u32,
+    /// Requests in a thousand that end with one of the driver's real errors.
+    pub(super) typed_errors: u32,
+    /// Operators release locks by force and delete documents.
+    pub(super) operators: bool,
+    /// The TTL monitor deletes documents so long after the end of their leases.
+    pub(super) retention: Option<Duration>,
+    /// Processes of DistributedLock.MongoDB that take the same locks.
+    pub(super) neighbours: usize,
+    /// Leases last so long that only a release can end them within the simulation.
+    pub(super) has_long_leases: bool,
+    /// Nothing answers for up to minutes.
+    pub(super) outages: bool,
+    /// The primary changes, and the clocks of the two members differ by 3 s.
+    pub(super) failovers: bool,
+    /// The server's clock is an hour ahead for a while.
+    pub(super) clock_an_hour_ahead: bool,
+}
+
+impl Knobs {
+    pub(super) fn of(scenario: Scenario, rng: &mut Rng) -> Self {
+        let network = *rng.choice(&[5, 50, 300]).unwrap_or(&50);
+        let often = *rng.choice(&[20, 100, 300]).unwrap_or(&100);
+        let none = Self::default();
+        // See `deletes_documents`.
+        let deletes = rng.bool();
+        match scenario {
+            Scenario::Calm => none,
+            Scenario::Network | Scenario::Pauses | Scenario::Crashes | Scenario::Leaps => {
+                Self { network, ..none }
+            }
+            Scenario::LateCommands => Self {
+                late_effects: often,
+                ..none
+            },
+            Scenario::BlockedDocuments => Self {
+                blocked_documents: true,
+                ..none
+            },
+            Scenario::PartialBatches => Self {
+                partial_batches: often,
+                has_long_leases: rng.bool(),
+                ..none
+            },
+            Scenario::Repetitions => Self {
+                repetitions: often,
+                has_long_leases: true,
+                ..none
+            },
+            Scenario::LongLeases => Self {
+                network,
+                has_long_leases: true,
+                ..none
+            },
+            Scenario::SilentConnections => Self {
+                silent_connections: *rng.choice(&[2, 10, 50]).unwrap_or(&10),
+                has_long_leases: rng.bool(),
+                ..none
+            },
+            Scenario::TypedErrors => Self {
+                typed_errors: often,
+                has_long_leases: rng.bool(),
+                ..none
+            },
+            Scenario::Operators => Self {
+                operators: true,
+                late_effects: if rng.bool() { often } else { 0 },
+                ..none
+            },
+            Scenario::Sweeps => Self {
+                retention: Some(Duration::from_millis(rng.u64(0..=2000))),
+                ..none
+            },
+            Scenario::Neighbours => Self {
+                neighbours: rng.usize(1..=3),
+                ..none
+            },
+            Scenario::Outages => Self {
+                outages: true,
+                ..none
+            },
+            Scenario::Failovers => Self {
+                failovers: true,
+                ..none
+            },
+            Scenario::Steps => Self {
+                clock_an_hour_ahead: true,
+                ..none
+            },
+            Scenario::Everything => Self {
+                network,
+                late_effects: if deletes { 0 } else { rng.u32(0..50) },
+                blocked_documents: !deletes && rng.bool(),
+                partial_batches: rng.u32(0..50),
+                repetitions: rng.u32(0..50),
+                silent_connections: rng.u32(0..10),
+                typed_errors: rng.u32(0..50),
+                operators: deletes || rng.bool(),
+                retention: deletes.then_some(Duration::from_secs(2)),
+                neighbours: usize::from(deletes && rng.bool()),
+                ..none
+            },
+        }
+    }
+    /// Whether documents are deleted. Only where no claim hangs in the server: one whose document is deleted meanwhile gets
+    /// a token by the time at which it began, which may be smaller than that of the deleted document.
+    pub(super) fn deletes_documents(&self) -> bool {
+        let deletes = self.operators || self.retention.is_some() || self.neighbours > 0;
+        deletes && self.late_effects == 0 && !self.blocked_documents
+    }
+}

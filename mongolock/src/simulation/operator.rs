@@ -1,0 +1,50 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::fleet::World;
+use super::{between, chance};
+
+impl World {
+    /// Ends leases by force and deletes documents now and then.
+    pub(super) async fn operate(self: Arc<Self>) {
+        let rng = &mut self.plan.rng(1 << 32);
+        while !self.is_over() {
+            sleep(between(rng, 0, 3000)).await;
+            let name = rng.usize(0..self.plan.names).to_string();
+            if rng.u8(0..3) == 0 && self.plan.knobs.deletes_documents() {
+                self.delete(&name);
+            } else {
+                let is_late = chance(rng, self.plan.knobs.late_effects);
+                let delay = between(rng, 0, if is_late { 4000 } else { 5 });
+                tokio::spawn(Arc::clone(&self).release_by_force(name, delay));
+            }
+        }
+    }
+
+    /// The server reads its clock when the command arrives, and the command takes effect later.
+    async fn release_by_force(self: Arc<Self>, name: String, delay: Duration) {
+        let now = self.server.memory.now();
+        sleep(delay).await;
+        let is_meant = self.server.memory.acquired_at(&name).is_some_and(|at| at <= now);
+        if is_meant {
+            self.server.ledger.forced(&name, self.holder_of(&name));
+        }
+        let ended = self.server.memory.force_release_at(now, &name);
+        self.server
+            .note(|| format!("{name} is released by force: {ended}"));
+        self.server.observe(&name);
+    }
+
+    fn delete(&self, name: &str) {
+        self.server.ledger.forced(name, self.holder_of(name));
+        self.server.memory.delete(name);
+        self.server.note(|| format!("{name} is deleted"));
+        self.server.observe(name);
+    }
+
+    fn holder_of(&self, name: &str) -> Option<Arc<str>> {
+        self.server.memory.claimed_by(name)
+    }
+}

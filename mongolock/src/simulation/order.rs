@@ -1,0 +1,112 @@
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::error::Error;
+use tokio::time::{Instant, sleep};
+
+use super::errors;
+use super::server::{Command, Server};
+use crate::store::LeaseId;
+use crate::store::{Answer, Ask, Standing};
+
+/// A command on its way to the server.
+#[derive(Clone)]
+pub(super) struct Order {
+    pub(super) kind: Command,
+    pub(super) keys: Vec<LeaseId>,
+    pub(super) change: Change,
+    /// The server ends the command after this time.
+    pub(super) limit: Duration,
+}
+
+/// What a command does to each of its documents.
+#[derive(Clone, Copy)]
+pub(super) enum Change {
+    Claim(Ask),
+    Renew(Duration),
+    Release { min_hold: Duration },
+}
+
+/// What the server replies.
+pub(super) enum Reply {
+    Claimed(Answer),
+    /// The ids of the claims that stood.
+    Found(HashSet<Arc<str>>),
+}
+
+/// What happens to a command inside the server.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Course {
+    /// From the reading of the clock to the first effect.
+    pub(super) delay: Duration,
+    /// The command ends with an error after so many documents.
+    pub(super) stops_after: Option<usize>,
+}
+
+impl Order {
+    pub(super) fn names(&self) -> String {
+        let mut names: Vec<&str> = self.keys.iter().map(|key| &*key.name).collect();
+        names.sort_unstable();
+        names.join(" ")
+    }
+}
+
+impl Server {
+    /// Runs a command as the server does: it reads the clock on arrival, goes through the documents in their order, waits
+    /// for those that are blocked, and stops where it is when its limit or the member's time as the primary is over.
+    pub(super) async fn run(&self, order: &Order, course: Course) -> Result<Reply, Error> {
+        let (now, term) = (self.memory.now(), self.term());
+        let arrived = Instant::now();
+        let by = arrived + order.limit;
+        if !self.is_primary() {
+            return Err(errors::command(errors::NOT_PRIMARY));
+        }
+        if !course.delay.is_zero() {
+            sleep(course.delay.min(order.limit)).await;
+        }
+        let mut keys: Vec<&LeaseId> = order.keys.iter().collect();
+        keys.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut found = HashSet::new();
+        for (done, key) in keys.into_iter().enumerate() {
+            let is_late = course.delay >= order.limit && done == 0;
+            let stops = course.stops_after == Some(done);
+            if is_late || stops || !self.blocks.wait(&key.name, by).await {
+                return Err(errors::command(errors::OUT_OF_TIME));
+            }
+            if self.term() != term {
+                return Err(errors::command(errors::STEPPED_DOWN));
+            }
+            match order.change {
+                Change::Claim(ask) => return Ok(Reply::Claimed(self.claim(now, key, ask))),
+                Change::Renew(expiry) => {
+                    if self.renew(now, key, expiry) {
+                        found.insert(Arc::clone(&key.lock_id));
+                    }
+                }
+                Change::Release { min_hold } => {
+                    if self.release(now, key, min_hold) {
+                        found.insert(Arc::clone(&key.lock_id));
+                    }
+                }
+            }
+        }
+        Ok(Reply::Found(found))
+    }
+
+    fn renew(&self, now: Duration, key: &LeaseId, expiry: Duration) -> bool {
+        let standing = self.memory.renew_at(now, std::slice::from_ref(key), expiry);
+        let stands = matches!(standing, Standing::All);
+        if stands {
+            self.check_renewal(now, key, expiry);
+            self.observe(&key.name);
+        }
+        stands
+    }
+
+    fn release(&self, now: Duration, key: &LeaseId, min_hold: Duration) -> bool {
+        let stood = self.memory.release_at(now, key, min_hold);
+        self.observe(&key.name);
+        stood
+    }
+}

@@ -1,0 +1,150 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::contacts::Present;
+use super::errors;
+use super::wish::Wish;
+use super::worker::Worker;
+use crate::LockError;
+
+/// A request is without a reply for so long before the answer is "unreachable" and no longer "held", with a little room.
+const SILENT: Duration = Duration::from_millis(520);
+
+/// The front of a queue asks again at the latest after this time, and releases what it has in less.
+const ASKS_AGAIN: Duration = Duration::from_secs(13);
+
+/// What happened to requests is settled after this time.
+const SETTLED: Duration = Duration::from_secs(30);
+
+/// A lock that is free and reachable is acquired in this time: a waiter may pause for most of a second.
+const SURELY: Duration = Duration::from_secs(2);
+
+/// The same if one request gets no reply: another copy is sent after 2 s, and a lost hint costs up to 6 s.
+const WITH_ONE_LOST: Duration = Duration::from_millis(8500);
+
+/// The shortest limit within which a healthy server surely answers.
+const ONE_ANSWER: Duration = Duration::from_millis(100);
+
+/// One call, for the verdict on how it failed.
+pub(super) struct Call {
+    pub(super) name: Arc<str>,
+    pub(super) begun: Instant,
+    /// Others in this process wanted or had the lock when the call began.
+    others: bool,
+    _present: Present,
+}
+
+impl Worker {
+    pub(super) fn begin_call(&self, wish: &Wish) -> Call {
+        let name: Arc<str> = wish.name.to_string().into();
+        let contact = self.process.contacts.contact(&name);
+        let was_held = contact.held.is_some_and(|held| held.elapsed() < ASKS_AGAIN);
+        Call {
+            begun: Instant::now(),
+            others: contact.callers + contact.holding > 0 || was_held,
+            _present: self.process.contacts.call(&name),
+            name,
+        }
+    }
+
+    /// "Busy" is right only if somebody has the lock, and the server has said so.
+    pub(super) fn check_busy(&self, wish: &Wish, call: &Call) {
+        if self.process.was_paused_within(call.begun.elapsed() + SETTLED) {
+            return;
+        }
+        let contact = self.process.contacts.contact(&call.name);
+        let is_held_here = contact.holding > 0;
+        let silent = contact.silent_since.map(|since| since.elapsed());
+        self.check(
+            is_held_here || silent.is_none_or(|silent| silent < SILENT),
+            || format!("{wish:?} is told that the lock is held, though nothing has answered for {silent:?}"),
+        );
+        let heard = contact.held.is_some_and(|held| held.elapsed() < ASKS_AGAIN);
+        let awaited = wish.asks_once() && call.others;
+        self.check(is_held_here || heard || awaited, || {
+            format!("{wish:?} is told that the lock is held, and nobody has said so")
+        });
+        if !awaited {
+            self.check_free(wish, call, "busy");
+        }
+    }
+
+    /// "MongoDB does not work" is right only if a request has failed.
+    pub(super) fn check_error(&self, wish: &Wish, call: &Call, error: &LockError) {
+        let LockError::Mongo(driver_error) = error else {
+            return;
+        };
+        let is_refused = errors::is_refusal(driver_error);
+        if is_refused || self.process.was_paused_within(call.begun.elapsed() + SETTLED) {
+            return;
+        }
+        let Some(limit) = wish.attempt_limit() else {
+            return self.check_silence(wish, call);
+        };
+        let waited = call.begun.elapsed();
+        let is_early = waited + Duration::from_millis(10) < limit;
+        self.check(!is_early || call.others && wish.asks_once(), || {
+            format!("{wish:?} gave up after {waited:?}: {error}")
+        });
+        if limit >= ONE_ANSWER {
+            self.check(!self.is_untroubled(call), || {
+                format!("{wish:?} failed though every request was answered: {error}")
+            });
+        }
+        if !(wish.asks_once() && call.others) {
+            self.check_free(wish, call, "an error");
+        }
+    }
+
+    /// A wait without a limit ends after a minute of silence, and not much later.
+    fn check_silence(&self, wish: &Wish, call: &Call) {
+        let contact = self.process.contacts.contact(&call.name);
+        let unheard = contact.heard.map(|heard| heard.elapsed());
+        let silent = contact.silent_since.map(|since| since.elapsed());
+        let (least, most) = (Duration::from_millis(59_900), Duration::from_secs(70));
+        let waited = call.begun.elapsed();
+        let is_late = silent.is_some_and(|silent| silent.min(waited) > most);
+        self.check(!is_late && unheard.is_none_or(|unheard| unheard >= least), || {
+            format!("{wish:?} gave up after {waited:?}, with no answer for {silent:?} and {unheard:?}")
+        });
+    }
+
+    fn is_untroubled(&self, call: &Call) -> bool {
+        self.troubles(call) == 0 && !self.was_blocked(call)
+    }
+
+    fn troubles(&self, call: &Call) -> usize {
+        let since = call.begun.checked_sub(SETTLED);
+        self.process.contacts.troubled_since(since)
+    }
+
+    fn was_blocked(&self, call: &Call) -> bool {
+        let until = self.world.server.blocks.blocked_until(&call.name);
+        until.is_some_and(|until| until + SETTLED >= call.begun)
+    }
+
+    /// A lock that was free and reachable for the whole call is not refused.
+    fn check_free(&self, wish: &Wish, call: &Call, told: &str) {
+        let (Some(limit), server) = (wish.attempt_limit(), &self.world.server) else {
+            return;
+        };
+        if !self.world.plan.scenario.has_sound_clock() || self.was_blocked(call) {
+            return;
+        }
+        let enough = match self.troubles(call) {
+            0 if wish.asks_once() && !call.others => ONE_ANSWER,
+            0 => SURELY,
+            1 => WITH_ONE_LOST,
+            _ => return,
+        };
+        // A claim of this process that nobody has got is in nobody's way.
+        let is_foreign = |id: &str| !self.process.owns(id) || server.ledger.has_begun(id);
+        let was_held = server.tenures.any_since(&call.name, call.begun, is_foreign);
+        self.check(was_held || limit < enough, || {
+            let waited = call.begun.elapsed();
+            format!("{wish:?} ended with {told} after {waited:?} though the lock was free")
+        });
+    }
+}

@@ -1,0 +1,100 @@
+//! What the simulation does to the server, and what it looks at.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+
+use super::{Document, MemoryStore};
+use crate::sync::lock;
+
+impl MemoryStore {
+    /// Moves the server's clock.
+    pub(crate) fn jump(&self, millis: i64) {
+        let jumped = self.jumped.load(Relaxed).saturating_add_signed(millis);
+        self.jumped.store(jumped, Relaxed);
+    }
+
+    pub(crate) fn listen(&self) -> broadcast::Receiver<Arc<str>> {
+        self.releases.subscribe()
+    }
+
+    /// The claim that nobody has taken back.
+    pub(crate) fn claimed_by(&self, name: &str) -> Option<Arc<str>> {
+        let documents = lock(&self.documents);
+        let id = documents.get(name).map(|document| Arc::clone(&document.lock_id));
+        id.filter(|id| !id.is_empty())
+    }
+
+    /// The names whose leases run.
+    pub(crate) fn taken(&self) -> Vec<Arc<str>> {
+        let now = self.now();
+        let documents = lock(&self.documents);
+        let taken = documents.iter().filter(|(_, document)| document.expires_at > now);
+        taken.map(|(name, _)| Arc::clone(name)).collect()
+    }
+
+    /// The id in the document whose lease runs, empty during a minimum hold, and how long the lease lasts.
+    pub(crate) fn lease_of(&self, name: &str) -> Option<(Arc<str>, Duration)> {
+        let now = self.now();
+        let documents = lock(&self.documents);
+        let document = documents.get(name).filter(|document| document.expires_at > now)?;
+        Some((
+            Arc::clone(&document.lock_id),
+            document.expires_at.saturating_sub(now),
+        ))
+    }
+
+    pub(crate) fn acquired_at(&self, name: &str) -> Option<Duration> {
+        let documents = lock(&self.documents);
+        documents.get(name).map(|document| document.acquired_at)
+    }
+
+    /// Deletes a document as an operator does: nothing of it is remembered.
+    pub(crate) fn delete(&self, name: &str) -> bool {
+        let deleted = lock(&self.documents).remove(name);
+        self.tell(&Arc::from(name));
+        deleted.is_some()
+    }
+
+    /// Deletes documents whose leases ended long enough ago, as the TTL monitor of the server does: with nothing
+    /// remembered, other than the sweep of the store itself.
+    pub(crate) fn sweep(&self, retention: Duration) {
+        let now = self.now();
+        lock(&self.documents).retain(|_, document| document.expires_at + retention > now);
+    }
+
+    /// Takes the lock if it is free, as DistributedLock.MongoDB does: its tokens begin with 1.
+    pub(crate) fn neighbour_claims(&self, name: &Arc<str>, id: &Arc<str>, expiry: Duration) -> bool {
+        let now = self.now();
+        let mut documents = lock(&self.documents);
+        let previous = documents.get(name);
+        if previous.is_some_and(|document| document.expires_at > now) {
+            return false;
+        }
+        let taken = Document {
+            lock_id: Arc::clone(id),
+            acquired_at: now,
+            expires_at: now + expiry,
+            token: previous.map_or(1, |document| document.token + 1),
+        };
+        documents.insert(Arc::clone(name), taken);
+        true
+    }
+
+    /// Renews by a plain set, as DistributedLock.MongoDB does.
+    pub(crate) fn neighbour_renews(&self, name: &str, id: &str, expiry: Duration) -> bool {
+        let now = self.now();
+        let mut documents = lock(&self.documents);
+        let own = documents
+            .get_mut(name)
+            .filter(|document| &*document.lock_id == id);
+        own.map(|document| document.expires_at = now + expiry).is_some()
+    }
+
+    /// Deletes the document of its claim, as DistributedLock.MongoDB does on release.
+    pub(crate) fn neighbour_releases(&self, name: &str, id: &str) -> bool {
+        self.claimed_by(name).is_some_and(|holder| &*holder == id) && self.delete(name)
+    }
+}
