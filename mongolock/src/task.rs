@@ -9,6 +9,7 @@ use tracing::Instrument;
 use crate::LockError;
 #[cfg(test)]
 pub(crate) use crate::simulation::spawn;
+use crate::timing::DEAD_CONNECTION;
 #[cfg(not(test))]
 pub(crate) use tokio::spawn;
 
@@ -28,6 +29,14 @@ pub(crate) async fn answer<T>(
     match tokio::time::timeout(limit, asked).await {
         Ok(ended) => joined(ended),
         Err(_) => Err(LockError::no_reply(request, limit)),
+    }
+}
+
+/// Waits for the reply to a command, and gives it up when its connection must be dead: see [`DEAD_CONNECTION`].
+pub(crate) async fn answered<T>(command: impl Future<Output = Result<T, LockError>>) -> Result<T, LockError> {
+    match tokio::time::timeout(DEAD_CONNECTION, command).await {
+        Ok(answer) => answer,
+        Err(_) => Err(LockError::no_reply("command", DEAD_CONNECTION)),
     }
 }
 

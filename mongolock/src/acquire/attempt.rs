@@ -1,5 +1,5 @@
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -15,8 +15,7 @@ use crate::lease::background_release::Withdrawal;
 use crate::lease::copies::Copies;
 use crate::lease::{Grant, Hold, Lease, Place, Terms, counted};
 use crate::timing::{
-    ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE,
-    ACQUIRE_OVERDUE_MAX, SLOW_ANSWER,
+    ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_ANSWER,
 };
 
 use crate::store::LeaseId;
@@ -39,8 +38,6 @@ pub(crate) struct Claim {
     replies: Vec<JoinHandle<Option<Reply>>>,
     /// The server works, and another operation blocks the document: copies would only wait beside the first request.
     is_blocked: bool,
-    /// Requests that were sent since the last reply.
-    unanswered: u32,
     /// From then on the lease releases the claim.
     is_lease: bool,
 }
@@ -106,14 +103,13 @@ impl Claim {
             tokens: 1,
             replies: Vec::new(),
             is_blocked: false,
-            unanswered: 0,
             is_lease: false,
         }
     }
 
     /// Sends the first request if that needs no waiting, and says until when to wait for its reply.
     pub(crate) fn try_send(&mut self, deadline: Option<Instant>) -> Option<Instant> {
-        if !self.shared.engine.queues.silent.allow_first() {
+        if !self.shared.may_send() {
             return None;
         }
         let permit = self.shared.place.try_request_permit()?;
@@ -125,24 +121,21 @@ impl Claim {
     /// Asks the server, and again on another connection when a reply is overdue; nothing is sent after the deadline.
     /// Cancel safe: the requests go on.
     pub(crate) async fn ask(&mut self, deadline: Option<Instant>) -> Attempt {
+        let shared = Arc::clone(&self.shared);
         // A request that may not even be sent, because too many others are silent, is no sign that the lock is held.
-        self.shared.place.front().asked();
-        while !self.shared.engine.queues.silent.allow_first() {
-            sleep(ACQUIRE_ALLOWED_POLL).await;
-        }
-        let place = Arc::clone(&self.shared.place);
+        shared.place.front().asked();
         tokio::select! {
             biased;
             attempt = self.reply() => return attempt,
-            permit = place.request_permit() => self.send(permit, deadline),
+            permit = shared.permit() => self.send(permit, deadline),
         }
         loop {
             let overdue = Instant::now() + self.overdue_after();
             if let Ok(attempt) = timeout_at(overdue, self.reply()).await {
                 return attempt;
             }
-            if self.shared.engine.queues.silent.allow_copy()
-                && let Some(permit) = self.shared.place.try_request_permit()
+            if shared.engine.queues.silent.allow_copy()
+                && let Some(permit) = shared.place.try_request_permit()
             {
                 self.send(permit, deadline);
             }
@@ -182,18 +175,15 @@ impl Claim {
         };
         self.shared.place.front().asked();
         self.shared.copies.sent();
-        self.unanswered += 1;
         self.replies
             .push(crate::task::spawn(request.run().in_current_span()));
     }
 
-    /// The pauses between copies grow, so that a server that comes back is asked soon, with few requests under way.
     fn overdue_after(&self) -> Duration {
         if self.is_blocked {
             ACQUIRE_LIMIT + ACQUIRE_OVERDUE
         } else {
-            let doubled = 2_u32.saturating_pow(self.unanswered.saturating_sub(1));
-            (ACQUIRE_OVERDUE * doubled).min(ACQUIRE_OVERDUE_MAX)
+            ACQUIRE_OVERDUE
         }
     }
 
@@ -203,7 +193,6 @@ impl Claim {
             .as_ref()
             .is_err_and(driver_error::is_blocked_document);
         self.is_blocked = is_blocked;
-        self.unanswered = 0;
         match reply.answer {
             Ok(Answer::Mine {
                 last_token,
@@ -243,16 +232,30 @@ impl Claim {
     }
 }
 
+impl Shared {
+    async fn permit(&self) -> OwnedSemaphorePermit {
+        while !self.may_send() {
+            sleep(ACQUIRE_ALLOWED_POLL).await;
+        }
+        self.place.request_permit().await
+    }
+
+    fn may_send(&self) -> bool {
+        self.engine.queues.silent.allow_first(self.place.has_requests())
+    }
+
+    /// Releases the claim in the background, and once more where a request of it may take effect late.
+    fn release(&self, copies: Option<Arc<Copies>>) {
+        let (key, place) = (self.key.clone(), Arc::clone(&self.place));
+        let release = Withdrawal::of_claim(key, self.terms.expiry, place, copies);
+        self.engine.keeper.withdraw(vec![release]);
+    }
+}
+
 impl Drop for Claim {
     fn drop(&mut self) {
         if !self.is_lease && self.shared.copies.give_up() {
-            let (key, expiry) = (self.shared.key.clone(), self.shared.terms.expiry);
-            let now = Withdrawal::of_claim(key.clone(), expiry, Arc::clone(&self.shared.place));
-            let late = Withdrawal::late(key, expiry, Arc::clone(&self.shared.copies));
-            self.shared
-                .engine
-                .keeper
-                .withdraw([now].into_iter().chain(late).collect());
+            self.shared.release(Some(Arc::clone(&self.shared.copies)));
         }
     }
 }
@@ -266,12 +269,7 @@ impl Request {
             self.shared.engine.queues.silent.answered();
         }
         if self.shared.copies.answered(sent, answer.as_ref()) {
-            let release = Withdrawal::of_claim(
-                self.shared.key.clone(),
-                self.shared.terms.expiry,
-                Arc::clone(&self.shared.place),
-            );
-            self.shared.engine.keeper.withdraw(vec![release]);
+            self.shared.release(None);
         }
         Some(Reply {
             sent,
@@ -281,17 +279,9 @@ impl Request {
     }
 
     async fn answer(&self) -> Option<Result<Answer, LockError>> {
-        let mut asked = pin!(
-            self.shared
-                .engine
-                .store
-                .claim(&self.shared.key, self.ask, self.limit)
-        );
-        if let Ok(answer) = timeout(ACQUIRE_OVERDUE, asked.as_mut()).await {
-            return Some(answer);
-        }
-        let _silent = self.shared.engine.queues.silent.begin();
-        timeout(ACQUIRE_NO_REPLY.saturating_sub(ACQUIRE_OVERDUE), asked)
+        let Shared { engine, key, .. } = &*self.shared;
+        let asked = engine.store.claim(key, self.ask, self.limit);
+        timeout(ACQUIRE_NO_REPLY, engine.queues.silent.count(asked))
             .await
             .ok()
     }

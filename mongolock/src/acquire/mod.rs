@@ -80,7 +80,7 @@ impl<'a> Acquire<'a> {
         self.ready()?;
         let place = self.engine.queues.join(self.name);
         let Some(turn) = place.try_turn() else {
-            return self.busy_here(&place);
+            return self.busy_here(&place).await;
         };
         let deadline = Some(self.begun + self.options.attempt_limit());
         let asked = self.bounded(
@@ -347,10 +347,12 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// The answer of a try whose name another caller in this process holds or asks for: it is busy, unless it is known
-    /// that MongoDB does not work.
-    fn busy_here(&self, place: &Place) -> Result<Option<Hold>, LockError> {
-        match place.front().status() {
+    /// The answer of a try whose name another caller in this process holds or asks for: it is busy, unless the first
+    /// thing that is heard from the server is that it does not work.
+    async fn busy_here(&self, place: &Place) -> Result<Option<Hold>, LockError> {
+        let limit = self.options.attempt_limit();
+        let status = tokio::time::timeout(limit, Box::pin(place.front().first_news())).await;
+        match status.unwrap_or_else(|_| place.front().status()) {
             FrontStatus::Failed(error) => Err(*error),
             FrontStatus::NoReply if place.front().is_silent() => Err(self.gave_up(FrontStatus::NoReply)),
             FrontStatus::Held | FrontStatus::NoReply => Ok(None),

@@ -41,7 +41,9 @@ const ROUNDS: usize = 10;
 ///
 /// [`LockError::Stale`] if the document has seen a greater token; nothing is changed then.
 /// [`LockError::InvalidFence`] if the fence field cannot be used, the write itself would change it, or a document has
-/// something in it that is no token; nothing is changed either. [`LockError::Mongo`] for the driver's errors.
+/// something in it that is no token; nothing is changed either. [`LockError::Mongo`] for the driver's errors, and without
+/// a session also when there is no reply for a minute (on a connection that is dead without being closed): the write may
+/// have been made then.
 ///
 /// # Cost
 ///
@@ -118,7 +120,7 @@ impl<'a, O: Write> IntoFuture for FencedWrite<'a, O> {
             change,
         });
         match self.session {
-            None => Box::pin(async { task::to_end(O::make(order?, None)).await }),
+            None => Box::pin(async { task::to_end(task::answered(O::make(order?, None))).await }),
             Some(session) => Box::pin(async { O::make(order?, Some(session)).await }),
         }
     }

@@ -27,14 +27,16 @@ pub(crate) struct Withdrawal {
     pub(crate) at: Instant,
     /// From then on nobody uses the claim: others in this process may release it before `at` if it is in their way.
     unused_from: Instant,
-    /// The claim has ended by itself by then.
-    until: Instant,
+    /// The claim has ended by itself so long after `at`.
+    expiry: Duration,
     /// Given up once the server has been told.
     kept: Kept,
     /// Commands that failed or are without a reply. After the first one each claim has a command of its own.
     failed: u32,
-    /// Given for a release that is made because a request of the claim may take effect late.
-    late: Option<Arc<Copies>>,
+    /// The requests of the claim, if one of them may take effect late: the id is released once more after this then.
+    copies: Option<Arc<Copies>>,
+    /// Made only because a request may have taken effect late.
+    is_late: bool,
     /// Makes the id known as one that nobody uses.
     pending: Option<Pending>,
 }
@@ -47,33 +49,52 @@ impl Withdrawal {
             min_hold,
             at: now,
             unused_from: now,
-            until: now + expiry,
+            expiry,
             kept,
             failed: 0,
-            late: None,
+            copies: None,
+            is_late: false,
             pending: None,
         }
     }
 
     /// Releases a claim that never became a lease.
-    pub(crate) fn of_claim(key: LeaseId, expiry: Duration, place: Arc<Place>) -> Self {
-        Self::new(key, Duration::ZERO, expiry, Kept::Place { _place: place })
+    pub(crate) fn of_claim(
+        key: LeaseId,
+        expiry: Duration,
+        place: Arc<Place>,
+        copies: Option<Arc<Copies>>,
+    ) -> Self {
+        Self {
+            copies,
+            ..Self::new(key, Duration::ZERO, expiry, Kept::Place { _place: place })
+        }
     }
 
     /// Releases the claim of a lease that has ended.
     pub(super) fn of_lease(lease: &Lease, kept: Kept) -> Self {
-        Self::new(lease.key.clone(), lease.min_hold(), lease.terms.expiry, kept)
+        Self {
+            copies: lease.copies().cloned(),
+            ..Self::new(lease.key.clone(), lease.min_hold(), lease.terms.expiry, kept)
+        }
     }
 
-    /// Releases what a request without a reply may do later; `None` if nothing can come any more. The keeper plans the
-    /// next one with [`next_late`](Self::next_late).
-    pub(crate) fn late(key: LeaseId, expiry: Duration, copies: Arc<Copies>) -> Option<Self> {
-        let at = copies.next_release()?;
+    /// The release that follows this one when this one has ended: at once if the claim may stand again, later if a request
+    /// of it may still take effect; `None` if nothing can come any more.
+    fn next(&self) -> Option<Self> {
+        let copies = Arc::clone(self.copies.as_ref()?);
+        let is_late = !copies.end_release();
+        let at = if is_late {
+            copies.next_release()?
+        } else {
+            Instant::now()
+        };
         Some(Self {
             at,
-            until: at + expiry,
-            late: Some(copies),
-            ..Self::new(key, Duration::ZERO, expiry, Kept::Nothing)
+            is_late,
+            copies: Some(copies),
+            pending: self.pending.clone(),
+            ..Self::new(self.key.clone(), Duration::ZERO, self.expiry, Kept::Nothing)
         })
     }
 
@@ -94,19 +115,10 @@ impl Withdrawal {
             .get_or_insert_with(|| given_up.add(id, min_hold, from));
     }
 
-    /// The late release that follows this one.
-    pub(crate) fn next_late(&self) -> Option<Self> {
-        let copies = Arc::clone(self.late.as_ref()?);
-        let next = Self::late(self.key.clone(), self.until - self.at, copies)?;
-        Some(Self {
-            pending: self.pending.clone(),
-            ..next
-        })
-    }
-
     /// Whether the server need not be told any more: all requests have been answered.
     pub(crate) fn is_settled(&self) -> bool {
-        self.late.as_ref().is_some_and(|copies| !copies.may_take_effect())
+        let copies = self.copies.as_ref().filter(|_| self.is_late);
+        copies.is_some_and(|copies| !copies.may_take_effect())
     }
 
     /// Somebody waits until it is done.
@@ -130,14 +142,28 @@ impl Withdrawal {
     /// Once more, in a command of its own.
     pub(crate) fn alone(self, at: Instant) -> Self {
         Self {
+            // The claim ends by itself when it would have.
+            expiry: self.until().saturating_duration_since(at),
             at,
             failed: self.failed + 1,
             ..self.without_turn()
         }
     }
 
+    fn until(&self) -> Instant {
+        self.at + self.expiry
+    }
+
     fn reply_limit(&self) -> Duration {
         RELEASE_NO_REPLY * 2_u32.saturating_pow(self.failed)
+    }
+}
+
+impl Keeper {
+    /// After releases have ended, confirmed or given up: ids are released once more where a request may take effect late.
+    /// Not before that: two releases of one claim must not overtake each other.
+    pub(super) fn released(self: &Arc<Self>, ended: &[Withdrawal]) {
+        self.withdraw(ended.iter().filter_map(Withdrawal::next).collect());
     }
 }
 
@@ -169,7 +195,7 @@ pub(crate) async fn withdraw(keeper: Arc<Keeper>, mut batch: Vec<Withdrawal>) {
         return;
     };
     let (min_hold, is_repeat, reply_limit) = (first.min_hold, first.failed > 0, first.reply_limit());
-    let until = batch.iter().map(|w| w.until).max().unwrap_or(first.at);
+    let until = batch.iter().map(Withdrawal::until).max().unwrap_or(first.at);
     let keys: Vec<LeaseId> = batch.iter().map(|w| w.key.clone()).collect();
     let mut backoff = Backoff::new(Duration::from_millis(50)..=Duration::from_secs(2));
     tokio::time::sleep_until(first.at).await;
@@ -198,13 +224,15 @@ pub(crate) async fn withdraw(keeper: Arc<Keeper>, mut batch: Vec<Withdrawal>) {
             let _ = released.await;
             return;
         };
-        let Err(error) = answer else { return };
+        let Err(error) = answer else {
+            return keeper.released(&batch);
+        };
         drop(permit);
         batch = batch.into_iter().map(Withdrawal::without_turn).collect();
         let pause = backoff.next();
         if driver_error::forbids_release(&error) || Instant::now() + pause >= until {
             trace::release_failed(keys.len(), &keys[0].name, &error);
-            return;
+            return keeper.released(&batch);
         }
         if batch.len() > 1 && driver_error::is_out_of_time(&error) {
             return repeat_alone(&keeper, batch, until, &error);
@@ -226,5 +254,6 @@ fn repeat_alone(keeper: &Arc<Keeper>, batch: Vec<Withdrawal>, until: Instant, er
     } else {
         let first = batch.first().map_or("", |withdrawal| &*withdrawal.key.name);
         trace::release_failed(batch.len(), first, error);
+        keeper.released(&batch);
     }
 }

@@ -21,7 +21,19 @@ struct State {
     is_uncertain: bool,
     /// A reply said that the claim has the lock.
     has_acquired: bool,
-    is_given_up: bool,
+    phase: Phase,
+}
+
+/// What becomes of a claim.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// It is wanted: a caller waits for it or holds it.
+    #[default]
+    Wanted,
+    /// It is being released. A reply that came meanwhile leaves open whether it stands again.
+    Ending { stands_again: bool },
+    /// It is released, and whatever makes it stand again is released, too.
+    GivenUp,
 }
 
 impl Copies {
@@ -33,8 +45,8 @@ impl Copies {
 
     /// Notes a reply, or that there will be none, and says whether the claim has to be released because of it: it was given up before.
     ///
-    /// A reply that took longer than a healthy server needs may be that of a repetition on the way (by the driver or
-    /// a proxy), whose first copy arrives later.
+    /// A reply that took longer than a healthy server needs may be that of a repetition on the way whose first
+    /// copy arrives later.
     pub(crate) fn answered(&self, sent: Instant, answer: Option<&Result<Answer, LockError>>) -> bool {
         let mut state = lock(&self.0);
         state.in_flight -= 1;
@@ -48,14 +60,29 @@ impl Copies {
             Some(Err(_)) | None => (true, false),
         };
         state.is_uncertain |= !is_certain || sent.elapsed() >= SLOW_ANSWER;
-        state.is_given_up && may_stand
+        if let Phase::Ending { stands_again } = &mut state.phase {
+            *stands_again |= may_stand;
+        }
+        state.phase == Phase::GivenUp && may_stand
     }
 
     /// Nobody wants the claim any more. Whether it may stand, now or later.
     pub(crate) fn give_up(&self) -> bool {
         let mut state = lock(&self.0);
-        state.is_given_up = true;
+        state.phase = Phase::GivenUp;
         state.has_acquired || state.may_take_effect()
+    }
+
+    /// The claim is released from now on. Until the server has confirmed that, nothing else may release it: another
+    /// release would end a minimum hold, and would make the confirmed one look like a loss.
+    pub(crate) fn begin_release(&self) {
+        lock(&self.0).phase = Phase::Ending { stands_again: false };
+    }
+
+    /// The release has ended. Whether the claim may stand again because of a reply that came meanwhile.
+    pub(crate) fn end_release(&self) -> bool {
+        let ended = std::mem::replace(&mut lock(&self.0).phase, Phase::GivenUp);
+        ended == Phase::Ending { stands_again: true }
     }
 
     /// Whether a request of the claim may take effect from now on.

@@ -319,6 +319,13 @@ impl Lease {
         self.copies.as_ref()
     }
 
+    /// The claim is released from now on, and a request of it that takes effect later has to be noticed.
+    pub(crate) fn claim_ends(&self) {
+        if let Some(copies) = &self.copies {
+            copies.begin_release();
+        }
+    }
+
     /// Whether the hold came from another caller in this process, without a word to the server.
     pub(crate) fn is_handed_over(&self) -> bool {
         self.claimed < self.acquired

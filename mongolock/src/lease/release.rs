@@ -99,7 +99,7 @@ fn hand_over(renewer: &Arc<Keeper>, lease: &Arc<Lease>, deadline: Instant) -> bo
 /// task; after that, and without a reply, the renewer's task goes on. The turn goes on when the server has been told,
 /// or with the first error: the next in this process has to hear for itself that the server does not work.
 async fn tell(renewer: Arc<Keeper>, lease: Arc<Lease>) -> Result<bool, LockError> {
-    renewer.release_late(&lease, Instant::now());
+    lease.claim_ends();
     let mut withdrawal = Withdrawal::of_lease(&lease, lease.take_kept());
     let by = Instant::now() + RELEASE_NO_REPLY;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
@@ -116,13 +116,20 @@ async fn tell(renewer: Arc<Keeper>, lease: Arc<Lease>) -> Result<bool, LockError
             // Whichever of them finds no claim: one of the others released it.
             return told.map(|_| true);
         };
-        match told {
-            Ok(true) => trace::released(&lease.fields()),
-            Ok(false) if is_first => trace::lost(&lease.fields(), LossReason::Gone.name()),
+        let told = match told {
+            Ok(true) => {
+                trace::released(&lease.fields());
+                Ok(true)
+            }
+            Ok(false) if is_first => {
+                trace::lost(&lease.fields(), LossReason::Gone.name());
+                Ok(false)
+            }
             // A claim that a repetition does not find was released by an earlier command.
-            Ok(false) => return Ok(true),
-            Err(ref error) if driver_error::forbids_release(error) => {
-                trace::release_failed(1, &lease.key.name, error);
+            Ok(false) => Ok(true),
+            Err(error) if driver_error::forbids_release(&error) => {
+                trace::release_failed(1, &lease.key.name, &error);
+                Err(error)
             }
             Err(error) => {
                 withdrawal = withdrawal.without_turn();
@@ -136,7 +143,8 @@ async fn tell(renewer: Arc<Keeper>, lease: Arc<Lease>) -> Result<bool, LockError
                 tokio::time::sleep(pause).await;
                 continue;
             }
-        }
+        };
+        renewer.released(std::slice::from_ref(&withdrawal));
         return told;
     }
 }

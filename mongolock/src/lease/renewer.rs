@@ -132,17 +132,19 @@ impl Keeper {
         self.replan(leases, |lease| schedule::next_renewal(lease, part));
     }
 
-    /// Repeats a renewal soon: together with others, or in smaller groups at once if one of the documents is blocked.
+    /// Repeats a renewal soon; if one of the documents is blocked, in smaller groups, and at once unless the lease was
+    /// alone already.
     pub(crate) fn renewal_failed(&self, leases: &[Arc<Lease>], is_blocked: bool) {
         let (now, late) = (Instant::now(), 1.0 + schedule::jitter());
+        let soon = |lease: &Lease| now + RENEWAL_RETRY.min(lease.terms.renew_interval / 2).mul_f64(late);
         if is_blocked {
-            lock(&self.agenda).schedule.split(leases, now);
+            let is_group = leases.len() > 1;
+            let at = |lease: &Lease| if is_group { now } else { soon(lease) };
+            lock(&self.agenda).schedule.split(leases, at);
             self.wake.notify_one();
-            return;
+        } else {
+            self.replan(leases, soon);
         }
-        self.replan(leases, |lease| {
-            now + RENEWAL_RETRY.min(lease.terms.renew_interval / 2).mul_f64(late)
-        });
     }
 
     /// Asks for a renewal of these leases at once: it finds out which of them have been ended at the server.
@@ -165,7 +167,7 @@ impl Keeper {
         if lease.expire() {
             if lease.may_stand() {
                 let end = Instant::now() + margin(lease.terms.expiry);
-                self.release_late(lease, end);
+                lease.claim_ends();
                 let release = Withdrawal::of_lease(lease, lease.take_kept());
                 // The next in this process need not wait for that.
                 self.withdraw(vec![release.without_turn().unused_from(end)]);
@@ -199,18 +201,8 @@ impl Keeper {
 
     /// Releases the claim of a lease that has ended, in the background.
     pub(super) fn release_claim(self: &Arc<Self>, lease: &Lease, kept: Kept) {
-        self.release_late(lease, Instant::now());
+        lease.claim_ends();
         self.withdraw(vec![Withdrawal::of_lease(lease, kept)]);
-    }
-
-    /// Has the id of a lease that has ended released once more, when a request of its claim may have taken effect late.
-    /// The claim is unused from that moment on.
-    pub(super) fn release_late(self: &Arc<Self>, lease: &Lease, unused_from: Instant) {
-        let Some(copies) = lease.copies() else { return };
-        copies.give_up();
-        let late = Withdrawal::late(lease.key.clone(), lease.terms.expiry, Arc::clone(copies));
-        let late = late.map(|late| late.unused_from(unused_from));
-        self.withdraw(late.into_iter().collect());
     }
 
     /// Lets the task make a last round, in which it starts every withdrawal that is left; late ones wait by themselves.
@@ -255,7 +247,7 @@ impl Agenda {
         }
     }
 
-    /// Those that are due, or all of them in the last round. A late release that is due makes room for the one after it.
+    /// Those that are due, or all of them in the last round. Late releases that have become needless are left out.
     fn take_withdrawals(&mut self, now: Instant) -> Vec<Withdrawal> {
         let due = if self.stopped {
             std::mem::take(&mut self.withdrawals)
@@ -263,11 +255,7 @@ impl Agenda {
             let later = self.withdrawals.split_off(&(now, u64::MAX));
             std::mem::replace(&mut self.withdrawals, later)
         };
-        let due: Vec<Withdrawal> = due.into_values().filter(|w| !w.is_settled()).collect();
-        if !self.stopped {
-            self.add(due.iter().filter_map(Withdrawal::next_late).collect());
-        }
-        due
+        due.into_values().filter(|w| !w.is_settled()).collect()
     }
 
     /// A shutdown waits for these: they do not wait for their time.

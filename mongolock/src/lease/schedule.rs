@@ -69,11 +69,11 @@ impl Schedule {
     }
 
     /// Renews leases that are still kept once more, in smaller groups than before.
-    pub(crate) fn split(&mut self, leases: &[Arc<Lease>], now: Instant) {
+    pub(crate) fn split(&mut self, leases: &[Arc<Lease>], at: impl Fn(&Lease) -> Instant) {
         for lease in leases {
             if let Some(unanswered) = self.entries.get(&id(lease)).map(|entry| entry.unanswered) {
                 self.remove(lease);
-                self.put(Arc::clone(lease), next_look(lease, now), unanswered.max(1));
+                self.put(Arc::clone(lease), next_look(lease, at(lease)), unanswered.max(1));
             }
         }
     }

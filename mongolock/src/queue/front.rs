@@ -1,6 +1,7 @@
 use std::sync::Mutex;
 
-use tokio::time::Instant;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
 
 use crate::LockError;
 use crate::store::driver_error;
@@ -20,7 +21,11 @@ pub(crate) enum FrontStatus {
 
 /// What the fronts of one queue have heard from the server. Those behind know no more, and the next front goes on from
 /// there.
-pub(crate) struct Front(Mutex<Heard>);
+pub(crate) struct Front {
+    heard: Mutex<Heard>,
+    /// Notified when the front has heard something.
+    news: Notify,
+}
 
 struct Heard {
     last: FrontStatus,
@@ -30,36 +35,52 @@ struct Heard {
 
 impl Front {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Heard {
-            last: FrontStatus::NoReply,
-            silent_since: None,
-        }))
+        Self {
+            heard: Mutex::new(Heard {
+                last: FrontStatus::NoReply,
+                silent_since: None,
+            }),
+            news: Notify::new(),
+        }
     }
 
     /// A request is sent. What was heard last stays known for as long as a healthy server needs for its reply.
     pub(crate) fn asked(&self) {
-        lock(&self.0).silent_since.get_or_insert_with(Instant::now);
+        lock(&self.heard).silent_since.get_or_insert_with(Instant::now);
     }
 
     /// The server has said that the lock is held, or a caller in this process has got it.
     pub(crate) fn heard_held(&self) {
-        *lock(&self.0) = Heard {
+        *lock(&self.heard) = Heard {
             last: FrontStatus::Held,
             silent_since: None,
         };
+        self.news.notify_waiters();
     }
 
     /// A request has failed. The server is silent all the same, unless it said what is wrong with the document.
     pub(crate) fn heard_failure(&self, error: LockError) {
-        let mut heard = lock(&self.0);
+        let mut heard = lock(&self.heard);
         if driver_error::is_blocked_document(&error) {
             heard.silent_since = None;
         }
         heard.last = FrontStatus::Failed(Box::new(error));
+        drop(heard);
+        self.news.notify_waiters();
+    }
+
+    /// The status as soon as something was heard, or after the time that a healthy server needs. Cancel safe.
+    pub(crate) async fn first_news(&self) -> FrontStatus {
+        let news = self.news.notified();
+        if matches!(self.status(), FrontStatus::NoReply) && !self.is_silent() {
+            // Without news the status says so.
+            let _ = timeout(SLOW_ANSWER, news).await;
+        }
+        self.status()
     }
 
     pub(crate) fn status(&self) -> FrontStatus {
-        let heard = lock(&self.0);
+        let heard = lock(&self.heard);
         match (&heard.last, heard.silent_since) {
             (FrontStatus::Held, Some(since)) if since.elapsed() >= SLOW_ANSWER => FrontStatus::NoReply,
             (last, _) => last.clone(),
@@ -68,7 +89,7 @@ impl Front {
 
     /// Whether the server has had more time for a reply than it needs.
     pub(crate) fn is_silent(&self) -> bool {
-        let since = lock(&self.0).silent_since;
+        let since = lock(&self.heard).silent_since;
         since.is_some_and(|since| since.elapsed() >= SLOW_ANSWER)
     }
 
@@ -87,7 +108,7 @@ impl Front {
     }
 
     fn silence_ends(&self, begun: Instant) -> Option<Instant> {
-        let since = lock(&self.0).silent_since?;
+        let since = lock(&self.heard).silent_since?;
         Some((since + SILENCE_LIMIT).max(begun + SILENCE_LEAST))
     }
 }
@@ -116,6 +137,24 @@ mod tests {
             matches!(front.status(), FrontStatus::NoReply),
             "the next front does not begin anew"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_news_are_waited_for_as_long_as_a_healthy_server_needs() {
+        let (front, begun) = (Front::new(), Instant::now());
+        front.asked();
+        assert!(matches!(front.first_news().await, FrontStatus::NoReply));
+        assert_eq!(begun.elapsed(), SLOW_ANSWER);
+        assert!(matches!(front.first_news().await, FrontStatus::NoReply));
+        assert_eq!(begun.elapsed(), SLOW_ANSWER, "it is known to be silent");
+        let front = Front::new();
+        let hearing = async {
+            tokio::task::yield_now().await;
+            front.heard_held();
+        };
+        let (status, ()) = tokio::join!(front.first_news(), hearing);
+        assert!(matches!(status, FrontStatus::Held));
+        assert_eq!(begun.elapsed(), SLOW_ANSWER);
     }
 
     #[tokio::test(start_paused = true)]

@@ -165,6 +165,11 @@ impl<H> Place<H> {
         }
     }
 
+    /// Whether a request for this name is under way.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.queue.requests.available_permits() < MOST_REQUESTS
+    }
+
     pub(crate) fn try_request_permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.queue.requests).try_acquire_owned().ok()
     }

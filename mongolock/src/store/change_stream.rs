@@ -7,11 +7,11 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
-use super::answered;
 use super::memory::MemoryStore;
 use super::mongo::MongoStore;
 use crate::LockError;
 use crate::store::driver_error;
+use crate::task::answered;
 use crate::timing::STREAM_AWAIT;
 
 /// The names of locks that are released or deleted, as it happens.

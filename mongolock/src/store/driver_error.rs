@@ -74,6 +74,8 @@ pub(crate) fn is_refusal(error: &LockError) -> bool {
     let refused = match &*error.kind {
         ErrorKind::Authentication { .. } => !passes(error),
         ErrorKind::InvalidArgument { .. } => true,
+        // After a write concern error the write is there.
+        ErrorKind::Write(WriteFailure::WriteConcernError(_)) => false,
         _ => code(error) == Some(UNAUTHORIZED),
     };
     refused && !was_partly_applied(error)
@@ -110,7 +112,10 @@ pub(crate) fn is_blocked(error: &Error) -> bool {
 
 /// Whether the server has given up a command because its time was over; a batch may be made in part then.
 pub(crate) fn is_out_of_time(error: &LockError) -> bool {
-    matches!(error, LockError::Mongo(error) if code(error) == Some(MAX_TIME_EXPIRED))
+    let LockError::Mongo(error) = error else {
+        return false;
+    };
+    matches!(&*error.kind, ErrorKind::Command(command) if command.code == MAX_TIME_EXPIRED)
 }
 
 /// The server is out of time or in conflict at the document of a lock: MongoDB works, and somebody else's transaction or

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
-use tokio::time::timeout;
 
 pub(crate) use change_stream::Releases;
 pub use filter::LockFilter;
@@ -29,7 +28,7 @@ pub(crate) use mongo::MongoStore;
 
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::timing::DEAD_CONNECTION;
+use crate::task::answered;
 use crate::{FencingToken, LockError};
 
 /// The name of a lock and the id of one claim on it, as they stand in the document.
@@ -55,8 +54,8 @@ pub(crate) enum Answer {
     Mine {
         /// The greatest of the tokens asked for.
         last_token: FencingToken,
-        /// `None` when the driver repeated the command: the server then answers from its log, without
-        /// computed fields.
+        /// How long the lease lasts; `None` if the server did not say, as a proxy in between may repeat a command and
+        /// answer from the server's log.
         remaining: Option<Duration>,
     },
     /// Somebody else's lease runs, for as long as the server says.
@@ -94,7 +93,8 @@ pub(crate) enum Touch {
     Unseen,
 }
 
-/// The server. Each call is one command but where it says more; none of the futures may be dropped before its end.
+/// The server. Each call is one command but where it says more; none of the futures is to be dropped by a caller: a command without a reply is given up here,
+/// when its outcome no longer depends on that.
 pub(crate) enum Store {
     Mongo(MongoStore),
     Memory(Arc<MemoryStore>),
@@ -243,12 +243,5 @@ impl Store {
             #[cfg(test)]
             Self::Simulated(link) => link.watch().await.map(Releases::Simulated),
         }
-    }
-}
-
-async fn answered<T>(command: impl Future<Output = Result<T, LockError>>) -> Result<T, LockError> {
-    match timeout(DEAD_CONNECTION, command).await {
-        Ok(answer) => answer,
-        Err(_) => Err(LockError::no_reply("command", DEAD_CONNECTION)),
     }
 }
