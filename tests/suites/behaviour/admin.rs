@@ -10,7 +10,7 @@ use mongolock_tests::{eventually, must};
 use tokio::time::timeout;
 
 use crate::conformance::conformance;
-use crate::world::{AMPLE, World};
+use crate::fixture::{AMPLE, Fixture};
 
 conformance!(
     a_list_meets_every_condition_of_its_filter,
@@ -29,30 +29,30 @@ conformance!(
 const SHORT: Duration = Duration::from_millis(200);
 
 /// A provider as another process of this owner has it.
-fn process(world: &World, owner: &str) -> LockProvider {
-    world.provider.another().owner(owner).build().unwrap()
+fn process(fixture: &Fixture, owner: &str) -> LockProvider {
+    fixture.provider.another().owner(owner).build().unwrap()
 }
 
-async fn hold(world: &World, owner: &str, name: &str) -> LockGuard {
-    process(world, owner).lock(name).await.unwrap()
+async fn hold(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
+    process(fixture, owner).lock(name).await.unwrap()
 }
 
 /// A hold that soon hears of what becomes of it.
-async fn hold_closely(world: &World, owner: &str, name: &str) -> LockGuard {
-    let lock = process(world, owner).lock(name);
+async fn hold_closely(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
+    let lock = process(fixture, owner).lock(name);
     lock.renew_interval(SHORT).acquire().await.unwrap()
 }
 
 /// A hold whose lease has run out at the server, as that of a crashed process. The guard must live on: it would take
 /// the claim back.
-async fn expired(world: &World, owner: &str, name: &str) -> LockGuard {
-    let lock = process(world, owner).lock(name);
+async fn expired(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
+    let lock = process(fixture, owner).lock(name);
     let short = lock
         .expiry(SHORT)
         .renew_interval(SHORT / 2)
         .max_hold(Duration::ZERO);
     let guard = short.acquire().await.unwrap();
-    let admin = world.provider.admin();
+    let admin = fixture.provider.admin();
     let ended = async || {
         let state = admin.get(name).await.unwrap().unwrap().state;
         (state == LockState::Expired).then_some(())
@@ -66,20 +66,20 @@ async fn list(admin: &LockAdmin, filter: LockFilter) -> Vec<String> {
     locks.into_iter().map(|lock| lock.name).collect()
 }
 
-async fn is_free(world: &World, name: &str) -> bool {
-    world.rival().lock(name).try_acquire().await.unwrap().is_some()
+async fn is_free(fixture: &Fixture, name: &str) -> bool {
+    fixture.rival().lock(name).try_acquire().await.unwrap().is_some()
 }
 
-async fn a_list_meets_every_condition_of_its_filter(world: World) {
-    let admin = world.provider.admin();
+async fn a_list_meets_every_condition_of_its_filter(fixture: Fixture) {
+    let admin = fixture.provider.admin();
     assert!(list(&admin, LockFilter::new()).await.is_empty());
     let _held = [
-        hold(&world, "one", "job:c").await,
-        hold(&world, "two", "job:a").await,
-        hold(&world, "one", "report:b").await,
+        hold(&fixture, "one", "job:c").await,
+        hold(&fixture, "two", "job:a").await,
+        hold(&fixture, "one", "report:b").await,
     ];
-    let _expired = expired(&world, "one", "job:b").await;
-    let released = hold(&world, "one", "report:a").await;
+    let _expired = expired(&fixture, "one", "job:b").await;
+    let released = hold(&fixture, "one", "report:a").await;
     released.release().await.unwrap();
 
     let all = LockFilter::new;
@@ -115,12 +115,12 @@ const STRINGS: [&str; 41] = [
     "(?i)a", "'a'", "\"a\"", "/a/", "é", "éa", "日本", "😀", "a😀", "1",
 ];
 
-async fn prefixes_and_owners_are_only_strings(world: World) {
+async fn prefixes_and_owners_are_only_strings(fixture: Fixture) {
     let mut guards = Vec::new();
     for string in STRINGS {
-        guards.push(hold(&world, string, string).await);
+        guards.push(hold(&fixture, string, string).await);
     }
-    let admin = world.provider.admin();
+    let admin = fixture.provider.admin();
     for string in STRINGS {
         let mut expected: Vec<&str> = STRINGS
             .into_iter()
@@ -145,14 +145,18 @@ async fn prefixes_and_owners_are_only_strings(world: World) {
     }
 }
 
-async fn a_lock_is_held_expired_or_released(world: World) {
-    let _held = hold(&world, "holder", "held").await;
-    let _expired = expired(&world, "holder", "expired").await;
-    hold(&world, "holder", "released").await.release().await.unwrap();
-    let closed = process(&world, "holder").lock("closed").min_hold(AMPLE * 10);
+async fn a_lock_is_held_expired_or_released(fixture: Fixture) {
+    let _held = hold(&fixture, "holder", "held").await;
+    let _expired = expired(&fixture, "holder", "expired").await;
+    hold(&fixture, "holder", "released")
+        .await
+        .release()
+        .await
+        .unwrap();
+    let closed = process(&fixture, "holder").lock("closed").min_hold(AMPLE * 10);
     closed.acquire().await.unwrap().release().await.unwrap();
 
-    let admin = world.provider.admin();
+    let admin = fixture.provider.admin();
     let look = async |name: &str| admin.get(name).await.unwrap().unwrap();
     let owner = Some("holder");
 
@@ -185,7 +189,7 @@ async fn a_lock_is_held_expired_or_released(world: World) {
         closed.remaining > AMPLE,
         "its minimum hold is not over: {closed:?}"
     );
-    assert!(!is_free(&world, "closed").await);
+    assert!(!is_free(&fixture, "closed").await);
 
     // The same as in a list, but for what time has changed.
     let listed = admin.list(LockFilter::new()).await.unwrap();
@@ -203,11 +207,11 @@ fn lasts(info: &LockInfo) -> Duration {
     Duration::from_millis(millis.cast_unsigned())
 }
 
-async fn one_lock_can_be_looked_at(world: World) {
-    let admin = world.provider.admin();
+async fn one_lock_can_be_looked_at(fixture: Fixture) {
+    let admin = fixture.provider.admin();
     assert_eq!(admin.get("never").await.unwrap(), None);
     assert_eq!(admin.get("").await.unwrap(), None);
-    let guard = world.provider.lock(7).await.unwrap();
+    let guard = fixture.provider.lock(7).await.unwrap();
     let info = admin.get(7).await.unwrap().unwrap();
     assert_eq!(
         (info.name.as_str(), info.fencing_token),
@@ -219,10 +223,10 @@ async fn one_lock_can_be_looked_at(world: World) {
 }
 
 /// S2.6: the one who has it hears of it and can do no harm; the next one's token is greater.
-async fn a_lock_can_be_released_by_force(world: World) {
-    let admin = world.provider.admin();
+async fn a_lock_can_be_released_by_force(fixture: Fixture) {
+    let admin = fixture.provider.admin();
     assert!(!admin.force_release("forced").await.unwrap(), "there is none");
-    let victim = hold_closely(&world, "victim", "forced").await;
+    let victim = hold_closely(&fixture, "victim", "forced").await;
     let before = admin.get("forced").await.unwrap().unwrap();
 
     assert!(admin.force_release("forced").await.unwrap());
@@ -238,7 +242,7 @@ async fn a_lock_can_be_released_by_force(world: World) {
         "it is free already"
     );
 
-    let next = world.rival().lock("forced").acquire().await.unwrap();
+    let next = fixture.rival().lock("forced").acquire().await.unwrap();
     assert!(next.fencing_token() > victim.fencing_token());
     timeout(AMPLE / 2, victim.lost())
         .await
@@ -252,15 +256,15 @@ async fn a_lock_can_be_released_by_force(world: World) {
     next.release().await.expect("still the next one's");
     assert!(!admin.force_release("forced").await.unwrap(), "released");
 
-    let _expired = expired(&world, "crashed", "forced").await;
+    let _expired = expired(&fixture, "crashed", "forced").await;
     assert!(!admin.force_release("forced").await.unwrap(), "run out");
 }
 
 /// S2.6
-async fn a_forced_release_wakes_those_who_wait(world: World) {
-    let victim = hold(&world, "victim", "awaited").await;
+async fn a_forced_release_wakes_those_who_wait(fixture: Fixture) {
+    let victim = hold(&fixture, "victim", "awaited").await;
     // Polling alone would take minutes after the first few attempts, and the victim is in another process.
-    let patient = world
+    let patient = fixture
         .provider
         .another()
         .retry_interval(Duration::from_millis(10)..=AMPLE * 10);
@@ -272,16 +276,16 @@ async fn a_forced_release_wakes_those_who_wait(world: World) {
     let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
     tokio::time::sleep(Duration::from_millis(800)).await;
     assert!(!waiter.is_finished());
-    assert!(world.provider.admin().force_release("awaited").await.unwrap());
+    assert!(fixture.provider.admin().force_release("awaited").await.unwrap());
     // Less than the 4 s after which it would look again by itself.
     let next = timeout(AMPLE / 10, waiter).await.expect("it is woken").unwrap();
     assert!(next.fencing_token() > victim.fencing_token());
 }
 
 /// With this expiry the next renewal would come in two days.
-async fn the_own_process_hears_of_a_forced_release_at_once(world: World) {
+async fn the_own_process_hears_of_a_forced_release_at_once(fixture: Fixture) {
     let week = Duration::from_secs(7 * 24 * 60 * 60);
-    let provider = world
+    let provider = fixture
         .provider
         .another()
         .expiry(week)
@@ -297,7 +301,7 @@ async fn the_own_process_hears_of_a_forced_release_at_once(world: World) {
     timeout(AMPLE, first.lost()).await.expect("it is told");
     assert!(!second.is_lost() && !other.is_lost());
 
-    let rival = world.rival().admin();
+    let rival = fixture.rival().admin();
     assert!(rival.force_release("second").await.unwrap());
     assert_eq!(provider.admin().release_owner("own").await.unwrap(), 1);
     for guard in [second, other] {
@@ -305,11 +309,11 @@ async fn the_own_process_hears_of_a_forced_release_at_once(world: World) {
     }
 }
 
-async fn a_minimum_hold_can_be_ended_by_force(world: World) {
-    let lock = process(&world, "early").lock("closed").min_hold(AMPLE * 10);
+async fn a_minimum_hold_can_be_ended_by_force(fixture: Fixture) {
+    let lock = process(&fixture, "early").lock("closed").min_hold(AMPLE * 10);
     lock.acquire().await.unwrap().release().await.unwrap();
-    assert!(!is_free(&world, "closed").await);
-    let admin = world.provider.admin();
+    assert!(!is_free(&fixture, "closed").await);
+    let admin = fixture.provider.admin();
     assert_eq!(
         admin.release_owner("early").await.unwrap(),
         0,
@@ -317,23 +321,23 @@ async fn a_minimum_hold_can_be_ended_by_force(world: World) {
     );
     assert!(admin.force_release("closed").await.unwrap());
     assert!(!admin.force_release("closed").await.unwrap());
-    assert!(is_free(&world, "closed").await);
+    assert!(is_free(&fixture, "closed").await);
 }
 
 /// S2.7
-async fn all_locks_of_one_owner_can_be_released(world: World) {
+async fn all_locks_of_one_owner_can_be_released(fixture: Fixture) {
     let owners = ["a", "a#b", "ab", "A", "a#"];
     let mut others = Vec::new();
     for owner in owners.into_iter().filter(|owner| *owner != "a") {
-        others.push(hold(&world, owner, &format!("of {owner}")).await);
+        others.push(hold(&fixture, owner, &format!("of {owner}")).await);
     }
     let gone = [
-        hold_closely(&world, "a", "1").await,
-        hold_closely(&world, "a", "2").await,
-        hold_closely(&world, "a", "3").await,
+        hold_closely(&fixture, "a", "1").await,
+        hold_closely(&fixture, "a", "2").await,
+        hold_closely(&fixture, "a", "3").await,
     ];
-    let _expired = expired(&world, "a", "expired").await;
-    let admin = world.provider.admin();
+    let _expired = expired(&fixture, "a", "expired").await;
+    let admin = fixture.provider.admin();
     for nobody in ["", "#", ".", ".*", "a|ab", "b", "nobody"] {
         assert_eq!(admin.release_owner(nobody).await.unwrap(), 0, "{nobody:?}");
     }
@@ -345,22 +349,22 @@ async fn all_locks_of_one_owner_can_be_released(world: World) {
         ["1", "2", "3"]
     );
     for guard in gone {
-        assert!(is_free(&world, guard.name()).await);
+        assert!(is_free(&fixture, guard.name()).await);
         timeout(AMPLE / 2, guard.lost())
             .await
             .expect("its next renewal tells it");
         assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
     }
     for guard in others {
-        assert!(!is_free(&world, guard.name()).await);
+        assert!(!is_free(&fixture, guard.name()).await);
         guard.release().await.expect("it has held all the while");
     }
 }
 
 /// B15
-async fn a_request_that_nobody_waits_for_is_carried_out(world: World) {
-    let admin = world.provider.admin();
-    let (_first, _second) = (hold(&world, "one", "1").await, hold(&world, "two", "2").await);
+async fn a_request_that_nobody_waits_for_is_carried_out(fixture: Fixture) {
+    let admin = fixture.provider.admin();
+    let (_first, _second) = (hold(&fixture, "one", "1").await, hold(&fixture, "two", "2").await);
     poll_once(admin.force_release("1")).await;
     poll_once(admin.release_owner("two")).await;
     let both = async || {
@@ -379,9 +383,9 @@ async fn poll_once(future: impl Future) {
     .await;
 }
 
-async fn a_provider_that_is_shut_down_still_serves_its_operator(world: World) {
-    let _held = hold(&world, "other", "held").await;
-    let provider = world.provider.another().build().unwrap();
+async fn a_provider_that_is_shut_down_still_serves_its_operator(fixture: Fixture) {
+    let _held = hold(&fixture, "other", "held").await;
+    let provider = fixture.provider.another().build().unwrap();
     provider.shutdown().await;
     let admin = provider.admin();
     assert_eq!(list(&admin, LockFilter::new()).await, ["held"]);

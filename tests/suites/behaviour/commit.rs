@@ -13,28 +13,28 @@ use mongolock::{
 use mongolock_tests::{FailPoint, FailPointGuard, Server, ServerOptions, eventually, must};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{AMPLE, World, names, recorded};
+use crate::fixture::{AMPLE, Fixture, names, recorded};
 
 /// Both collections and their indexes are there: MongoDB begins no transaction on one that is being made.
-async fn prepared() -> World {
-    let world = World::mongodb().await;
-    assert_eq!(world.provider.admin().index_state().await, IndexState::Ready);
-    world.database().create_collection("accounts").await.unwrap();
-    world
+async fn prepared() -> Fixture {
+    let fixture = Fixture::mongodb().await;
+    assert_eq!(fixture.provider.admin().index_state().await, IndexState::Ready);
+    fixture.database().create_collection("accounts").await.unwrap();
+    fixture
 }
 
-async fn session(world: &World) -> ClientSession {
-    world.database().client().start_session().await.unwrap()
+async fn session(fixture: &Fixture) -> ClientSession {
+    fixture.database().client().start_session().await.unwrap()
 }
 
-fn accounts(world: &World) -> Collection<Document> {
-    world.database().collection("accounts")
+fn accounts(fixture: &Fixture) -> Collection<Document> {
+    fixture.database().collection("accounts")
 }
 
 /// Begins a transaction that has written, and is to be committed.
-async fn begin(world: &World, session: &mut ClientSession) {
+async fn begin(fixture: &Fixture, session: &mut ClientSession) {
     session.start_transaction().await.unwrap();
-    let database = session.client().database(world.db().name());
+    let database = session.client().database(fixture.db().name());
     let accounts = database.collection::<Document>("accounts");
     accounts
         .insert_one(doc! { "_id": 1 })
@@ -43,8 +43,8 @@ async fn begin(world: &World, session: &mut ClientSession) {
         .unwrap();
 }
 
-async fn is_committed(world: &World) -> bool {
-    accounts(world)
+async fn is_committed(fixture: &Fixture) -> bool {
+    accounts(fixture)
         .find_one(doc! { "_id": 1 })
         .await
         .unwrap()
@@ -52,35 +52,35 @@ async fn is_committed(world: &World) -> bool {
 }
 
 /// Takes the lock away from its holder behind his back, and gives it to a rival.
-async fn take_over(world: &World, name: &str) -> LockGuard {
+async fn take_over(fixture: &Fixture, name: &str) -> LockGuard {
     let freed = doc! { "$set": { "lockId": "", "expiresAt": mongodb::bson::DateTime::from_millis(0) } };
-    world
+    fixture
         .locks()
         .update_one(doc! { "_id": name }, freed)
         .await
         .unwrap();
-    world.rival().lock(name).acquire().await.unwrap()
+    fixture.rival().lock(name).acquire().await.unwrap()
 }
 
-async fn refused_as_lost(world: &World, guard: &LockGuard, session: &mut ClientSession) {
+async fn refused_as_lost(fixture: &Fixture, guard: &LockGuard, session: &mut ClientSession) {
     let refused = guard.context().commit(session).await;
     assert!(matches!(refused, Err(LockError::Lost { .. })), "{refused:?}");
     assert!(guard.is_lost());
-    assert!(!is_committed(world).await);
+    assert!(!is_committed(fixture).await);
     // The transaction is over: another can begin.
     session.start_transaction().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_holder_commits_and_renews() {
-    let world = prepared().await;
-    let guard = world.provider.lock("a").await.unwrap();
-    let acquired = world.document("a").await.unwrap();
-    let mut session = session(&world).await;
-    begin(&world, &mut session).await;
+    let fixture = prepared().await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    let acquired = fixture.document("a").await.unwrap();
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
     guard.context().commit(&mut session).await.unwrap();
-    assert!(is_committed(&world).await);
-    let committed = world.document("a").await.unwrap();
+    assert!(is_committed(&fixture).await);
+    let committed = fixture.document("a").await.unwrap();
     assert!(committed.get_datetime("expiresAt").unwrap() > acquired.get_datetime("expiresAt").unwrap());
     for same in ["_id", "lockId", "acquiredAt", "fencingToken"] {
         assert_eq!(committed.get(same), acquired.get(same));
@@ -91,9 +91,9 @@ async fn a_holder_commits_and_renews() {
 /// The guard is one statement, and it is the last.
 #[tokio::test]
 async fn it_costs_one_statement() {
-    let world = prepared().await;
-    let (database, commands) = recorded(world.db(), &[]).await;
-    let guard = world.provider.lock("a").await.unwrap();
+    let fixture = prepared().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let guard = fixture.provider.lock("a").await.unwrap();
     let mut session = database.client().start_session().await.unwrap();
     session.start_transaction().await.unwrap();
     let accounts = database.collection::<Document>("accounts");
@@ -112,12 +112,12 @@ async fn it_costs_one_statement() {
 /// Somebody has taken the lock after the transaction began: it sees the holder's own claim still.
 #[tokio::test]
 async fn a_takeover_after_the_beginning_is_a_conflict() {
-    let world = prepared().await;
-    let guard = world.provider.lock("a").await.unwrap();
-    let mut session = session(&world).await;
-    begin(&world, &mut session).await;
-    let thief = take_over(&world, "a").await;
-    refused_as_lost(&world, &guard, &mut session).await;
+    let fixture = prepared().await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
+    let thief = take_over(&fixture, "a").await;
+    refused_as_lost(&fixture, &guard, &mut session).await;
     assert!(!thief.is_lost());
     thief.release().await.expect("nothing of it was touched");
 }
@@ -126,13 +126,13 @@ async fn a_takeover_after_the_beginning_is_a_conflict() {
 /// majority has confirmed it by then or not.
 #[tokio::test]
 async fn the_look_after_a_conflict_does_not_wait_for_a_majority() {
-    let world = prepared().await;
-    let (database, commands) = recorded(world.db(), &[]).await;
+    let fixture = prepared().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
     let guard = LockProvider::new(&database).lock("a").await.unwrap();
-    let mut session = session(&world).await;
-    begin(&world, &mut session).await;
-    let thief = take_over(&world, "a").await;
-    refused_as_lost(&world, &guard, &mut session).await;
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
+    let thief = take_over(&fixture, "a").await;
+    refused_as_lost(&fixture, &guard, &mut session).await;
     let mut sent = commands.take();
     sent.retain(|command| command.contains_key("find"));
     let [look] = &sent[..] else { panic!("{sent:?}") };
@@ -145,66 +145,66 @@ async fn the_look_after_a_conflict_does_not_wait_for_a_majority() {
 /// Somebody has taken the lock before the transaction began: it sees his claim.
 #[tokio::test]
 async fn a_takeover_before_the_beginning_is_seen() {
-    let world = prepared().await;
-    let guard = world.provider.lock("a").await.unwrap();
-    let thief = take_over(&world, "a").await;
-    let mut session = session(&world).await;
-    begin(&world, &mut session).await;
-    refused_as_lost(&world, &guard, &mut session).await;
+    let fixture = prepared().await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    let thief = take_over(&fixture, "a").await;
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
+    refused_as_lost(&fixture, &guard, &mut session).await;
     thief.release().await.unwrap();
 }
 
 /// The lock was taken and is free again, or its document is gone.
 #[tokio::test]
 async fn a_claim_that_is_gone_is_lost() {
-    let world = prepared().await;
-    let mut session = session(&world).await;
-    let guard = world.provider.lock("a").await.unwrap();
-    begin(&world, &mut session).await;
-    take_over(&world, "a").await.release().await.unwrap();
-    refused_as_lost(&world, &guard, &mut session).await;
+    let fixture = prepared().await;
+    let mut session = session(&fixture).await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    begin(&fixture, &mut session).await;
+    take_over(&fixture, "a").await.release().await.unwrap();
+    refused_as_lost(&fixture, &guard, &mut session).await;
     session.abort_transaction().await.unwrap();
 
-    let guard = world.provider.lock("b").await.unwrap();
-    begin(&world, &mut session).await;
-    world.locks().delete_one(doc! { "_id": "b" }).await.unwrap();
-    refused_as_lost(&world, &guard, &mut session).await;
+    let guard = fixture.provider.lock("b").await.unwrap();
+    begin(&fixture, &mut session).await;
+    fixture.locks().delete_one(doc! { "_id": "b" }).await.unwrap();
+    refused_as_lost(&fixture, &guard, &mut session).await;
 }
 
 /// A lease that is over by the holder's own clock: nothing is asked.
 #[tokio::test]
 async fn a_lost_lock_commits_nothing() {
-    let world = prepared().await;
-    let lock = world
+    let fixture = prepared().await;
+    let lock = fixture
         .provider
         .lock("a")
         .expiry(Duration::from_millis(200))
         .max_hold(Duration::ZERO);
     let guard = lock.acquire().await.unwrap();
-    let mut session = session(&world).await;
-    begin(&world, &mut session).await;
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
     guard.lost().await;
-    refused_as_lost(&world, &guard, &mut session).await;
+    refused_as_lost(&fixture, &guard, &mut session).await;
 }
 
 /// Between the guard and the commit nobody takes the lock, not even when its lease had ended before.
 #[tokio::test]
 async fn nobody_takes_the_lock_before_the_commit() {
-    let world = prepared().await;
-    let guard = world.provider.lock("a").await.unwrap();
+    let fixture = prepared().await;
+    let guard = fixture.provider.lock("a").await.unwrap();
     let held = || doc! { "_id": "a" };
     let set_end = |end: i64| vec![doc! { "$set": { "expiresAt": { "$add": ["$$NOW", end] } } }];
-    world.locks().update_one(held(), set_end(-1000)).await.unwrap();
-    let mut session = session(&world).await;
-    begin(&world, &mut session).await;
+    fixture.locks().update_one(held(), set_end(-1000)).await.unwrap();
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
     // What the guard does, without the commit.
-    let touched = world
+    let touched = fixture
         .locks()
         .update_one(held(), set_end(30_000))
         .session(&mut session)
         .await;
     assert_eq!(touched.unwrap().modified_count, 1);
-    let rival = world.rival().lock("a");
+    let rival = fixture.rival().lock("a");
     let taking = tokio::spawn(async move { rival.try_acquire().await });
     sleep(Duration::from_millis(300)).await;
     assert!(!taking.is_finished(), "it waits for the end of the transaction");
@@ -216,13 +216,13 @@ async fn nobody_takes_the_lock_before_the_commit() {
 /// A renewal of the lock itself after the transaction began: an error that says "make it again", and the driver does.
 #[tokio::test]
 async fn ones_own_renewal_is_a_passing_conflict() {
-    let world = prepared().await;
-    let guard = world.provider.lock("a").await.unwrap();
-    let mut session = session(&world).await;
-    begin(&world, &mut session).await;
+    let fixture = prepared().await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
     let later = doc! { "$set": { "expiresAt": mongodb::bson::DateTime::from_millis(i64::MAX / 2000) } };
     let renew = async || {
-        world
+        fixture
             .locks()
             .update_one(doc! { "_id": "a" }, later.clone())
             .await
@@ -235,9 +235,9 @@ async fn ones_own_renewal_is_a_passing_conflict() {
     };
     assert!(error.contains_label(TRANSIENT_TRANSACTION_ERROR), "{error}");
     assert!(!guard.is_lost());
-    assert!(!is_committed(&world).await);
+    assert!(!is_committed(&fixture).await);
 
-    let (accounts, lock, mut made) = (accounts(&world), guard.context(), 0);
+    let (accounts, lock, mut made) = (accounts(&fixture), guard.context(), 0);
     let done: mongodb::error::Result<()> = session
         .start_transaction()
         .and_run2(async |session| {
@@ -248,25 +248,25 @@ async fn ones_own_renewal_is_a_passing_conflict() {
                 .await?;
             if made == 1 {
                 let sooner = vec![doc! { "$set": { "expiresAt": { "$add": ["$expiresAt", -1] } } }];
-                world.locks().update_one(doc! { "_id": "a" }, sooner).await?;
+                fixture.locks().update_one(doc! { "_id": "a" }, sooner).await?;
             }
             Ok(lock.commit(session).await?)
         })
         .await;
     done.unwrap();
     assert_eq!(made, 2);
-    assert!(is_committed(&world).await);
+    assert!(is_committed(&fixture).await);
     guard.release().await.unwrap();
 }
 
 /// An error that passes through the driver's callback is the same at the other end.
 #[tokio::test]
 async fn a_loss_passes_through_the_driver() {
-    let world = prepared().await;
-    let guard = world.provider.lock("a").await.unwrap();
-    let thief = take_over(&world, "a").await;
-    let (accounts, lock, mut made) = (accounts(&world), guard.context(), 0);
-    let refused: mongodb::error::Result<()> = session(&world)
+    let fixture = prepared().await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    let thief = take_over(&fixture, "a").await;
+    let (accounts, lock, mut made) = (accounts(&fixture), guard.context(), 0);
+    let refused: mongodb::error::Result<()> = session(&fixture)
         .await
         .start_transaction()
         .and_run2(async |session| {
@@ -281,7 +281,7 @@ async fn a_loss_passes_through_the_driver() {
     let refused = LockError::from(refused.unwrap_err());
     assert!(matches!(refused, LockError::Lost { .. }), "{refused:?}");
     assert_eq!(made, 1, "it is not repeated");
-    assert!(!is_committed(&world).await);
+    assert!(!is_committed(&fixture).await);
     thief.release().await.unwrap();
 }
 
@@ -305,26 +305,26 @@ async fn transfer(provider: &LockProvider, accounts: Collection<Document>) -> Re
 /// As it is used: under the attribute, with the driver's own repetition, in a task.
 #[tokio::test]
 async fn it_works_under_the_attribute_in_a_task() {
-    let world = prepared().await;
-    let (provider, accounts) = (world.provider.clone(), accounts(&world));
+    let fixture = prepared().await;
+    let (provider, accounts) = (fixture.provider.clone(), accounts(&fixture));
     tokio::spawn(async move { transfer(&provider, accounts).await })
         .await
         .unwrap()
         .unwrap();
-    assert!(is_committed(&world).await);
+    assert!(is_committed(&fixture).await);
 }
 
 /// The lease ends while the commit is under way: the body is not broken off, and what is committed is a success.
 #[tokio::test]
 async fn a_commit_slower_than_the_lease_is_no_loss() {
-    let world = prepared().await;
-    let (client, blocking) = with_a_slow_commit(&world).await;
+    let fixture = prepared().await;
+    let (client, blocking) = with_a_slow_commit(&fixture).await;
     let accounts = client
-        .database(world.db().name())
+        .database(fixture.db().name())
         .collection::<Document>("accounts");
-    transfer(&world.provider, accounts).await.unwrap();
+    transfer(&fixture.provider, accounts).await.unwrap();
     must(blocking.clear().await);
-    assert!(is_committed(&world).await);
+    assert!(is_committed(&fixture).await);
 }
 
 /// A body that does not end with its commit is broken off after it, if the lock is lost.
@@ -342,30 +342,30 @@ async fn after_the_commit_a_loss_ends_the_body() {
         std::future::pending().await
     }
 
-    let world = prepared().await;
-    let (client, blocking) = with_a_slow_commit(&world).await;
-    let accounts = client.database(world.db().name()).collection("accounts");
-    let ended = tokio::time::timeout(AMPLE, go_on(&world.provider, accounts))
+    let fixture = prepared().await;
+    let (client, blocking) = with_a_slow_commit(&fixture).await;
+    let accounts = client.database(fixture.db().name()).collection("accounts");
+    let ended = tokio::time::timeout(AMPLE, go_on(&fixture.provider, accounts))
         .await
         .unwrap();
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
     must(blocking.clear().await);
-    assert!(is_committed(&world).await);
+    assert!(is_committed(&fixture).await);
 }
 
 /// Neither does the loss of a lock around the one that guards it.
 #[tokio::test]
 async fn the_loss_of_an_outer_lock_does_not_break_off_a_commit() {
-    let world = prepared().await;
-    let (client, blocking) = with_a_slow_commit(&world).await;
+    let fixture = prepared().await;
+    let (client, blocking) = with_a_slow_commit(&fixture).await;
     let mut session = client.start_session().await.unwrap();
-    let (outer, inner) = (brief(&world, "outer"), world.provider.lock("inner"));
+    let (outer, inner) = (brief(&fixture, "outer"), fixture.provider.lock("inner"));
     let committed = AtomicBool::new(false);
     let ended: Result<(), LockError> = outer
         .run(async |_| {
             inner
                 .run(async |lock| {
-                    begin(&world, &mut session).await;
+                    begin(&fixture, &mut session).await;
                     lock.commit(&mut session).await?;
                     committed.store(true, Ordering::Relaxed);
                     Ok::<_, LockError>(())
@@ -379,18 +379,18 @@ async fn the_loss_of_an_outer_lock_does_not_break_off_a_commit() {
     );
     assert!(committed.into_inner(), "it came to its end");
     must(blocking.clear().await);
-    assert!(is_committed(&world).await);
+    assert!(is_committed(&fixture).await);
 }
 
 /// A body that waits for something else is broken off when the commit in another task has ended.
 #[tokio::test]
 async fn a_commit_in_another_task_holds_the_body_no_longer_than_it_takes() {
-    let world = prepared().await;
-    let (client, blocking) = with_a_slow_commit(&world).await;
+    let fixture = prepared().await;
+    let (client, blocking) = with_a_slow_commit(&fixture).await;
     let mut session = client.start_session().await.unwrap();
     let (begins, begun) = tokio::sync::oneshot::channel();
-    let call = brief(&world, "a").run(async |lock| {
-        begin(&world, &mut session).await;
+    let call = brief(&fixture, "a").run(async |lock| {
+        begin(&fixture, &mut session).await;
         tokio::spawn(async move {
             let done = lock.commit(&mut session).await;
             begins.send(done).unwrap();
@@ -403,27 +403,27 @@ async fn a_commit_in_another_task_holds_the_body_no_longer_than_it_takes() {
     assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
     begun.await.unwrap().expect("the commit had ended by then");
     must(blocking.clear().await);
-    assert!(is_committed(&world).await);
+    assert!(is_committed(&fixture).await);
 }
 
 /// A lock whose lease ends while a slow commit is under way, and is not renewed.
-fn brief(world: &World, name: &str) -> DistributedLock {
-    let lock = world.provider.lock(name).expiry(Duration::from_secs(1));
+fn brief(fixture: &Fixture, name: &str) -> DistributedLock {
+    let lock = fixture.provider.lock(name).expiry(Duration::from_secs(1));
     lock.max_hold(Duration::ZERO)
 }
 
 /// A client one of whose commits takes longer than the leases here.
-async fn with_a_slow_commit(world: &World) -> (Client, FailPointGuard) {
-    let (client, own) = client_of_its_own(world).await;
+async fn with_a_slow_commit(fixture: &Fixture) -> (Client, FailPointGuard) {
+    let (client, own) = client_of_its_own(fixture).await;
     let commit = FailPoint::on(&["commitTransaction"]).app_name(&own);
     let slow = commit.times(1).block(Duration::from_secs(3));
-    (client, must(slow.enable(world.db().uri()).await))
+    (client, must(slow.enable(fixture.db().uri()).await))
 }
 
 /// A client that fail points can tell from all others, and its name.
-async fn client_of_its_own(world: &World) -> (Client, String) {
-    let own = format!("{}_commits", world.db().name());
-    let mut options = ClientOptions::parse(world.db().uri()).await.unwrap();
+async fn client_of_its_own(fixture: &Fixture) -> (Client, String) {
+    let own = format!("{}_commits", fixture.db().name());
+    let mut options = ClientOptions::parse(fixture.db().uri()).await.unwrap();
     options.app_name = Some(own.clone());
     (Client::with_options(options).unwrap(), own)
 }
@@ -431,17 +431,21 @@ async fn client_of_its_own(world: &World) -> (Client, String) {
 /// The end of a lease never moves back, and always moves: a write that changes nothing would guard nothing.
 #[tokio::test]
 async fn the_guard_changes_the_document_whatever_it_says() {
-    let world = prepared().await;
-    let guard = world.provider.lock("a").await.unwrap();
+    let fixture = prepared().await;
+    let guard = fixture.provider.lock("a").await.unwrap();
     let far = vec![doc! { "$set": { "expiresAt": { "$add": ["$$NOW", 3_600_000] } } }];
-    world.locks().update_one(doc! { "_id": "a" }, far).await.unwrap();
+    fixture
+        .locks()
+        .update_one(doc! { "_id": "a" }, far)
+        .await
+        .unwrap();
     let ends = async || {
-        let document = world.document("a").await.unwrap();
+        let document = fixture.document("a").await.unwrap();
         document.get_datetime("expiresAt").unwrap().timestamp_millis()
     };
     let before = ends().await;
-    let mut session = session(&world).await;
-    begin(&world, &mut session).await;
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
     guard.context().commit(&mut session).await.unwrap();
     assert_eq!(ends().await, before + 1);
     guard.release().await.unwrap();
@@ -450,22 +454,22 @@ async fn the_guard_changes_the_document_whatever_it_says() {
 /// The document is blocked for the length of the commit only: renewals of other locks do not wait for transactions.
 #[tokio::test]
 async fn a_long_transaction_keeps_no_renewal_waiting() {
-    let world = prepared().await;
+    let fixture = prepared().await;
     let interval = Duration::from_millis(100);
     let lock = |name: &str| {
-        world
+        fixture
             .provider
             .lock(name)
             .expiry(Duration::from_secs(3))
             .renew_interval(interval)
     };
-    let guarded = world.provider.lock("guarded").acquire().await.unwrap();
+    let guarded = fixture.provider.lock("guarded").acquire().await.unwrap();
     let other = lock("other").acquire().await.unwrap();
-    let mut session = session(&world).await;
-    begin(&world, &mut session).await;
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
     let begun = Instant::now();
     let renewed = async || {
-        let document = world.document("other").await.unwrap();
+        let document = fixture.document("other").await.unwrap();
         let (end, start) = (
             document.get_datetime("expiresAt").unwrap(),
             document.get_datetime("acquiredAt").unwrap(),
@@ -475,7 +479,7 @@ async fn a_long_transaction_keeps_no_renewal_waiting() {
     must(eventually(AMPLE, "renewals for a second", renewed).await);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     guarded.context().commit(&mut session).await.unwrap();
-    assert!(is_committed(&world).await);
+    assert!(is_committed(&fixture).await);
     guarded.release().await.unwrap();
     other.release().await.unwrap();
 }
@@ -483,31 +487,31 @@ async fn a_long_transaction_keeps_no_renewal_waiting() {
 /// Beyond `max_hold` the lease is not renewed any more, and its document is changed all the same.
 #[tokio::test]
 async fn it_guards_beyond_the_cap_as_well() {
-    let world = prepared().await;
-    let lock = world.provider.lock("a").max_hold(Duration::ZERO);
+    let fixture = prepared().await;
+    let lock = fixture.provider.lock("a").max_hold(Duration::ZERO);
     let guard = lock.acquire().await.unwrap();
     let ends = async || {
-        let document = world.document("a").await.unwrap();
+        let document = fixture.document("a").await.unwrap();
         document.get_datetime("expiresAt").unwrap().timestamp_millis()
     };
     let before = ends().await;
-    let mut session = session(&world).await;
-    begin(&world, &mut session).await;
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
     guard.context().commit(&mut session).await.unwrap();
     assert_eq!(ends().await, before + 1);
     let remaining = guard.remaining();
     assert!(remaining < Duration::from_secs(30));
 
-    begin_second(&world, &mut session).await;
-    let thief = take_over(&world, "a").await;
+    begin_second(&fixture, &mut session).await;
+    let thief = take_over(&fixture, "a").await;
     let refused = guard.context().commit(&mut session).await;
     assert!(matches!(refused, Err(LockError::Lost { .. })), "{refused:?}");
     thief.release().await.unwrap();
 }
 
-async fn begin_second(world: &World, session: &mut ClientSession) {
+async fn begin_second(fixture: &Fixture, session: &mut ClientSession) {
     session.start_transaction().await.unwrap();
-    accounts(world)
+    accounts(fixture)
         .insert_one(doc! { "_id": 2 })
         .session(session)
         .await
@@ -516,32 +520,32 @@ async fn begin_second(world: &World, session: &mut ClientSession) {
 
 #[tokio::test]
 async fn a_transaction_from_before_the_lock_is_refused() {
-    let world = prepared().await;
-    let mut session = session(&world).await;
-    begin(&world, &mut session).await;
-    let guard = world.provider.lock("a").await.unwrap();
+    let fixture = prepared().await;
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
+    let guard = fixture.provider.lock("a").await.unwrap();
     let refused = guard.context().commit(&mut session).await;
     assert!(
         matches!(&refused, Err(LockError::NoTransaction { reason, .. }) if reason.contains("under the lock")),
         "{refused:?}"
     );
     assert!(!guard.is_lost());
-    assert!(!is_committed(&world).await);
+    assert!(!is_committed(&fixture).await);
     guard.release().await.unwrap();
 }
 
 #[tokio::test]
 async fn without_a_transaction_there_is_nothing_to_guard() {
-    let world = prepared().await;
-    let guard = world.provider.lock("a").await.unwrap();
-    let mut session = session(&world).await;
+    let fixture = prepared().await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    let mut session = session(&fixture).await;
     let none = guard.context().commit(&mut session).await;
     assert!(
         matches!(&none, Err(LockError::NoTransaction { name, reason }) if name == "a" && reason.contains("standalone")),
         "{none:?}"
     );
 
-    let memory = World::memory().provider.lock("a").await.unwrap();
+    let memory = Fixture::memory().provider.lock("a").await.unwrap();
     let none = memory.context().commit(&mut session).await;
     assert!(
         matches!(&none, Err(LockError::NoTransaction { reason, .. }) if reason.contains("in memory")),
@@ -574,13 +578,13 @@ async fn a_standalone_server_is_a_clear_error() {
 /// A commit whose answer is an error that leaves its outcome open is repeated, as the driver's rules say.
 #[tokio::test]
 async fn an_unknown_outcome_is_asked_for_again() {
-    let world = prepared().await;
-    let (client, own) = client_of_its_own(&world).await;
-    let guard = world.provider.lock("a").await.unwrap();
+    let fixture = prepared().await;
+    let (client, own) = client_of_its_own(&fixture).await;
+    let guard = fixture.provider.lock("a").await.unwrap();
     let mut session = client.start_session().await.unwrap();
     session.start_transaction().await.unwrap();
     let accounts = client
-        .database(world.db().name())
+        .database(fixture.db().name())
         .collection::<Document>("accounts");
     accounts
         .insert_one(doc! { "_id": 1 })
@@ -591,10 +595,10 @@ async fn an_unknown_outcome_is_asked_for_again() {
     let unconfirmed =
         FailPoint::on(&["commitTransaction"]).write_concern_error(64, "waiting for replication timed out");
     let point = unconfirmed.app_name(&own).times(3);
-    let failing = must(point.enable(world.db().uri()).await);
+    let failing = must(point.enable(fixture.db().uri()).await);
     guard.context().commit(&mut session).await.unwrap();
     must(failing.clear().await);
-    assert!(is_committed(&world).await);
+    assert!(is_committed(&fixture).await);
     guard.release().await.unwrap();
 }
 
@@ -607,24 +611,24 @@ async fn a_commit_that_is_out_of_time_is_not_repeated() {
     let not_made = commit().error_code(MAX_TIME_EXPIRED);
     let unconfirmed = commit().write_concern_error(MAX_TIME_EXPIRED, "operation exceeded time limit");
     for (point, is_made) in [(not_made, false), (unconfirmed, true)] {
-        let world = prepared().await;
-        let (client, own) = client_of_its_own(&world).await;
-        let guard = world.provider.lock("a").await.unwrap();
+        let fixture = prepared().await;
+        let (client, own) = client_of_its_own(&fixture).await;
+        let guard = fixture.provider.lock("a").await.unwrap();
         let mut session = client.start_session().await.unwrap();
-        begin(&world, &mut session).await;
+        begin(&fixture, &mut session).await;
         // Once: a second commit would succeed.
-        let failing = must(point.app_name(&own).enable(world.db().uri()).await);
+        let failing = must(point.app_name(&own).enable(fixture.db().uri()).await);
         let ended = guard.context().commit(&mut session).await;
         must(failing.clear().await);
         let Err(LockError::Mongo(error)) = ended else {
             panic!("{ended:?}");
         };
         assert!(error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT), "{error}");
-        assert_eq!(is_committed(&world).await, is_made);
+        assert_eq!(is_committed(&fixture).await, is_made);
         assert!(!guard.is_lost());
         // Whoever wants to know asks again.
         session.commit_transaction().await.unwrap();
-        assert!(is_committed(&world).await);
+        assert!(is_committed(&fixture).await);
         guard.release().await.unwrap();
     }
 }

@@ -8,16 +8,16 @@ use mongolock::{DistributedLock, FencingToken, LockError, LockProvider};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::world::{AMPLE, World};
+use crate::fixture::{AMPLE, Fixture};
 
 /// Each of these functions as a test in memory and as a test on MongoDB.
 macro_rules! conformance {
     ($($name:ident),* $(,)?) => {
         mod in_memory {
-            $(#[tokio::test] async fn $name() { super::$name($crate::world::World::memory()).await; })*
+            $(#[tokio::test] async fn $name() { super::$name($crate::fixture::Fixture::memory()).await; })*
         }
         mod on_mongodb {
-            $(#[tokio::test] async fn $name() { super::$name($crate::world::World::mongodb().await).await; })*
+            $(#[tokio::test] async fn $name() { super::$name($crate::fixture::Fixture::mongodb().await).await; })*
         }
     };
 }
@@ -85,18 +85,18 @@ impl Section {
 }
 
 /// S0.1
-async fn one_at_a_time_in_one_process(world: World) {
+async fn one_at_a_time_in_one_process(fixture: Fixture) {
     let section = Section::default();
     section
-        .pass_many((0..20).map(|_| world.provider.lock("one")).collect())
+        .pass_many((0..20).map(|_| fixture.provider.lock("one")).collect())
         .await;
     assert_eq!(section.most.load(Ordering::SeqCst), 1);
 }
 
 /// S0.1, S2.5
-async fn one_at_a_time_between_processes(world: World) {
+async fn one_at_a_time_between_processes(fixture: Fixture) {
     let section = Section::default();
-    let rivals: Vec<LockProvider> = (0..4).map(|_| world.rival()).collect();
+    let rivals: Vec<LockProvider> = (0..4).map(|_| fixture.rival()).collect();
     section
         .pass_many((0..20).map(|i| rivals[i % 4].lock("one")).collect())
         .await;
@@ -104,10 +104,10 @@ async fn one_at_a_time_between_processes(world: World) {
 }
 
 /// S0.2: both are inside at the same time, else the barrier is never passed.
-async fn different_names_do_not_wait(world: World) {
+async fn different_names_do_not_wait(fixture: Fixture) {
     let barrier = tokio::sync::Barrier::new(2);
     let meet = |name: &'static str| {
-        let (lock, barrier) = (world.provider.lock(name), &barrier);
+        let (lock, barrier) = (fixture.provider.lock(name), &barrier);
         async move {
             let _guard = lock.acquire().await.unwrap();
             barrier.wait().await;
@@ -119,13 +119,21 @@ async fn different_names_do_not_wait(world: World) {
 }
 
 /// S0.6, S1.1
-async fn leaving_the_scope_releases(world: World) {
+async fn leaving_the_scope_releases(fixture: Fixture) {
     {
-        let guard = world.provider.lock("scope").acquire().await.unwrap();
+        let guard = fixture.provider.lock("scope").acquire().await.unwrap();
         assert!(!guard.is_lost() && guard.remaining() > Duration::ZERO);
-        assert!(world.rival().lock("scope").try_acquire().await.unwrap().is_none());
+        assert!(
+            fixture
+                .rival()
+                .lock("scope")
+                .try_acquire()
+                .await
+                .unwrap()
+                .is_none()
+        );
     }
-    let next = timeout(AMPLE / 2, world.rival().lock("scope").acquire()).await;
+    let next = timeout(AMPLE / 2, fixture.rival().lock("scope").acquire()).await;
     next.expect("long before the expiry")
         .unwrap()
         .release()
@@ -134,11 +142,11 @@ async fn leaving_the_scope_releases(world: World) {
 }
 
 /// S0.10, S1.5
-async fn a_release_lets_the_next_waiter_in(world: World) {
-    let first = world.provider.lock("next").await.unwrap();
-    let rival = world.rival().lock("next");
+async fn a_release_lets_the_next_waiter_in(fixture: Fixture) {
+    let first = fixture.provider.lock("next").await.unwrap();
+    let rival = fixture.rival().lock("next");
     let waiter = tokio::spawn(async move { rival.acquire().await });
-    let local = world.provider.lock("next");
+    let local = fixture.provider.lock("next");
     let local_waiter = tokio::spawn(async move { local.acquire().await.unwrap().release().await });
     sleep(Duration::from_millis(30)).await;
     assert!(!waiter.is_finished() && !local_waiter.is_finished());
@@ -149,10 +157,10 @@ async fn a_release_lets_the_next_waiter_in(world: World) {
 }
 
 /// S0.5, S0.16: only the one that waited in vain hears of it.
-async fn a_wait_ends_with_an_error_that_names_the_lock(world: World) {
-    let _held = world.provider.lock("busy:7").await.unwrap();
+async fn a_wait_ends_with_an_error_that_names_the_lock(fixture: Fixture) {
+    let _held = fixture.provider.lock("busy:7").await.unwrap();
     let limit = Duration::from_millis(120);
-    for provider in [world.provider.clone(), world.rival()] {
+    for provider in [fixture.provider.clone(), fixture.rival()] {
         let begun = Instant::now();
         let error = provider
             .lock("busy:7")
@@ -177,8 +185,8 @@ async fn a_wait_ends_with_an_error_that_names_the_lock(world: World) {
 }
 
 /// S4.3: with a back-off of half a minute, a sleep before the first attempt would show.
-async fn a_free_lock_is_taken_without_waiting(world: World) {
-    let slow = world
+async fn a_free_lock_is_taken_without_waiting(fixture: Fixture) {
+    let slow = fixture
         .provider
         .another()
         .retry_interval(AMPLE..=AMPLE)
@@ -194,17 +202,17 @@ async fn a_free_lock_is_taken_without_waiting(world: World) {
 }
 
 /// S4.7
-async fn the_lock_itself_is_awaitable(world: World) {
-    let guard = world.provider.lock("t1").await.unwrap();
+async fn the_lock_itself_is_awaitable(fixture: Fixture) {
+    let guard = fixture.provider.lock("t1").await.unwrap();
     assert_eq!(guard.name(), "t1");
 }
 
-async fn trying_never_waits(world: World) {
-    let lock = world.provider.lock("try");
+async fn trying_never_waits(fixture: Fixture) {
+    let lock = fixture.provider.lock("try");
     let guard = lock.try_acquire().await.unwrap().expect("it is free");
     assert!(lock.try_acquire().await.unwrap().is_none(), "held here");
     assert!(
-        world.rival().lock("try").try_acquire().await.unwrap().is_none(),
+        fixture.rival().lock("try").try_acquire().await.unwrap().is_none(),
         "held there"
     );
     guard.release().await.unwrap();
@@ -218,26 +226,26 @@ async fn trying_never_waits(world: World) {
 }
 
 /// S0.12, S2.5, S3.4: 64 at once on a name that nobody has used; one wins and nobody gets an error.
-async fn one_of_many_wins_a_new_name(world: World) {
-    assert_eq!(winners(&world, "new", 64).await.len(), 1);
+async fn one_of_many_wins_a_new_name(fixture: Fixture) {
+    assert_eq!(winners(&fixture, "new", 64).await.len(), 1);
 }
 
 /// S3.7, S1.6
-async fn one_of_many_wins_an_expired_lock(world: World) {
-    let expired = unrenewed(&world.provider, "expired").acquire().await.unwrap();
+async fn one_of_many_wins_an_expired_lock(fixture: Fixture) {
+    let expired = unrenewed(&fixture.provider, "expired").acquire().await.unwrap();
     expired.lost().await;
     sleep(Duration::from_millis(60)).await;
-    let winners = winners(&world, "expired", 32).await;
+    let winners = winners(&fixture, "expired", 32).await;
     assert_eq!(winners.len(), 1);
     assert!(winners[0] > expired.fencing_token());
 }
 
 /// The tokens of those of `takers` processes that got the lock; each keeps it until all have tried.
-async fn winners(world: &World, name: &'static str, takers: usize) -> Vec<FencingToken> {
+async fn winners(fixture: &Fixture, name: &'static str, takers: usize) -> Vec<FencingToken> {
     let mut tasks = JoinSet::new();
     let start = Arc::new(tokio::sync::Barrier::new(takers));
     for _ in 0..takers {
-        let (lock, start) = (world.rival().lock(name), Arc::clone(&start));
+        let (lock, start) = (fixture.rival().lock(name), Arc::clone(&start));
         tasks.spawn(async move {
             start.wait().await;
             lock.try_acquire().await.unwrap()
@@ -260,16 +268,16 @@ fn unrenewed(provider: &LockProvider, name: &str) -> DistributedLock {
 }
 
 /// S1.4
-async fn a_held_lock_outlives_its_expiry(world: World) {
+async fn a_held_lock_outlives_its_expiry(fixture: Fixture) {
     let expiry = Duration::from_millis(600);
-    let guard = world
+    let guard = fixture
         .provider
         .lock("long")
         .expiry(expiry)
         .acquire()
         .await
         .unwrap();
-    let rival = world.rival().lock("long");
+    let rival = fixture.rival().lock("long");
     let end = Instant::now() + expiry * 3;
     while Instant::now() < end {
         assert!(rival.try_acquire().await.unwrap().is_none());
@@ -280,27 +288,27 @@ async fn a_held_lock_outlives_its_expiry(world: World) {
 }
 
 /// S0.13, S1.6, S2.9, S1.26
-async fn a_lock_that_is_not_renewed_can_be_taken_after_its_expiry(world: World) {
-    let lock = unrenewed(&world.provider, "dead");
+async fn a_lock_that_is_not_renewed_can_be_taken_after_its_expiry(fixture: Fixture) {
+    let lock = unrenewed(&fixture.provider, "dead");
     let begun = Instant::now();
     let dead = lock.acquire().await.unwrap();
-    let next = world.rival().lock("dead").acquire().await.unwrap();
+    let next = fixture.rival().lock("dead").acquire().await.unwrap();
     assert!(begun.elapsed() >= Duration::from_millis(200));
     assert!(dead.is_lost() && dead.remaining() == Duration::ZERO);
     assert!(next.fencing_token() > dead.fencing_token());
 }
 
 /// S2.10, B8, S3.8
-async fn a_lease_that_ran_out_is_lost_and_its_release_harms_nobody(world: World) {
-    let dead = unrenewed(&world.provider, "stale").acquire().await.unwrap();
+async fn a_lease_that_ran_out_is_lost_and_its_release_harms_nobody(fixture: Fixture) {
+    let dead = unrenewed(&fixture.provider, "stale").acquire().await.unwrap();
     let context = dead.context();
     context.ensure_held().unwrap();
     timeout(AMPLE, context.lost()).await.expect("the deadline passes");
-    let next = world.rival().lock("stale").acquire().await.unwrap();
+    let next = fixture.rival().lock("stale").acquire().await.unwrap();
     assert!(matches!(context.ensure_held(), Err(LockError::Lost { .. })));
     assert!(matches!(dead.release().await, Err(LockError::Lost { .. })));
     assert!(
-        world
+        fixture
             .provider
             .lock("stale")
             .try_acquire()
@@ -312,10 +320,10 @@ async fn a_lease_that_ran_out_is_lost_and_its_release_harms_nobody(world: World)
 }
 
 /// S1.10, S2.11
-async fn many_locks_are_held_at_once(world: World) {
+async fn many_locks_are_held_at_once(fixture: Fixture) {
     let mut guards = Vec::new();
     for index in 0..50 {
-        guards.push(world.provider.lock(index).await.unwrap());
+        guards.push(fixture.provider.lock(index).await.unwrap());
     }
     for guard in guards {
         guard.release().await.unwrap();
@@ -323,8 +331,8 @@ async fn many_locks_are_held_at_once(world: World) {
 }
 
 /// S1.19
-async fn tokens_rise_from_hold_to_hold(world: World) {
-    let providers = [world.provider.clone(), world.rival()];
+async fn tokens_rise_from_hold_to_hold(fixture: Fixture) {
+    let providers = [fixture.provider.clone(), fixture.rival()];
     let mut last = None;
     for round in 0..50 {
         let guard = providers[round % 2].lock("token").await.unwrap();
@@ -337,7 +345,7 @@ async fn tokens_rise_from_hold_to_hold(world: World) {
 }
 
 /// S2.3
-async fn a_name_is_any_displayable_value(world: World) {
+async fn a_name_is_any_displayable_value(fixture: Fixture) {
     struct Order(u32);
     impl std::fmt::Display for Order {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -346,7 +354,7 @@ async fn a_name_is_any_displayable_value(world: World) {
     }
     let id = mongodb::bson::oid::ObjectId::new();
     let uuid = mongodb::bson::Uuid::new();
-    let provider = &world.provider;
+    let provider = &fixture.provider;
     let locks = [
         provider.lock(id),
         provider.lock(uuid),
@@ -365,8 +373,8 @@ async fn a_name_is_any_displayable_value(world: World) {
     }
 }
 
-async fn bad_names_and_options_are_refused_before_anything_is_sent(world: World) {
-    let lock = |name: &str| world.provider.lock(name);
+async fn bad_names_and_options_are_refused_before_anything_is_sent(fixture: Fixture) {
+    let lock = |name: &str| fixture.provider.lock(name);
     for name in ["", "a\nb", &"n".repeat(1025)] {
         assert!(matches!(
             lock(name).acquire().await,
@@ -405,12 +413,12 @@ async fn bad_names_and_options_are_refused_before_anything_is_sent(world: World)
 }
 
 /// B2
-async fn a_cancelled_wait_leaves_nothing(world: World) {
+async fn a_cancelled_wait_leaves_nothing(fixture: Fixture) {
     for micros in (0..4000).step_by(40) {
-        let lock = world.provider.lock("cancelled");
+        let lock = fixture.provider.lock("cancelled");
         let _ = timeout(Duration::from_micros(micros), lock.acquire()).await;
     }
-    let next = timeout(AMPLE / 2, world.rival().lock("cancelled").acquire()).await;
+    let next = timeout(AMPLE / 2, fixture.rival().lock("cancelled").acquire()).await;
     next.expect("nothing is left until its expiry")
         .unwrap()
         .release()
@@ -418,34 +426,34 @@ async fn a_cancelled_wait_leaves_nothing(world: World) {
         .unwrap();
 }
 
-async fn shutdown_ends_everything(world: World) {
-    let held = world.provider.lock("held").await.unwrap();
-    let waiting = world.provider.lock("held");
+async fn shutdown_ends_everything(fixture: Fixture) {
+    let held = fixture.provider.lock("held").await.unwrap();
+    let waiting = fixture.provider.lock("held");
     let waiter = tokio::spawn(async move { waiting.acquire().await });
-    let dropped = world.provider.lock("dropped").await.unwrap();
+    let dropped = fixture.provider.lock("dropped").await.unwrap();
     drop(dropped);
-    world.provider.shutdown().await;
+    fixture.provider.shutdown().await;
     assert!(matches!(waiter.await.unwrap(), Err(LockError::ShutDown { name }) if name == "held"));
     assert!(held.is_lost());
     for name in ["held", "dropped"] {
-        let free = world.rival().lock(name).try_acquire().await.unwrap();
+        let free = fixture.rival().lock(name).try_acquire().await.unwrap();
         free.expect("released at the server when shutdown returns")
             .release()
             .await
             .unwrap();
         assert!(matches!(
-            world.provider.lock(name).acquire().await,
+            fixture.provider.lock(name).acquire().await,
             Err(LockError::ShutDown { .. })
         ));
     }
     assert!(matches!(held.release().await, Err(LockError::Lost { .. })));
 }
 
-async fn min_hold_keeps_others_out(world: World) {
+async fn min_hold_keeps_others_out(fixture: Fixture) {
     let min_hold = Duration::from_millis(400);
     for dropped in [false, true] {
         let begun = Instant::now();
-        let guard = world
+        let guard = fixture
             .provider
             .lock("job")
             .min_hold(min_hold)
@@ -458,7 +466,7 @@ async fn min_hold_keeps_others_out(world: World) {
             guard.release().await.unwrap();
             assert!(begun.elapsed() < min_hold, "the release returns at once");
         }
-        world
+        fixture
             .rival()
             .lock("job")
             .acquire()
@@ -471,9 +479,9 @@ async fn min_hold_keeps_others_out(world: World) {
     }
 }
 
-async fn waiting_without_a_limit_ends_with_the_release(world: World) {
-    let guard = world.provider.lock("ever").await.unwrap();
-    let lock = world.rival().lock("ever").acquire_timeout(None);
+async fn waiting_without_a_limit_ends_with_the_release(fixture: Fixture) {
+    let guard = fixture.provider.lock("ever").await.unwrap();
+    let lock = fixture.rival().lock("ever").acquire_timeout(None);
     let waiter = tokio::spawn(async move { lock.acquire().await });
     sleep(Duration::from_millis(50)).await;
     guard.release().await.unwrap();
@@ -488,8 +496,8 @@ async fn waiting_without_a_limit_ends_with_the_release(world: World) {
 }
 
 /// S4.2: the tests' runtime has one thread, and it is never blocked.
-async fn a_thousand_waiters_on_one_thread_make_progress(world: World) {
-    let held = world.provider.lock("thousand").await.unwrap();
+async fn a_thousand_waiters_on_one_thread_make_progress(fixture: Fixture) {
+    let held = fixture.provider.lock("thousand").await.unwrap();
     let mut waiters = JoinSet::new();
     for index in 0..1000 {
         let limit = if index % 100 == 0 {
@@ -497,7 +505,7 @@ async fn a_thousand_waiters_on_one_thread_make_progress(world: World) {
         } else {
             Duration::from_millis(200)
         };
-        let lock = world.provider.lock("thousand").acquire_timeout(limit);
+        let lock = fixture.provider.lock("thousand").acquire_timeout(limit);
         waiters.spawn(async move { lock.acquire().await?.release().await });
     }
     let mut timeouts = 0;
@@ -514,11 +522,11 @@ async fn a_thousand_waiters_on_one_thread_make_progress(world: World) {
 }
 
 /// B13: under contention alone nobody is told that the server does not answer.
-async fn a_crowd_hears_busy_and_never_broken(world: World) {
-    let first = world.provider.lock("crowd").acquire().await.unwrap();
+async fn a_crowd_hears_busy_and_never_broken(fixture: Fixture) {
+    let first = fixture.provider.lock("crowd").acquire().await.unwrap();
     let mut crowd = JoinSet::new();
     for index in 0..200_u64 {
-        let lock = world
+        let lock = fixture
             .provider
             .lock("crowd")
             .acquire_timeout(Duration::from_millis(5 + index % 20));
@@ -538,28 +546,28 @@ async fn a_crowd_hears_busy_and_never_broken(world: World) {
 }
 
 /// B2: it never held the lock, so nobody has to wait for it.
-async fn a_wait_that_was_given_up_owes_no_minimum_hold(world: World) {
+async fn a_wait_that_was_given_up_owes_no_minimum_hold(fixture: Fixture) {
     for micros in (0..3000).step_by(100) {
-        let lock = world.provider.lock("given up").min_hold(AMPLE * 4);
+        let lock = fixture.provider.lock("given up").min_hold(AMPLE * 4);
         let ended = timeout(Duration::from_micros(micros), lock.acquire()).await;
         if let Ok(Ok(guard)) = ended {
             // It got the lock in time after all, and owes the minimum: that is another test's.
             let name = guard.name().to_owned();
             drop(guard);
-            assert!(world.rival().lock(name).try_acquire().await.unwrap().is_none());
+            assert!(fixture.rival().lock(name).try_acquire().await.unwrap().is_none());
             return;
         }
-        let next = timeout(AMPLE / 2, world.provider.lock("given up").acquire()).await;
+        let next = timeout(AMPLE / 2, fixture.provider.lock("given up").acquire()).await;
         next.expect("it is free").unwrap().release().await.unwrap();
     }
 }
 
-async fn a_lost_hold_is_not_in_its_own_way(world: World) {
-    let lock = unrenewed(&world.provider, "again");
+async fn a_lost_hold_is_not_in_its_own_way(fixture: Fixture) {
+    let lock = unrenewed(&fixture.provider, "again");
     let outer = lock.acquire().await.unwrap();
     let again = outer.context().scope(async {
         outer.lost().await;
-        world.provider.lock("again").acquire().await
+        fixture.provider.lock("again").acquire().await
     });
     timeout(AMPLE, again)
         .await

@@ -12,7 +12,7 @@ use mongolock::{FencedCollection, FencedExt, FencingToken, LockError};
 use mongolock_tests::{TestDb, eventually, must, test_db};
 use serde::{Deserialize, Serialize};
 
-use crate::world::{AMPLE, names, recorded};
+use crate::fixture::{AMPLE, names, recorded};
 
 /// A collection with one document, written by the holder of token 10.
 struct Scene {

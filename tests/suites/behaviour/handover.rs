@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::conformance;
-use crate::world::{AMPLE, World, names, recorded};
+use crate::fixture::{AMPLE, Fixture, names, recorded};
 
 conformance!(
     callers_come_in_the_order_in_which_they_asked,
@@ -53,8 +53,8 @@ async fn noted_queue(provider: &LockProvider, people: usize) -> Vec<(usize, Fenc
     noted.clone()
 }
 
-async fn callers_come_in_the_order_in_which_they_asked(world: World) {
-    let order: Vec<usize> = noted_queue(&world.provider, 50)
+async fn callers_come_in_the_order_in_which_they_asked(fixture: Fixture) {
+    let order: Vec<usize> = noted_queue(&fixture.provider, 50)
         .await
         .into_iter()
         .map(|(index, _)| index)
@@ -63,8 +63,8 @@ async fn callers_come_in_the_order_in_which_they_asked(world: World) {
 }
 
 /// S1.19
-async fn each_hold_has_a_greater_token_of_its_own(world: World) {
-    let tokens: Vec<_> = noted_queue(&world.provider, 50)
+async fn each_hold_has_a_greater_token_of_its_own(fixture: Fixture) {
+    let tokens: Vec<_> = noted_queue(&fixture.provider, 50)
         .await
         .into_iter()
         .map(|(_, token)| token)
@@ -73,18 +73,18 @@ async fn each_hold_has_a_greater_token_of_its_own(world: World) {
         tokens.is_sorted_by(|earlier, later| earlier < later),
         "{tokens:?}"
     );
-    let next = world.rival().lock("queue").await.unwrap();
+    let next = fixture.rival().lock("queue").await.unwrap();
     assert!(
         next.fencing_token() > tokens[49],
         "greater than all that were reserved"
     );
 }
 
-async fn callers_with_other_options_get_what_they_asked_for(world: World) {
-    let first = world.provider.lock("options").await.unwrap();
+async fn callers_with_other_options_get_what_they_asked_for(fixture: Fixture) {
+    let first = fixture.provider.lock("options").await.unwrap();
     let mut tasks = JoinSet::new();
     for seconds in [30, 60, 60, 90] {
-        let lock = world
+        let lock = fixture
             .provider
             .lock("options")
             .expiry(Duration::from_secs(seconds));
@@ -105,10 +105,10 @@ async fn callers_with_other_options_get_what_they_asked_for(world: World) {
     }
 }
 
-async fn a_caller_that_leaves_takes_nothing_along(world: World) {
+async fn a_caller_that_leaves_takes_nothing_along(fixture: Fixture) {
     for micros in (0..2000).step_by(50) {
-        let first = world.provider.lock("leaving").await.unwrap();
-        let leaving = world.provider.lock("leaving");
+        let first = fixture.provider.lock("leaving").await.unwrap();
+        let leaving = fixture.provider.lock("leaving");
         let waiter = tokio::spawn(async move {
             let _ = timeout(Duration::from_micros(micros), leaving.acquire()).await;
         });
@@ -117,7 +117,7 @@ async fn a_caller_that_leaves_takes_nothing_along(world: World) {
         first.release().await.unwrap();
         waiter.await.unwrap();
     }
-    let next = timeout(AMPLE / 2, world.rival().lock("leaving").acquire()).await;
+    let next = timeout(AMPLE / 2, fixture.rival().lock("leaving").acquire()).await;
     next.expect("nothing is left until its expiry")
         .unwrap()
         .release()
@@ -125,8 +125,8 @@ async fn a_caller_that_leaves_takes_nothing_along(world: World) {
         .unwrap();
 }
 
-async fn a_minimum_hold_is_not_handed_over(world: World) {
-    let lock = world.provider.lock("rate").min_hold(Duration::from_millis(200));
+async fn a_minimum_hold_is_not_handed_over(fixture: Fixture) {
+    let lock = fixture.provider.lock("rate").min_hold(Duration::from_millis(200));
     let begun = Instant::now();
     for _ in 0..3 {
         lock.acquire().await.unwrap().release().await.unwrap();
@@ -135,8 +135,8 @@ async fn a_minimum_hold_is_not_handed_over(world: World) {
 }
 
 /// Four callers here never stop asking; one there gets the lock all the same, again and again.
-async fn another_process_gets_its_turn(world: World) {
-    let busy = world.provider.clone();
+async fn another_process_gets_its_turn(fixture: Fixture) {
+    let busy = fixture.provider.clone();
     let mut greedy = JoinSet::new();
     for _ in 0..4 {
         let lock = busy.lock("shared");
@@ -148,7 +148,7 @@ async fn another_process_gets_its_turn(world: World) {
             }
         });
     }
-    let other = world.rival();
+    let other = fixture.rival();
     for _ in 0..5 {
         let guard = timeout(AMPLE, other.lock("shared").acquire())
             .await
@@ -161,9 +161,9 @@ async fn another_process_gets_its_turn(world: World) {
 }
 
 /// S2.11, B17: in this process.
-async fn names_that_were_used_once_leave_nothing(world: World) {
+async fn names_that_were_used_once_leave_nothing(fixture: Fixture) {
     for index in 0..200 {
-        world
+        fixture
             .provider
             .lock(format!("once:{index}"))
             .await
@@ -174,10 +174,10 @@ async fn names_that_were_used_once_leave_nothing(world: World) {
     }
     // It waits for everything that this process has to do with any name.
     let begun = Instant::now();
-    world.provider.shutdown().await;
+    fixture.provider.shutdown().await;
     assert!(begun.elapsed() < AMPLE / 3);
     assert!(matches!(
-        world.provider.lock("once:0").acquire().await,
+        fixture.provider.lock("once:0").acquire().await,
         Err(LockError::ShutDown { .. })
     ));
 }
@@ -185,9 +185,9 @@ async fn names_that_were_used_once_leave_nothing(world: World) {
 /// A queue of a process costs a handful of commands, however long it is.
 #[tokio::test]
 async fn a_hand_over_costs_no_command() {
-    let world = World::mongodb().await;
-    world.until_indexed().await;
-    let (database, commands) = recorded(world.db(), &[]).await;
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
     let provider = LockProvider::builder(&database)
         .acquire_timeout(AMPLE)
         .build()

@@ -13,7 +13,7 @@ use mongolock::{IndexState, LockFilter, LockProvider};
 use mongolock_tests::{FailPoint, FailPointGuard, Server, ServerOptions, eventually, must, shared};
 use tokio::task::JoinSet;
 
-use crate::world::{AMPLE, World, names, recorded, restricted};
+use crate::fixture::{AMPLE, Fixture, names, recorded, restricted};
 
 /// The retention if none is set.
 const DAY: Duration = Duration::from_secs(86_400);
@@ -21,8 +21,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// S1.9
 #[tokio::test]
 async fn it_appears_by_itself() {
-    let world = World::mongodb().await;
-    let provider = world
+    let fixture = Fixture::mongodb().await;
+    let provider = fixture
         .provider
         .another()
         .retention(Duration::from_secs(7200))
@@ -31,7 +31,7 @@ async fn it_appears_by_itself() {
     let guard = provider.lock("first").await.unwrap();
     let index = must(
         eventually(AMPLE, "the index is there", async || {
-            let mut indexes = world.locks().list_indexes().await.ok()?;
+            let mut indexes = fixture.locks().list_indexes().await.ok()?;
             while indexes.advance().await.ok()? {
                 let index = indexes.deserialize_current().ok()?;
                 if index.keys == doc! { "expiresAt": 1 } {
@@ -50,24 +50,35 @@ async fn it_appears_by_itself() {
 /// S1.21, S1.25, B7: with an index in the way, everything but the tidying works.
 #[tokio::test]
 async fn locks_work_without_it() {
-    let world = World::mongodb().await;
-    create(&world, "mine", None).await;
+    let fixture = Fixture::mongodb().await;
+    create(&fixture, "mine", None).await;
     for _ in 0..5 {
-        let guard = world.provider.lock("works").await.unwrap();
-        assert!(world.rival().lock("works").try_acquire().await.unwrap().is_none());
+        let guard = fixture.provider.lock("works").await.unwrap();
+        assert!(
+            fixture
+                .rival()
+                .lock("works")
+                .try_acquire()
+                .await
+                .unwrap()
+                .is_none()
+        );
         guard.release().await.unwrap();
     }
-    assert_eq!(world.locks().list_index_names().await.unwrap(), ["_id_", "mine"]);
+    assert_eq!(
+        fixture.locks().list_index_names().await.unwrap(),
+        ["_id_", "mine"]
+    );
 }
 
 /// B7, S2.12, S1.9: what is wrong with the index is said to the one who asks.
 #[tokio::test]
 async fn its_state_names_what_is_wrong() {
-    let fine = World::mongodb().await;
+    let fine = Fixture::mongodb().await;
     assert_eq!(fine.provider.admin().index_state().await, IndexState::Ready);
 
     // As DistributedLock.MongoDB makes it.
-    let foreign = World::mongodb().await;
+    let foreign = Fixture::mongodb().await;
     create(&foreign, "expiresAt_ttl", Some(Duration::ZERO)).await;
     let state = foreign.provider.admin().index_state().await;
     assert!(
@@ -75,14 +86,14 @@ async fn its_state_names_what_is_wrong() {
         "{state:?}"
     );
 
-    let plain = World::mongodb().await;
+    let plain = Fixture::mongodb().await;
     create(&plain, "mine", None).await;
     assert!(matches!(
         plain.provider.admin().index_state().await,
         IndexState::Conflict { .. }
     ));
 
-    let capped = World::mongodb().await;
+    let capped = Fixture::mongodb().await;
     capped
         .database()
         .create_collection("distributed_locks")
@@ -101,9 +112,9 @@ async fn its_state_names_what_is_wrong() {
 async fn the_listing_decides_when_an_index_is_there() {
     let both: &[&str] = &["listIndexes", "listCollections"];
     for (retention, is_ready, sent) in [(DAY, true, both), (Duration::ZERO, false, &both[..1])] {
-        let world = World::mongodb().await;
-        create(&world, "expiresAt_ttl", Some(retention)).await;
-        let (database, commands) = recorded(world.db(), &[]).await;
+        let fixture = Fixture::mongodb().await;
+        create(&fixture, "expiresAt_ttl", Some(retention)).await;
+        let (database, commands) = recorded(fixture.db(), &[]).await;
         let state = LockProvider::new(&database).admin().index_state().await;
         assert_eq!(state == IndexState::Ready, is_ready, "{state:?}");
         assert_eq!(
@@ -119,12 +130,12 @@ async fn the_listing_decides_when_an_index_is_there() {
 #[tokio::test]
 async fn a_missing_or_empty_collection_gets_it_at_once() {
     for exists in [false, true] {
-        let world = World::mongodb().await;
+        let fixture = Fixture::mongodb().await;
         if exists {
-            let creating = world.database().create_collection("distributed_locks");
+            let creating = fixture.database().create_collection("distributed_locks");
             creating.await.unwrap();
         }
-        let (database, commands) = recorded(world.db(), &[]).await;
+        let (database, commands) = recorded(fixture.db(), &[]).await;
         let state = LockProvider::new(&database).admin().index_state().await;
         assert_eq!(state, IndexState::Ready);
         let sent = commands.all();
@@ -141,21 +152,21 @@ async fn a_missing_or_empty_collection_gets_it_at_once() {
 /// On a filled collection the holder of an internal lock builds, and the others find the index.
 #[tokio::test]
 async fn of_eight_that_start_together_one_builds() {
-    let world = World::mongodb().await;
-    fill(&world).await;
+    let fixture = Fixture::mongodb().await;
+    fill(&fixture).await;
     let point = FailPoint::on(&["createIndexes"])
         .always()
         .block(Duration::from_millis(100));
     let server = shared().await.unwrap();
     let _point = point
-        .app_name(world.db().name())
+        .app_name(fixture.db().name())
         .enable(server.uri())
         .await
         .unwrap();
     let builds = Builds::default();
     let mut starting = JoinSet::new();
     for number in 0..8 {
-        let provider = LockProvider::new(&builds.counted(&world).await);
+        let provider = LockProvider::new(&builds.counted(&fixture).await);
         starting.spawn(async move {
             let admin = provider.admin();
             let acquire = provider.lock(format!("starts:{number}")).acquire();
@@ -169,11 +180,11 @@ async fn of_eight_that_start_together_one_builds() {
     }
     assert_eq!(builds.most_at_once(), 1);
     assert_eq!(builds.all(), 1);
-    internal_lock_is_an_ordinary_document_and_not_listed(&world).await;
+    internal_lock_is_an_ordinary_document_and_not_listed(&fixture).await;
 }
 
-async fn internal_lock_is_an_ordinary_document_and_not_listed(world: &World) {
-    let document = world.document("mongolock\u{1f}ttl-index").await.unwrap();
+async fn internal_lock_is_an_ordinary_document_and_not_listed(fixture: &Fixture) {
+    let document = fixture.document("mongolock\u{1f}ttl-index").await.unwrap();
     let fields: Vec<&str> = document.keys().map(String::as_str).collect();
     assert_eq!(
         fields,
@@ -184,7 +195,7 @@ async fn internal_lock_is_an_ordinary_document_and_not_listed(world: &World) {
         Ok(""),
         "it is released after the build"
     );
-    let listed = world.provider.admin().list(LockFilter::new()).await.unwrap();
+    let listed = fixture.provider.admin().list(LockFilter::new()).await.unwrap();
     assert!(listed.iter().all(|lock| !lock.name.contains("ttl-index")));
     assert!(listed.iter().any(|lock| lock.name == "starts:0"));
 }
@@ -203,17 +214,19 @@ async fn a_filled_collection_of_a_standalone_gets_it() {
 /// After a build that ran out of time the list of indexes decides whether the index is there.
 #[tokio::test]
 async fn a_build_that_ran_out_of_time_may_have_succeeded() {
-    let world = World::mongodb().await;
-    fill(&world).await;
-    let _point = out_of_time(&world).await;
-    let app_name = format!("appName={}", world.db().name());
-    let (database, commands) = recorded(world.db(), &[&app_name]).await;
+    let fixture = Fixture::mongodb().await;
+    fill(&fixture).await;
+    let _point = out_of_time(&fixture).await;
+    let app_name = format!("appName={}", fixture.db().name());
+    let (database, commands) = recorded(fixture.db(), &[&app_name]).await;
     let admin = LockProvider::new(&database).admin();
     let asking = tokio::spawn(async move { admin.index_state().await });
     commands.until_sent("createIndexes").await;
     // This client has another application name than those that the fail point concerns.
-    let client = Client::with_uri_str(world.db().uri()).await.unwrap();
-    let locks = client.database(world.db().name()).collection("distributed_locks");
+    let client = Client::with_uri_str(fixture.db().uri()).await.unwrap();
+    let locks = client
+        .database(fixture.db().name())
+        .collection("distributed_locks");
     create_on(&locks, "expiresAt_ttl", Some(DAY)).await;
     assert_eq!(asking.await.unwrap(), IndexState::Ready);
 }
@@ -221,23 +234,23 @@ async fn a_build_that_ran_out_of_time_may_have_succeeded() {
 /// Builds in a row would delay commands in a row: after a failed one nobody builds for at least five minutes.
 #[tokio::test]
 async fn after_a_failed_build_no_process_builds_for_minutes() {
-    let world = World::mongodb().await;
-    fill(&world).await;
-    let point = out_of_time(&world).await;
+    let fixture = Fixture::mongodb().await;
+    fill(&fixture).await;
+    let point = out_of_time(&fixture).await;
     let builds = Builds::default();
     for _ in 0..3 {
-        let provider = LockProvider::new(&builds.counted(&world).await);
+        let provider = LockProvider::new(&builds.counted(&fixture).await);
         let state = provider.admin().index_state().await;
         assert!(matches!(state, IndexState::Failed { .. }), "{state:?}");
     }
     assert_eq!(builds.all(), 1);
-    let lock = world.provider.admin().get("mongolock\u{1f}ttl-index").await;
+    let lock = fixture.provider.admin().get("mongolock\u{1f}ttl-index").await;
     let pause = lock.unwrap().unwrap().remaining.as_secs();
     assert!((280..=600).contains(&pause), "{pause}");
 
     // An operator can end the pause.
     must(point.clear().await);
-    let admin = world.provider.admin();
+    let admin = fixture.provider.admin();
     assert!(admin.force_release("mongolock\u{1f}ttl-index").await.unwrap());
     assert_eq!(admin.index_state().await, IndexState::Ready);
 }
@@ -245,18 +258,18 @@ async fn after_a_failed_build_no_process_builds_for_minutes() {
 /// Looks that hang keep one connection of the pool, however many ask.
 #[tokio::test]
 async fn one_look_at_a_time_reaches_the_server() {
-    let world = World::mongodb().await;
+    let fixture = Fixture::mongodb().await;
     let point = FailPoint::on(&["createIndexes"])
         .always()
         .block(Duration::from_millis(100));
     let server = shared().await.unwrap();
     let _point = point
-        .app_name(world.db().name())
+        .app_name(fixture.db().name())
         .enable(server.uri())
         .await
         .unwrap();
     let builds = Builds::default();
-    let provider = LockProvider::new(&builds.counted(&world).await);
+    let provider = LockProvider::new(&builds.counted(&fixture).await);
     let mut asking = JoinSet::new();
     for _ in 0..5 {
         let admin = provider.admin();
@@ -292,13 +305,15 @@ struct Builds {
 }
 
 impl Builds {
-    /// The world's database through one more client.
-    async fn counted(&self, world: &World) -> Database {
-        let mut options = ClientOptions::parse(world.db().uri()).await.unwrap();
-        options.app_name = Some(world.db().name().to_owned());
+    /// The fixture's database through one more client.
+    async fn counted(&self, fixture: &Fixture) -> Database {
+        let mut options = ClientOptions::parse(fixture.db().uri()).await.unwrap();
+        options.app_name = Some(fixture.db().name().to_owned());
         let builds = self.clone();
         options.command_event_handler = Some(EventHandler::callback(move |event| builds.count(&event)));
-        Client::with_options(options).unwrap().database(world.db().name())
+        Client::with_options(options)
+            .unwrap()
+            .database(fixture.db().name())
     }
 
     fn count(&self, event: &CommandEvent) {
@@ -327,20 +342,20 @@ impl Builds {
     }
 }
 
-/// Index builds of the world's clients end after half a second, as if the server had given them up.
-async fn out_of_time(world: &World) -> FailPointGuard {
+/// Index builds of the fixture's clients end after half a second, as if the server had given them up.
+async fn out_of_time(fixture: &Fixture) -> FailPointGuard {
     let point = FailPoint::on(&["createIndexes"])
         .always()
         .block(Duration::from_millis(500))
         .error_code(50);
     let server = shared().await.unwrap();
-    let point = point.app_name(world.db().name());
+    let point = point.app_name(fixture.db().name());
     point.enable(server.uri()).await.unwrap()
 }
 
 /// One document, and no index but that on `_id`.
-async fn fill(world: &World) {
-    world.locks().insert_one(released("filled")).await.unwrap();
+async fn fill(fixture: &Fixture) {
+    fixture.locks().insert_one(released("filled")).await.unwrap();
 }
 
 fn released(name: &str) -> Document {
@@ -348,8 +363,8 @@ fn released(name: &str) -> Document {
     doc! { "_id": name, "lockId": "", "acquiredAt": past, "expiresAt": past, "fencingToken": 1_i64 }
 }
 
-async fn create(world: &World, name: &str, expire_after: Option<Duration>) {
-    create_on(&world.locks(), name, expire_after).await;
+async fn create(fixture: &Fixture, name: &str, expire_after: Option<Duration>) {
+    create_on(&fixture.locks(), name, expire_after).await;
 }
 
 async fn create_on(locks: &Collection<Document>, name: &str, expire_after: Option<Duration>) {

@@ -7,20 +7,20 @@ use mongolock::{IndexState, LockError, LockProvider};
 use mongolock_tests::{eventually, must};
 use tokio::time::sleep;
 
-use crate::world::{AMPLE, World, names, recorded};
+use crate::fixture::{AMPLE, Fixture, names, recorded};
 
 /// S1.3, S1.7, S1.8, S1.16, S0.15, S2.2, S2.4, S3.5
 #[tokio::test]
 async fn a_held_lock_is_one_document_of_five_fields() {
-    let world = World::mongodb().await;
-    let provider = world.provider.another().owner("billing#1").build().unwrap();
+    let fixture = Fixture::mongodb().await;
+    let provider = fixture.provider.another().owner("billing#1").build().unwrap();
     let guard = provider
         .lock("report:1")
         .expiry(Duration::from_secs(60))
         .acquire()
         .await
         .unwrap();
-    let document = world.document("report:1").await.unwrap();
+    let document = fixture.document("report:1").await.unwrap();
     let mut fields: Vec<&str> = document.keys().map(String::as_str).collect();
     fields.sort_unstable();
     assert_eq!(
@@ -42,7 +42,7 @@ async fn a_held_lock_is_one_document_of_five_fields() {
 
     guard.release().await.unwrap();
     let again = provider.lock("report:1").await.unwrap();
-    let next = world.document("report:1").await.unwrap();
+    let next = fixture.document("report:1").await.unwrap();
     assert_ne!(next.get_str("lockId").unwrap(), id, "an id is never used again");
     again.release().await.unwrap();
 }
@@ -50,11 +50,11 @@ async fn a_held_lock_is_one_document_of_five_fields() {
 /// S1.18: released is free at once, and the document stays.
 #[tokio::test]
 async fn a_released_lock_keeps_its_document() {
-    let world = World::mongodb().await;
-    let guard = world.provider.lock("kept").await.unwrap();
-    let held = world.document("kept").await.unwrap();
+    let fixture = Fixture::mongodb().await;
+    let guard = fixture.provider.lock("kept").await.unwrap();
+    let held = fixture.document("kept").await.unwrap();
     guard.release().await.unwrap();
-    let released = world.document("kept").await.unwrap();
+    let released = fixture.document("kept").await.unwrap();
     assert_eq!(released.get_str("lockId").unwrap(), "");
     assert_eq!(released.get("fencingToken"), held.get("fencingToken"));
     assert!(released.get_datetime("expiresAt").unwrap() < held.get_datetime("expiresAt").unwrap());
@@ -64,8 +64,8 @@ async fn a_released_lock_keeps_its_document() {
 /// S0.7: one command acquires and one releases, whatever the driver does besides.
 #[tokio::test]
 async fn a_hold_costs_two_commands() {
-    let world = World::mongodb().await;
-    let (database, commands) = recorded(world.db(), &[]).await;
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
     let provider = LockProvider::new(&database);
     provider.lock("warm").await.unwrap().release().await.unwrap();
     assert_eq!(provider.admin().index_state().await, IndexState::Ready);
@@ -84,27 +84,27 @@ async fn a_hold_costs_two_commands() {
 /// S0.7, S1.17: a failed attempt leaves the document as it is, to the byte, and writes nothing to the oplog.
 #[tokio::test]
 async fn a_failed_attempt_changes_nothing() {
-    let world = World::mongodb().await;
-    world.until_indexed().await;
-    let _held = world.provider.lock("held").await.unwrap();
-    let oplog = world
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let _held = fixture.provider.lock("held").await.unwrap();
+    let oplog = fixture
         .database()
         .client()
         .database("local")
         .collection::<mongodb::bson::Document>("oplog.rs");
     let entries = async || {
-        let namespace = format!("{}.distributed_locks", world.database().name());
+        let namespace = format!("{}.distributed_locks", fixture.database().name());
         oplog
             .count_documents(doc! { "ns": namespace, "op": { "$in": ["i", "u", "d"] } })
             .await
             .unwrap()
     };
-    let raw = world.locks().clone_with_type::<mongodb::bson::RawDocumentBuf>();
+    let raw = fixture.locks().clone_with_type::<mongodb::bson::RawDocumentBuf>();
     let before = (
         raw.find_one(doc! { "_id": "held" }).await.unwrap().unwrap(),
         entries().await,
     );
-    let rival = world.rival().lock("held");
+    let rival = fixture.rival().lock("held");
     for _ in 0..20 {
         assert!(rival.try_acquire().await.unwrap().is_none());
     }
@@ -119,17 +119,17 @@ async fn a_failed_attempt_changes_nothing() {
 /// S1.23: the new expiry counts from the renewal, not from the old expiry.
 #[tokio::test]
 async fn a_renewal_counts_from_the_servers_now() {
-    let world = World::mongodb().await;
+    let fixture = Fixture::mongodb().await;
     let expiry = Duration::from_secs(2);
-    let lock = world
+    let lock = fixture
         .provider
         .lock("renewed")
         .expiry(expiry)
         .renew_interval(Duration::from_millis(100));
     let guard = lock.acquire().await.unwrap();
-    let first = world.document("renewed").await.unwrap();
+    let first = fixture.document("renewed").await.unwrap();
     sleep(Duration::from_secs(1)).await;
-    let later = world.document("renewed").await.unwrap();
+    let later = fixture.document("renewed").await.unwrap();
     let moved = later.get_datetime("expiresAt").unwrap().timestamp_millis()
         - first.get_datetime("expiresAt").unwrap().timestamp_millis();
     // Ten intervals at least have passed; had each added the expiry, it would be twenty seconds.
@@ -142,9 +142,9 @@ async fn a_renewal_counts_from_the_servers_now() {
 /// S3.1, B12: whatever the client's own settings are.
 #[tokio::test]
 async fn majority_and_primary_are_set_on_every_command() {
-    let world = World::mongodb().await;
+    let fixture = Fixture::mongodb().await;
     let (database, commands) = recorded(
-        world.db(),
+        fixture.db(),
         &["w=1", "readPreference=secondary", "readConcernLevel=local"],
     )
     .await;
@@ -184,31 +184,31 @@ async fn majority_and_primary_are_set_on_every_command() {
 /// S3.8, S2.10, S2.6: by hand, with the document's name, the lock is anybody's to free; its holder hears of it.
 #[tokio::test]
 async fn only_ones_own_claim_is_released() {
-    let world = World::mongodb().await;
-    let guard = world.provider.lock("mine").await.unwrap();
+    let fixture = Fixture::mongodb().await;
+    let guard = fixture.provider.lock("mine").await.unwrap();
     let foreign = doc! { "$set": { "lockId": "somebody#else" } };
-    world
+    fixture
         .locks()
         .update_one(doc! { "_id": "mine" }, foreign)
         .await
         .unwrap();
-    let before = world.document("mine").await.unwrap();
+    let before = fixture.document("mine").await.unwrap();
     let error = guard.release().await.unwrap_err();
     assert!(
         matches!(&error, LockError::Lost { name, .. } if name == "mine"),
         "{error}"
     );
-    assert_eq!(world.document("mine").await.unwrap(), before);
+    assert_eq!(fixture.document("mine").await.unwrap(), before);
 }
 
 /// S2.1: the lock is a document of its own; what it protects is never touched.
 #[tokio::test]
 async fn the_locked_document_is_left_alone() {
-    let world = World::mongodb().await;
-    let orders = world.database().collection("orders");
+    let fixture = Fixture::mongodb().await;
+    let orders = fixture.database().collection("orders");
     let order = doc! { "_id": "order:1", "total": 7 };
     orders.insert_one(&order).await.unwrap();
-    let guard = world.provider.lock("order:1").await.unwrap();
+    let guard = fixture.provider.lock("order:1").await.unwrap();
     assert_eq!(orders.find_one(doc! {}).await.unwrap().as_ref(), Some(&order));
     guard.release().await.unwrap();
     assert_eq!(orders.find_one(doc! {}).await.unwrap(), Some(order));
@@ -217,23 +217,23 @@ async fn the_locked_document_is_left_alone() {
 /// S3.2, S0.12: names are unique by `_id`; a name that looks like an expression is only a name.
 #[tokio::test]
 async fn strings_of_the_caller_are_only_strings() {
-    let world = World::mongodb().await;
-    world.until_indexed().await;
-    let provider = world.provider.another().owner("$$NOW").build().unwrap();
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let provider = fixture.provider.another().owner("$$NOW").build().unwrap();
     for name in ["$expiresAt", "$$NOW", "{ $gt: 0 }", "a.b"] {
         let guard = provider.lock(name).await.unwrap();
-        let document = world.document(name).await.unwrap();
+        let document = fixture.document(name).await.unwrap();
         assert!(document.get_str("lockId").unwrap().starts_with("$$NOW#"));
-        assert!(world.rival().lock(name).try_acquire().await.unwrap().is_none());
+        assert!(fixture.rival().lock(name).try_acquire().await.unwrap().is_none());
         guard.release().await.unwrap();
     }
-    assert_eq!(world.locks().count_documents(doc! {}).await.unwrap(), 4);
+    assert_eq!(fixture.locks().count_documents(doc! {}).await.unwrap(), 4);
 }
 
 /// What acquiring finds wrong with a document that somebody else has written.
-async fn problem_of(world: &World, document: Document) -> String {
-    world.locks().insert_one(document).await.unwrap();
-    match world.provider.lock("bad").acquire().await {
+async fn problem_of(fixture: &Fixture, document: Document) -> String {
+    fixture.locks().insert_one(document).await.unwrap();
+    match fixture.provider.lock("bad").acquire().await {
         Err(LockError::CorruptDocument { name, problem }) if name == "bad" => problem,
         other => panic!("{other:?}"),
     }
@@ -241,15 +241,15 @@ async fn problem_of(world: &World, document: Document) -> String {
 
 #[tokio::test]
 async fn a_damaged_document_is_reported_and_not_held() {
-    let world = World::mongodb().await;
-    let problem = problem_of(&world, doc! { "_id": "bad", "fencingToken": 1e300 }).await;
+    let fixture = Fixture::mongodb().await;
+    let problem = problem_of(&fixture, doc! { "_id": "bad", "fencingToken": 1e300 }).await;
     assert_eq!(
         problem,
         "`fencingToken` is not a 64-bit integer, its type is Double"
     );
     must(
         eventually(AMPLE, "the claim is withdrawn", async || {
-            (world.document("bad").await?.get("lockId") == Some(&Bson::from(""))).then_some(())
+            (fixture.document("bad").await?.get("lockId") == Some(&Bson::from(""))).then_some(())
         })
         .await,
     );
@@ -258,7 +258,7 @@ async fn a_damaged_document_is_reported_and_not_held() {
 /// The server itself cannot make anything of these.
 #[tokio::test]
 async fn a_field_of_another_type_is_a_damaged_document() {
-    let world = World::mongodb().await;
+    let fixture = Fixture::mongodb().await;
     for (field, value) in [
         ("fencingToken", Bson::from("1")),
         ("expiresAt", Bson::MaxKey),
@@ -270,29 +270,29 @@ async fn a_field_of_another_type_is_a_damaged_document() {
             }),
         ),
     ] {
-        let problem = problem_of(&world, doc! { "_id": "bad", field: value.clone() }).await;
+        let problem = problem_of(&fixture, doc! { "_id": "bad", field: value.clone() }).await;
         assert!(
             problem.contains("a type that the server cannot compute with"),
             "{problem}"
         );
-        let found = world.document("bad").await.unwrap();
+        let found = fixture.document("bad").await.unwrap();
         assert_eq!(found.get(field), Some(&value), "it is left as it was");
-        world.locks().delete_one(doc! { "_id": "bad" }).await.unwrap();
+        fixture.locks().delete_one(doc! { "_id": "bad" }).await.unwrap();
     }
 }
 
 /// S0.12: a duplicate key, whatever it comes from, is "not acquired" and no error of the caller.
 #[tokio::test]
 async fn a_duplicate_key_is_a_busy_lock() {
-    let world = World::mongodb().await;
-    let _first = world.provider.lock("first").await.unwrap();
+    let fixture = Fixture::mongodb().await;
+    let _first = fixture.provider.lock("first").await.unwrap();
     let unique = mongodb::options::IndexOptions::builder().unique(true).build();
     let index = mongodb::IndexModel::builder()
         .keys(doc! { "missing": 1 })
         .options(unique)
         .build();
-    world.locks().create_index(index).await.unwrap();
-    let second = world
+    fixture.locks().create_index(index).await.unwrap();
+    let second = fixture
         .provider
         .lock("second")
         .acquire_timeout(Duration::from_millis(100));
@@ -303,14 +303,23 @@ async fn a_duplicate_key_is_a_busy_lock() {
 /// S1.7, S1.8
 #[tokio::test]
 async fn a_collection_of_ones_own_is_created_by_use() {
-    let world = World::mongodb().await;
-    let provider = world.provider.another().collection("my.locks").build().unwrap();
-    assert!(world.database().list_collection_names().await.unwrap().is_empty());
+    let fixture = Fixture::mongodb().await;
+    let provider = fixture.provider.another().collection("my.locks").build().unwrap();
+    assert!(
+        fixture
+            .database()
+            .list_collection_names()
+            .await
+            .unwrap()
+            .is_empty()
+    );
     provider.lock("here").await.unwrap().release().await.unwrap();
-    let mine = world.database().collection::<mongodb::bson::Document>("my.locks");
+    let mine = fixture
+        .database()
+        .collection::<mongodb::bson::Document>("my.locks");
     assert_eq!(mine.count_documents(doc! { "_id": "here" }).await.unwrap(), 1);
     assert!(
-        !world
+        !fixture
             .database()
             .list_collection_names()
             .await
@@ -322,15 +331,15 @@ async fn a_collection_of_ones_own_is_created_by_use() {
 /// S3.9: the holder's lease has run out, and it renews in the moment between the rival's look and its attempt.
 #[tokio::test]
 async fn a_renewal_between_a_look_and_an_attempt_wins() {
-    let world = World::mongodb().await;
-    let _guard = world.provider.lock("renewing").await.unwrap();
+    let fixture = Fixture::mongodb().await;
+    let _guard = fixture.provider.lock("renewing").await.unwrap();
     let past = doc! { "$set": { "expiresAt": mongodb::bson::DateTime::from_millis(0) } };
-    world
+    fixture
         .locks()
         .update_one(doc! { "_id": "renewing" }, past)
         .await
         .unwrap();
-    let seen = world.document("renewing").await.unwrap();
+    let seen = fixture.document("renewing").await.unwrap();
     assert_eq!(
         seen.get_datetime("expiresAt").unwrap().timestamp_millis(),
         0,
@@ -339,7 +348,7 @@ async fn a_renewal_between_a_look_and_an_attempt_wins() {
     let renewal = vec![doc! { "$set": { "expiresAt": { "$add": ["$$NOW", 30_000_i64] } } }];
     let own = doc! { "_id": "renewing", "lockId": seen.get_str("lockId").unwrap() };
     assert_eq!(
-        world
+        fixture
             .locks()
             .update_one(own, renewal)
             .await
@@ -348,7 +357,7 @@ async fn a_renewal_between_a_look_and_an_attempt_wins() {
         1
     );
     assert!(
-        world
+        fixture
             .rival()
             .lock("renewing")
             .try_acquire()
@@ -361,15 +370,15 @@ async fn a_renewal_between_a_look_and_an_attempt_wins() {
 /// B18: fifty wait, one of them asks.
 #[tokio::test]
 async fn waiters_of_one_process_ask_one_at_a_time() {
-    let world = World::mongodb().await;
-    world.until_indexed().await;
-    let (database, commands) = recorded(world.db(), &[]).await;
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
     let pause = Duration::from_millis(100);
     let provider = LockProvider::builder(&database)
         .retry_interval(pause..=pause)
         .build()
         .unwrap();
-    let held = world.rival().lock("crowded").await.unwrap();
+    let held = fixture.rival().lock("crowded").await.unwrap();
     let mut waiters = tokio::task::JoinSet::new();
     for _ in 0..50 {
         let lock = provider.lock("crowded").acquire_timeout(AMPLE);
@@ -390,8 +399,8 @@ async fn waiters_of_one_process_ask_one_at_a_time() {
 /// B19: a hundred locks, a handful of commands.
 #[tokio::test]
 async fn many_locks_are_renewed_together() {
-    let world = World::mongodb().await;
-    let (database, commands) = recorded(world.db(), &[]).await;
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
     let provider = LockProvider::builder(&database)
         .expiry(Duration::from_secs(3))
         .build()

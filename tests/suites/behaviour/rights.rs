@@ -8,7 +8,7 @@ use mongodb::{Client, Collection, IndexModel};
 use mongolock::{IndexState, LockFilter, LockProvider};
 use mongolock_tests::{Server, ServerOptions, must};
 
-use crate::world::{AMPLE, restricted};
+use crate::fixture::{AMPLE, restricted};
 
 #[tokio::test]
 async fn five_actions_on_one_collection_are_enough() {

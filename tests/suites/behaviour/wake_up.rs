@@ -7,7 +7,7 @@ use mongolock::LockProvider;
 use mongolock_tests::{FailPoint, Server, ServerOptions, must, shared};
 use tokio::time::{sleep, timeout};
 
-use crate::world::{AMPLE, Commands, World, names, recorded, restricted};
+use crate::fixture::{AMPLE, Commands, Fixture, names, recorded, restricted};
 
 /// Polling alone would take minutes after the first few attempts.
 fn patient(database: &mongodb::Database) -> mongolock::LockProviderBuilder {
@@ -25,18 +25,18 @@ fn streams(commands: &Commands) -> usize {
 }
 
 /// As [`recorded`], and within reach of the fail points.
-async fn failing(world: &World) -> (mongodb::Database, Commands) {
-    let app_name = format!("appName={}", world.db().name());
-    recorded(world.db(), &[&app_name]).await
+async fn failing(fixture: &Fixture) -> (mongodb::Database, Commands) {
+    let app_name = format!("appName={}", fixture.db().name());
+    recorded(fixture.db(), &[&app_name]).await
 }
 
 #[tokio::test]
 async fn a_release_wakes_the_waiter_of_another_process() {
-    let world = World::mongodb().await;
-    let (database, commands) = recorded(world.db(), &[]).await;
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
     let waiting = patient(&database).build().unwrap();
     for round in 0..5 {
-        let held = world.provider.lock("woken").await.unwrap();
+        let held = fixture.provider.lock("woken").await.unwrap();
         let lock = waiting.lock("woken");
         let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
         commands.until_sent("getMore").await;
@@ -45,7 +45,7 @@ async fn a_release_wakes_the_waiter_of_another_process() {
         commands.take();
         if round == 4 {
             // Deleted by hand: that is a release as well.
-            world.locks().delete_one(doc! { "_id": "woken" }).await.unwrap();
+            fixture.locks().delete_one(doc! { "_id": "woken" }).await.unwrap();
         } else {
             held.release().await.unwrap();
         }
@@ -57,9 +57,9 @@ async fn a_release_wakes_the_waiter_of_another_process() {
 /// While nobody releases anything, fifty waiters send next to nothing.
 #[tokio::test]
 async fn waiting_costs_next_to_nothing() {
-    let world = World::mongodb().await;
-    let held = world.provider.lock("quiet").await.unwrap();
-    let (database, commands) = recorded(world.db(), &[]).await;
+    let fixture = Fixture::mongodb().await;
+    let held = fixture.provider.lock("quiet").await.unwrap();
+    let (database, commands) = recorded(fixture.db(), &[]).await;
     let provider = LockProvider::builder(&database)
         .acquire_timeout(AMPLE * 2)
         .build()
@@ -114,9 +114,9 @@ async fn without_a_stream_waiting_polls() {
 
 #[tokio::test]
 async fn a_stream_is_not_opened_where_it_is_switched_off_or_the_wait_is_short() {
-    let world = World::mongodb().await;
-    let (database, commands) = recorded(world.db(), &[]).await;
-    let held = world.provider.lock("short").await.unwrap();
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let held = fixture.provider.lock("short").await.unwrap();
     let off = LockProvider::builder(&database)
         .wake_up(false)
         .acquire_timeout(Duration::from_secs(1))
@@ -137,15 +137,15 @@ async fn a_stream_is_not_opened_where_it_is_switched_off_or_the_wait_is_short() 
 /// Errors that are not of the passing kind, when it is opened: only two of all errors mean that there is none to be had.
 #[tokio::test]
 async fn a_stream_that_fails_to_open_is_tried_again() {
-    let world = World::mongodb().await;
-    let (database, commands) = failing(&world).await;
-    let held = world.provider.lock("tried again").await.unwrap();
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = failing(&fixture).await;
+    let held = fixture.provider.lock("tried again").await.unwrap();
     // 20 is IllegalOperation; the driver does not repeat the command by itself.
     let point = FailPoint::on(&["aggregate"])
         .times(3)
         .error_code(20)
-        .app_name(world.db().name());
-    let point = point.enable(world.db().uri()).await.unwrap();
+        .app_name(fixture.db().name());
+    let point = point.enable(fixture.db().uri()).await.unwrap();
     let lock = patient(&database).build().unwrap().lock("tried again");
     let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
     commands.until_sent("getMore").await;
@@ -160,14 +160,14 @@ async fn a_stream_that_fails_to_open_is_tried_again() {
 #[tokio::test]
 async fn an_unavailable_stream_is_seldom_tried() {
     for code in [13, 40573] {
-        let world = World::mongodb().await;
-        let (database, commands) = failing(&world).await;
-        let _held = world.provider.lock("unavailable").await.unwrap();
+        let fixture = Fixture::mongodb().await;
+        let (database, commands) = failing(&fixture).await;
+        let _held = fixture.provider.lock("unavailable").await.unwrap();
         let point = FailPoint::on(&["aggregate"])
             .always()
             .error_code(code)
-            .app_name(world.db().name());
-        let point = point.enable(world.db().uri()).await.unwrap();
+            .app_name(fixture.db().name());
+        let point = point.enable(fixture.db().uri()).await.unwrap();
         let provider = LockProvider::new(&database);
         for _ in 0..2 {
             let lock = provider
@@ -182,10 +182,10 @@ async fn an_unavailable_stream_is_seldom_tried() {
 
 #[tokio::test]
 async fn an_idle_stream_is_closed() {
-    let world = World::mongodb().await;
-    let (database, commands) = recorded(world.db(), &[]).await;
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
     let provider = LockProvider::new(&database);
-    let held = world.provider.lock("idle").await.unwrap();
+    let held = fixture.provider.lock("idle").await.unwrap();
     provider
         .lock("idle")
         .acquire_timeout(Duration::from_millis(400))
@@ -208,9 +208,9 @@ async fn an_idle_stream_is_closed() {
 /// A stream that breaks is opened again, and whoever waits looks again meanwhile.
 #[tokio::test]
 async fn a_broken_stream_loses_nobody() {
-    let world = World::mongodb().await;
-    let waiting = patient(world.database()).build().unwrap();
-    let held = world.provider.lock("broken").await.unwrap();
+    let fixture = Fixture::mongodb().await;
+    let waiting = patient(fixture.database()).build().unwrap();
+    let held = fixture.provider.lock("broken").await.unwrap();
     let lock = waiting.lock("broken");
     let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
     sleep(Duration::from_millis(500)).await;
@@ -218,8 +218,8 @@ async fn a_broken_stream_loses_nobody() {
     let point = FailPoint::on(&["getMore", "aggregate"])
         .times(4)
         .error_code(280)
-        .app_name(world.db().name());
-    let point = point.enable(world.db().uri()).await.unwrap();
+        .app_name(fixture.db().name());
+    let point = point.enable(fixture.db().uri()).await.unwrap();
     sleep(Duration::from_millis(1500)).await;
     held.release().await.unwrap();
     timeout(AMPLE, waiter)
@@ -236,15 +236,15 @@ async fn a_broken_stream_loses_nobody() {
 /// of the stream keeps asking one that has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_ends_with_its_collection_is_opened_again() {
-    let world = World::mongodb().await;
-    let (database, commands) = recorded(world.db(), &[]).await;
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
     let waiting = patient(&database).build().unwrap();
-    let held = world.provider.lock("dropped").await.unwrap();
+    let held = fixture.provider.lock("dropped").await.unwrap();
     let lock = waiting.lock("dropped");
     let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
     commands.until_sent("getMore").await;
     commands.take();
-    world.locks().drop().await.unwrap();
+    fixture.locks().drop().await.unwrap();
     let next = timeout(AMPLE, waiter).await.expect("it looks again").unwrap();
     commands.until_sent("aggregate").await;
     next.release().await.unwrap();
@@ -254,11 +254,11 @@ async fn a_stream_that_ends_with_its_collection_is_opened_again() {
 /// S1.24: on a lock that stays held, growing pauses need a fraction of the attempts, and a stream next to none.
 #[tokio::test]
 async fn adaptive_waiting_sends_fewer_commands() {
-    let world = World::mongodb().await;
-    world.until_indexed().await;
-    let held = world.provider.lock("counted").await.unwrap();
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let held = fixture.provider.lock("counted").await.unwrap();
     let attempts = async |builder: fn(mongolock::LockProviderBuilder) -> mongolock::LockProviderBuilder| {
-        let (database, commands) = recorded(world.db(), &[]).await;
+        let (database, commands) = recorded(fixture.db(), &[]).await;
         let provider = builder(LockProvider::builder(&database)).build().unwrap();
         provider
             .lock("counted")

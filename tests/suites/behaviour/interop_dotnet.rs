@@ -8,7 +8,7 @@ use mongodb::{Collection, IndexModel};
 use mongolock::{IndexState, LockError};
 use mongolock_tests::{eventually, must};
 
-use crate::world::{AMPLE, World};
+use crate::fixture::{AMPLE, Fixture};
 
 /// One acquisition as the .NET library makes it: free is "no end, or an end that has passed", the token counts from 1.
 struct Neighbour {
@@ -58,8 +58,8 @@ impl Neighbour {
 /// Either keeps the other out, finds what the other has released, and the tokens rise as long as the document lives.
 #[tokio::test]
 async fn both_share_a_lock() {
-    let world = World::mongodb().await;
-    let (lock, locks) = (world.provider.lock("shared"), world.locks());
+    let fixture = Fixture::mongodb().await;
+    let (lock, locks) = (fixture.provider.lock("shared"), fixture.locks());
     let ours = lock.acquire().await.unwrap();
     assert!(
         Neighbour::try_acquire(&locks, "shared", "a", 30_000)
@@ -88,8 +88,8 @@ async fn both_share_a_lock() {
 /// A lease that ran out changes hands either way, and its former holder notices.
 #[tokio::test]
 async fn both_take_over_from_each_other() {
-    let world = World::mongodb().await;
-    let (lock, locks) = (world.provider.lock("shared"), world.locks());
+    let fixture = Fixture::mongodb().await;
+    let (lock, locks) = (fixture.provider.lock("shared"), fixture.locks());
     let theirs = Neighbour::try_acquire(&locks, "shared", "a", 100).await.unwrap();
     let ours = lock
         .clone()
@@ -112,7 +112,7 @@ async fn both_take_over_from_each_other() {
 /// Its index removes documents at once. Locks work, tokens rise, and the state says what it is.
 #[tokio::test]
 async fn its_index_does_no_harm() {
-    let world = World::mongodb().await;
+    let fixture = Fixture::mongodb().await;
     let at_once = IndexOptions::builder()
         .name("expiresAt_ttl".to_owned())
         .expire_after(Duration::ZERO)
@@ -121,17 +121,17 @@ async fn its_index_does_no_harm() {
         .keys(doc! { "expiresAt": 1 })
         .options(at_once)
         .build();
-    world.locks().create_index(index).await.unwrap();
-    let first = world.provider.lock("swept").await.unwrap();
+    fixture.locks().create_index(index).await.unwrap();
+    let first = fixture.provider.lock("swept").await.unwrap();
     let token = first.fencing_token();
     first.release().await.unwrap();
-    let gone = async || world.document("swept").await.is_none().then_some(());
+    let gone = async || fixture.document("swept").await.is_none().then_some(());
     must(eventually(AMPLE, "the sweep", gone).await);
-    let next = world.provider.lock("swept").await.unwrap();
+    let next = fixture.provider.lock("swept").await.unwrap();
     assert!(next.fencing_token() > token);
     next.release().await.unwrap();
     assert!(matches!(
-        world.provider.admin().index_state().await,
+        fixture.provider.admin().index_state().await,
         IndexState::Conflict { .. }
     ));
 }

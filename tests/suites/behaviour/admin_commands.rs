@@ -5,7 +5,7 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongolock::{LockError, LockFilter, LockProvider, LockState};
 use mongolock_tests::{Server, ServerOptions};
 
-use crate::world::{self, World, recorded, restricted};
+use crate::fixture::{self, Fixture, recorded, restricted};
 
 /// A lock that is held for a long while, as DistributedLock.MongoDB writes it.
 fn foreign(name: impl Into<Bson>) -> Document {
@@ -26,20 +26,20 @@ async fn names(provider: &LockProvider, filter: LockFilter) -> Vec<String> {
 /// A bare GUID names no owner; names that mongolock would refuse can be looked at and released all the same.
 #[tokio::test]
 async fn locks_of_another_program_can_be_seen_and_ended() {
-    let world = World::mongodb().await;
+    let fixture = Fixture::mongodb().await;
     let foreign_names = ["", "line\nbreak", "line\nbreak\n", "nul\0byte", "plain"];
     let documents = foreign_names.map(foreign);
-    world.locks().insert_many(&documents).await.unwrap();
-    let admin = world.provider.admin();
+    fixture.locks().insert_many(&documents).await.unwrap();
+    let admin = fixture.provider.admin();
     let filter = LockFilter::new;
-    assert_eq!(names(&world.provider, filter()).await, foreign_names);
+    assert_eq!(names(&fixture.provider, filter()).await, foreign_names);
     for (prefix, expected) in [
         ("line\n", &foreign_names[1..3]),
         ("nul\0", &foreign_names[3..4]),
         ("\0", &[]),
     ] {
         assert_eq!(
-            names(&world.provider, filter().prefix(prefix)).await,
+            names(&fixture.provider, filter().prefix(prefix)).await,
             expected,
             "{prefix:?}"
         );
@@ -57,13 +57,13 @@ async fn locks_of_another_program_can_be_seen_and_ended() {
         assert!(admin.force_release(name).await.unwrap());
         assert!(!admin.force_release(name).await.unwrap());
     }
-    let next = world.provider.lock("plain").await.unwrap();
+    let next = fixture.provider.lock("plain").await.unwrap();
     assert!(next.fencing_token().get() > 17);
 }
 
 #[tokio::test]
 async fn what_has_no_string_for_a_name_is_no_lock() {
-    let world = World::mongodb().await;
+    let fixture = Fixture::mongodb().await;
     let ids = [
         Bson::from(ObjectId::new()),
         7.into(),
@@ -74,24 +74,24 @@ async fn what_has_no_string_for_a_name_is_no_lock() {
     for id in ids {
         let mut document = foreign(id);
         document.extend(own.clone());
-        world.locks().insert_one(document).await.unwrap();
+        fixture.locks().insert_one(document).await.unwrap();
     }
-    let guard = world.provider.lock("lock").await.unwrap();
+    let guard = fixture.provider.lock("lock").await.unwrap();
     let filter = LockFilter::new;
     for filter in [filter(), filter().prefix(""), filter().state(LockState::Held)] {
-        assert_eq!(names(&world.provider, filter).await, ["lock"]);
+        assert_eq!(names(&fixture.provider, filter).await, ["lock"]);
     }
-    assert_eq!(world.provider.admin().get(7).await.unwrap(), None);
-    assert_eq!(world.provider.admin().release_owner("me").await.unwrap(), 0);
+    assert_eq!(fixture.provider.admin().get(7).await.unwrap(), None);
+    assert_eq!(fixture.provider.admin().release_owner("me").await.unwrap(), 0);
     guard.release().await.unwrap();
 }
 
 /// The document and the field are named, and the others can be read with a narrower filter.
 #[tokio::test]
 async fn a_damaged_document_is_named() {
-    let world = World::mongodb().await;
-    let guard = world.provider.lock("sound").await.unwrap();
-    let admin = world.provider.admin();
+    let fixture = Fixture::mongodb().await;
+    let guard = fixture.provider.lock("sound").await.unwrap();
+    let admin = fixture.provider.admin();
     let wrong = [
         ("lockId", Bson::Null),
         ("acquiredAt", "now".into()),
@@ -104,8 +104,8 @@ async fn a_damaged_document_is_named() {
             doc! { "$unset": { field: "" } },
         ] {
             let name = "broken $name";
-            world.locks().insert_one(foreign(name)).await.unwrap();
-            world
+            fixture.locks().insert_one(foreign(name)).await.unwrap();
+            fixture
                 .locks()
                 .update_one(doc! { "_id": name }, damage.clone())
                 .await
@@ -121,12 +121,12 @@ async fn a_damaged_document_is_named() {
                 assert!(problem.contains(&format!("`{field}`")), "{damage}: {problem}");
             }
             assert_eq!(
-                names(&world.provider, LockFilter::new().prefix("sound")).await,
+                names(&fixture.provider, LockFilter::new().prefix("sound")).await,
                 ["sound"]
             );
             let running = field != "expiresAt";
             assert_eq!(admin.force_release(name).await.unwrap(), running, "{damage}");
-            world.locks().delete_one(doc! { "_id": name }).await.unwrap();
+            fixture.locks().delete_one(doc! { "_id": name }).await.unwrap();
         }
     }
     guard.release().await.unwrap();
@@ -135,13 +135,13 @@ async fn a_damaged_document_is_named() {
 /// More than the server sends at once.
 #[tokio::test]
 async fn a_long_list_is_whole_and_in_order() {
-    let world = World::mongodb().await;
+    let fixture = Fixture::mongodb().await;
     let expected: Vec<String> = (0..300).map(|number| format!("lock:{number:03}")).collect();
     let documents = expected.iter().rev().map(|name| foreign(name.as_str()));
-    world.locks().insert_many(documents).await.unwrap();
-    assert_eq!(names(&world.provider, LockFilter::new()).await, expected);
+    fixture.locks().insert_many(documents).await.unwrap();
+    assert_eq!(names(&fixture.provider, LockFilter::new()).await, expected);
     assert_eq!(
-        names(&world.provider, LockFilter::new().limit(150)).await,
+        names(&fixture.provider, LockFilter::new().limit(150)).await,
         expected[..150]
     );
 }
@@ -149,11 +149,11 @@ async fn a_long_list_is_whole_and_in_order() {
 /// S3.1, S3.3, B12: the primary and a majority answer, within a limit, and no time comes from the client.
 #[tokio::test]
 async fn the_server_decides_on_every_request() {
-    let world = World::mongodb().await;
+    let fixture = Fixture::mongodb().await;
     let parameters = ["w=1", "readPreference=secondary", "readConcernLevel=local"];
-    let (database, commands) = recorded(world.db(), &parameters).await;
+    let (database, commands) = recorded(fixture.db(), &parameters).await;
     let admin = LockProvider::new(&database).admin();
-    let _held = world.provider.lock("held").await.unwrap();
+    let _held = fixture.provider.lock("held").await.unwrap();
     for state in [LockState::Held, LockState::Expired, LockState::Released] {
         admin.list(LockFilter::new().state(state)).await.unwrap();
     }
@@ -162,7 +162,7 @@ async fn the_server_decides_on_every_request() {
     assert!(admin.force_release("held").await.unwrap());
     let sent = commands.take();
     assert_eq!(
-        world::names(&sent),
+        fixture::names(&sent),
         ["find", "find", "find", "find", "update", "update"],
         "one command for each request"
     );

@@ -24,12 +24,12 @@ pub(crate) enum AppError {
 }
 
 /// A provider, alone in its database or in its memory.
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) provider: LockProvider,
     db: Option<TestDb>,
 }
 
-impl World {
+impl Fixture {
     pub(crate) async fn mongodb() -> Self {
         let db = test_db().await;
         let provider = LockProvider::builder(db.database())

@@ -1,0 +1,9 @@
+//! The self-tests of the test support: servers, proxy and fail points do what the other suites rely on.
+
+mod binary;
+mod fail_points;
+mod faults;
+mod foreign;
+mod leftovers;
+mod proxy;
+mod servers;
