@@ -9,6 +9,7 @@ use mongodb::options::ClientOptions;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::apart::run_apart;
+use crate::database::TestDb;
 use crate::error::SupportError;
 use crate::node::run_admin;
 
@@ -73,6 +74,14 @@ impl FailPoint {
     /// [`TestDb::name`](crate::TestDb::name).
     pub fn app_name(self, name: &str) -> Self {
         self.with("appName", name)
+    }
+
+    /// [`enable`](Self::enable) at the server of this test database, for the clients of the test only.
+    ///
+    /// # Errors
+    /// When the server refuses, as one without `enableTestCommands` does.
+    pub async fn enable_for(self, db: &TestDb) -> Result<FailPointGuard, SupportError> {
+        self.app_name(db.name()).enable(db.uri()).await
     }
 
     fn with(mut self, key: &str, value: impl Into<Bson>) -> Self {

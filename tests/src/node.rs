@@ -3,7 +3,6 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
@@ -12,11 +11,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::error::SupportError;
 use crate::options::{PASSWORD, ServerOptions, USER};
 use crate::place::{free_port, random, tail};
-use crate::wait::eventually;
+use crate::wait::{AMPLE, eventually};
 use crate::watchdog::{State, Watchdog};
 
-/// Long enough for a machine that is busy with many other tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const PORT_ATTEMPTS: usize = 10;
 /// mongod's exit status when its port is taken.
 const ADDRESS_IN_USE: i32 = 48;
@@ -192,8 +189,8 @@ impl Node {
                 State::Starting | State::Running(_) => self.listens(log_start).then_some(Ok(())),
             }
         };
-        let answer = eventually(PATIENCE, "start", probe).await;
-        let answer = answer.unwrap_or_else(|_| Err((format!("not ready within {PATIENCE:?}"), None)));
+        let answer = eventually(AMPLE, "start", probe).await;
+        let answer = answer.unwrap_or_else(|_| Err((format!("not ready within {AMPLE:?}"), None)));
         answer.map_err(|(reason, status)| self.start_error(reason, status))?;
         let ping = run_admin(&self.anonymous_uri(), doc! { "ping": 1 }).await;
         ping.map(drop)

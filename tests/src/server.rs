@@ -9,9 +9,9 @@ use mongodb::bson::doc;
 use tokio::task::JoinSet;
 
 use crate::error::SupportError;
-use crate::node::{Node, PATIENCE, connect, run_admin};
+use crate::node::{Node, connect, run_admin};
 use crate::options::{PASSWORD, SET_NAME, ServerOptions, USER};
-use crate::wait::eventually;
+use crate::wait::{AMPLE, eventually};
 
 /// How long a former primary does not stand for election again.
 const STEP_DOWN_SECONDS: i32 = 5;
@@ -99,7 +99,7 @@ impl Server {
     /// # Errors
     /// [`SupportError::Deadline`] if there is none for a minute.
     pub async fn primary(&self) -> Result<&Node, SupportError> {
-        eventually(PATIENCE, "a primary of the replica set", || self.find_primary()).await
+        eventually(AMPLE, "a primary of the replica set", || self.find_primary()).await
     }
 
     /// The members that are secondaries now.

@@ -14,7 +14,8 @@ use tokio::sync::watch;
 use crate::error::SupportError;
 
 const SCRIPT: &str = include_str!("watchdog.sh");
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time that the drop of a server waits for the watchdog to end: it kills `mongod` and removes its directory.
+const CLEAN_UP_LIMIT: Duration = Duration::from_secs(10);
 
 /// What the watchdog has said last.
 #[derive(Clone, Debug)]
@@ -99,7 +100,7 @@ impl Drop for Watchdog {
         self.dismiss();
         let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
-        while matches!(child.try_wait(), Ok(None)) && started.elapsed() < PATIENCE {
+        while matches!(child.try_wait(), Ok(None)) && started.elapsed() < CLEAN_UP_LIMIT {
             thread::sleep(Duration::from_millis(2));
         }
     }

@@ -9,9 +9,9 @@ use tokio::time::timeout;
 
 use super::Server;
 use crate::error::SupportError;
-use crate::node::{Node, PATIENCE, run_admin};
+use crate::node::{Node, run_admin};
 use crate::options::{PASSWORD, SET_NAME, USER};
-use crate::wait::eventually;
+use crate::wait::{AMPLE, eventually};
 
 /// How long a member that hangs may keep a question about roles waiting.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ impl Server {
             // 1 is primary, 2 is secondary.
             (roles.filter(|state| matches!(state, 1 | 2)).count() == self.nodes.len()).then_some(())
         };
-        eventually(PATIENCE, "all members of the replica set ready", settled).await
+        eventually(AMPLE, "all members of the replica set ready", settled).await
     }
 
     /// Two may believe that they are it for a while: the later election counts.

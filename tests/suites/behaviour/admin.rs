@@ -5,12 +5,12 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use mongolock::{LockAdmin, LockError, LockFilter, LockGuard, LockInfo, LockProvider, LockState};
-use mongolock_tests::{eventually, must};
+use mongolock::{LockAdmin, LockError, LockFilter, LockGuard, LockInfo, LockState};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
 use tokio::time::timeout;
 
 use crate::conformance::conformance;
-use crate::fixture::{AMPLE, Fixture};
+use crate::fixture::{Fixture, acquire_and_release};
 
 conformance!(
     a_list_meets_every_condition_of_its_filter,
@@ -28,25 +28,20 @@ conformance!(
 
 const SHORT: Duration = Duration::from_millis(200);
 
-/// A provider as another process of this owner has it.
-fn process(fixture: &Fixture, owner: &str) -> LockProvider {
-    fixture.provider.another().owner(owner).build().unwrap()
-}
-
 async fn hold(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
-    process(fixture, owner).lock(name).await.unwrap()
+    fixture.process(owner).lock(name).await.unwrap()
 }
 
 /// A hold that soon hears of what becomes of it.
 async fn hold_closely(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
-    let lock = process(fixture, owner).lock(name);
+    let lock = fixture.process(owner).lock(name);
     lock.renew_interval(SHORT).acquire().await.unwrap()
 }
 
 /// A hold whose lease has run out at the server, as that of a crashed process. The guard must live on: it would take
 /// the claim back.
 async fn expired(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
-    let lock = process(fixture, owner).lock(name);
+    let lock = fixture.process(owner).lock(name);
     let short = lock
         .expiry(SHORT)
         .renew_interval(SHORT / 2)
@@ -153,8 +148,8 @@ async fn a_lock_is_held_expired_or_released(fixture: Fixture) {
         .release()
         .await
         .unwrap();
-    let closed = process(&fixture, "holder").lock("closed").min_hold(AMPLE * 10);
-    closed.acquire().await.unwrap().release().await.unwrap();
+    let closed = fixture.process("holder").lock("closed").min_hold(AMPLE * 10);
+    acquire_and_release(&closed).await;
 
     let admin = fixture.provider.admin();
     let look = async |name: &str| admin.get(name).await.unwrap().unwrap();
@@ -244,7 +239,7 @@ async fn a_lock_can_be_released_by_force(fixture: Fixture) {
 
     let next = fixture.rival().lock("forced").acquire().await.unwrap();
     assert!(next.fencing_token() > victim.fencing_token());
-    timeout(AMPLE / 2, victim.lost())
+    timeout(BEFORE_EXPIRY, victim.lost())
         .await
         .expect("its next renewal tells it");
     assert!(matches!(victim.release().await, Err(LockError::Lost { name, .. }) if name == "forced"));
@@ -278,7 +273,10 @@ async fn a_forced_release_wakes_those_who_wait(fixture: Fixture) {
     assert!(!waiter.is_finished());
     assert!(fixture.provider.admin().force_release("awaited").await.unwrap());
     // Less than the 4 s after which it would look again by itself.
-    let next = timeout(AMPLE / 10, waiter).await.expect("it is woken").unwrap();
+    let next = timeout(Duration::from_secs(3), waiter)
+        .await
+        .expect("it is woken")
+        .unwrap();
     assert!(next.fencing_token() > victim.fencing_token());
 }
 
@@ -310,8 +308,8 @@ async fn the_own_process_hears_of_a_forced_release_at_once(fixture: Fixture) {
 }
 
 async fn a_minimum_hold_can_be_ended_by_force(fixture: Fixture) {
-    let lock = process(&fixture, "early").lock("closed").min_hold(AMPLE * 10);
-    lock.acquire().await.unwrap().release().await.unwrap();
+    let lock = fixture.process("early").lock("closed").min_hold(AMPLE * 10);
+    acquire_and_release(&lock).await;
     assert!(!is_free(&fixture, "closed").await);
     let admin = fixture.provider.admin();
     assert_eq!(
@@ -350,7 +348,7 @@ async fn all_locks_of_one_owner_can_be_released(fixture: Fixture) {
     );
     for guard in gone {
         assert!(is_free(&fixture, guard.name()).await);
-        timeout(AMPLE / 2, guard.lost())
+        timeout(BEFORE_EXPIRY, guard.lost())
             .await
             .expect("its next renewal tells it");
         assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));

@@ -3,9 +3,9 @@
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongolock::{LockError, LockFilter, LockProvider, LockState};
-use mongolock_tests::{Server, ServerOptions};
+use mongolock_tests::{Server, ServerOptions, names, recorded};
 
-use crate::fixture::{self, Fixture, recorded, restricted};
+use crate::fixture::{Fixture, restricted};
 
 /// A lock that is held for a long while, as DistributedLock.MongoDB writes it.
 fn foreign(name: impl Into<Bson>) -> Document {
@@ -18,7 +18,7 @@ fn foreign(name: impl Into<Bson>) -> Document {
     }
 }
 
-async fn names(provider: &LockProvider, filter: LockFilter) -> Vec<String> {
+async fn listed(provider: &LockProvider, filter: LockFilter) -> Vec<String> {
     let locks = provider.admin().list(filter).await.unwrap();
     locks.into_iter().map(|lock| lock.name).collect()
 }
@@ -32,14 +32,14 @@ async fn locks_of_another_program_can_be_seen_and_ended() {
     fixture.locks().insert_many(&documents).await.unwrap();
     let admin = fixture.provider.admin();
     let filter = LockFilter::new;
-    assert_eq!(names(&fixture.provider, filter()).await, foreign_names);
+    assert_eq!(listed(&fixture.provider, filter()).await, foreign_names);
     for (prefix, expected) in [
         ("line\n", &foreign_names[1..3]),
         ("nul\0", &foreign_names[3..4]),
         ("\0", &[]),
     ] {
         assert_eq!(
-            names(&fixture.provider, filter().prefix(prefix)).await,
+            listed(&fixture.provider, filter().prefix(prefix)).await,
             expected,
             "{prefix:?}"
         );
@@ -79,7 +79,7 @@ async fn what_has_no_string_for_a_name_is_no_lock() {
     let guard = fixture.provider.lock("lock").await.unwrap();
     let filter = LockFilter::new;
     for filter in [filter(), filter().prefix(""), filter().state(LockState::Held)] {
-        assert_eq!(names(&fixture.provider, filter).await, ["lock"]);
+        assert_eq!(listed(&fixture.provider, filter).await, ["lock"]);
     }
     assert_eq!(fixture.provider.admin().get(7).await.unwrap(), None);
     assert_eq!(fixture.provider.admin().release_owner("me").await.unwrap(), 0);
@@ -121,7 +121,7 @@ async fn a_damaged_document_is_named() {
                 assert!(problem.contains(&format!("`{field}`")), "{damage}: {problem}");
             }
             assert_eq!(
-                names(&fixture.provider, LockFilter::new().prefix("sound")).await,
+                listed(&fixture.provider, LockFilter::new().prefix("sound")).await,
                 ["sound"]
             );
             let running = field != "expiresAt";
@@ -139,9 +139,9 @@ async fn a_long_list_is_whole_and_in_order() {
     let expected: Vec<String> = (0..300).map(|number| format!("lock:{number:03}")).collect();
     let documents = expected.iter().rev().map(|name| foreign(name.as_str()));
     fixture.locks().insert_many(documents).await.unwrap();
-    assert_eq!(names(&fixture.provider, LockFilter::new()).await, expected);
+    assert_eq!(listed(&fixture.provider, LockFilter::new()).await, expected);
     assert_eq!(
-        names(&fixture.provider, LockFilter::new().limit(150)).await,
+        listed(&fixture.provider, LockFilter::new().limit(150)).await,
         expected[..150]
     );
 }
@@ -162,7 +162,7 @@ async fn the_server_decides_on_every_request() {
     assert!(admin.force_release("held").await.unwrap());
     let sent = commands.take();
     assert_eq!(
-        fixture::names(&sent),
+        names(&sent),
         ["find", "find", "find", "find", "update", "update"],
         "one command for each request"
     );

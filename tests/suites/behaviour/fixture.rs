@@ -1,18 +1,11 @@
-//! What the tests share: a provider with a place of its own, rivals, and a look at the documents and commands.
-
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+//! What the tests of this suite share: a provider with a database for one test, a rival in another process, and helpers
+//! around a lock.
 
 use mongodb::bson::{Document, doc};
-use mongodb::event::EventHandler;
-use mongodb::event::command::CommandEvent;
-use mongodb::options::ClientOptions;
-use mongodb::{Client, Collection, Database};
-use mongolock::{IndexState, LockError, LockProvider};
-use mongolock_tests::{Server, TestDb, eventually, must, test_db};
-
-/// Longer than anything takes, so that a deadline missed is a defect and not a slow machine.
-pub(crate) const AMPLE: Duration = Duration::from_secs(30);
+use mongodb::{Collection, Database};
+use mongolock::{DistributedLock, IndexState, LockError, LockProvider};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Server, TestDb, lock_document, locks, test_db};
+use tokio::time::timeout;
 
 /// The error of a program that uses locks.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +16,7 @@ pub(crate) enum AppError {
     Lock(#[from] LockError),
 }
 
-/// A provider, alone in its database or in its memory.
+/// A provider whose locks no other test uses: in a database for this test, or in memory.
 pub(crate) struct Fixture {
     pub(crate) provider: LockProvider,
     db: Option<TestDb>,
@@ -32,28 +25,26 @@ pub(crate) struct Fixture {
 impl Fixture {
     pub(crate) async fn mongodb() -> Self {
         let db = test_db().await;
-        let provider = LockProvider::builder(db.database())
-            .acquire_timeout(AMPLE)
-            .build()
-            .unwrap();
         Self {
-            provider,
+            provider: patient(db.database()),
             db: Some(db),
         }
     }
 
     pub(crate) fn memory() -> Self {
-        let provider = LockProvider::in_memory()
-            .another()
-            .acquire_timeout(AMPLE)
-            .build()
-            .unwrap();
+        let builder = LockProvider::in_memory().another().acquire_timeout(AMPLE);
+        let provider = builder.build().unwrap();
         Self { provider, db: None }
     }
 
-    /// What another process would have.
+    /// A provider for the same locks, as another process would have it.
     pub(crate) fn rival(&self) -> LockProvider {
-        self.provider.another().owner("rival").build().unwrap()
+        self.process("rival")
+    }
+
+    /// A provider for the same locks in another process that runs as this owner.
+    pub(crate) fn process(&self, owner: &str) -> LockProvider {
+        self.provider.another().owner(owner).build().unwrap()
     }
 
     pub(crate) fn db(&self) -> &TestDb {
@@ -65,67 +56,39 @@ impl Fixture {
     }
 
     pub(crate) fn locks(&self) -> Collection<Document> {
-        self.database().collection("distributed_locks")
+        locks(self.database())
     }
 
-    /// For tests that count commands or documents: creating the index on a filled collection needs some of its own.
+    /// Waits for the TTL index. Tests that count commands or documents call it first, because creating the index on a
+    /// filled collection sends commands and writes a document of its own.
     pub(crate) async fn until_indexed(&self) {
         assert_eq!(self.provider.admin().index_state().await, IndexState::Ready);
     }
 
     pub(crate) async fn document(&self, name: &str) -> Option<Document> {
-        self.locks().find_one(doc! { "_id": name }).await.unwrap()
+        lock_document(self.database(), name).await
     }
 }
 
-/// The commands that a client has sent, but for those of its monitoring.
-#[derive(Clone, Default)]
-pub(crate) struct Commands(Arc<Mutex<Vec<Document>>>);
-
-impl Commands {
-    pub(crate) fn take(&self) -> Vec<Document> {
-        std::mem::take(&mut *self.0.lock().unwrap())
-    }
-
-    pub(crate) fn all(&self) -> Vec<Document> {
-        self.0.lock().unwrap().clone()
-    }
-
-    pub(crate) async fn until_sent(&self, name: &str) {
-        let sent = async || names(&self.0.lock().unwrap()).contains(&name).then_some(());
-        must(eventually(AMPLE, name, sent).await);
-    }
+/// A provider that waits for locks without a limit that matters to the test.
+pub(crate) fn patient(database: &Database) -> LockProvider {
+    let builder = LockProvider::builder(database).acquire_timeout(AMPLE);
+    builder.build().unwrap()
 }
 
-pub(crate) fn names(commands: &[Document]) -> Vec<&str> {
-    commands
-        .iter()
-        .filter_map(|command| command.keys().next().map(String::as_str))
-        .collect()
+pub(crate) async fn acquire_and_release(lock: &DistributedLock) {
+    let guard = lock.acquire().await.unwrap();
+    guard.release().await.unwrap();
 }
 
-/// The database through a client of its own that notes the commands it sends.
-pub(crate) async fn recorded(db: &TestDb, parameters: &[&str]) -> (Database, Commands) {
-    let commands = Commands::default();
-    let mut uri = db.uri().to_owned();
-    for parameter in parameters {
-        uri.push(if uri.contains('?') { '&' } else { '?' });
-        uri.push_str(parameter);
-    }
-    let mut options = ClientOptions::parse(uri).await.unwrap();
-    let noted = commands.clone();
-    options.command_event_handler = Some(EventHandler::callback(move |event| {
-        if let CommandEvent::Started(started) = event {
-            noted.0.lock().unwrap().push(started.command);
-        }
-    }));
-    (
-        Client::with_options(options).unwrap().database(db.name()),
-        commands,
-    )
+/// Asserts that the lock can be acquired long before a lease of 30 s would end: it was released.
+pub(crate) async fn assert_released(lock: &DistributedLock) {
+    timeout(BEFORE_EXPIRY, acquire_and_release(lock))
+        .await
+        .expect("it was released");
 }
 
-/// The connection string of a user who may do just this with the collection of the locks in the database `app`.
+/// The connection string of a user who has only these rights on the collection of the locks in the database `app`.
 pub(crate) async fn restricted(server: &Server, actions: &[&str]) -> String {
     let app = server.client().await.unwrap().database("app");
     let privileges = doc! {

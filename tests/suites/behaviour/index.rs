@@ -10,10 +10,12 @@ use mongodb::event::command::CommandEvent;
 use mongodb::options::{ClientOptions, IndexOptions};
 use mongodb::{Client, Collection, Database, IndexModel};
 use mongolock::{IndexState, LockFilter, LockProvider};
-use mongolock_tests::{FailPoint, FailPointGuard, Server, ServerOptions, eventually, must, shared};
+use mongolock_tests::{
+    AMPLE, FailPoint, FailPointGuard, Server, ServerOptions, eventually, locks, must, names, recorded,
+};
 use tokio::task::JoinSet;
 
-use crate::fixture::{AMPLE, Fixture, names, recorded, restricted};
+use crate::fixture::{Fixture, restricted};
 
 /// The retention if none is set.
 const DAY: Duration = Duration::from_secs(86_400);
@@ -154,15 +156,7 @@ async fn a_missing_or_empty_collection_gets_it_at_once() {
 async fn of_eight_that_start_together_one_builds() {
     let fixture = Fixture::mongodb().await;
     fill(&fixture).await;
-    let point = FailPoint::on(&["createIndexes"])
-        .always()
-        .block(Duration::from_millis(100));
-    let server = shared().await.unwrap();
-    let _point = point
-        .app_name(fixture.db().name())
-        .enable(server.uri())
-        .await
-        .unwrap();
+    let _point = slow_builds(&fixture).await;
     let builds = Builds::default();
     let mut starting = JoinSet::new();
     for number in 0..8 {
@@ -205,8 +199,7 @@ async fn internal_lock_is_an_ordinary_document_and_not_listed(fixture: &Fixture)
 async fn a_filled_collection_of_a_standalone_gets_it() {
     let server = Server::start(ServerOptions::standalone()).await.unwrap();
     let database = server.client().await.unwrap().database("app");
-    let locks = database.collection::<Document>("distributed_locks");
-    locks.insert_one(released("filled")).await.unwrap();
+    locks(&database).insert_one(released("filled")).await.unwrap();
     let state = LockProvider::new(&database).admin().index_state().await;
     assert_eq!(state, IndexState::Ready);
 }
@@ -259,15 +252,7 @@ async fn after_a_failed_build_no_process_builds_for_minutes() {
 #[tokio::test]
 async fn one_look_at_a_time_reaches_the_server() {
     let fixture = Fixture::mongodb().await;
-    let point = FailPoint::on(&["createIndexes"])
-        .always()
-        .block(Duration::from_millis(100));
-    let server = shared().await.unwrap();
-    let _point = point
-        .app_name(fixture.db().name())
-        .enable(server.uri())
-        .await
-        .unwrap();
+    let _point = slow_builds(&fixture).await;
     let builds = Builds::default();
     let provider = LockProvider::new(&builds.counted(&fixture).await);
     let mut asking = JoinSet::new();
@@ -342,15 +327,21 @@ impl Builds {
     }
 }
 
-/// Index builds of the fixture's clients end after half a second, as if the server had given them up.
+/// Makes index builds of the fixture's clients take at least 100 ms, so that builds at the same time overlap.
+async fn slow_builds(fixture: &Fixture) -> FailPointGuard {
+    let point = FailPoint::on(&["createIndexes"]).always();
+    let point = point.block(Duration::from_millis(100));
+    must(point.enable_for(fixture.db()).await)
+}
+
+/// Makes index builds of the fixture's clients fail after half a second, as if they had reached their time limit.
 async fn out_of_time(fixture: &Fixture) -> FailPointGuard {
-    let point = FailPoint::on(&["createIndexes"])
-        .always()
+    const MAX_TIME_EXPIRED: i32 = 50;
+    let point = FailPoint::on(&["createIndexes"]).always();
+    let point = point
         .block(Duration::from_millis(500))
-        .error_code(50);
-    let server = shared().await.unwrap();
-    let point = point.app_name(fixture.db().name());
-    point.enable(server.uri()).await.unwrap()
+        .error_code(MAX_TIME_EXPIRED);
+    must(point.enable_for(fixture.db()).await)
 }
 
 /// One document, and no index but that on `_id`.

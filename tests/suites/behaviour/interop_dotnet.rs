@@ -6,9 +6,9 @@ use mongodb::bson::{DateTime, Document, doc};
 use mongodb::options::{IndexOptions, ReturnDocument};
 use mongodb::{Collection, IndexModel};
 use mongolock::{IndexState, LockError};
-use mongolock_tests::{eventually, must};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
 
-use crate::fixture::{AMPLE, Fixture};
+use crate::fixture::Fixture;
 
 /// One acquisition as the .NET library makes it: free is "no end, or an end that has passed", the token counts from 1.
 struct Neighbour {
@@ -76,7 +76,7 @@ async fn both_share_a_lock() {
     assert!(lock.try_acquire().await.unwrap().is_none());
     let waiting = tokio::spawn(async move { lock.acquire().await });
     assert_eq!(theirs.release("shared").await, 1);
-    let ours = tokio::time::timeout(AMPLE, waiting)
+    let ours = tokio::time::timeout(BEFORE_EXPIRY, waiting)
         .await
         .unwrap()
         .unwrap()

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mongolock::{FencingToken, LockContext, LockError, LockProvider, distributed_lock};
+use mongolock_tests::AMPLE;
 use tokio::time::{sleep, timeout};
 
 use crate::conformance::conformance;
-use crate::fixture::{AMPLE, Fixture};
+use crate::fixture::Fixture;
 
 conformance!(
     a_nested_call_joins_the_hold,
@@ -136,7 +137,7 @@ async fn another_provider_is_another_lock(fixture: Fixture) {
     let rival = fixture
         .rival()
         .lock("theirs")
-        .acquire_timeout(Duration::from_millis(50));
+        .acquire_timeout(Duration::from_millis(500));
     let own = fixture.provider.lock("theirs").run(async |_| {
         let theirs = rival.run(async |_| Ok::<_, LockError>(())).await;
         Ok::<_, LockError>(theirs)

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mongolock::{LockContext, LockError, LockProvider, Skipped, distributed_lock};
+use mongolock_tests::AMPLE;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::conformance;
-use crate::fixture::{AMPLE, AppError, Fixture};
+use crate::fixture::{AppError, Fixture};
 
 conformance!(
     a_busy_call_is_skipped_in_the_types_own_words,

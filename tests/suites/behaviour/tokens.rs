@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use mongodb::bson::doc;
 use mongolock::{FencingToken, LockProvider};
-use mongolock_tests::{eventually, must};
+use mongolock_tests::{AMPLE, eventually, must};
 
-use crate::fixture::{AMPLE, Fixture};
+use crate::fixture::Fixture;
 
 async fn next_token(provider: &LockProvider, name: &str) -> FencingToken {
     let guard = provider.lock(name).await.unwrap();
@@ -45,7 +45,7 @@ async fn after_the_document_was_tidied_away() {
     let before = next_token(&provider, "swept").await;
     let held = provider.lock("held").await.unwrap();
     must(
-        eventually(AMPLE * 3, "the document is swept", async || {
+        eventually(AMPLE * 2, "the document is swept", async || {
             fixture.document("swept").await.is_none().then_some(())
         })
         .await,

@@ -2,30 +2,42 @@
 
 use std::time::Duration;
 
+use mongodb::Database;
 use mongodb::bson::doc;
-use mongolock::LockProvider;
-use mongolock_tests::{FailPoint, Server, ServerOptions, must, shared};
+use mongolock::{LockGuard, LockProvider, LockProviderBuilder};
+use mongolock_tests::{
+    AMPLE, BEFORE_EXPIRY, Commands, FailPoint, Server, ServerOptions, must, names, recorded, shared,
+};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::fixture::{AMPLE, Commands, Fixture, names, recorded, restricted};
+use crate::fixture::{Fixture, restricted};
 
-/// Polling alone would take minutes after the first few attempts.
-fn patient(database: &mongodb::Database) -> mongolock::LockProviderBuilder {
-    LockProvider::builder(database)
+/// The limit within which a release must wake a waiter.
+const WOKEN: Duration = Duration::from_secs(10);
+
+/// A provider that polls so rarely after the first few attempts that only a change stream can wake its waiters in time.
+fn seldom_polling(database: &Database) -> LockProvider {
+    let builder = LockProvider::builder(database)
         .retry_interval(Duration::from_millis(10)..=AMPLE * 10)
-        .acquire_timeout(AMPLE * 10)
+        .acquire_timeout(AMPLE * 10);
+    builder.build().unwrap()
 }
 
-fn streams(commands: &Commands) -> usize {
-    let opened = commands.all();
-    opened
-        .iter()
-        .filter(|command| command.contains_key("aggregate"))
-        .count()
+/// A task that waits for this lock.
+fn waiter(provider: &LockProvider, name: &str) -> JoinHandle<LockGuard> {
+    let lock = provider.lock(name);
+    tokio::spawn(async move { lock.acquire().await.unwrap() })
+}
+
+/// Waits for this lock until the limit, in vain.
+async fn wait_in_vain(provider: &LockProvider, name: &str, limit: Duration) {
+    let lock = provider.lock(name).acquire_timeout(limit);
+    lock.acquire().await.unwrap_err();
 }
 
 /// As [`recorded`], and within reach of the fail points.
-async fn failing(fixture: &Fixture) -> (mongodb::Database, Commands) {
+async fn failing(fixture: &Fixture) -> (Database, Commands) {
     let app_name = format!("appName={}", fixture.db().name());
     recorded(fixture.db(), &[&app_name]).await
 }
@@ -34,22 +46,21 @@ async fn failing(fixture: &Fixture) -> (mongodb::Database, Commands) {
 async fn a_release_wakes_the_waiter_of_another_process() {
     let fixture = Fixture::mongodb().await;
     let (database, commands) = recorded(fixture.db(), &[]).await;
-    let waiting = patient(&database).build().unwrap();
+    let waiting = seldom_polling(&database);
     for round in 0..5 {
         let held = fixture.provider.lock("woken").await.unwrap();
-        let lock = waiting.lock("woken");
-        let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+        let waiter = waiter(&waiting, "woken");
         commands.until_sent("getMore").await;
         sleep(Duration::from_millis(300)).await;
         assert!(!waiter.is_finished());
-        commands.take();
+        commands.clear();
         if round == 4 {
             // Deleted by hand: that is a release as well.
             fixture.locks().delete_one(doc! { "_id": "woken" }).await.unwrap();
         } else {
             held.release().await.unwrap();
         }
-        let next = timeout(AMPLE / 3, waiter).await.expect("it is woken").unwrap();
+        let next = timeout(WOKEN, waiter).await.expect("it is woken").unwrap();
         next.release().await.unwrap();
     }
 }
@@ -71,12 +82,12 @@ async fn waiting_costs_next_to_nothing() {
     }
     commands.until_sent("getMore").await;
     sleep(Duration::from_secs(1)).await;
-    commands.take();
+    commands.clear();
     sleep(Duration::from_secs(5)).await;
     let sent = commands.take();
     assert!(sent.len() <= 10, "{:?}", names(&sent));
     held.release().await.unwrap();
-    timeout(AMPLE, waiters.join_all())
+    timeout(AMPLE / 2, waiters.join_all())
         .await
         .expect("all have their turn");
 }
@@ -92,22 +103,17 @@ async fn without_a_stream_waiting_polls() {
         let client = mongodb::Client::with_uri_str(uri).await.unwrap();
         let ours = LockProvider::builder(&client.database("app"))
             .wake_up(wake_up)
+            .acquire_timeout(AMPLE)
             .build()
             .unwrap();
         let theirs = ours.another().build().unwrap();
         for _ in 0..2 {
             let held = ours.lock("polled").await.unwrap();
-            let lock = theirs.lock("polled").acquire_timeout(AMPLE);
-            let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+            let waiter = waiter(&theirs, "polled");
             sleep(Duration::from_millis(300)).await;
             held.release().await.unwrap();
-            timeout(AMPLE, waiter)
-                .await
-                .unwrap()
-                .unwrap()
-                .release()
-                .await
-                .unwrap();
+            let next = timeout(BEFORE_EXPIRY, waiter).await.unwrap().unwrap();
+            next.release().await.unwrap();
         }
     }
 }
@@ -117,20 +123,12 @@ async fn a_stream_is_not_opened_where_it_is_switched_off_or_the_wait_is_short() 
     let fixture = Fixture::mongodb().await;
     let (database, commands) = recorded(fixture.db(), &[]).await;
     let held = fixture.provider.lock("short").await.unwrap();
-    let off = LockProvider::builder(&database)
-        .wake_up(false)
-        .acquire_timeout(Duration::from_secs(1))
-        .build()
-        .unwrap();
-    off.lock("short").acquire().await.unwrap_err();
-    let on = LockProvider::builder(&database).build().unwrap();
+    let off = LockProvider::builder(&database).wake_up(false).build().unwrap();
+    wait_in_vain(&off, "short", Duration::from_secs(1)).await;
+    let on = LockProvider::new(&database);
     assert!(on.lock("short").try_acquire().await.unwrap().is_none());
-    on.lock("short")
-        .acquire_timeout(Duration::from_millis(5))
-        .acquire()
-        .await
-        .unwrap_err();
-    assert_eq!(streams(&commands), 0);
+    wait_in_vain(&on, "short", Duration::from_millis(5)).await;
+    assert_eq!(commands.count("aggregate"), 0);
     held.release().await.unwrap();
 }
 
@@ -141,18 +139,14 @@ async fn a_stream_that_fails_to_open_is_tried_again() {
     let (database, commands) = failing(&fixture).await;
     let held = fixture.provider.lock("tried again").await.unwrap();
     // 20 is IllegalOperation; the driver does not repeat the command by itself.
-    let point = FailPoint::on(&["aggregate"])
-        .times(3)
-        .error_code(20)
-        .app_name(fixture.db().name());
-    let point = point.enable(fixture.db().uri()).await.unwrap();
-    let lock = patient(&database).build().unwrap().lock("tried again");
-    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    let point = FailPoint::on(&["aggregate"]).times(3).error_code(20);
+    let point = must(point.enable_for(fixture.db()).await);
+    let waiter = waiter(&seldom_polling(&database), "tried again");
     commands.until_sent("getMore").await;
-    assert_eq!(streams(&commands), 4);
+    assert_eq!(commands.count("aggregate"), 4);
     must(point.clear().await);
     held.release().await.unwrap();
-    let next = timeout(AMPLE / 3, waiter).await.expect("it is woken").unwrap();
+    let next = timeout(WOKEN, waiter).await.expect("it is woken").unwrap();
     next.release().await.unwrap();
 }
 
@@ -163,19 +157,13 @@ async fn an_unavailable_stream_is_seldom_tried() {
         let fixture = Fixture::mongodb().await;
         let (database, commands) = failing(&fixture).await;
         let _held = fixture.provider.lock("unavailable").await.unwrap();
-        let point = FailPoint::on(&["aggregate"])
-            .always()
-            .error_code(code)
-            .app_name(fixture.db().name());
-        let point = point.enable(fixture.db().uri()).await.unwrap();
+        let point = FailPoint::on(&["aggregate"]).always().error_code(code);
+        let point = must(point.enable_for(fixture.db()).await);
         let provider = LockProvider::new(&database);
         for _ in 0..2 {
-            let lock = provider
-                .lock("unavailable")
-                .acquire_timeout(Duration::from_secs(2));
-            lock.acquire().await.unwrap_err();
+            wait_in_vain(&provider, "unavailable", Duration::from_secs(2)).await;
         }
-        assert_eq!(streams(&commands), 1);
+        assert_eq!(commands.count("aggregate"), 1);
         must(point.clear().await);
     }
 }
@@ -186,22 +174,12 @@ async fn an_idle_stream_is_closed() {
     let (database, commands) = recorded(fixture.db(), &[]).await;
     let provider = LockProvider::new(&database);
     let held = fixture.provider.lock("idle").await.unwrap();
-    provider
-        .lock("idle")
-        .acquire_timeout(Duration::from_millis(400))
-        .acquire()
-        .await
-        .unwrap_err();
-    assert_eq!(streams(&commands), 1);
+    wait_in_vain(&provider, "idle", Duration::from_millis(400)).await;
+    assert_eq!(commands.count("aggregate"), 1);
     commands.until_sent("killCursors").await;
     // And opened again when somebody waits.
-    provider
-        .lock("idle")
-        .acquire_timeout(Duration::from_millis(400))
-        .acquire()
-        .await
-        .unwrap_err();
-    assert_eq!(streams(&commands), 2);
+    wait_in_vain(&provider, "idle", Duration::from_millis(400)).await;
+    assert_eq!(commands.count("aggregate"), 2);
     held.release().await.unwrap();
 }
 
@@ -209,20 +187,16 @@ async fn an_idle_stream_is_closed() {
 #[tokio::test]
 async fn a_broken_stream_loses_nobody() {
     let fixture = Fixture::mongodb().await;
-    let waiting = patient(fixture.database()).build().unwrap();
+    let waiting = seldom_polling(fixture.database());
     let held = fixture.provider.lock("broken").await.unwrap();
-    let lock = waiting.lock("broken");
-    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    let waiter = waiter(&waiting, "broken");
     sleep(Duration::from_millis(500)).await;
     // 280: the stream cannot be resumed.
-    let point = FailPoint::on(&["getMore", "aggregate"])
-        .times(4)
-        .error_code(280)
-        .app_name(fixture.db().name());
-    let point = point.enable(fixture.db().uri()).await.unwrap();
+    let point = FailPoint::on(&["getMore", "aggregate"]).times(4).error_code(280);
+    let point = must(point.enable_for(fixture.db()).await);
     sleep(Duration::from_millis(1500)).await;
     held.release().await.unwrap();
-    timeout(AMPLE, waiter)
+    timeout(AMPLE / 2, waiter)
         .await
         .expect("it is woken or looks again")
         .unwrap()
@@ -238,14 +212,13 @@ async fn a_broken_stream_loses_nobody() {
 async fn a_stream_that_ends_with_its_collection_is_opened_again() {
     let fixture = Fixture::mongodb().await;
     let (database, commands) = recorded(fixture.db(), &[]).await;
-    let waiting = patient(&database).build().unwrap();
+    let waiting = seldom_polling(&database);
     let held = fixture.provider.lock("dropped").await.unwrap();
-    let lock = waiting.lock("dropped");
-    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    let waiter = waiter(&waiting, "dropped");
     commands.until_sent("getMore").await;
-    commands.take();
+    commands.clear();
     fixture.locks().drop().await.unwrap();
-    let next = timeout(AMPLE, waiter).await.expect("it looks again").unwrap();
+    let next = timeout(AMPLE / 2, waiter).await.expect("it looks again").unwrap();
     commands.until_sent("aggregate").await;
     next.release().await.unwrap();
     held.release().await.unwrap_err();
@@ -257,20 +230,11 @@ async fn adaptive_waiting_sends_fewer_commands() {
     let fixture = Fixture::mongodb().await;
     fixture.until_indexed().await;
     let held = fixture.provider.lock("counted").await.unwrap();
-    let attempts = async |builder: fn(mongolock::LockProviderBuilder) -> mongolock::LockProviderBuilder| {
+    let attempts = async |builder: fn(LockProviderBuilder) -> LockProviderBuilder| {
         let (database, commands) = recorded(fixture.db(), &[]).await;
         let provider = builder(LockProvider::builder(&database)).build().unwrap();
-        provider
-            .lock("counted")
-            .acquire_timeout(Duration::from_secs(4))
-            .acquire()
-            .await
-            .unwrap_err();
-        let sent = commands.take();
-        names(&sent)
-            .into_iter()
-            .filter(|name| *name == "findAndModify")
-            .count()
+        wait_in_vain(&provider, "counted", Duration::from_secs(4)).await;
+        commands.count("findAndModify")
     };
     let fixed = attempts(|b| {
         b.wake_up(false)

@@ -5,14 +5,14 @@ use std::time::{Duration, SystemTime};
 
 use mongodb::Database;
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::TestDb;
+use mongolock_tests::{AMPLE, TestDb};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::{AMPLE, connect};
+use crate::connect;
 
 const URI: &str = "MONGOLOCK_ACTOR_URI";
 const DATABASE: &str = "MONGOLOCK_ACTOR_DATABASE";

@@ -1,34 +1,19 @@
 //! Commands that the server fails.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mongodb::Client;
 use mongodb::bson::{Document, doc};
-use mongodb::event::EventHandler;
-use mongodb::event::command::CommandEvent;
-use mongodb::options::ClientOptions;
-use mongolock::{IndexState, LockError, LockProvider, distributed_lock};
-use mongolock_tests::{FailPoint, Server, ServerOptions, TestDb, eventually, must, shared, test_db};
+use mongolock::{LockError, LockProvider, distributed_lock};
+use mongolock_tests::{
+    AMPLE, BEFORE_EXPIRY, FailPoint, Server, ServerOptions, change_lock, eventually, must, recorded, test_db,
+    transaction_on, with_parameter,
+};
 use tokio::time::{Instant, timeout};
 
-use crate::{AMPLE, acquire_soon, connect, document, transaction_on, warm_up, with_parameter};
-
-fn provider(db: &TestDb) -> LockProvider {
-    LockProvider::builder(db.database())
-        .acquire_timeout(AMPLE)
-        .build()
-        .unwrap()
-}
-
-async fn fail(db: &TestDb, point: FailPoint) -> mongolock_tests::FailPointGuard {
-    point
-        .app_name(db.name())
-        .enable(shared().await.unwrap().uri())
-        .await
-        .unwrap()
-}
+use crate::{
+    DEFAULT_EXPIRY, STEPPED_DOWN, acquire_soon, assert_free, connect, document, fail, is_released, patient,
+    until_indexed, warm_up, with_expiry,
+};
 
 /// B5, S4.4: errors that pass are repeated within the deadline.
 #[tokio::test]
@@ -48,30 +33,36 @@ async fn passing_errors_are_repeated() {
             .unwrap_or_else(|error| panic!("{code}: {error}"));
     }
     let _point = fail(&db, FailPoint::on(&["findAndModify"]).times(3).close_connection()).await;
-    acquire_soon(&provider, "passing").await.release().await.unwrap();
+    assert_free(&provider, "passing").await;
 }
 
 /// S4.5, B13: errors that stay reach the caller at once.
 #[tokio::test]
 async fn lasting_errors_are_reported_at_once() {
     let db = test_db().await;
-    let provider = provider(&db);
+    let provider = patient(db.database());
     for code in [13, 2, 9, 40324] {
         let _point = fail(&db, FailPoint::on(&["findAndModify"]).always().error_code(code)).await;
         let begun = Instant::now();
         let error = provider.lock("lasting").acquire().await.unwrap_err();
         assert!(matches!(error, LockError::Mongo(_)), "{error}");
-        assert!(begun.elapsed() < AMPLE / 4, "{code}");
+        assert!(begun.elapsed() < BEFORE_EXPIRY, "{code}");
     }
-    acquire_soon(&provider, "lasting").await.release().await.unwrap();
+    assert_free(&provider, "lasting").await;
 }
 
 /// At the deadline the last error is what the caller gets.
 #[tokio::test]
 async fn an_error_that_stays_until_the_deadline_is_reported() {
     let db = test_db().await;
-    let provider = provider(&db);
-    let _point = fail(&db, FailPoint::on(&["findAndModify"]).always().error_code(189)).await;
+    let provider = patient(db.database());
+    let _point = fail(
+        &db,
+        FailPoint::on(&["findAndModify"])
+            .always()
+            .error_code(STEPPED_DOWN),
+    )
+    .await;
     let lock = provider.lock("down").acquire_timeout(Duration::from_millis(300));
     match lock.acquire().await {
         Err(LockError::Mongo(error)) => assert!(error.to_string().contains("189"), "{error}"),
@@ -83,7 +74,7 @@ async fn an_error_that_stays_until_the_deadline_is_reported() {
 #[tokio::test]
 async fn a_write_concern_error_is_not_a_win() {
     let db = test_db().await;
-    let provider = provider(&db);
+    let provider = patient(db.database());
     let point = fail(
         &db,
         FailPoint::on(&["findAndModify"])
@@ -96,11 +87,7 @@ async fn a_write_concern_error_is_not_a_win() {
         .acquire_timeout(Duration::from_millis(300));
     assert!(matches!(lock.acquire().await, Err(LockError::Mongo(_))));
     must(point.clear().await);
-    acquire_soon(&LockProvider::new(db.database()), "unsafe")
-        .await
-        .release()
-        .await
-        .unwrap();
+    assert_free(&LockProvider::new(db.database()), "unsafe").await;
 }
 
 /// Wrong credentials are said at once, and a user without rights on the collection hears of that.
@@ -128,10 +115,10 @@ async fn access_control_errors_are_plain() {
             .await
             .unwrap_err();
         assert!(matches!(error, LockError::Mongo(_)), "{error}");
-        assert!(begun.elapsed() < AMPLE / 4);
+        assert!(begun.elapsed() < BEFORE_EXPIRY);
     }
     let writer = LockProvider::new(&connect(&right, "app").await);
-    acquire_soon(&writer, "open").await.release().await.unwrap();
+    assert_free(&writer, "open").await;
 }
 
 /// A release that fails once arrives all the same; B10: the body's own error is what the caller gets.
@@ -156,38 +143,30 @@ async fn a_release_that_fails_is_repeated_and_hides_nothing() {
     }
 
     let db = test_db().await;
-    let provider = provider(&db);
-    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(189)).await;
+    let provider = patient(db.database());
+    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
     assert!(matches!(provider.scope(failing()).await, Err(AppError::Body)));
     must(point.clear().await);
-    acquire_soon(&LockProvider::new(db.database()), "failing")
-        .await
-        .release()
-        .await
-        .unwrap();
+    assert_free(&LockProvider::new(db.database()), "failing").await;
 
-    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(189)).await;
+    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
     assert_eq!(
         provider.scope(working()).await.unwrap(),
         7,
         "the work was done under the lock"
     );
     must(point.clear().await);
-    acquire_soon(&LockProvider::new(db.database()), "failing")
-        .await
-        .release()
-        .await
-        .unwrap();
+    assert_free(&LockProvider::new(db.database()), "failing").await;
 }
 
 /// B4, S1.11: every renewal fails; the holder hears of it no later than another can take the lock.
 #[tokio::test]
 async fn a_lock_that_cannot_be_renewed_is_lost_in_time() {
     let db = test_db().await;
-    let provider = provider(&db);
+    let provider = patient(db.database());
     let lock = provider.lock("unrenewable").expiry(Duration::from_secs(1));
     let guard = lock.acquire().await.unwrap();
-    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(189)).await;
+    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
     let rival = LockProvider::builder(&db.connect_again().await.unwrap())
         .acquire_timeout(AMPLE)
         .build()
@@ -210,7 +189,7 @@ async fn a_lock_that_cannot_be_renewed_is_lost_in_time() {
 #[tokio::test]
 async fn a_removed_claim_is_noticed() {
     let db = test_db().await;
-    let provider = provider(&db);
+    let provider = patient(db.database());
     let lock = provider
         .lock("removed")
         .expiry(Duration::from_secs(20))
@@ -222,9 +201,8 @@ async fn a_removed_claim_is_noticed() {
         .acquire()
         .await
         .unwrap();
-    let locks = db.database().collection::<Document>("distributed_locks");
     let theirs = doc! { "$set": { "lockId": "rival#1" } };
-    locks.update_one(doc! { "_id": "removed" }, theirs).await.unwrap();
+    change_lock(db.database(), "removed", theirs).await;
     let before = document(db.database(), "removed").await;
     must(
         eventually(AMPLE, "the loss is noticed", async || {
@@ -241,22 +219,18 @@ async fn a_removed_claim_is_noticed() {
 #[tokio::test]
 async fn renewal_ends_with_the_hold() {
     let db = test_db().await;
-    let provider = provider(&db);
+    let provider = patient(db.database());
     let lock = provider.lock("ended").renew_interval(Duration::from_millis(100));
     lock.acquire().await.unwrap().release().await.unwrap();
     drop(lock.acquire().await.unwrap());
     must(
         eventually(AMPLE, "the dropped guard is released", async || {
-            (document(db.database(), "ended").await.get_str("lockId") == Ok("")).then_some(())
+            is_released(db.database(), "ended").await.then_some(())
         })
         .await,
     );
-    let point = FailPoint::on(&["update"])
-        .always()
-        .error_code(189)
-        .app_name(db.name());
     let before = document(db.database(), "ended").await;
-    let point = point.enable(shared().await.unwrap().uri()).await.unwrap();
+    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     must(point.clear().await);
     assert_eq!(document(db.database(), "ended").await, before);
@@ -266,10 +240,7 @@ async fn renewal_ends_with_the_hold() {
 #[tokio::test]
 async fn a_blocked_renewal_endangers_no_other() {
     let db = test_db().await;
-    let provider = LockProvider::builder(db.database())
-        .expiry(Duration::from_secs(3))
-        .build()
-        .unwrap();
+    let provider = with_expiry(db.database(), Duration::from_secs(3));
     let mut guards = Vec::new();
     for index in 0..40 {
         guards.push(provider.lock(format!("blocked:{index:02}")).await.unwrap());
@@ -289,18 +260,17 @@ async fn a_blocked_renewal_endangers_no_other() {
 #[tokio::test]
 async fn a_blocked_release_keeps_no_other_lock_taken() {
     let db = test_db().await;
-    let (provider, rival) = (provider(&db), provider(&db));
+    let (provider, rival) = (patient(db.database()), patient(db.database()));
     let names = ["released:0", "released:1", "released:2"];
     let mut guards = Vec::new();
     for name in names {
         guards.push(provider.lock(name).await.unwrap());
     }
-    // An index that is being made would wait for the transaction, and everything else for the index.
-    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+    until_indexed(&provider).await;
     let mut session = transaction_on(&db.connect_again().await.unwrap(), &names[..1]).await;
     drop(guards);
-    acquire_soon(&provider, names[1]).await.release().await.unwrap();
-    acquire_soon(&rival, names[2]).await.release().await.unwrap();
+    assert_free(&provider, names[1]).await;
+    assert_free(&rival, names[2]).await;
     session.abort_transaction().await.unwrap();
 }
 
@@ -310,31 +280,21 @@ async fn a_blocked_release_keeps_no_other_lock_taken() {
 async fn blocked_releases_leave_the_connections_to_others() {
     let db = test_db().await;
     let names: Vec<String> = (0..8).map(|number| format!("blocked:{number}")).collect();
-    let repeats = Arc::new(AtomicUsize::new(0));
-    let mut options = ClientOptions::parse(db.uri()).await.unwrap();
-    options.max_pool_size = Some(5);
-    let counted = Arc::clone(&repeats);
-    options.command_event_handler = Some(EventHandler::callback(move |event| {
-        // A release that is repeated for one claim alone has a limit of its own at the server.
-        if let CommandEvent::Started(started) = event
-            && started.command_name == "update"
-            && started.command.get_i64("maxTimeMS") == Ok(1000)
-        {
-            counted.fetch_add(1, Ordering::SeqCst);
-        }
-    }));
-    let database = Client::with_options(options).unwrap().database(db.name());
+    let (database, commands) = recorded(&db, &["maxPoolSize=5"]).await;
     let provider = LockProvider::new(&database);
-    let bystander = provider.lock("bystander").expiry(AMPLE / 2).await.unwrap();
+    let bystander = provider.lock("bystander").expiry(DEFAULT_EXPIRY).await.unwrap();
     let mut guards = Vec::new();
     for name in &names {
         guards.push(provider.lock(name).await.unwrap());
     }
-    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+    until_indexed(&provider).await;
     let mut session = transaction_on(&db.connect_again().await.unwrap(), &names).await;
-    repeats.store(0, Ordering::SeqCst);
+    commands.clear();
     drop(guards);
-    let all_tried = async || (repeats.load(Ordering::SeqCst) >= 2 * names.len()).then_some(());
+    // A repeated release is for one claim only, and has a limit of 1 s at the server.
+    let is_repeat = |sent: &Document| sent.contains_key("update") && sent.get_i64("maxTimeMS") == Ok(1000);
+    let repeats = || commands.all().into_iter().filter(is_repeat).count();
+    let all_tried = async || (repeats() >= 2 * names.len()).then_some(());
     must(eventually(AMPLE, "each is repeated, and again", all_tried).await);
     let users = database.collection::<Document>("users");
     let plain = async { users.find_one(doc! {}).await };
@@ -345,7 +305,7 @@ async fn blocked_releases_leave_the_connections_to_others() {
     assert!(!bystander.is_lost());
     session.abort_transaction().await.unwrap();
     for name in &names {
-        acquire_soon(&provider, name).await.release().await.unwrap();
+        assert_free(&provider, name).await;
     }
     bystander.release().await.unwrap();
 }

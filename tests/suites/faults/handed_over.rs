@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use mongodb::Database;
 use mongolock::{LockError, LockGuard, LockProvider};
-use mongolock_tests::{Fault, eventually, must, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Fault, eventually, must, test_db};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::{AMPLE, acquire_soon, document, through_proxy};
+use crate::{acquire_soon, document, through_proxy};
 
 /// The lease of all holds here; the waiter with other options asks for twice as much.
 const EXPIRY: Duration = Duration::from_secs(30);
@@ -91,6 +91,6 @@ async fn releasing_an_unwanted_hold_takes_no_longer_than_the_limit() {
     assert!(took < limit + Duration::from_secs(1), "{took:?}: {outcome:?}");
     drop(outcome);
     let free = async || rival.lock("n").try_acquire().await.unwrap();
-    let next = eventually(AMPLE / 4, "the hold that nobody wanted is released", free);
+    let next = eventually(BEFORE_EXPIRY, "the hold that nobody wanted is released", free);
     must(next.await).release().await.unwrap();
 }

@@ -1,21 +1,14 @@
 //! Building the TTL index on a filled collection while a foreign transaction is open.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mongodb::Client;
-use mongodb::bson::{DateTime, Document, doc};
-use mongodb::event::EventHandler;
-use mongodb::event::command::CommandEvent;
+use mongodb::bson::{DateTime, doc};
 use mongodb::options::ClientOptions;
 use mongolock::{IndexState, LockProvider};
-use mongolock_tests::{TestDb, test_db};
+use mongolock_tests::{AMPLE, Commands, TestDb, locks, test_db, transaction_on};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
-
-use crate::AMPLE;
-use crate::transaction_on;
 
 /// The foreign transaction stays open for this time: longer than the default acquire timeout of 10 s.
 const OPEN: Duration = Duration::from_secs(15);
@@ -31,19 +24,13 @@ async fn fill(db: &TestDb) {
             "expiresAt": DateTime::from_millis(0), "fencingToken": 1_i64,
         }
     });
-    let locks = db.database().collection::<Document>("distributed_locks");
-    locks.insert_many(released).await.unwrap();
+    locks(db.database()).insert_many(released).await.unwrap();
 }
 
-/// A provider as another process would have it, which counts the index builds that it asks for.
-async fn process(db: &TestDb, builds: &Arc<AtomicUsize>) -> LockProvider {
+/// A provider as another process would have it, whose commands are recorded together with those of others.
+async fn process(db: &TestDb, commands: &Commands) -> LockProvider {
     let mut options = ClientOptions::parse(db.uri()).await.unwrap();
-    let counted = Arc::clone(builds);
-    options.command_event_handler = Some(EventHandler::callback(move |event| {
-        if matches!(event, CommandEvent::Started(started) if started.command_name == "createIndexes") {
-            counted.fetch_add(1, Ordering::SeqCst);
-        }
-    }));
+    commands.record(&mut options);
     LockProvider::new(&Client::with_options(options).unwrap().database(db.name()))
 }
 
@@ -67,14 +54,14 @@ async fn an_open_transaction_and_a_missing_index_delay_no_acquire() {
     let db = test_db().await;
     fill(&db).await;
     let mut session = transaction_on(&db.connect_again().await.unwrap(), &["filled:0"]).await;
-    let builds = Arc::new(AtomicUsize::new(0));
+    let commands = Commands::default();
     let end = Instant::now() + OPEN;
     let mut acquiring = JoinSet::new();
     for number in 0..4 {
-        let provider = process(&db, &builds).await;
+        let provider = process(&db, &commands).await;
         acquiring.spawn(longest_acquire(provider, format!("free:{number}"), end));
     }
-    let operator = process(&db, &builds).await;
+    let operator = process(&db, &commands).await;
     let admin = operator.admin();
     let asking = tokio::spawn(async move { admin.index_state().await });
     for longest in acquiring.join_all().await {
@@ -82,7 +69,11 @@ async fn an_open_transaction_and_a_missing_index_delay_no_acquire() {
     }
     let state = asking.await.unwrap();
     assert!(matches!(state, IndexState::Failed { .. }), "{state:?}");
-    assert_eq!(builds.load(Ordering::SeqCst), 1, "the next build is minutes away");
+    assert_eq!(
+        commands.count("createIndexes"),
+        1,
+        "the next build is minutes away"
+    );
     session.abort_transaction().await.unwrap();
     let guard = operator.lock("filled:0").acquire_timeout(AMPLE).await.unwrap();
     guard.release().await.unwrap();

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use mongodb::Database;
-use mongolock::{IndexState, LockError, LockGuard, LockProvider};
-use mongolock_tests::{FailPoint, Fault, Proxy, Server, ServerOptions, must, test_db};
+use mongolock::{LockError, LockGuard, LockProvider};
+use mongolock_tests::{AMPLE, FailPoint, Fault, Proxy, Server, ServerOptions, must, test_db, transaction_on};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::{AMPLE, acquire_soon, connect, through_proxy, transaction_on};
+use crate::{LONG_EXPIRY, acquire_soon, assert_free, connect, through_proxy, until_indexed};
 
 /// The lease of `m` and `n`: long enough for a single renewal to pass two batches that are stuck.
 const EXPIRY: Duration = Duration::from_secs(12);
@@ -43,8 +43,7 @@ async fn a_stuck_renewal_takes_nothing_back() {
     let db = test_db().await;
     let holder = LockProvider::new(db.database());
     let foreign = db.connect_again().await.unwrap();
-    // An index that is being made would wait for the transaction, and everything else for the index.
-    assert_eq!(holder.admin().index_state().await, IndexState::Ready);
+    until_indexed(&holder).await;
     let acquired = Instant::now();
     let mut guards = Vec::new();
     for name in ["m", "n"] {
@@ -69,7 +68,7 @@ async fn a_stuck_renewal_takes_nothing_back_while_later_ones_hang() {
     let holder = LockProvider::new(&connect(&server.uri(), "holder").await);
     let foreign = connect(&server.uri(), "rival").await;
     let foreign = foreign.client().database("holder");
-    assert_eq!(holder.admin().index_state().await, IndexState::Ready);
+    until_indexed(&holder).await;
     let acquired = Instant::now();
     let mut guards = Vec::new();
     for name in ["m", "n"] {
@@ -98,10 +97,10 @@ async fn a_stuck_renewal_takes_nothing_back_while_later_ones_hang() {
 async fn late_request_leaves_no_ghost(proxy: &Proxy, late: &Database, direct: &Database, is_try: bool) {
     // One request for each call: a later write in the same session would make the server refuse the late one.
     let pause = Duration::from_secs(5);
-    let provider = LockProvider::builder(late).expiry(AMPLE);
+    let provider = LockProvider::builder(late).expiry(LONG_EXPIRY);
     let provider = provider.retry_interval(pause..=pause).build().unwrap();
     let rival = LockProvider::new(direct);
-    acquire_soon(&provider, "warm").await.release().await.unwrap();
+    assert_free(&provider, "warm").await;
     let guard = acquire_soon(&rival, "ghost").await;
 
     let fault = Fault::late_request(LATE).command("findAndModify");

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use mongodb::bson::doc;
 use mongolock::LockProvider;
-use mongolock_tests::{FailPoint, FailPointGuard, Proxy, Server, ServerOptions, eventually, must};
+use mongolock_tests::{
+    AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, Proxy, Server, ServerOptions, eventually, must,
+    with_parameter,
+};
 use tokio::time::{Instant, sleep};
 
-use crate::{AMPLE, acquire_soon, connect, with_parameter};
+use crate::{acquire_soon, connect};
 
 /// The driver logs in with the newer mechanism inside its first message, and sends only `saslContinue` after that. This
 /// user has only the older one, for which it sends `saslStart` as well.
@@ -96,7 +99,7 @@ async fn a_log_in_that_fails_for_a_while_does_not_end_a_release() {
             must(point.clear().await);
             let begun = Instant::now();
             let next = acquire_soon(&rival, "kept").await;
-            assert!(begun.elapsed() < AMPLE / 4, "{phase}, code {code}");
+            assert!(begun.elapsed() < BEFORE_EXPIRY, "{phase}, code {code}");
             next.release().await.unwrap();
         }
     }

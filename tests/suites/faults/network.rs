@@ -3,60 +3,57 @@
 use std::time::Duration;
 
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{Fault, Proxy, Server, ServerOptions, eventually, must, test_db};
+use mongolock_tests::{AMPLE, Fault, Proxy, TestDb, eventually, must, test_db, with_parameter};
 use tokio::time::{Instant, timeout};
 
-use crate::{AMPLE, acquire_soon, connect, document, through_proxy, warm_up, with_parameter};
+use crate::{
+    LONG_EXPIRY, Standalone, acquire_soon, assert_free, assert_stores_its_token, connect, document,
+    is_released, through_proxy, warm_up, with_expiry,
+};
 
-/// B3, S0.9: on a set the driver asks again and gets the server's old answer.
-#[tokio::test]
-async fn a_lost_reply_is_recognised_as_ones_own_claim() {
+/// A database, a proxy in front of its server, and a provider that has open connections through the proxy.
+async fn warm_through_proxy() -> (TestDb, Proxy, LockProvider) {
     let db = test_db().await;
     let (proxy, database) = through_proxy(&db).await;
     let provider = LockProvider::new(&database);
     warm_up(&provider).await;
+    (db, proxy, provider)
+}
+
+/// B3, S0.9: on a set the driver asks again and gets the server's old answer.
+#[tokio::test]
+async fn a_lost_reply_is_recognised_as_ones_own_claim() {
+    let (db, proxy, provider) = warm_through_proxy().await;
     let dropped = proxy.inject(Fault::drop_reply().command("findAndModify"));
     let guard = acquire_soon(&provider, "own").await;
     must(dropped.happened(AMPLE).await);
-    let stored = document(db.database(), "own").await;
-    assert_eq!(
-        stored.get_i64("fencingToken").unwrap(),
-        guard.fencing_token().get()
-    );
+    assert_stores_its_token(db.database(), &guard).await;
     guard.release().await.unwrap();
 }
 
 /// B3, S0.9: without the driver's help, mongolock asks again with the same id.
 #[tokio::test]
 async fn a_lost_reply_of_a_standalone_is_recognised() {
-    let server = Server::start(ServerOptions::standalone()).await.unwrap();
-    let proxy = Proxy::start(server.node().address()).await.unwrap();
-    let provider = LockProvider::new(&connect(&proxy.uri(), "app").await);
-    let direct = connect(&server.uri(), "app").await;
+    let server = Standalone::start().await;
+    let (proxy, direct) = (&server.proxy, &server.direct);
+    let provider = LockProvider::new(&server.proxied);
     warm_up(&provider).await;
 
     let dropped = proxy.inject(Fault::drop_reply().command("findAndModify").times(2));
     let guard = acquire_soon(&provider, "own").await;
     must(dropped.happened(AMPLE).await);
-    let stored = document(&direct, "own").await;
-    assert_eq!(
-        stored.get_i64("fencingToken").unwrap(),
-        guard.fencing_token().get()
-    );
+    assert_stores_its_token(direct, &guard).await;
 
     // A release whose reply is lost is not a loss of the lock.
     proxy.inject(Fault::drop_reply().command("update"));
     guard.release().await.unwrap();
-    assert_eq!(document(&direct, "own").await.get_str("lockId"), Ok(""));
+    assert_eq!(document(direct, "own").await.get_str("lockId"), Ok(""));
 }
 
 /// B2: the answer comes after the caller has gone.
 #[tokio::test]
 async fn a_reply_after_the_timeout_leaves_no_claim() {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    let provider = LockProvider::new(&database);
-    warm_up(&provider).await;
+    let (db, proxy, provider) = warm_through_proxy().await;
     let late = proxy.inject(Fault::delay_reply(Duration::from_secs(3)).command("findAndModify"));
     let begun = Instant::now();
     let error = provider
@@ -72,46 +69,39 @@ async fn a_reply_after_the_timeout_leaves_no_claim() {
     // Nothing was heard of the server: that is not "held by another".
     assert!(matches!(error, LockError::Mongo(_)), "{error}");
     must(late.happened(AMPLE).await);
-    acquire_soon(&LockProvider::new(db.database()), "late")
-        .await
-        .release()
-        .await
-        .unwrap();
+    assert_free(&LockProvider::new(db.database()), "late").await;
 }
 
 /// B2: the request itself arrives late, after the wait is over and its first withdrawal has been made.
 #[tokio::test]
 async fn a_request_that_arrives_late_leaves_no_ghost() {
-    let server = Server::start(ServerOptions::standalone()).await.unwrap();
-    let proxy = Proxy::start(server.node().address()).await.unwrap();
-    let provider = LockProvider::new(&connect(&proxy.uri(), "app").await);
-    let direct = LockProvider::new(&connect(&server.uri(), "app").await);
+    let server = Standalone::start().await;
+    let (proxy, direct) = (&server.proxy, &server.direct);
+    let provider = LockProvider::new(&server.proxied);
     warm_up(&provider).await;
     let late = proxy.inject(Fault::late_request(Duration::from_millis(1500)).command("findAndModify"));
     let lock = provider.lock("ghost").acquire_timeout(Duration::from_millis(1));
     assert!(lock.acquire().await.is_err());
     must(late.happened(AMPLE).await);
-    acquire_soon(&direct, "ghost").await.release().await.unwrap();
-    let database = connect(&server.uri(), "app").await;
+    assert_free(&LockProvider::new(direct), "ghost").await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     // The ghost has come by now. It is gone long before its expiry of half a minute.
-    let free = async || (document(&database, "ghost").await.get_str("lockId") == Ok("")).then_some(());
+    let free = async || is_released(direct, "ghost").await.then_some(());
     must(eventually(Duration::from_secs(10), "nobody holds the lock", free).await);
 }
 
 /// B2: the request of a first attempt arrives when a second one has won the lock and it has been released.
 #[tokio::test]
 async fn a_late_first_request_of_a_won_claim_leaves_no_ghost() {
-    let server = Server::start(ServerOptions::standalone()).await.unwrap();
-    let proxy = Proxy::start(server.node().address()).await.unwrap();
-    let provider = LockProvider::new(&connect(&proxy.uri(), "app").await);
-    let database = connect(&server.uri(), "app").await;
+    let server = Standalone::start().await;
+    let (proxy, direct) = (&server.proxy, &server.direct);
+    let provider = LockProvider::new(&server.proxied);
     warm_up(&provider).await;
     let late = proxy.inject(Fault::late_request(Duration::from_secs(2)).command("findAndModify"));
-    acquire_soon(&provider, "ghost").await.release().await.unwrap();
+    assert_free(&provider, "ghost").await;
     must(late.happened(AMPLE).await);
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let free = async || (document(&database, "ghost").await.get_str("lockId") == Ok("")).then_some(());
+    let free = async || is_released(direct, "ghost").await.then_some(());
     must(eventually(Duration::from_secs(10), "nobody holds the lock", free).await);
 }
 
@@ -120,10 +110,7 @@ async fn a_late_first_request_of_a_won_claim_leaves_no_ghost() {
 async fn a_shutdown_takes_back_what_a_late_renewal_has_prolonged() {
     let db = test_db().await;
     let (proxy, database) = through_proxy(&db).await;
-    let provider = LockProvider::builder(&database)
-        .expiry(Duration::from_secs(3))
-        .build()
-        .unwrap();
+    let provider = with_expiry(&database, Duration::from_secs(3));
     let rival = LockProvider::new(db.database());
     let guard = acquire_soon(&provider, "prolonged").await;
     let ends = async || {
@@ -169,10 +156,7 @@ async fn waiting_behind_a_stuck_release_is_not_busy() {
 async fn a_frozen_connection_ends_the_hold_in_time() {
     let db = test_db().await;
     let (proxy, database) = through_proxy(&db).await;
-    let provider = LockProvider::builder(&database)
-        .expiry(Duration::from_secs(1))
-        .build()
-        .unwrap();
+    let provider = with_expiry(&database, Duration::from_secs(1));
     let guard = acquire_soon(&provider, "cut").await;
     let (inside, entered) = tokio::sync::oneshot::channel();
     let body = provider.lock("body").run(async |_| {
@@ -216,10 +200,7 @@ async fn a_frozen_connection_ends_the_hold_in_time() {
 async fn renewals_go_on_after_failures() {
     let db = test_db().await;
     let (proxy, database) = through_proxy(&db).await;
-    let provider = LockProvider::builder(&database)
-        .expiry(Duration::from_secs(3))
-        .build()
-        .unwrap();
+    let provider = with_expiry(&database, Duration::from_secs(3));
     let guard = provider.lock("kept").await.unwrap();
     for _ in 0..3 {
         let failed = proxy.inject(Fault::drop_request().command("update"));
@@ -257,10 +238,7 @@ async fn a_release_that_is_not_answered_keeps_nobody_waiting() {
     let db = test_db().await;
     for waits_for_it in [true, false] {
         let (proxy, database) = through_proxy(&db).await;
-        let provider = LockProvider::builder(&database)
-            .expiry(AMPLE * 4)
-            .build()
-            .unwrap();
+        let provider = with_expiry(&database, LONG_EXPIRY * 4);
         warm_up(&provider).await;
         let guard = acquire_soon(&provider, "silent").await;
         let silent = proxy.inject(Fault::delay_request(AMPLE * 2).command("update"));
@@ -271,6 +249,6 @@ async fn a_release_that_is_not_answered_keeps_nobody_waiting() {
             drop(guard);
         }
         must(silent.happened(AMPLE).await);
-        acquire_soon(&provider, "silent").await.release().await.unwrap();
+        assert_free(&provider, "silent").await;
     }
 }

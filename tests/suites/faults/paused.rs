@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use mongodb::bson::{DateTime, Document, doc};
 use mongodb::{Collection, Database};
-use mongolock::{FencedExt, FencingToken, IndexState, LockContext, LockError, LockGuard, LockProvider};
-use mongolock_tests::test_db;
+use mongolock::{FencedExt, FencingToken, LockContext, LockError, LockGuard, LockProvider};
+use mongolock_tests::{AMPLE, change_lock, test_db};
 use rustix::process::Signal;
 use tokio::task::{JoinSet, LocalSet};
 
-use crate::AMPLE;
 use crate::actor::{Actor, Part, order, say};
+
+use crate::{LONG_EXPIRY, until_indexed};
 
 /// Processes at a time, and what each goes through: fifty scenes in all.
 const LANES: usize = 5;
@@ -180,7 +181,7 @@ async fn play(way: Way, takeover: Takeover) -> Vec<Scene> {
     let db = Arc::new(test_db().await);
     let rival = LockProvider::new(db.database());
     // MongoDB begins no transaction on a collection or an index that is being made.
-    assert_eq!(rival.admin().index_state().await, IndexState::Ready);
+    until_indexed(&rival).await;
     db.database().create_collection("documents").await.unwrap();
     let (mut lanes, local) = (JoinSet::new(), LocalSet::new());
     for lane in 0..LANES {
@@ -188,7 +189,7 @@ async fn play(way: Way, takeover: Takeover) -> Vec<Scene> {
         let lane = async move {
             let expiry = match takeover {
                 Takeover::Expiry => SHORT,
-                Takeover::Hand => AMPLE,
+                Takeover::Hand => LONG_EXPIRY,
             };
             let mut writer = Actor::start("paused::write", &db, expiry, &[(WAY, format!("{way:?}"))]);
             let mut scenes = Vec::new();
@@ -250,11 +251,10 @@ async fn scene(
 async fn take_over(name: &str, takeover: Takeover, database: &Database, rival: &LockProvider) -> LockGuard {
     if let Takeover::Hand = takeover {
         let freed = doc! { "$set": { "lockId": "", "expiresAt": DateTime::from_millis(0) } };
-        let locks = database.collection::<Document>("distributed_locks");
-        locks.update_one(doc! { "_id": name }, freed).await.unwrap();
+        change_lock(database, name, freed).await;
     }
     // It comes when the lease is over, and that shows that its holder is stopped: else it would be renewed.
-    let lock = rival.lock(name).expiry(AMPLE).acquire_timeout(AMPLE);
+    let lock = rival.lock(name).expiry(LONG_EXPIRY).acquire_timeout(AMPLE);
     lock.acquire().await.unwrap()
 }
 

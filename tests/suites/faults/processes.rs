@@ -3,21 +3,14 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use mongolock::LockProvider;
-use mongolock_tests::{TestDb, test_db};
+use mongolock_tests::{AMPLE, test_db};
 use rustix::process::Signal;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::actor::Actor;
-use crate::{AMPLE, document};
 
-fn provider(db: &TestDb) -> LockProvider {
-    LockProvider::builder(db.database())
-        .acquire_timeout(AMPLE)
-        .build()
-        .unwrap()
-}
+use crate::{assert_stores_its_token, patient};
 
 /// S0.13, S0.14, S1.26: no sweep and no hand is needed.
 #[tokio::test]
@@ -29,7 +22,7 @@ async fn a_killed_holders_lock_is_free_after_its_expiry() {
     holder.until("step").await;
     holder.signal(Signal::KILL);
     let begun = Instant::now();
-    let next = provider(&db).lock("actor").acquire().await.unwrap();
+    let next = patient(db.database()).lock("actor").acquire().await.unwrap();
     assert!(
         begun.elapsed() <= expiry + Duration::from_secs(1),
         "{:?}",
@@ -47,7 +40,7 @@ async fn a_stopped_holder_learns_of_its_loss_first() {
     let old: i64 = holder.until("held").await.parse().unwrap();
     holder.until("step").await;
     holder.signal(Signal::STOP);
-    let next = provider(&db).lock("actor").acquire().await.unwrap();
+    let next = patient(db.database()).lock("actor").acquire().await.unwrap();
     // What it had said before it was stopped.
     while let Ok((word, _)) = timeout(Duration::from_millis(100), holder.next()).await {
         assert_eq!(word, "step");
@@ -62,10 +55,7 @@ async fn a_stopped_holder_learns_of_its_loss_first() {
     assert!(next.fencing_token().get() > old);
     sleep(Duration::from_millis(300)).await;
     assert!(!next.is_lost());
-    assert_eq!(
-        document(db.database(), "actor").await.get_i64("fencingToken"),
-        Ok(next.fencing_token().get())
-    );
+    assert_stores_its_token(db.database(), &next).await;
     next.release()
         .await
         .expect("its late release and renewals touch no other's claim");
@@ -134,7 +124,7 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
 
         // It holds and renews as long as it lives: several expiries.
         let held: i64 = wrong.until("held").await.parse().unwrap();
-        let rival = provider(&db).lock("actor");
+        let rival = patient(db.database()).lock("actor");
         let end = Instant::now() + Duration::from_secs(3);
         while Instant::now() < end {
             assert!(rival.try_acquire().await.unwrap().is_none());

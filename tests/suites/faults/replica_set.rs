@@ -6,14 +6,11 @@ use mongolock::{LockError, LockProvider};
 use mongolock_tests::{Server, ServerOptions, must};
 use tokio::time::{Instant, sleep};
 
-use crate::{AMPLE, acquire_soon, connect};
+use crate::{LONG_EXPIRY, acquire_soon, assert_free, connect, patient};
 
 async fn provider(server: &Server) -> LockProvider {
     let database = connect(&server.uri(), "app").await;
-    LockProvider::builder(&database)
-        .acquire_timeout(AMPLE)
-        .build()
-        .unwrap()
+    patient(&database)
 }
 
 /// B5, S1.19: the wait goes on and the hold outlives it, for the lease is longer than the election.
@@ -38,7 +35,7 @@ async fn a_stepdown_ends_neither_a_hold_nor_a_wait() {
 async fn a_killed_primary_costs_no_lock() {
     let server = Server::start(ServerOptions::three_members()).await.unwrap();
     let (ours, theirs) = (provider(&server).await, provider(&server).await);
-    let guard = ours.lock("kept").expiry(AMPLE).acquire().await.unwrap();
+    let guard = ours.lock("kept").expiry(LONG_EXPIRY).acquire().await.unwrap();
     let primary = server.primary().await.unwrap();
     must(primary.kill().await);
     let rival = theirs.lock("kept").acquire_timeout(Duration::from_secs(20));
@@ -55,7 +52,7 @@ async fn a_killed_primary_costs_no_lock() {
 async fn without_a_majority_nothing_is_acquired() {
     let server = Server::start(ServerOptions::three_members()).await.unwrap();
     let provider = provider(&server).await;
-    acquire_soon(&provider, "warm").await.release().await.unwrap();
+    assert_free(&provider, "warm").await;
     let secondaries = server.secondaries().await;
     assert_eq!(secondaries.len(), 2);
     for node in &secondaries {
@@ -70,5 +67,5 @@ async fn without_a_majority_nothing_is_acquired() {
         must(node.resume());
     }
     // Far sooner than the expiry of half a minute.
-    acquire_soon(&provider, "lonely").await.release().await.unwrap();
+    assert_free(&provider, "lonely").await;
 }

@@ -4,10 +4,10 @@ use mongodb::bson::{Document, doc};
 use mongodb::error::TRANSIENT_TRANSACTION_ERROR;
 use mongodb::{ClientSession, Collection, Database};
 use mongolock::{LockContext, LockError, LockProvider};
-use mongolock_tests::{Fault, test_db};
+use mongolock_tests::{AMPLE, Fault, test_db};
 use tokio::time::{Instant, timeout};
 
-use crate::{AMPLE, acquire_soon, through_proxy, warm_up};
+use crate::{acquire_soon, through_proxy, warm_up};
 
 /// A transaction that has written one document, to be committed under guard.
 async fn written(database: &Database) -> ClientSession {

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use mongolock::{LockError, LockGuard, LockProvider};
-use mongolock_tests::{Fault, Injected, Proxy, TestDb, eventually, must, test_db};
+use mongolock_tests::{AMPLE, Fault, Injected, Proxy, TestDb, eventually, must, test_db};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{AMPLE, acquire_soon, through_proxy};
+use crate::{DEFAULT_EXPIRY, LONG_EXPIRY, acquire_soon, assert_free, through_proxy, with_expiry};
 
 /// Time in which an acquire request on another connection must have replaced a silent one: one repetition after 2 s, and
 /// a slow machine.
@@ -30,8 +30,8 @@ impl Setting {
     async fn new(expiry: Duration) -> Self {
         let db = test_db().await;
         let (proxy, database) = through_proxy(&db).await;
-        let provider = LockProvider::builder(&database).expiry(expiry).build().unwrap();
-        acquire_soon(&provider, "warm").await.release().await.unwrap();
+        let provider = with_expiry(&database, expiry);
+        assert_free(&provider, "warm").await;
         Self {
             provider,
             rival: LockProvider::new(db.database()),
@@ -61,7 +61,7 @@ async fn free_within(limit: Duration, provider: &LockProvider, name: &str) {
 /// B3: the lock was free all the time, so a reply that never comes costs one repetition and not the whole wait.
 #[tokio::test]
 async fn a_swallowed_reply_costs_one_repetition() {
-    let it = Setting::new(AMPLE / 2).await;
+    let it = Setting::new(DEFAULT_EXPIRY).await;
     let swallowed = it.swallow_reply("findAndModify", 1);
     let begun = Instant::now();
     let guard = it.acquire("silent", Duration::from_secs(10)).await.unwrap();
@@ -74,7 +74,7 @@ async fn a_swallowed_reply_costs_one_repetition() {
 /// B3: the same with two replies in a row.
 #[tokio::test]
 async fn two_swallowed_replies_do_not_cost_the_wait() {
-    let it = Setting::new(AMPLE / 2).await;
+    let it = Setting::new(DEFAULT_EXPIRY).await;
     let swallowed = it.swallow_reply("findAndModify", 2);
     let guard = it.acquire("silent", Duration::from_secs(10)).await.unwrap();
     assert_eq!(swallowed.hits(), 2);
@@ -85,7 +85,7 @@ async fn two_swallowed_replies_do_not_cost_the_wait() {
 /// B3: the same with a request that never arrives.
 #[tokio::test]
 async fn a_swallowed_request_costs_one_repetition() {
-    let it = Setting::new(AMPLE / 2).await;
+    let it = Setting::new(DEFAULT_EXPIRY).await;
     let swallowed = it.proxy.inject(Fault::swallow_request().command("findAndModify"));
     let begun = Instant::now();
     let guard = it.acquire("silent", Duration::from_secs(10)).await.unwrap();
@@ -97,7 +97,7 @@ async fn a_swallowed_request_costs_one_repetition() {
 /// B3: a single try repeats its request as well, within its limit.
 #[tokio::test]
 async fn a_try_repeats_a_request_without_a_reply() {
-    let it = Setting::new(AMPLE / 2).await;
+    let it = Setting::new(DEFAULT_EXPIRY).await;
     let swallowed = it.swallow_reply("findAndModify", 1);
     let lock = it
         .provider
@@ -114,7 +114,7 @@ async fn a_try_repeats_a_request_without_a_reply() {
 /// of the 60 s.
 #[tokio::test]
 async fn a_claim_that_was_given_up_is_released() {
-    let it = Setting::new(AMPLE).await;
+    let it = Setting::new(LONG_EXPIRY).await;
     let swallowed = it.swallow_reply("findAndModify", 1);
     let begun = Instant::now();
     let error = it.acquire("silent", Duration::from_secs(2)).await.unwrap_err();
@@ -127,7 +127,7 @@ async fn a_claim_that_was_given_up_is_released() {
 /// B3: the next acquire of the same provider is not kept waiting by the id that was given up.
 #[tokio::test]
 async fn an_id_that_was_given_up_is_not_held_by_another() {
-    let it = Setting::new(AMPLE).await;
+    let it = Setting::new(LONG_EXPIRY).await;
     let swallowed = it.swallow_reply("findAndModify", 1);
     let error = it.acquire("silent", Duration::from_secs(2)).await.unwrap_err();
     assert!(matches!(error, LockError::Mongo(_)), "{error}");
@@ -167,7 +167,7 @@ async fn a_swallowed_release_is_repeated() {
         ("reply", Fault::swallow_reply()),
         ("request", Fault::swallow_request()),
     ] {
-        let it = Setting::new(AMPLE).await;
+        let it = Setting::new(LONG_EXPIRY).await;
         let guard = acquire_soon(&it.provider, name).await;
         let swallowed = it.proxy.inject(fault.command("update"));
         drop(guard);
@@ -183,7 +183,7 @@ async fn a_swallowed_release_is_repeated() {
 /// releases from being sent: of one that failed with an error, and of one that fell silent as well.
 #[tokio::test]
 async fn dead_connections_do_not_hold_up_the_repeats_of_releases() {
-    let it = Setting::new(AMPLE).await;
+    let it = Setting::new(LONG_EXPIRY).await;
     let mut guards = Vec::new();
     for name in ["dead:0", "dead:1", "dead:2", "failed", "silent"] {
         guards.push(acquire_soon(&it.provider, name).await);

@@ -10,10 +10,12 @@ use mongodb::event::command::CommandEvent;
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{FailPoint, FailPointGuard, Server, ServerOptions, eventually, must};
+use mongolock_tests::{
+    AMPLE, FailPoint, FailPointGuard, Server, ServerOptions, eventually, must, with_parameter,
+};
 use tokio::time::{Instant, timeout};
 
-use crate::{AMPLE, acquire_soon, connect, with_parameter};
+use crate::{LONG_EXPIRY, acquire_soon, assert_free, connect, with_expiry};
 
 /// "As asked", not primary, interrupted by a step-down, primary stepped down.
 const CODES: [i32; 4] = [64, 91, 11602, 189];
@@ -45,7 +47,7 @@ async fn an_unconfirmed_acquire_is_never_a_win() {
     let server = Server::start(ServerOptions::single()).await.unwrap();
     let rival = rival(&server).await;
     let database = connect(&uri(&server), "app").await;
-    let provider = LockProvider::builder(&database).expiry(AMPLE).build().unwrap();
+    let provider = with_expiry(&database, LONG_EXPIRY);
     for code in CODES {
         let point = unconfirmed(&server, FailPoint::on(&["findAndModify"]).always(), code).await;
         let name = format!("unsafe:{code}");
@@ -70,7 +72,7 @@ async fn an_unconfirmed_acquire_is_repeated() {
     for code in CODES {
         let point = FailPoint::on(&["findAndModify"]).times(3);
         let _point = unconfirmed(&server, point, code).await;
-        acquire_soon(&provider, "unsafe").await.release().await.unwrap();
+        assert_free(&provider, "unsafe").await;
     }
 }
 
@@ -145,7 +147,7 @@ async fn an_unconfirmed_release_is_repeated_until_it_is_confirmed() {
     let server = Server::start(ServerOptions::single()).await.unwrap();
     let rival = rival(&server).await;
     let (database, confirmed) = counting(&uri(&server)).await;
-    let provider = LockProvider::builder(&database).expiry(AMPLE).build().unwrap();
+    let provider = with_expiry(&database, LONG_EXPIRY);
     for code in CODES {
         for is_awaited in [true, false] {
             let guard = acquire_soon(&provider, "released").await;

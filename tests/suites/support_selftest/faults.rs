@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use mongolock_tests::{Node, Server, ServerOptions, SupportError, eventually, must};
+use mongolock_tests::{AMPLE, Node, Server, ServerOptions, SupportError, eventually, must};
 use tokio::time::timeout;
 
 async fn answers(node: &Node) -> bool {
@@ -53,9 +53,7 @@ async fn a_stopped_node_hangs_until_it_is_resumed() {
     assert!(!answers(node).await);
     assert!(node.pid().is_some());
     must(node.resume());
-    let back = eventually(Duration::from_secs(10), "an answer", || async {
-        answers(node).await.then_some(())
-    });
+    let back = eventually(AMPLE, "an answer", || async { answers(node).await.then_some(()) });
     must(back.await);
 }
 
@@ -71,14 +69,7 @@ async fn another_member_follows_a_lost_primary() {
     assert_ne!(second.address(), third.address());
     must(second.restart().await);
     let both = || async { (server.secondaries().await.len() == 2).then_some(()) };
-    must(
-        eventually(
-            Duration::from_secs(30),
-            "the killed member back as a secondary",
-            both,
-        )
-        .await,
-    );
+    must(eventually(AMPLE, "the killed member back as a secondary", both).await);
 
     let third = must(server.primary().await);
     must(third.stop());
@@ -86,14 +77,7 @@ async fn another_member_follows_a_lost_primary() {
         let primary = server.primary().await.ok()?;
         (primary.address() != third.address()).then_some(())
     };
-    must(
-        eventually(
-            Duration::from_secs(30),
-            "a successor of the stopped primary",
-            fourth,
-        )
-        .await,
-    );
+    must(eventually(AMPLE, "a successor of the stopped primary", fourth).await);
     must(third.resume());
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use mongolock_tests::{Server, ServerOptions, eventually, must};
+use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must};
 use rustix::process::{Pid, test_kill_process};
 
 fn exists(pid: u32) -> bool {
@@ -16,7 +16,7 @@ fn exists(pid: u32) -> bool {
 async fn gone(pid: u32, directory: PathBuf) {
     let what = format!("process {pid} and {} gone", directory.display());
     let gone = || async { (!exists(pid) && !directory.exists()).then_some(()) };
-    must(eventually(Duration::from_secs(10), &what, gone).await);
+    must(eventually(AMPLE, &what, gone).await);
 }
 
 /// Runs `holder` until it is ready, kills it with SIGKILL, and says which servers it had.
@@ -96,14 +96,7 @@ async fn nobody_names(text: &str) {
         let listing = must(Command::new("ps").args(["-A", "-ww", "-o", "args"]).output());
         (!String::from_utf8_lossy(&listing.stdout).contains(text)).then_some(())
     };
-    must(
-        eventually(
-            Duration::from_secs(10),
-            "all processes of the server gone",
-            processes,
-        )
-        .await,
-    );
+    must(eventually(AMPLE, "all processes of the server gone", processes).await);
 }
 
 #[tokio::test]

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 use mongodb::bson::{Document, doc};
 use mongodb::error::Result;
 use mongodb::{Client, Collection};
-use mongolock_tests::{Direction, Fault, Proxy, Server, ServerOptions, eventually, must};
+use mongolock_tests::{AMPLE, Direction, Fault, Proxy, Server, ServerOptions, eventually, must};
 use tokio::time::timeout;
 
 const SHORT: Duration = Duration::from_millis(300);
-const LONG: Duration = Duration::from_secs(20);
 
 struct Setting {
     direct: Collection<Document>,
@@ -50,7 +49,7 @@ impl Setting {
 
     async fn becomes(&self, number: i32) {
         let reached = || async { (self.number().await == number).then_some(()) };
-        must(eventually(LONG, "the expected number", reached).await);
+        must(eventually(AMPLE, "the expected number", reached).await);
     }
 }
 
@@ -61,7 +60,7 @@ async fn exactly_one_reply_of_a_command_is_dropped() {
     must(it.proxied.find_one(doc! {}).await);
     assert_eq!(dropped.hits(), 0);
     assert!(it.increment().await.is_err());
-    must(dropped.happened(LONG).await);
+    must(dropped.happened(AMPLE).await);
     assert_eq!(it.number().await, 1);
     must(it.increment().await);
     assert_eq!(
@@ -93,7 +92,7 @@ async fn a_dropped_request_never_arrives() {
     let it = setting().await;
     let dropped = it.proxy.inject(Fault::drop_request());
     assert!(it.increment().await.is_err());
-    must(dropped.happened(LONG).await);
+    must(dropped.happened(AMPLE).await);
     must(it.increment().await);
     assert_eq!(it.number().await, 1);
 }
@@ -106,7 +105,7 @@ async fn a_late_request_arrives_after_its_client_has_given_up() {
         .inject(Fault::late_request(SHORT).command("findAndModify"));
     let began = Instant::now();
     assert!(it.increment().await.is_err());
-    must(late.happened(LONG).await);
+    must(late.happened(AMPLE).await);
     it.becomes(1).await;
     assert!(began.elapsed() >= SHORT);
 }
@@ -121,7 +120,7 @@ async fn a_swallowed_message_leaves_its_connection_open_and_silent() {
         let swallowed = it.proxy.inject(fault.command("findAndModify"));
         let mut increment = Box::pin(it.increment());
         assert!(timeout(SHORT, &mut increment).await.is_err());
-        must(swallowed.happened(LONG).await);
+        must(swallowed.happened(AMPLE).await);
         // Only the reply was swallowed the first time, so only that request was executed.
         assert_eq!(it.number().await, executed);
         must(it.increment().await);
@@ -133,7 +132,7 @@ async fn a_swallowed_message_leaves_its_connection_open_and_silent() {
     }
     it.proxy.reset_connections();
     for increment in silent {
-        let ended = timeout(LONG, increment).await;
+        let ended = timeout(AMPLE, increment).await;
         assert!(ended.is_ok_and(|answer| answer.is_err()), "a reset ends it");
     }
 }
@@ -148,7 +147,7 @@ async fn single_messages_are_delayed() {
             must(it.increment().await);
             assert!(began.elapsed() >= SHORT);
         }
-        must(delayed.happened(LONG).await);
+        must(delayed.happened(AMPLE).await);
     }
     assert_eq!(it.number().await, 4);
 }
@@ -180,9 +179,11 @@ async fn a_frozen_network_holds_everything_back_until_it_thaws() {
 #[tokio::test]
 async fn connections_are_reset_and_refused() {
     let it = setting().await;
-    let held = it.proxy.inject(Fault::delay_reply(LONG).command("findAndModify"));
+    let held = it
+        .proxy
+        .inject(Fault::delay_reply(AMPLE).command("findAndModify"));
     let (broken, ()) = tokio::join!(it.increment(), async {
-        must(held.happened(LONG).await);
+        must(held.happened(AMPLE).await);
         it.proxy.refuse_connections();
         it.proxy.reset_connections();
     });
@@ -194,7 +195,7 @@ async fn connections_are_reset_and_refused() {
     );
     it.proxy.accept_connections();
     let again = || async { it.increment().await.ok() };
-    must(eventually(LONG, "an answer through new connections", again).await);
+    must(eventually(AMPLE, "an answer through new connections", again).await);
 }
 
 #[tokio::test]
@@ -212,7 +213,7 @@ async fn cleared_faults_do_not_happen_and_connections_end_with_the_proxy() {
     let address = proxy.address().to_owned();
     drop(proxy);
     let refused = || async { tokio::net::TcpStream::connect(&address).await.err() };
-    must(eventually(LONG, "the proxy's port closed", refused).await);
+    must(eventually(AMPLE, "the proxy's port closed", refused).await);
     assert!(
         timeout(SHORT, proxied.find_one(doc! {}))
             .await

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Database};
-use mongolock_tests::{Server, ServerOptions, SupportError, eventually, must, shared, test_db};
+use mongolock_tests::{AMPLE, Server, ServerOptions, SupportError, eventually, must, shared, test_db};
 
 async fn start(options: ServerOptions) -> Server {
     let began = Instant::now();
@@ -140,7 +140,7 @@ async fn polling_ends_at_its_limit_and_can_be_spawned() {
             left -= 1;
             std::future::ready((left == 0).then_some("done"))
         };
-        let done = eventually(Duration::from_secs(10), "a count-down", count_down).await;
+        let done = eventually(AMPLE, "a count-down", count_down).await;
         let never = eventually(Duration::from_millis(30), "nothing", || async { None::<()> }).await;
         (
             done.ok(),

@@ -1,13 +1,13 @@
-//! The commands and the documents, as another program on the same collection sees them.
+//! The documents that store locks, and documents that another program has changed or damaged.
 
 use std::time::Duration;
 
-use mongodb::bson::{Bson, Document, Timestamp, doc};
-use mongolock::{IndexState, LockError, LockProvider};
-use mongolock_tests::{eventually, must};
+use mongodb::bson::{Bson, DateTime, Document, Timestamp, doc};
+use mongolock::LockError;
+use mongolock_tests::{AMPLE, change_lock, eventually, must};
 use tokio::time::sleep;
 
-use crate::fixture::{AMPLE, Fixture, names, recorded};
+use crate::fixture::{Fixture, acquire_and_release};
 
 /// S1.3, S1.7, S1.8, S1.16, S0.15, S2.2, S2.4, S3.5
 #[tokio::test]
@@ -61,61 +61,6 @@ async fn a_released_lock_keeps_its_document() {
     assert_eq!(released.len(), 5);
 }
 
-/// S0.7: one command acquires and one releases, whatever the driver does besides.
-#[tokio::test]
-async fn a_hold_costs_two_commands() {
-    let fixture = Fixture::mongodb().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let provider = LockProvider::new(&database);
-    provider.lock("warm").await.unwrap().release().await.unwrap();
-    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
-    commands.take();
-    for _ in 0..10 {
-        provider.lock("hot").await.unwrap().release().await.unwrap();
-    }
-    let sent = commands.take();
-    let own: Vec<&str> = names(&sent)
-        .into_iter()
-        .filter(|name| *name != "listCollections")
-        .collect();
-    assert_eq!(own, ["findAndModify", "update"].repeat(10));
-}
-
-/// S0.7, S1.17: a failed attempt leaves the document as it is, to the byte, and writes nothing to the oplog.
-#[tokio::test]
-async fn a_failed_attempt_changes_nothing() {
-    let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let _held = fixture.provider.lock("held").await.unwrap();
-    let oplog = fixture
-        .database()
-        .client()
-        .database("local")
-        .collection::<mongodb::bson::Document>("oplog.rs");
-    let entries = async || {
-        let namespace = format!("{}.distributed_locks", fixture.database().name());
-        oplog
-            .count_documents(doc! { "ns": namespace, "op": { "$in": ["i", "u", "d"] } })
-            .await
-            .unwrap()
-    };
-    let raw = fixture.locks().clone_with_type::<mongodb::bson::RawDocumentBuf>();
-    let before = (
-        raw.find_one(doc! { "_id": "held" }).await.unwrap().unwrap(),
-        entries().await,
-    );
-    let rival = fixture.rival().lock("held");
-    for _ in 0..20 {
-        assert!(rival.try_acquire().await.unwrap().is_none());
-    }
-    let after = (
-        raw.find_one(doc! { "_id": "held" }).await.unwrap().unwrap(),
-        entries().await,
-    );
-    assert_eq!(before.0.as_bytes(), after.0.as_bytes());
-    assert_eq!(before.1, after.1);
-}
-
 /// S1.23: the new expiry counts from the renewal, not from the old expiry.
 #[tokio::test]
 async fn a_renewal_counts_from_the_servers_now() {
@@ -139,59 +84,13 @@ async fn a_renewal_counts_from_the_servers_now() {
     guard.release().await.unwrap();
 }
 
-/// S3.1, B12: whatever the client's own settings are.
-#[tokio::test]
-async fn majority_and_primary_are_set_on_every_command() {
-    let fixture = Fixture::mongodb().await;
-    let (database, commands) = recorded(
-        fixture.db(),
-        &["w=1", "readPreference=secondary", "readConcernLevel=local"],
-    )
-    .await;
-    let provider = LockProvider::new(&database);
-    let lock = provider.lock("safe").expiry(Duration::from_millis(600));
-    let guard = lock.acquire().await.unwrap();
-    commands.until_sent("update").await;
-    guard.release().await.unwrap();
-    drop(lock.acquire().await.unwrap());
-    must(
-        eventually(AMPLE, "the dropped guard is released", async || {
-            lock.try_acquire().await.unwrap().map(drop)
-        })
-        .await,
-    );
-    let sent = commands.take();
-    let writes = sent
-        .iter()
-        .filter(|c| c.contains_key("findAndModify") || c.contains_key("update"));
-    let mut seen = 0;
-    for command in writes {
-        assert_eq!(
-            command.get_document("writeConcern").unwrap().get_str("w"),
-            Ok("majority"),
-            "{command}"
-        );
-        assert!(
-            command
-                .get("$readPreference")
-                .is_none_or(|p| p.as_document() == Some(&doc! { "mode": "primary" }))
-        );
-        seen += 1;
-    }
-    assert!(seen >= 5, "{seen}");
-}
-
 /// S3.8, S2.10, S2.6: by hand, with the document's name, the lock is anybody's to free; its holder hears of it.
 #[tokio::test]
 async fn only_ones_own_claim_is_released() {
     let fixture = Fixture::mongodb().await;
     let guard = fixture.provider.lock("mine").await.unwrap();
-    let foreign = doc! { "$set": { "lockId": "somebody#else" } };
-    fixture
-        .locks()
-        .update_one(doc! { "_id": "mine" }, foreign)
-        .await
-        .unwrap();
+    let foreign = doc! { "$set": { "lockId": "another#process" } };
+    change_lock(fixture.database(), "mine", foreign).await;
     let before = fixture.document("mine").await.unwrap();
     let error = guard.release().await.unwrap_err();
     assert!(
@@ -313,10 +212,8 @@ async fn a_collection_of_ones_own_is_created_by_use() {
             .unwrap()
             .is_empty()
     );
-    provider.lock("here").await.unwrap().release().await.unwrap();
-    let mine = fixture
-        .database()
-        .collection::<mongodb::bson::Document>("my.locks");
+    acquire_and_release(&provider.lock("here")).await;
+    let mine = fixture.database().collection::<Document>("my.locks");
     assert_eq!(mine.count_documents(doc! { "_id": "here" }).await.unwrap(), 1);
     assert!(
         !fixture
@@ -333,12 +230,8 @@ async fn a_collection_of_ones_own_is_created_by_use() {
 async fn a_renewal_between_a_look_and_an_attempt_wins() {
     let fixture = Fixture::mongodb().await;
     let _guard = fixture.provider.lock("renewing").await.unwrap();
-    let past = doc! { "$set": { "expiresAt": mongodb::bson::DateTime::from_millis(0) } };
-    fixture
-        .locks()
-        .update_one(doc! { "_id": "renewing" }, past)
-        .await
-        .unwrap();
+    let past = doc! { "$set": { "expiresAt": DateTime::from_millis(0) } };
+    change_lock(fixture.database(), "renewing", past).await;
     let seen = fixture.document("renewing").await.unwrap();
     assert_eq!(
         seen.get_datetime("expiresAt").unwrap().timestamp_millis(),
@@ -365,62 +258,4 @@ async fn a_renewal_between_a_look_and_an_attempt_wins() {
             .unwrap()
             .is_none()
     );
-}
-
-/// B18: fifty wait, one of them asks.
-#[tokio::test]
-async fn waiters_of_one_process_ask_one_at_a_time() {
-    let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let pause = Duration::from_millis(100);
-    let provider = LockProvider::builder(&database)
-        .retry_interval(pause..=pause)
-        .build()
-        .unwrap();
-    let held = fixture.rival().lock("crowded").await.unwrap();
-    let mut waiters = tokio::task::JoinSet::new();
-    for _ in 0..50 {
-        let lock = provider.lock("crowded").acquire_timeout(AMPLE);
-        waiters.spawn(async move { lock.acquire().await.unwrap().release().await });
-    }
-    sleep(pause * 10).await;
-    let asked = names(&commands.take())
-        .into_iter()
-        .filter(|name| *name == "findAndModify")
-        .count();
-    assert!((2..=11).contains(&asked), "{asked} attempts in ten pauses");
-    held.release().await.unwrap();
-    while let Some(done) = waiters.join_next().await {
-        done.unwrap().unwrap();
-    }
-}
-
-/// B19: a hundred locks, a handful of commands.
-#[tokio::test]
-async fn many_locks_are_renewed_together() {
-    let fixture = Fixture::mongodb().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let provider = LockProvider::builder(&database)
-        .expiry(Duration::from_secs(3))
-        .build()
-        .unwrap();
-    let mut guards = Vec::new();
-    for index in 0..100 {
-        guards.push(provider.lock(index).await.unwrap());
-    }
-    commands.take();
-    sleep(Duration::from_secs(5)).await;
-    let renewals = names(&commands.take())
-        .into_iter()
-        .filter(|name| *name == "update")
-        .count();
-    assert!(
-        (4..=20).contains(&renewals),
-        "{renewals} renewals in five intervals"
-    );
-    for guard in guards {
-        assert!(!guard.is_lost());
-        guard.release().await.unwrap();
-    }
 }

@@ -1,0 +1,91 @@
+//! Commits that fail: which of them are repeated, and by whom.
+
+use mongodb::bson::{DateTime, doc};
+use mongodb::error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
+use mongolock::LockError;
+use mongolock_tests::{FailPoint, change_lock, must};
+
+use super::{accounts, begin, client_of_its_own, holder_in_transaction, insert, is_committed, prepared};
+
+/// A renewal of the lock itself after the transaction began: an error that says "make it again", and the driver does.
+#[tokio::test]
+async fn ones_own_renewal_is_a_passing_conflict() {
+    let (fixture, guard, mut session) = holder_in_transaction().await;
+    let later = doc! { "$set": { "expiresAt": DateTime::from_millis(i64::MAX / 2000) } };
+    change_lock(fixture.database(), "a", later).await;
+    let refused = guard.context().commit(&mut session).await;
+    let Err(LockError::Mongo(error)) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(error.contains_label(TRANSIENT_TRANSACTION_ERROR), "{error}");
+    assert!(!guard.is_lost());
+    assert!(!is_committed(&fixture).await);
+
+    let (accounts, lock, mut made) = (accounts(&fixture), guard.context(), 0);
+    let done: mongodb::error::Result<()> = session
+        .start_transaction()
+        .and_run2(async |session| {
+            made += 1;
+            insert(&accounts, session, 1).await?;
+            if made == 1 {
+                let sooner = doc! { "$set": { "expiresAt": { "$add": ["$expiresAt", -1] } } };
+                change_lock(fixture.database(), "a", sooner).await;
+            }
+            Ok(lock.commit(session).await?)
+        })
+        .await;
+    done.unwrap();
+    assert_eq!(made, 2);
+    assert!(is_committed(&fixture).await);
+    guard.release().await.unwrap();
+}
+
+/// A commit whose answer is an error that leaves its outcome open is repeated, as the driver's rules say.
+#[tokio::test]
+async fn an_unknown_outcome_is_asked_for_again() {
+    let fixture = prepared().await;
+    let (client, own) = client_of_its_own(&fixture).await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    let mut session = client.start_session().await.unwrap();
+    begin(&fixture, &mut session).await;
+    // Made, but not confirmed by a majority in time: more often than the driver repeats by itself.
+    let unconfirmed =
+        FailPoint::on(&["commitTransaction"]).write_concern_error(64, "waiting for replication timed out");
+    let point = unconfirmed.app_name(&own).times(3);
+    let failing = must(point.enable(fixture.db().uri()).await);
+    guard.context().commit(&mut session).await.unwrap();
+    must(failing.clear().await);
+    assert!(is_committed(&fixture).await);
+    guard.release().await.unwrap();
+}
+
+/// The caller's own limit for the commit has passed: that is the answer, whatever has become of the commit. It is not
+/// asked for again on his behalf.
+#[tokio::test]
+async fn a_commit_that_is_out_of_time_is_not_repeated() {
+    const MAX_TIME_EXPIRED: i32 = 50;
+    let commit = || FailPoint::on(&["commitTransaction"]);
+    let not_made = commit().error_code(MAX_TIME_EXPIRED);
+    let unconfirmed = commit().write_concern_error(MAX_TIME_EXPIRED, "operation exceeded time limit");
+    for (point, is_made) in [(not_made, false), (unconfirmed, true)] {
+        let fixture = prepared().await;
+        let (client, own) = client_of_its_own(&fixture).await;
+        let guard = fixture.provider.lock("a").await.unwrap();
+        let mut session = client.start_session().await.unwrap();
+        begin(&fixture, &mut session).await;
+        // Once: a second commit would succeed.
+        let failing = must(point.app_name(&own).enable(fixture.db().uri()).await);
+        let ended = guard.context().commit(&mut session).await;
+        must(failing.clear().await);
+        let Err(LockError::Mongo(error)) = ended else {
+            panic!("{ended:?}");
+        };
+        assert!(error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT), "{error}");
+        assert_eq!(is_committed(&fixture).await, is_made);
+        assert!(!guard.is_lost());
+        // Whoever wants to know asks again.
+        session.commit_transaction().await.unwrap();
+        assert!(is_committed(&fixture).await);
+        guard.release().await.unwrap();
+    }
+}

@@ -1,0 +1,88 @@
+//! Fenced writes as part of a transaction.
+
+use mongodb::bson::doc;
+use mongolock::LockError;
+
+use super::{Scene, first, is_duplicate_key, retitle, unique_index};
+
+/// In a transaction: all or nothing, and its own end is the caller's.
+#[tokio::test]
+async fn writes_can_be_part_of_a_transaction() {
+    let scene = Scene::new().await;
+    let mut session = scene.db.database().client().start_session().await.unwrap();
+    let before = scene.all().await;
+
+    session.start_transaction().await.unwrap();
+    let holder = scene.holder(11);
+    holder
+        .update_one(first(), retitle())
+        .session(&mut session)
+        .await
+        .unwrap();
+    holder
+        .insert_one(doc! { "_id": 2 })
+        .session(&mut session)
+        .await
+        .unwrap();
+    holder
+        .replace_one(doc! { "_id": 3 }, doc! {})
+        .upsert(true)
+        .session(&mut session)
+        .await
+        .unwrap();
+    assert_eq!(scene.all().await, before);
+    session.commit_transaction().await.unwrap();
+    let tokens: Vec<_> = scene
+        .all()
+        .await
+        .iter()
+        .map(|one| one.get_i64("fencingToken").unwrap())
+        .collect();
+    assert_eq!(tokens, [11, 11, 11]);
+
+    session.start_transaction().await.unwrap();
+    let late = scene.holder(10);
+    assert_eq!(
+        late.update_one(doc! { "_id": 4 }, retitle())
+            .session(&mut session)
+            .await
+            .unwrap()
+            .matched_count,
+        0
+    );
+    for upsert in [false, true] {
+        let refused = late
+            .update_one(first(), retitle())
+            .upsert(upsert)
+            .session(&mut session)
+            .await;
+        assert!(matches!(refused, Err(LockError::Stale { .. })), "{refused:?}");
+    }
+    let refused = late.insert_one(first()).session(&mut session).await;
+    assert!(
+        is_duplicate_key(&refused),
+        "it has ended the transaction: {refused:?}"
+    );
+    session.abort_transaction().await.unwrap();
+}
+
+/// An error that does not pass must not look like one that does: the driver would repeat the transaction.
+#[tokio::test]
+async fn a_collision_in_a_transaction_is_not_repeated() {
+    let scene = Scene::new().await;
+    unique_index(&scene.reports, "title").await;
+    let (holder, mut made) = (scene.holder(11), 0);
+    let mut session = scene.db.database().client().start_session().await.unwrap();
+    let refused: mongodb::error::Result<()> = session
+        .start_transaction()
+        .and_run2(async |session| {
+            made += 1;
+            let taken = doc! { "$set": { "title": "old" } };
+            let write = holder.update_one(doc! { "_id": 2 }, taken).upsert(true);
+            write.session(session).await?;
+            Ok(())
+        })
+        .await;
+    assert!(is_duplicate_key(&refused.map_err(LockError::from)));
+    assert_eq!(made, 1);
+}
