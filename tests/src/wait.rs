@@ -10,8 +10,8 @@ use crate::error::SupportError;
 /// machine that runs other tests at the same time.
 pub const AMPLE: Duration = Duration::from_secs(60);
 
-/// The time in which a released lock must be free: 15 s, half of the default `expiry`, so that a lock that merely expired
-/// does not pass for a released one.
+/// The time in which a released lock must be free: 15 s, half of the default `expiry`, so that a lock that merely
+/// expired does not pass for a released one.
 pub const BEFORE_EXPIRY: Duration = Duration::from_secs(15);
 
 /// The pause between two calls of a probe.

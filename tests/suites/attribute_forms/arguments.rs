@@ -1,4 +1,4 @@
-//! Patterns, moves, shadowing and names that the expansion uses itself.
+//! Patterns, moves, shadowing, and names that the expansion itself uses.
 
 #![deny(warnings)]
 

@@ -1,4 +1,4 @@
-//! Other attributes on the same function, in the orders that make sense.
+//! Other attributes on the same function, in the useful orders.
 
 #![deny(warnings)]
 
@@ -89,7 +89,7 @@ impl Service for Local {
     }
 }
 
-/// The shape that `#[async_trait]` makes, written by hand.
+/// A function of the shape that `#[async_trait]` generates, written by hand.
 #[distributed_lock(name = "l:<id>")]
 fn boxed(id: u8) -> Pin<Box<dyn Future<Output = Result<u8, LockError>> + Send>> {
     let doubled = id * 2;

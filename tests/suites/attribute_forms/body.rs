@@ -1,4 +1,4 @@
-//! Bodies: returns, loops, local items, inner attributes, and the order in which things are dropped.
+//! Bodies: returns, loops, local items, inner attributes, and the order in which values are dropped.
 
 #![deny(warnings)]
 
@@ -69,7 +69,7 @@ async fn returns_in_a_macro() -> Result<u8, LockError> {
     give!(Ok(4))
 }
 
-// On one line on purpose: its braces must not be called needless.
+// The function is on one line on purpose: the compiler must not report its braces as unnecessary.
 #[rustfmt::skip]
 #[distributed_lock(name = "d")]
 async fn one_line() -> Result<(), LockError> { Ok(()) }
@@ -203,7 +203,7 @@ async fn every_kind_of_body() -> anyhow::Result<()> {
             assert_eq!(events()[..1], ["local"]);
             assert!(is_free("m").await);
 
-            // A future that is never polled takes nothing, and lets its arguments go.
+            // A future that is never polled acquires nothing, and drops its arguments.
             drop(waits(Noisy("argument")));
             assert_eq!(events(), ["argument", "free"]);
             assert!(is_free("m").await);

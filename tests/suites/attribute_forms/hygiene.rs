@@ -1,4 +1,4 @@
-//! The user's own names, however unfortunate, and lints that nothing may soften.
+//! User code that shadows names of the standard library, and forbidden lints: the expansion must compile there.
 
 #![deny(warnings)]
 #![forbid(

@@ -1,4 +1,4 @@
-//! Functions written by `macro_rules!`, with each piece from either side.
+//! Functions that `macro_rules!` generates, with each piece from the macro or from its caller.
 
 #![deny(warnings)]
 

@@ -1,6 +1,6 @@
-//! Uses of the attribute that must compile and do what they say, in memory; the suite `ui` has what must not compile.
+//! Forms of the attribute that must compile and work, in memory. The suite `ui` has the forms that must not compile.
 
-// The signatures are what is tested, and most of them are odd.
+// The tests are about signatures, most of which are unusual.
 #![allow(clippy::all, clippy::pedantic, unreachable_pub)]
 
 mod arguments;
@@ -15,7 +15,7 @@ mod receivers;
 mod returns;
 mod send;
 
-/// Here, because `tokio::test` allows what `hygiene` forbids.
+/// The test is not in `hygiene`, because `tokio::test` allows lints that `hygiene` forbids.
 #[tokio::test]
 async fn the_names_of_the_user_stay_theirs() -> Result<(), mongolock::LockError> {
     hygiene::run().await

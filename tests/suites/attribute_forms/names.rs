@@ -1,4 +1,4 @@
-//! What may stand in a name, and what it is rendered to.
+//! The syntax of lock names, and the rendered names.
 
 #![deny(warnings)]
 

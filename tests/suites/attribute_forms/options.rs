@@ -1,4 +1,4 @@
-//! Every argument, in every form.
+//! Every argument of the attribute, in every form.
 
 #![deny(warnings)]
 

@@ -1,4 +1,4 @@
-//! Everything that can carry a `LockError` may be returned, whatever it is called.
+//! Return types: every type that can carry a `LockError`, also behind an alias.
 
 #![deny(warnings)]
 

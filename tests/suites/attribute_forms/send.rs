@@ -1,4 +1,4 @@
-//! A locked future is `Send` wherever the plain one is, and borrows what the plain one borrows.
+//! A function's future is `Send` with the attribute if it is `Send` without it, and borrows the same values.
 
 #![deny(warnings)]
 

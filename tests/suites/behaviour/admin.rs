@@ -1,4 +1,4 @@
-//! What an operator sees of the locks of all processes, and can do to them.
+//! `LockAdmin`: listing the locks of all processes, and releasing them by force.
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,14 +16,14 @@ conformance!(
     a_list_meets_every_condition_of_its_filter,
     prefixes_and_owners_are_only_strings,
     a_lock_is_held_expired_or_released,
-    one_lock_can_be_looked_at,
+    one_lock_can_be_read,
     a_lock_can_be_released_by_force,
     a_forced_release_wakes_those_who_wait,
-    the_own_process_hears_of_a_forced_release_at_once,
+    a_forced_release_is_known_at_once_in_its_own_process,
     a_minimum_hold_can_be_ended_by_force,
     all_locks_of_one_owner_can_be_released,
-    a_request_that_nobody_waits_for_is_carried_out,
-    a_provider_that_is_shut_down_still_serves_its_operator,
+    a_dropped_request_is_carried_out,
+    admin_requests_work_after_shutdown,
 );
 
 const SHORT: Duration = Duration::from_millis(200);
@@ -32,14 +32,14 @@ async fn hold(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
     fixture.process(owner).lock(name).await.unwrap()
 }
 
-/// A hold that soon hears of what becomes of it.
+/// A hold that is renewed often, so that its holder soon notices a loss.
 async fn hold_closely(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
     let lock = fixture.process(owner).lock(name);
     lock.renew_interval(SHORT).acquire().await.unwrap()
 }
 
-/// A hold whose lease has run out at the server, as that of a crashed process. The guard must live on: it would take
-/// the claim back.
+/// A hold whose lease has expired at the server, as that of a crashed process. The caller keeps the guard, because
+/// dropping it would release the lock.
 async fn expired(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
     let lock = fixture.process(owner).lock(name);
     let short = lock
@@ -52,7 +52,7 @@ async fn expired(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
         let state = admin.get(name).await.unwrap().unwrap().state;
         (state == LockState::Expired).then_some(())
     };
-    must(eventually(AMPLE, "the lease has run out", ended).await);
+    must(eventually(AMPLE, "the lease has expired", ended).await);
     guard
 }
 
@@ -103,7 +103,7 @@ async fn a_list_meets_every_condition_of_its_filter(fixture: Fixture) {
     }
 }
 
-/// Each is a name, a prefix and an owner; what a pattern or an expression would make of it must not show.
+/// Strings that serve as a name, a prefix and an owner. None of them may work as a pattern or an expression.
 const STRINGS: [&str; 41] = [
     "a", "A", "aa", "ab", "abc", "a.c", "a#", "a#b", "a#b#c", "#", "##", "a b", " a", "^a", "a$", "$",
     "$$NOW", ".", ".*", "a|b", "(a)", "[a]", "a{1}", "a+", "a?", "*", "\\", "\\a", "\\d", "\\Qa", "\\E",
@@ -186,7 +186,7 @@ async fn a_lock_is_held_expired_or_released(fixture: Fixture) {
     );
     assert!(!is_free(&fixture, "closed").await);
 
-    // The same as in a list, but for what time has changed.
+    // A list returns the same values, except those that change with time.
     let listed = admin.list(LockFilter::new()).await.unwrap();
     assert_eq!(listed.len(), 4);
     for mut listed in listed {
@@ -196,13 +196,13 @@ async fn a_lock_is_held_expired_or_released(fixture: Fixture) {
     }
 }
 
-/// From the acquisition to the end of the lease.
+/// The time from the acquisition to the end of the lease.
 fn lasts(info: &LockInfo) -> Duration {
     let millis = info.expires_at.timestamp_millis() - info.acquired_at.timestamp_millis();
     Duration::from_millis(millis.cast_unsigned())
 }
 
-async fn one_lock_can_be_looked_at(fixture: Fixture) {
+async fn one_lock_can_be_read(fixture: Fixture) {
     let admin = fixture.provider.admin();
     assert_eq!(admin.get("never").await.unwrap(), None);
     assert_eq!(admin.get("").await.unwrap(), None);
@@ -217,10 +217,13 @@ async fn one_lock_can_be_looked_at(fixture: Fixture) {
     assert_eq!(info.state, LockState::Released, "the document stays");
 }
 
-/// S2.6: the one who has it hears of it and can do no harm; the next one's token is greater.
+/// S2.6: the holder notices the loss and cannot release the next holder's lock. The next token is greater.
 async fn a_lock_can_be_released_by_force(fixture: Fixture) {
     let admin = fixture.provider.admin();
-    assert!(!admin.force_release("forced").await.unwrap(), "there is none");
+    assert!(
+        !admin.force_release("forced").await.unwrap(),
+        "the lock does not exist"
+    );
     let victim = hold_closely(&fixture, "victim", "forced").await;
     let before = admin.get("forced").await.unwrap().unwrap();
 
@@ -234,14 +237,14 @@ async fn a_lock_can_be_released_by_force(fixture: Fixture) {
     );
     assert!(
         !admin.force_release("forced").await.unwrap(),
-        "it is free already"
+        "it is already free"
     );
 
     let next = fixture.rival().lock("forced").acquire().await.unwrap();
     assert!(next.fencing_token() > victim.fencing_token());
     timeout(BEFORE_EXPIRY, victim.lost())
         .await
-        .expect("its next renewal tells it");
+        .expect("its next renewal reports the loss");
     assert!(matches!(victim.release().await, Err(LockError::Lost { name, .. }) if name == "forced"));
     let held = admin.get("forced").await.unwrap().unwrap();
     assert_eq!(
@@ -252,7 +255,7 @@ async fn a_lock_can_be_released_by_force(fixture: Fixture) {
     assert!(!admin.force_release("forced").await.unwrap(), "released");
 
     let _expired = expired(&fixture, "crashed", "forced").await;
-    assert!(!admin.force_release("forced").await.unwrap(), "run out");
+    assert!(!admin.force_release("forced").await.unwrap(), "expired");
 }
 
 /// S2.6
@@ -272,7 +275,7 @@ async fn a_forced_release_wakes_those_who_wait(fixture: Fixture) {
     tokio::time::sleep(Duration::from_millis(800)).await;
     assert!(!waiter.is_finished());
     assert!(fixture.provider.admin().force_release("awaited").await.unwrap());
-    // Less than the 4 s after which it would look again by itself.
+    // Less than the 4 s after which it would poll.
     let next = timeout(Duration::from_secs(3), waiter)
         .await
         .expect("it is woken")
@@ -280,8 +283,8 @@ async fn a_forced_release_wakes_those_who_wait(fixture: Fixture) {
     assert!(next.fencing_token() > victim.fencing_token());
 }
 
-/// With this expiry the next renewal would come in two days.
-async fn the_own_process_hears_of_a_forced_release_at_once(fixture: Fixture) {
+/// With this expiry the next renewal would be in two days.
+async fn a_forced_release_is_known_at_once_in_its_own_process(fixture: Fixture) {
     let week = Duration::from_secs(7 * 24 * 60 * 60);
     let provider = fixture
         .provider
@@ -296,14 +299,18 @@ async fn the_own_process_hears_of_a_forced_release_at_once(fixture: Fixture) {
         provider.lock("other").await.unwrap(),
     );
     assert!(provider.admin().force_release("first").await.unwrap());
-    timeout(AMPLE, first.lost()).await.expect("it is told");
+    timeout(AMPLE, first.lost())
+        .await
+        .expect("the provider reports the loss");
     assert!(!second.is_lost() && !other.is_lost());
 
     let rival = fixture.rival().admin();
     assert!(rival.force_release("second").await.unwrap());
     assert_eq!(provider.admin().release_owner("own").await.unwrap(), 1);
     for guard in [second, other] {
-        timeout(AMPLE, guard.lost()).await.expect("they are told");
+        timeout(AMPLE, guard.lost())
+            .await
+            .expect("the provider reports the loss");
     }
 }
 
@@ -315,7 +322,7 @@ async fn a_minimum_hold_can_be_ended_by_force(fixture: Fixture) {
     assert_eq!(
         admin.release_owner("early").await.unwrap(),
         0,
-        "it has no owner any more"
+        "a released lock has no owner"
     );
     assert!(admin.force_release("closed").await.unwrap());
     assert!(!admin.force_release("closed").await.unwrap());
@@ -350,17 +357,17 @@ async fn all_locks_of_one_owner_can_be_released(fixture: Fixture) {
         assert!(is_free(&fixture, guard.name()).await);
         timeout(BEFORE_EXPIRY, guard.lost())
             .await
-            .expect("its next renewal tells it");
+            .expect("its next renewal reports the loss");
         assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
     }
     for guard in others {
         assert!(!is_free(&fixture, guard.name()).await);
-        guard.release().await.expect("it has held all the while");
+        guard.release().await.expect("its lock was never released");
     }
 }
 
 /// B15
-async fn a_request_that_nobody_waits_for_is_carried_out(fixture: Fixture) {
+async fn a_dropped_request_is_carried_out(fixture: Fixture) {
     let admin = fixture.provider.admin();
     let (_first, _second) = (hold(&fixture, "one", "1").await, hold(&fixture, "two", "2").await);
     poll_once(admin.force_release("1")).await;
@@ -381,7 +388,7 @@ async fn poll_once(future: impl Future) {
     .await;
 }
 
-async fn a_provider_that_is_shut_down_still_serves_its_operator(fixture: Fixture) {
+async fn admin_requests_work_after_shutdown(fixture: Fixture) {
     let _held = hold(&fixture, "other", "held").await;
     let provider = fixture.provider.another().build().unwrap();
     provider.shutdown().await;

@@ -1,4 +1,4 @@
-//! What an operator's requests send to MongoDB, and what they make of documents that other programs wrote.
+//! The commands of `LockAdmin`, and how it reads documents that other programs have written.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
@@ -23,9 +23,9 @@ async fn listed(provider: &LockProvider, filter: LockFilter) -> Vec<String> {
     locks.into_iter().map(|lock| lock.name).collect()
 }
 
-/// A bare GUID names no owner; names that mongolock would refuse can be looked at and released all the same.
+/// A bare GUID names no owner. Names that mongolock itself refuses can still be read and released.
 #[tokio::test]
-async fn locks_of_another_program_can_be_seen_and_ended() {
+async fn locks_of_another_program_can_be_listed_and_released() {
     let fixture = Fixture::mongodb().await;
     let foreign_names = ["", "line\nbreak", "line\nbreak\n", "nul\0byte", "plain"];
     let documents = foreign_names.map(foreign);
@@ -62,7 +62,7 @@ async fn locks_of_another_program_can_be_seen_and_ended() {
 }
 
 #[tokio::test]
-async fn what_has_no_string_for_a_name_is_no_lock() {
+async fn a_document_without_a_string_as_its_id_is_no_lock() {
     let fixture = Fixture::mongodb().await;
     let ids = [
         Bson::from(ObjectId::new()),
@@ -86,7 +86,7 @@ async fn what_has_no_string_for_a_name_is_no_lock() {
     guard.release().await.unwrap();
 }
 
-/// The document and the field are named, and the others can be read with a narrower filter.
+/// The error names the document and the field. The other locks can be read with a narrower filter.
 #[tokio::test]
 async fn a_damaged_document_is_named() {
     let fixture = Fixture::mongodb().await;
@@ -132,7 +132,7 @@ async fn a_damaged_document_is_named() {
     guard.release().await.unwrap();
 }
 
-/// More than the server sends at once.
+/// A list that does not fit into the first batch of the server's reply.
 #[tokio::test]
 async fn a_long_list_is_whole_and_in_order() {
     let fixture = Fixture::mongodb().await;
@@ -146,7 +146,7 @@ async fn a_long_list_is_whole_and_in_order() {
     );
 }
 
-/// S3.1, S3.3, B12: the primary and a majority answer, within a limit, and no time comes from the client.
+/// S3.1, S3.3, B12: requests go to the primary with majority concerns and a time limit, and carry no client time.
 #[tokio::test]
 async fn the_server_decides_on_every_request() {
     let fixture = Fixture::mongodb().await;
@@ -188,7 +188,7 @@ async fn the_server_decides_on_every_request() {
     }
 }
 
-/// To find and to update is enough; without the right to update it is an error and not "free".
+/// The rights `find` and `update` are sufficient. Without `update` a forced release is an error, and not "it was free".
 #[tokio::test]
 async fn the_rights_to_find_and_update_suffice() {
     let servers = [

@@ -1,4 +1,4 @@
-//! `#[distributed_lock]` on every way out of a function.
+//! `#[distributed_lock]` releases the lock however the function ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::fixture::{AppError, Fixture, assert_released};
 
-/// What the body of `work` is to do.
+/// How the body of `work` ends.
 #[derive(Clone)]
 enum Way {
     Tail,
@@ -18,7 +18,7 @@ enum Way {
     Question,
     Error,
     Panic,
-    /// Say that it is inside, and stay.
+    /// Notify the test that the body runs, and never end.
     Stay(Arc<Notify>),
 }
 
@@ -177,7 +177,7 @@ async fn a_method_takes_its_name_and_its_provider_from_self() {
     assert_released(&fixture.rival().lock("acme:7")).await;
 }
 
-/// S0.1: whoever reads before the other has written would lose an update.
+/// S0.1: a body that reads before another one has written would lose that update.
 #[tokio::test]
 async fn annotated_calls_lose_no_update() {
     static COUNT: std::sync::Mutex<u32> = std::sync::Mutex::new(0);

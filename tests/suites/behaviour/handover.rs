@@ -1,4 +1,4 @@
-//! How a lock goes from one caller to the next inside a process, and when it goes to others.
+//! Handing a lock over to the next waiter of the same process, and yielding it to other processes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,13 +15,13 @@ conformance!(
     callers_come_in_the_order_in_which_they_asked,
     each_hold_has_a_greater_token_of_its_own,
     callers_with_other_options_get_what_they_asked_for,
-    a_caller_that_leaves_takes_nothing_along,
+    a_cancelled_waiter_keeps_no_claim,
     a_minimum_hold_is_not_handed_over,
     another_process_gets_its_turn,
     names_that_were_used_once_leave_nothing,
 );
 
-/// Takes the lock in a task of its own and notes the token.
+/// Spawns a task that acquires the lock and notes its token.
 fn queue_up(
     tasks: &mut JoinSet<()>,
     provider: &LockProvider,
@@ -38,11 +38,12 @@ fn queue_up(
     });
 }
 
-async fn noted_queue(provider: &LockProvider, people: usize) -> Vec<(usize, FencingToken)> {
+/// The numbers and tokens of the waiters of a queue of this length, in the order in which they acquired the lock.
+async fn noted_queue(provider: &LockProvider, waiters: usize) -> Vec<(usize, FencingToken)> {
     let noted = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = JoinSet::new();
     let first = provider.lock("queue").await.unwrap();
-    for index in 0..people {
+    for index in 0..waiters {
         queue_up(&mut tasks, provider, &noted, index);
         tokio::task::yield_now().await;
     }
@@ -77,7 +78,7 @@ async fn each_hold_has_a_greater_token_of_its_own(fixture: Fixture) {
     let next = fixture.rival().lock("queue").await.unwrap();
     assert!(
         next.fencing_token() > tokens[49],
-        "greater than all that were reserved"
+        "greater than all reserved tokens"
     );
 }
 
@@ -106,7 +107,7 @@ async fn callers_with_other_options_get_what_they_asked_for(fixture: Fixture) {
     }
 }
 
-async fn a_caller_that_leaves_takes_nothing_along(fixture: Fixture) {
+async fn a_cancelled_waiter_keeps_no_claim(fixture: Fixture) {
     for micros in (0..2000).step_by(50) {
         let first = fixture.provider.lock("leaving").await.unwrap();
         let leaving = fixture.provider.lock("leaving");
@@ -130,13 +131,14 @@ async fn a_minimum_hold_is_not_handed_over(fixture: Fixture) {
     assert!(begun.elapsed() >= Duration::from_millis(400));
 }
 
-/// Four callers here never stop asking; one there gets the lock all the same, again and again.
+/// Four callers of one process acquire the lock without a pause. A caller of another process still acquires it, several
+/// times.
 async fn another_process_gets_its_turn(fixture: Fixture) {
     let busy = fixture.provider.clone();
-    let mut greedy = JoinSet::new();
+    let mut unceasing = JoinSet::new();
     for _ in 0..4 {
         let lock = busy.lock("shared");
-        greedy.spawn(async move {
+        unceasing.spawn(async move {
             loop {
                 let guard = lock.acquire().await.unwrap();
                 sleep(Duration::from_millis(1)).await;
@@ -153,15 +155,15 @@ async fn another_process_gets_its_turn(fixture: Fixture) {
         sleep(Duration::from_millis(1)).await;
         guard.release().await.unwrap();
     }
-    greedy.shutdown().await;
+    unceasing.shutdown().await;
 }
 
-/// S2.11, B17: in this process.
+/// S2.11, B17: names that were used once leave nothing behind in this process.
 async fn names_that_were_used_once_leave_nothing(fixture: Fixture) {
     for index in 0..200 {
         acquire_and_release(&fixture.provider.lock(format!("once:{index}"))).await;
     }
-    // It waits for everything that this process has to do with any name.
+    // The shutdown waits for all work of this process on any name.
     let begun = Instant::now();
     fixture.provider.shutdown().await;
     assert!(begun.elapsed() < Duration::from_secs(10));
@@ -171,7 +173,7 @@ async fn names_that_were_used_once_leave_nothing(fixture: Fixture) {
     ));
 }
 
-/// A queue of a process costs a handful of commands, however long it is.
+/// A long queue inside one process costs only a few commands.
 #[tokio::test]
 async fn a_hand_over_costs_no_command() {
     let fixture = Fixture::mongodb().await;

@@ -1,4 +1,4 @@
-//! The TTL index tidies up and is never in the way.
+//! The TTL index: it is created automatically, reported when it is wrong, and never blocks a lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use crate::fixture::{Fixture, restricted};
 
-/// The retention if none is set.
+/// The default retention.
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// S1.9
@@ -49,7 +49,7 @@ async fn it_appears_by_itself() {
     guard.release().await.unwrap();
 }
 
-/// S1.21, S1.25, B7: with an index in the way, everything but the tidying works.
+/// S1.21, S1.25, B7: with a conflicting index everything works, except that unused documents are not removed.
 #[tokio::test]
 async fn locks_work_without_it() {
     let fixture = Fixture::mongodb().await;
@@ -73,13 +73,13 @@ async fn locks_work_without_it() {
     );
 }
 
-/// B7, S2.12, S1.9: what is wrong with the index is said to the one who asks.
+/// B7, S2.12, S1.9: `index_state` says what is wrong with the index.
 #[tokio::test]
-async fn its_state_names_what_is_wrong() {
+async fn index_state_names_what_is_wrong() {
     let fine = Fixture::mongodb().await;
     assert_eq!(fine.provider.admin().index_state().await, IndexState::Ready);
 
-    // As DistributedLock.MongoDB makes it.
+    // The index as DistributedLock.MongoDB creates it.
     let foreign = Fixture::mongodb().await;
     create(&foreign, "expiresAt_ttl", Some(Duration::ZERO)).await;
     let state = foreign.provider.admin().index_state().await;
@@ -108,8 +108,8 @@ async fn its_state_names_what_is_wrong() {
     guard.release().await.unwrap();
 }
 
-/// The list of indexes decides, and none is created, when the index is there or another one is in its way. One that is
-/// there does not work on a capped collection.
+/// If the index or a conflicting one exists, the list of indexes decides, and none is created. `listCollections` is
+/// sent because an index does not remove documents of a capped collection.
 #[tokio::test]
 async fn the_listing_decides_when_an_index_is_there() {
     let both: &[&str] = &["listIndexes", "listCollections"];
@@ -128,7 +128,7 @@ async fn the_listing_decides_when_an_index_is_there() {
     }
 }
 
-/// Where no lock has a document nobody can be delayed: the index is made at once.
+/// On a missing or empty collection the build delays no lock: the index is created at once.
 #[tokio::test]
 async fn a_missing_or_empty_collection_gets_it_at_once() {
     for exists in [false, true] {
@@ -151,7 +151,7 @@ async fn a_missing_or_empty_collection_gets_it_at_once() {
     }
 }
 
-/// On a filled collection the holder of an internal lock builds, and the others find the index.
+/// On a filled collection the process that holds an internal lock builds the index, and the others find it.
 #[tokio::test]
 async fn of_eight_that_start_together_one_builds() {
     let fixture = Fixture::mongodb().await;
@@ -215,7 +215,7 @@ async fn a_build_that_ran_out_of_time_may_have_succeeded() {
     let admin = LockProvider::new(&database).admin();
     let asking = tokio::spawn(async move { admin.index_state().await });
     commands.until_sent("createIndexes").await;
-    // This client has another application name than those that the fail point concerns.
+    // The fail point does not apply to this client, because its application name differs.
     let client = Client::with_uri_str(fixture.db().uri()).await.unwrap();
     let locks = client
         .database(fixture.db().name())
@@ -224,7 +224,8 @@ async fn a_build_that_ran_out_of_time_may_have_succeeded() {
     assert_eq!(asking.await.unwrap(), IndexState::Ready);
 }
 
-/// Builds in a row would delay commands in a row: after a failed one nobody builds for at least five minutes.
+/// Repeated builds would delay commands repeatedly: after a failed build no process builds for
+/// five to ten minutes.
 #[tokio::test]
 async fn after_a_failed_build_no_process_builds_for_minutes() {
     let fixture = Fixture::mongodb().await;
@@ -248,9 +249,9 @@ async fn after_a_failed_build_no_process_builds_for_minutes() {
     assert_eq!(admin.index_state().await, IndexState::Ready);
 }
 
-/// Looks that hang keep one connection of the pool, however many ask.
+/// Checks of the index that hang occupy one connection of the pool, however many callers ask.
 #[tokio::test]
-async fn one_look_at_a_time_reaches_the_server() {
+async fn one_index_check_at_a_time_reaches_the_server() {
     let fixture = Fixture::mongodb().await;
     let _point = slow_builds(&fixture).await;
     let builds = Builds::default();
@@ -266,7 +267,7 @@ async fn one_look_at_a_time_reaches_the_server() {
     assert_eq!(builds.most_at_once(), 1);
 }
 
-/// S1.25: without the right to create it, only the tidying is missing.
+/// S1.25: without the right to create the index, locks work, and unused documents are not removed.
 #[tokio::test]
 async fn a_missing_right_is_reported() {
     let server = Server::start(ServerOptions::single().auth()).await.unwrap();
@@ -344,7 +345,7 @@ async fn out_of_time(fixture: &Fixture) -> FailPointGuard {
     must(point.enable_for(fixture.db()).await)
 }
 
-/// One document, and no index but that on `_id`.
+/// Fills the collection with one document, without any index except the one on `_id`.
 async fn fill(fixture: &Fixture) {
     fixture.locks().insert_one(released("filled")).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Locks shared with DistributedLock.MongoDB: its commands, as its source has them, beside a provider.
+//! Locks that are shared with DistributedLock.MongoDB for .NET: a provider beside the commands that its source sends.
 
 use std::time::Duration;
 
@@ -10,14 +10,15 @@ use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
 
 use crate::fixture::Fixture;
 
-/// One acquisition as the .NET library makes it: free is "no end, or an end that has passed", the token counts from 1.
-struct Neighbour {
+/// One acquisition as the .NET library makes it: a lock is free if `expiresAt` is missing or has passed, and the token
+/// counts from 1.
+struct DotnetLock {
     locks: Collection<Document>,
     lock_id: String,
     token: i64,
 }
 
-impl Neighbour {
+impl DotnetLock {
     async fn try_acquire(
         locks: &Collection<Document>,
         name: &str,
@@ -48,28 +49,29 @@ impl Neighbour {
         })
     }
 
-    /// It deletes what is its own.
+    /// Releases the lock as the .NET library does: it deletes the document if it is still its own.
     async fn release(self, name: &str) -> u64 {
         let own = doc! { "_id": name, "lockId": self.lock_id };
         self.locks.delete_one(own).await.unwrap().deleted_count
     }
 }
 
-/// Either keeps the other out, finds what the other has released, and the tokens rise as long as the document lives.
+/// Each library keeps the other one out and can acquire what the other one has released. Tokens rise, also after the
+/// .NET library has deleted the document.
 #[tokio::test]
 async fn both_share_a_lock() {
     let fixture = Fixture::mongodb().await;
     let (lock, locks) = (fixture.provider.lock("shared"), fixture.locks());
     let ours = lock.acquire().await.unwrap();
     assert!(
-        Neighbour::try_acquire(&locks, "shared", "a", 30_000)
+        DotnetLock::try_acquire(&locks, "shared", "a", 30_000)
             .await
             .is_none()
     );
     let token = ours.fencing_token().get();
     ours.release().await.unwrap();
 
-    let theirs = Neighbour::try_acquire(&locks, "shared", "b", 30_000)
+    let theirs = DotnetLock::try_acquire(&locks, "shared", "b", 30_000)
         .await
         .expect("it was released");
     assert_eq!(theirs.token, token + 1);
@@ -85,33 +87,38 @@ async fn both_share_a_lock() {
     ours.release().await.unwrap();
 }
 
-/// A lease that ran out changes hands either way, and its former holder notices.
+/// Each library can acquire an expired lock of the other one, and the former holder's release changes nothing.
 #[tokio::test]
 async fn both_take_over_from_each_other() {
     let fixture = Fixture::mongodb().await;
     let (lock, locks) = (fixture.provider.lock("shared"), fixture.locks());
-    let theirs = Neighbour::try_acquire(&locks, "shared", "a", 100).await.unwrap();
+    let theirs = DotnetLock::try_acquire(&locks, "shared", "a", 100).await.unwrap();
     let ours = lock
         .clone()
         .expiry(Duration::from_millis(200))
         .max_hold(Duration::ZERO);
     let ours = ours.acquire().await.unwrap();
     assert!(ours.fencing_token().get() > theirs.token);
-    assert_eq!(theirs.release("shared").await, 0, "it is not its own any more");
-    let taken = async || Neighbour::try_acquire(&locks, "shared", "b", 30_000).await;
+    assert_eq!(
+        theirs.release("shared").await,
+        0,
+        "the document is no longer its own"
+    );
+    let taken = async || DotnetLock::try_acquire(&locks, "shared", "b", 30_000).await;
     let theirs = must(eventually(AMPLE, "the end of the lease", taken).await);
     assert!(theirs.token > ours.fencing_token().get());
     assert!(matches!(ours.release().await, Err(LockError::Lost { .. })));
     assert_eq!(
         theirs.release("shared").await,
         1,
-        "the late release has not touched it"
+        "the release of the lost lock changed nothing"
     );
 }
 
-/// Its index removes documents at once. Locks work, tokens rise, and the state says what it is.
+/// The TTL index of the .NET library removes expired documents at once. Locks still work, tokens rise, and
+/// `index_state` reports the conflict.
 #[tokio::test]
-async fn its_index_does_no_harm() {
+async fn the_dotnet_index_does_no_harm() {
     let fixture = Fixture::mongodb().await;
     let at_once = IndexOptions::builder()
         .name("expiresAt_ttl".to_owned())

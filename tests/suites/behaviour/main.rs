@@ -1,4 +1,4 @@
-//! What mongolock promises, shown on a real MongoDB; `tests/BEHAVIOURS.md` names the test for each promise.
+//! The promises of mongolock, proved on a real MongoDB. `tests/BEHAVIOURS.md` names the tests of each promise.
 
 mod admin;
 mod admin_commands;

@@ -1,4 +1,4 @@
-//! Calls within calls of the same lock (B11).
+//! Nested calls that lock the same name (B11).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ conformance!(
     it_joins_across_other_locks_and_deeper_levels,
     siblings_are_serialised,
     siblings_are_busy_to_each_other,
-    an_explicit_acquire_within_ones_own_hold_is_refused,
+    an_explicit_acquire_within_the_own_hold_is_refused,
     another_provider_is_another_lock,
     a_context_goes_along_into_a_task,
     a_lost_hold_cannot_be_joined,
@@ -24,7 +24,7 @@ conformance!(
     a_sibling_does_not_begin_under_a_lost_hold,
 );
 
-/// Of the hold that encloses the caller.
+/// The token of the hold that encloses the caller.
 fn token() -> FencingToken {
     LockContext::current().expect("within a hold").fencing_token()
 }
@@ -33,12 +33,12 @@ async fn a_nested_call_joins_the_hold(fixture: Fixture) {
     #[distributed_lock(name = "joined:<id>")]
     async fn outer(id: u32) -> Result<(FencingToken, FencingToken), LockError> {
         let inner = inner(id).await?;
-        // The inner call's end has not released the outer's lock.
+        // The end of the inner call has not released the lock of the outer one.
         LockContext::current().expect("within a hold").ensure_held()?;
         Ok((token(), inner))
     }
 
-    // Its options do not apply: the hold is there.
+    // The options of the inner call do not apply, because it joins the hold of the outer one.
     #[distributed_lock(name = "joined:<id>", on_busy = "fail", min_hold = "1h")]
     async fn inner(id: u32) -> Result<FencingToken, LockError> {
         assert_eq!(
@@ -121,7 +121,7 @@ async fn siblings_are_busy_to_each_other(fixture: Fixture) {
     assert_eq!(third.unwrap(), None);
 }
 
-async fn an_explicit_acquire_within_ones_own_hold_is_refused(fixture: Fixture) {
+async fn an_explicit_acquire_within_the_own_hold_is_refused(fixture: Fixture) {
     let lock = fixture.provider.lock("own");
     let refused = lock.run(async |_| {
         let waited = lock.acquire().await;
@@ -195,7 +195,7 @@ async fn a_context_ends_with_its_hold(fixture: Fixture) {
     timeout(AMPLE, context.lost()).await.expect("it is over");
 }
 
-/// B16: the lock was lost while it waited for its sibling.
+/// B16: the lock is lost while the second call waits for its sibling.
 async fn a_sibling_does_not_begin_under_a_lost_hold(fixture: Fixture) {
     #[distributed_lock(name = "family", expiry = "200ms", max_hold = "0s", on_lost = "continue")]
     async fn family() -> Result<(Result<(), LockError>, Result<(), LockError>), LockError> {

@@ -1,4 +1,4 @@
-//! `on_busy`, `on_lost`, `min_hold` and the rules for names, as the attribute knows them.
+//! The attribute's `on_busy`, `on_lost` and `min_hold`, and its checks of names and options at run time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::conformance::conformance;
 use crate::fixture::{AppError, Fixture};
 
 conformance!(
-    a_busy_call_is_skipped_in_the_types_own_words,
-    a_patient_skip_waits_first,
+    a_skipped_call_returns_the_skipped_value_of_its_type,
+    a_skip_with_a_timeout_waits_first,
     a_busy_call_fails_at_once,
     a_free_lock_is_neither_skipped_nor_failed,
     a_lost_lock_cancels_the_body,
     a_body_that_continues_returns_its_own_result,
-    a_body_that_ends_without_noticing_is_told,
+    a_body_that_misses_the_loss_returns_lost,
     a_failed_body_keeps_its_error_when_the_lock_is_lost,
     a_minimum_hold_outlives_every_exit,
     names_are_checked_when_they_are_rendered,
@@ -63,14 +63,14 @@ async fn failing() -> Result<Tick, LockError> {
     Ok(Tick::Done)
 }
 
-async fn a_busy_call_is_skipped_in_the_types_own_words(fixture: Fixture) {
+async fn a_skipped_call_returns_the_skipped_value_of_its_type(fixture: Fixture) {
     let _busy = fixture.rival().lock("tick").await.unwrap();
     fixture.provider.scope(unit()).await.unwrap();
     assert_eq!(fixture.provider.scope(option()).await.unwrap(), None);
     assert_eq!(fixture.provider.scope(own()).await.unwrap(), Tick::Left);
 }
 
-async fn a_patient_skip_waits_first(fixture: Fixture) {
+async fn a_skip_with_a_timeout_waits_first(fixture: Fixture) {
     let busy = fixture.rival().lock("tick").await.unwrap();
     let (ticked, released) = tokio::join!(fixture.provider.scope(patient()), async {
         sleep(Duration::from_millis(50)).await;
@@ -93,7 +93,7 @@ async fn a_free_lock_is_neither_skipped_nor_failed(fixture: Fixture) {
     assert_eq!(fixture.provider.scope(failing()).await.unwrap(), Tick::Done);
 }
 
-/// A lock that is lost after a fifth of a second, as if no renewal was confirmed.
+/// A lock that is lost after 200 ms, as if no renewal had been confirmed.
 #[distributed_lock(name = "short", expiry = "200ms", max_hold = "0s")]
 async fn short(steps: &AtomicUsize, stay: Duration) -> Result<(), AppError> {
     steps.fetch_add(1, Ordering::SeqCst);
@@ -129,8 +129,8 @@ async fn a_body_that_continues_returns_its_own_result(fixture: Fixture) {
     );
 }
 
-/// The body blocks its thread beyond the lease and returns `Ok`: the caller hears that it was not alone.
-async fn a_body_that_ends_without_noticing_is_told(fixture: Fixture) {
+/// The body blocks its thread beyond the lease and returns `Ok`: the caller still gets the loss as an error.
+async fn a_body_that_misses_the_loss_returns_lost(fixture: Fixture) {
     #[distributed_lock(name = "blocked", expiry = "200ms", max_hold = "0s")]
     async fn blocked() -> Result<(), AppError> {
         std::thread::sleep(Duration::from_millis(300));

@@ -1,4 +1,4 @@
-//! The least role of the guide is enough for all that mongolock does.
+//! The minimal roles that the guide lists are sufficient.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn five_actions_on_one_collection_are_enough() {
     let admin = provider.admin();
     assert_eq!(admin.index_state().await, IndexState::Ready);
     let locks = locks(&database);
-    locks.watch().await.expect("those who wait are woken");
+    locks.watch().await.expect("the role allows a change stream");
     let rival = provider.another().build().unwrap().lock("works");
     let waiting = tokio::spawn(async move { rival.acquire().await });
     guard.release().await.unwrap();
@@ -41,7 +41,7 @@ async fn five_actions_on_one_collection_are_enough() {
     provider.shutdown().await;
 }
 
-/// An index that was made by hand is found without the right to create one.
+/// An index that an administrator has created is found without the right to create one.
 #[tokio::test]
 async fn for_an_index_made_by_hand_the_right_to_list_is_enough() {
     let server = must(Server::start(ServerOptions::single().auth()).await);

@@ -1,4 +1,4 @@
-//! S1.19: tokens rise whatever happens to the document.
+//! S1.19: tokens rise, also when the document of the lock is deleted, swept or ahead of the clock.
 
 use std::time::Duration;
 
@@ -32,9 +32,9 @@ async fn after_the_document_was_deleted_by_hand() {
     }
 }
 
-/// S1.19, S1.9, B1, B17: the server's own sweep, once a second in the tests.
+/// S1.19, S1.9, B1, B17: the server removes the document. Its TTL monitor runs once a second in the tests.
 #[tokio::test]
-async fn after_the_document_was_tidied_away() {
+async fn after_the_document_was_swept() {
     let fixture = Fixture::mongodb().await;
     let provider = fixture
         .provider

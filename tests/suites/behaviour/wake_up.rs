@@ -1,4 +1,4 @@
-//! Waiters are told of releases in other processes, where the server can tell them.
+//! Change streams wake waiters when another process releases the lock. Without a stream they poll.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn wait_in_vain(provider: &LockProvider, name: &str, limit: Duration) {
     lock.acquire().await.unwrap_err();
 }
 
-/// As [`recorded`], and within reach of the fail points.
+/// A client whose commands are recorded, and to which the fail points of this test apply.
 async fn failing(fixture: &Fixture) -> (Database, Commands) {
     let app_name = format!("appName={}", fixture.db().name());
     recorded(fixture.db(), &[&app_name]).await
@@ -55,7 +55,7 @@ async fn a_release_wakes_the_waiter_of_another_process() {
         assert!(!waiter.is_finished());
         commands.clear();
         if round == 4 {
-            // Deleted by hand: that is a release as well.
+            // A deleted document is a release as well.
             fixture.locks().delete_one(doc! { "_id": "woken" }).await.unwrap();
         } else {
             held.release().await.unwrap();
@@ -65,7 +65,7 @@ async fn a_release_wakes_the_waiter_of_another_process() {
     }
 }
 
-/// While nobody releases anything, fifty waiters send next to nothing.
+/// While the lock stays held, fifty waiters send almost no commands.
 #[tokio::test]
 async fn waiting_costs_next_to_nothing() {
     let fixture = Fixture::mongodb().await;
@@ -92,7 +92,7 @@ async fn waiting_costs_next_to_nothing() {
         .expect("all have their turn");
 }
 
-/// The server cannot push, may not, or is not asked to: waiting polls.
+/// The server has no change streams, the user may not open one, or the option is off: waiters poll.
 #[tokio::test]
 async fn without_a_stream_waiting_polls() {
     let standalone = Server::start(ServerOptions::standalone()).await.unwrap();
@@ -132,7 +132,7 @@ async fn a_stream_is_not_opened_where_it_is_switched_off_or_the_wait_is_short() 
     held.release().await.unwrap();
 }
 
-/// Errors that are not of the passing kind, when it is opened: only two of all errors mean that there is none to be had.
+/// Only two error codes mean that change streams are unavailable. After any other error the stream is opened again.
 #[tokio::test]
 async fn a_stream_that_fails_to_open_is_tried_again() {
     let fixture = Fixture::mongodb().await;
@@ -150,7 +150,7 @@ async fn a_stream_that_fails_to_open_is_tried_again() {
     next.release().await.unwrap();
 }
 
-/// A standalone server, or a user without the right: that is not asked again for minutes.
+/// On a standalone server, or without the right, opening the stream is not tried again for minutes.
 #[tokio::test]
 async fn an_unavailable_stream_is_seldom_tried() {
     for code in [13, 40573] {
@@ -177,15 +177,15 @@ async fn an_idle_stream_is_closed() {
     wait_in_vain(&provider, "idle", Duration::from_millis(400)).await;
     assert_eq!(commands.count("aggregate"), 1);
     commands.until_sent("killCursors").await;
-    // And opened again when somebody waits.
+    // The next waiter opens it again.
     wait_in_vain(&provider, "idle", Duration::from_millis(400)).await;
     assert_eq!(commands.count("aggregate"), 2);
     held.release().await.unwrap();
 }
 
-/// A stream that breaks is opened again, and whoever waits looks again meanwhile.
+/// A broken stream is opened again, and waiters poll in the meantime.
 #[tokio::test]
-async fn a_broken_stream_loses_nobody() {
+async fn a_broken_stream_loses_no_waiter() {
     let fixture = Fixture::mongodb().await;
     let waiting = seldom_polling(fixture.database());
     let held = fixture.provider.lock("broken").await.unwrap();
@@ -198,7 +198,7 @@ async fn a_broken_stream_loses_nobody() {
     held.release().await.unwrap();
     timeout(AMPLE / 2, waiter)
         .await
-        .expect("it is woken or looks again")
+        .expect("it is woken or polls")
         .unwrap()
         .release()
         .await
@@ -206,8 +206,8 @@ async fn a_broken_stream_loses_nobody() {
     must(point.clear().await);
 }
 
-/// A collection that is dropped ends its streams without an error. With two threads, one is left to say so if the task
-/// of the stream keeps asking one that has ended.
+/// Dropping the collection ends its streams without an error. The test has two threads, so that it can still fail if
+/// the task of the stream reads an ended stream in a busy loop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_ends_with_its_collection_is_opened_again() {
     let fixture = Fixture::mongodb().await;
@@ -218,13 +218,13 @@ async fn a_stream_that_ends_with_its_collection_is_opened_again() {
     commands.until_sent("getMore").await;
     commands.clear();
     fixture.locks().drop().await.unwrap();
-    let next = timeout(AMPLE / 2, waiter).await.expect("it looks again").unwrap();
+    let next = timeout(AMPLE / 2, waiter).await.expect("it polls").unwrap();
     commands.until_sent("aggregate").await;
     next.release().await.unwrap();
     held.release().await.unwrap_err();
 }
 
-/// S1.24: on a lock that stays held, growing pauses need a fraction of the attempts, and a stream next to none.
+/// S1.24: on a lock that stays held, growing pauses send a fraction of the attempts, and a stream almost none.
 #[tokio::test]
 async fn adaptive_waiting_sends_fewer_commands() {
     let fixture = Fixture::mongodb().await;

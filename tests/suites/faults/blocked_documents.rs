@@ -19,7 +19,7 @@ async fn blocked(db: &TestDb, name: &str) -> (LockProvider, ClientSession) {
     (provider, session)
 }
 
-/// The server has answered, and says what it waited for.
+/// Asserts that the error names the lock and the transaction that blocks it, and not an unreachable server.
 fn names_the_blocked_document(error: &LockError, name: &str) {
     let text = error.to_string().to_lowercase();
     assert!(!text.contains("reachable"), "{text}");
@@ -52,7 +52,7 @@ async fn a_long_wait_names_the_transaction_that_blocks_it() {
     waits_and_names_the_blocked_document(Duration::from_secs(8)).await;
 }
 
-/// B13: a single try says the same. It is no "busy" either: nobody holds the lock.
+/// B13: a single try says the same. It is not "busy": the lock is free.
 #[tokio::test]
 async fn a_try_names_the_transaction_that_blocks_it() {
     let db = test_db().await;

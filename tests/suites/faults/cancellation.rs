@@ -1,4 +1,4 @@
-//! B2, B15: however and whenever a wait is cancelled, nothing is left of it.
+//! B2, B15: a wait that is cancelled at any point leaves nothing behind.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::{assert_stores_its_token, patient};
 
-/// Polls a future so many times and then gives it up: at each of its await points in turn.
+/// Polls a future this many times and then drops it, so that a test can cancel it at each of its await points.
 struct PollTimes<F>(F, usize);
 
 impl<F: Future + Unpin> Future for PollTimes<F> {
@@ -70,7 +70,7 @@ async fn a_thousand_cancelled_waits_leave_no_claim() {
     }
 }
 
-/// A release that nobody waits for any more goes on.
+/// A release whose future is dropped still reaches the server.
 #[tokio::test]
 async fn a_cancelled_release_arrives() {
     let db = test_db().await;

@@ -1,4 +1,4 @@
-//! Commands that the server fails.
+//! Commands that fail at the server.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::{
     until_indexed, warm_up, with_expiry,
 };
 
-/// B5, S4.4: errors that pass are repeated within the deadline.
+/// B5, S4.4: commands that fail with a transient error are repeated until the deadline.
 #[tokio::test]
-async fn passing_errors_are_repeated() {
+async fn transient_errors_are_repeated() {
     let db = test_db().await;
-    // After a "not primary" that is not true the driver waits for the next heartbeat.
+    // After a false "not primary" the driver waits for the next heartbeat.
     let uri = with_parameter(db.uri(), "heartbeatFrequencyMS=500");
     let provider = LockProvider::new(&connect(&uri, db.name()).await);
     warm_up(&provider).await;
@@ -36,9 +36,9 @@ async fn passing_errors_are_repeated() {
     assert_free(&provider, "passing").await;
 }
 
-/// S4.5, B13: errors that stay reach the caller at once.
+/// S4.5, B13: permanent errors reach the caller at once.
 #[tokio::test]
-async fn lasting_errors_are_reported_at_once() {
+async fn permanent_errors_are_reported_at_once() {
     let db = test_db().await;
     let provider = patient(db.database());
     for code in [13, 2, 9, 40324] {
@@ -51,7 +51,7 @@ async fn lasting_errors_are_reported_at_once() {
     assert_free(&provider, "lasting").await;
 }
 
-/// At the deadline the last error is what the caller gets.
+/// At the deadline the caller gets the last error.
 #[tokio::test]
 async fn an_error_that_stays_until_the_deadline_is_reported() {
     let db = test_db().await;
@@ -70,7 +70,7 @@ async fn an_error_that_stays_until_the_deadline_is_reported() {
     }
 }
 
-/// A write that is not yet safe is not a lock, and is cleaned up.
+/// An acquire that no majority has confirmed does not count, and its claim is released.
 #[tokio::test]
 async fn a_write_concern_error_is_not_a_win() {
     let db = test_db().await;
@@ -79,7 +79,7 @@ async fn a_write_concern_error_is_not_a_win() {
         &db,
         FailPoint::on(&["findAndModify"])
             .always()
-            .write_concern_error(64, "as asked"),
+            .write_concern_error(64, "injected"),
     )
     .await;
     let lock = provider
@@ -90,7 +90,7 @@ async fn a_write_concern_error_is_not_a_win() {
     assert_free(&LockProvider::new(db.database()), "unsafe").await;
 }
 
-/// Wrong credentials are said at once, and a user without rights on the collection hears of that.
+/// Wrong credentials and missing rights on the collection are reported at once.
 #[tokio::test]
 async fn access_control_errors_are_plain() {
     let server = Server::start(ServerOptions::single().auth()).await.unwrap();
@@ -121,7 +121,7 @@ async fn access_control_errors_are_plain() {
     assert_free(&writer, "open").await;
 }
 
-/// A release that fails once arrives all the same; B10: the body's own error is what the caller gets.
+/// A release that fails is repeated. B10: the caller gets the body's own error.
 #[tokio::test]
 async fn a_release_that_fails_is_repeated_and_hides_nothing() {
     #[derive(Debug, thiserror::Error)]
@@ -159,7 +159,7 @@ async fn a_release_that_fails_is_repeated_and_hides_nothing() {
     assert_free(&LockProvider::new(db.database()), "failing").await;
 }
 
-/// B4, S1.11: every renewal fails; the holder hears of it no later than another can take the lock.
+/// B4, S1.11: every renewal fails. The holder loses the lock no later than a rival can acquire it.
 #[tokio::test]
 async fn a_lock_that_cannot_be_renewed_is_lost_in_time() {
     let db = test_db().await;
@@ -176,7 +176,7 @@ async fn a_lock_that_cannot_be_renewed_is_lost_in_time() {
         let next = rival.lock("unrenewable").acquire().await.unwrap();
         assert!(
             context.is_lost(),
-            "the holder knows it no later than the next one has it"
+            "the holder knows of its loss before the rival has the lock"
         );
         next.fencing_token()
     });
@@ -185,7 +185,8 @@ async fn a_lock_that_cannot_be_renewed_is_lost_in_time() {
     must(point.clear().await);
 }
 
-/// S1.11, B8: somebody removed the claim; the holder hears of it with the next renewal and extends nothing.
+/// S1.11, B8: another program has changed the claim. The holder notices it with the next renewal, which extends
+/// nothing.
 #[tokio::test]
 async fn a_removed_claim_is_noticed() {
     let db = test_db().await;
@@ -211,7 +212,7 @@ async fn a_removed_claim_is_noticed() {
         .await,
     );
     assert_eq!(document(db.database(), "removed").await, before);
-    assert!(!bystander.is_lost(), "one lost lock is no other's loss");
+    assert!(!bystander.is_lost(), "another lock is not lost");
     bystander.release().await.unwrap();
 }
 
@@ -236,7 +237,8 @@ async fn renewal_ends_with_the_hold() {
     assert_eq!(document(db.database(), "ended").await, before);
 }
 
-/// A foreign transaction has changed one lock's document: the bulk renewal waits at it, and no other lock is lost.
+/// A foreign transaction has changed the document of one lock. The bulk renewal waits for it, and no other lock is
+/// lost.
 #[tokio::test]
 async fn a_blocked_renewal_endangers_no_other() {
     let db = test_db().await;
@@ -256,7 +258,7 @@ async fn a_blocked_renewal_endangers_no_other() {
     }
 }
 
-/// The same with releases: they go out together, and one that has to wait keeps no other lock taken.
+/// The same with releases: they are sent together, and a blocked one does not delay the others.
 #[tokio::test]
 async fn a_blocked_release_keeps_no_other_lock_taken() {
     let db = test_db().await;
@@ -274,8 +276,8 @@ async fn a_blocked_release_keeps_no_other_lock_taken() {
     session.abort_transaction().await.unwrap();
 }
 
-/// Releases that wait for a foreign transaction take turns, and few of them: the connections are the user's, and the
-/// renewals need them as well.
+/// Only a few blocked releases are repeated at the same time, because the application and the renewals need the
+/// connections of the pool as well.
 #[tokio::test]
 async fn blocked_releases_leave_the_connections_to_others() {
     let db = test_db().await;

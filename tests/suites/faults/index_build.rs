@@ -10,13 +10,13 @@ use mongolock_tests::{AMPLE, Commands, TestDb, locks, test_db, transaction_on};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// The foreign transaction stays open for this time: longer than the default acquire timeout of 10 s.
+/// The time for which the foreign transaction stays open: longer than the default acquire timeout of 10 s.
 const OPEN: Duration = Duration::from_secs(15);
 
-/// No acquire may take longer: the limit of one build is 1 s, the rest is for a slow machine.
+/// The time that an acquire may take at most: 1 s, which is the limit of one build, and 1.5 s for a slow machine.
 const LONGEST: Duration = Duration::from_millis(2500);
 
-/// The documents of locks that are not held, and no index but that on `_id`.
+/// Inserts documents of free locks, without any index except the one on `_id`.
 async fn fill(db: &TestDb) {
     let released = (0..20).map(|number| {
         doc! {
@@ -34,7 +34,7 @@ async fn process(db: &TestDb, commands: &Commands) -> LockProvider {
     LockProvider::new(&Client::with_options(options).unwrap().database(db.name()))
 }
 
-/// The longest of the acquires that follow each other until the end.
+/// The longest duration of an acquire, of those that follow each other until `end`.
 async fn longest_acquire(provider: LockProvider, name: String, end: Instant) -> Duration {
     let mut longest = Duration::ZERO;
     while Instant::now() < end {
@@ -48,7 +48,8 @@ async fn longest_acquire(provider: LockProvider, name: String, end: Instant) -> 
     longest
 }
 
-/// S1.9, S1.21: commands queue behind a build that waits for the transaction, for no longer than the limit of one build.
+/// S1.9, S1.21: commands queue behind a build that waits for the transaction, for no longer than the limit of one
+/// build.
 #[tokio::test]
 async fn an_open_transaction_and_a_missing_index_delay_no_acquire() {
     let db = test_db().await;
@@ -72,7 +73,7 @@ async fn an_open_transaction_and_a_missing_index_delay_no_acquire() {
     assert_eq!(
         commands.count("createIndexes"),
         1,
-        "the next build is minutes away"
+        "the next build comes minutes later"
     );
     session.abort_transaction().await.unwrap();
     let guard = operator.lock("filled:0").acquire_timeout(AMPLE).await.unwrap();

@@ -1,4 +1,4 @@
-//! Log-ins that fail for a reason that passes: the driver reports every one of them as an authentication error.
+//! Log-ins that fail for a transient reason. The driver reports each of them as an authentication error.
 
 use std::time::Duration;
 
@@ -29,13 +29,13 @@ async fn server() -> Server {
     server
 }
 
-/// Lets log-ins of the application `app` fail.
+/// Makes the log-ins of the application `app` fail.
 async fn fail(server: &Server, point: FailPoint) -> FailPointGuard {
     point.app_name("app").enable(&server.uri()).await.unwrap()
 }
 
-/// A connection string of this user through the proxy. After a failed log-in the driver waits for the next heartbeat, by
-/// default for up to 10 s.
+/// A connection string of this user through the proxy. After a failed log-in the driver waits for the next heartbeat,
+/// by default for up to 10 s.
 fn uri(server: &Server, proxy: &Proxy, user: &str) -> String {
     let uri = server.uri().replace(ROOT, user);
     let uri = uri.replace(server.node().address(), proxy.address());
@@ -46,7 +46,7 @@ fn uri(server: &Server, proxy: &Proxy, user: &str) -> String {
 /// The commands of a log-in that can fail, and a user for whom the driver sends them.
 const PHASES: [(&str, &str); 2] = [("saslContinue", ROOT), ("saslStart", OLDER)];
 
-/// The ways in which a log-in fails that succeeds a little later.
+/// Three transient failures of a log-in.
 fn failures(phase: &str) -> [FailPoint; 3] {
     let log_in = || FailPoint::on(&[phase]);
     [
@@ -76,7 +76,7 @@ async fn a_log_in_that_fails_for_a_while_does_not_end_a_wait() {
     }
 }
 
-/// A release in the background is not given up while the lease of 30 s lasts.
+/// A release in the background is repeated while the lease of 30 s lasts.
 #[tokio::test]
 async fn a_log_in_that_fails_for_a_while_does_not_end_a_release() {
     let server = server().await;

@@ -137,8 +137,8 @@ async fn warm_up(provider: &LockProvider) {
     until_indexed(provider).await;
 }
 
-/// Waits until the index exists: the server would make its creation wait for an open transaction, and all other commands
-/// on the collection wait for the creation.
+/// Waits until the index exists: the server would make its creation wait for an open transaction, and all other
+/// commands on the collection wait for the creation.
 async fn until_indexed(provider: &LockProvider) {
     assert_eq!(provider.admin().index_state().await, IndexState::Ready);
 }

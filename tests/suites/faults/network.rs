@@ -20,9 +20,9 @@ async fn warm_through_proxy() -> (TestDb, Proxy, LockProvider) {
     (db, proxy, provider)
 }
 
-/// B3, S0.9: on a set the driver asks again and gets the server's old answer.
+/// B3, S0.9: on a replica set the driver repeats the command and gets the server's stored reply.
 #[tokio::test]
-async fn a_lost_reply_is_recognised_as_ones_own_claim() {
+async fn a_claim_whose_reply_was_lost_is_recognised() {
     let (db, proxy, provider) = warm_through_proxy().await;
     let dropped = proxy.inject(Fault::drop_reply().command("findAndModify"));
     let guard = acquire_soon(&provider, "own").await;
@@ -31,7 +31,7 @@ async fn a_lost_reply_is_recognised_as_ones_own_claim() {
     guard.release().await.unwrap();
 }
 
-/// B3, S0.9: without the driver's help, mongolock asks again with the same id.
+/// B3, S0.9: on a standalone server mongolock itself repeats the command with the same id.
 #[tokio::test]
 async fn a_lost_reply_of_a_standalone_is_recognised() {
     let server = Standalone::start().await;
@@ -50,7 +50,7 @@ async fn a_lost_reply_of_a_standalone_is_recognised() {
     assert_eq!(document(direct, "own").await.get_str("lockId"), Ok(""));
 }
 
-/// B2: the answer comes after the caller has gone.
+/// B2: the reply arrives after the caller's limit.
 #[tokio::test]
 async fn a_reply_after_the_timeout_leaves_no_claim() {
     let (db, proxy, provider) = warm_through_proxy().await;
@@ -66,13 +66,13 @@ async fn a_reply_after_the_timeout_leaves_no_claim() {
         begun.elapsed() < Duration::from_secs(3),
         "it does not wait for the answer"
     );
-    // Nothing was heard of the server: that is not "held by another".
+    // Without a reply the error is not "held by another".
     assert!(matches!(error, LockError::Mongo(_)), "{error}");
     must(late.happened(AMPLE).await);
     assert_free(&LockProvider::new(db.database()), "late").await;
 }
 
-/// B2: the request itself arrives late, after the wait is over and its first withdrawal has been made.
+/// B2: the request itself arrives late, after the wait has ended and its claim was released once.
 #[tokio::test]
 async fn a_request_that_arrives_late_leaves_no_ghost() {
     let server = Standalone::start().await;
@@ -85,12 +85,12 @@ async fn a_request_that_arrives_late_leaves_no_ghost() {
     must(late.happened(AMPLE).await);
     assert_free(&LockProvider::new(direct), "ghost").await;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    // The ghost has come by now. It is gone long before its expiry of half a minute.
+    // The late request has acquired the lock by now. That claim is released long before its expiry of 30 s.
     let free = async || is_released(direct, "ghost").await.then_some(());
-    must(eventually(Duration::from_secs(10), "nobody holds the lock", free).await);
+    must(eventually(Duration::from_secs(10), "the lock is free", free).await);
 }
 
-/// B2: the request of a first attempt arrives when a second one has won the lock and it has been released.
+/// B2: the request of a first attempt arrives after a second attempt has acquired the lock and released it.
 #[tokio::test]
 async fn a_late_first_request_of_a_won_claim_leaves_no_ghost() {
     let server = Standalone::start().await;
@@ -102,12 +102,13 @@ async fn a_late_first_request_of_a_won_claim_leaves_no_ghost() {
     must(late.happened(AMPLE).await);
     tokio::time::sleep(Duration::from_secs(3)).await;
     let free = async || is_released(direct, "ghost").await.then_some(());
-    must(eventually(Duration::from_secs(10), "nobody holds the lock", free).await);
+    must(eventually(Duration::from_secs(10), "the lock is free", free).await);
 }
 
-/// B2: renewals arrive whose answers come too late for the holder. A shutdown does not leave what they have prolonged.
+/// B2: the server executes renewals whose replies reach the holder too late. A shutdown releases the lease that they
+/// have extended.
 #[tokio::test]
-async fn a_shutdown_takes_back_what_a_late_renewal_has_prolonged() {
+async fn a_shutdown_releases_a_lease_that_a_late_renewal_extended() {
     let db = test_db().await;
     let (proxy, database) = through_proxy(&db).await;
     let provider = with_expiry(&database, Duration::from_secs(3));
@@ -127,13 +128,17 @@ async fn a_shutdown_takes_back_what_a_late_renewal_has_prolonged() {
     provider.shutdown().await;
     assert!(
         begun.elapsed() < Duration::from_secs(12),
-        "it has not just given up"
+        "the shutdown does not wait for its own limit"
     );
     let taken = rival.lock("prolonged").try_acquire().await.unwrap();
-    taken.expect("nothing is left of it").release().await.unwrap();
+    taken
+        .expect("the extended lease is released")
+        .release()
+        .await
+        .unwrap();
 }
 
-/// B13: a release that cannot reach the server does not keep those behind from hearing that it does not answer.
+/// B13: a waiter behind a release that cannot reach the server gets the error of the server, and not "busy".
 #[tokio::test]
 async fn waiting_behind_a_stuck_release_is_not_busy() {
     let db = test_db().await;
@@ -151,7 +156,7 @@ async fn waiting_behind_a_stuck_release_is_not_busy() {
     assert!(matches!(error, LockError::Mongo(_)), "{error}");
 }
 
-/// B4, S1.11, S1.27: cut off from the server, a holder gives up before anybody else can have the lock.
+/// B4, S1.11, S1.27: a holder that is cut off from the server loses the lock before a rival can acquire it.
 #[tokio::test]
 async fn a_frozen_connection_ends_the_hold_in_time() {
     let db = test_db().await;
@@ -169,7 +174,7 @@ async fn a_frozen_connection_ends_the_hold_in_time() {
         let next = rival.lock("cut").acquire_timeout(AMPLE).acquire().await.unwrap();
         assert!(
             context.is_lost(),
-            "the holder knows it no later than the next one has it"
+            "the holder knows of its loss before the rival has the lock"
         );
         next
     });
@@ -179,7 +184,7 @@ async fn a_frozen_connection_ends_the_hold_in_time() {
     };
     let (ran, (), ()) = timeout(AMPLE, async { tokio::join!(body, freeze, guard.lost()) })
         .await
-        .expect("both learn of it");
+        .expect("the body and the guard are lost");
     assert!(
         matches!(&ran, Err(LockError::Lost { name, .. }) if name == "body"),
         "{ran:?}"
@@ -187,15 +192,15 @@ async fn a_frozen_connection_ends_the_hold_in_time() {
     assert!(guard.is_lost() && guard.remaining().is_zero());
     let next = taking.await.unwrap();
     assert!(next.fencing_token() > guard.fencing_token());
-    // A release that cannot learn anything does not wait for the network.
+    // The release of a lost lock does not wait for the network.
     assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
     proxy.thaw();
     next.release()
         .await
-        .expect("what the first one sent late harms nobody");
+        .expect("late commands of the first holder change nothing");
 }
 
-/// B9: a renewal that gets no answer is repeated while the lease lasts.
+/// B9: a renewal without a reply is repeated while the lease lasts.
 #[tokio::test]
 async fn renewals_go_on_after_failures() {
     let db = test_db().await;
@@ -231,10 +236,10 @@ async fn a_server_that_is_down_is_not_a_busy_lock() {
     }
 }
 
-/// One connection is silent, as behind a router that has forgotten it; all others work. The lease outlasts the test: only
-/// a release that arrives ends it.
+/// One connection is silent, as behind a router that has forgotten it, and all others work. The lease is longer than
+/// the test, so only a release that arrives can free the lock.
 #[tokio::test]
-async fn a_release_that_is_not_answered_keeps_nobody_waiting() {
+async fn a_release_without_a_reply_blocks_no_waiter() {
     let db = test_db().await;
     for waits_for_it in [true, false] {
         let (proxy, database) = through_proxy(&db).await;

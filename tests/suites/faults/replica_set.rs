@@ -13,7 +13,7 @@ async fn provider(server: &Server) -> LockProvider {
     patient(&database)
 }
 
-/// B5, S1.19: the wait goes on and the hold outlives it, for the lease is longer than the election.
+/// B5, S1.19: the hold and the wait survive an election, because the lease is longer than the election.
 #[tokio::test]
 async fn a_stepdown_ends_neither_a_hold_nor_a_wait() {
     let server = Server::start(ServerOptions::three_members()).await.unwrap();
@@ -30,7 +30,7 @@ async fn a_stepdown_ends_neither_a_hold_nor_a_wait() {
     next.release().await.unwrap();
 }
 
-/// B12: what a majority has acknowledged outlives the primary.
+/// B12: a lock that a majority has acknowledged survives the loss of the primary.
 #[tokio::test]
 async fn a_killed_primary_costs_no_lock() {
     let server = Server::start(ServerOptions::three_members()).await.unwrap();
@@ -47,7 +47,7 @@ async fn a_killed_primary_costs_no_lock() {
     assert!(acquire_soon(&theirs, "kept").await.fencing_token() > held);
 }
 
-/// B12: without a majority there is no lock, and nothing is left of the attempt.
+/// B12: without a majority no lock is acquired, and the attempt leaves nothing behind.
 #[tokio::test]
 async fn without_a_majority_nothing_is_acquired() {
     let server = Server::start(ServerOptions::three_members()).await.unwrap();
@@ -66,6 +66,6 @@ async fn without_a_majority_nothing_is_acquired() {
     for node in &secondaries {
         must(node.resume());
     }
-    // Far sooner than the expiry of half a minute.
+    // The lock becomes free long before the expiry of 30 s.
     assert_free(&provider, "lonely").await;
 }

@@ -1,4 +1,4 @@
-//! Guards that end where no runtime is, or when it ends.
+//! Guards that are dropped outside of a runtime, or whose runtime ends.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn a_guard_is_dropped_on_a_plain_thread() {
     assert_free(&LockProvider::new(db.database()), "thread").await;
 }
 
-/// The lease ends by itself, and nothing panics.
+/// The leases of a runtime that ends expire, and nothing panics.
 #[test]
 fn a_runtime_ends_with_guards_alive() {
     let main = runtime();
@@ -61,7 +61,7 @@ fn a_runtime_ends_with_guards_alive() {
     }
 }
 
-/// A provider without a server may be used on one runtime after another: its background task starts anew.
+/// An in-memory provider can be used on one runtime after another: its background task is started again.
 #[test]
 fn the_background_task_outlives_its_runtime() {
     let provider = LockProvider::in_memory();
@@ -77,7 +77,7 @@ fn the_background_task_outlives_its_runtime() {
     }
 }
 
-/// B14: a leaked guard is bounded by `max_hold`.
+/// B14: `max_hold` ends the hold of a leaked guard.
 #[tokio::test]
 async fn a_leaked_guard_ends_at_its_cap() {
     let db = test_db().await;

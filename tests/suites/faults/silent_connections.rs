@@ -9,11 +9,12 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{DEFAULT_EXPIRY, LONG_EXPIRY, acquire_soon, assert_free, through_proxy, with_expiry};
 
-/// Time in which an acquire request on another connection must have replaced a silent one: one repetition after 2 s, and
-/// a slow machine.
+/// The time within which an acquire request on another connection must have replaced a silent one: one repetition after
+/// 2 s, and 4 s for a slow machine.
 const ONE_REPEAT: Duration = Duration::from_secs(6);
 
-/// Time in which what a silent connection has left behind must be released: far less than the lease of 60 s.
+/// The time within which a claim that a silent connection has left behind must be released: far less than the lease of
+/// 60 s.
 const FREED: Duration = Duration::from_secs(15);
 
 struct Setting {
@@ -21,7 +22,7 @@ struct Setting {
     /// Another process, with connections that work.
     rival: LockProvider,
     proxy: Proxy,
-    /// Dropped last.
+    /// The database ends when this value is dropped, so it is the last field.
     _db: TestDb,
 }
 
@@ -50,7 +51,7 @@ impl Setting {
     }
 }
 
-/// A lock that must become free for this provider within `limit`.
+/// Asserts that the lock becomes free for this provider within `limit`.
 async fn free_within(limit: Duration, provider: &LockProvider, name: &str) {
     let lock = provider.lock(name).acquire_timeout(AMPLE);
     let acquired = timeout(limit, lock.acquire()).await;
@@ -110,8 +111,8 @@ async fn a_try_repeats_a_request_without_a_reply() {
     guard.release().await.unwrap();
 }
 
-/// B2, B13: the wait is too short for a repetition. It ends with an error in time, and nothing of it stands for the rest
-/// of the 60 s.
+/// B2, B13: the wait is too short for a repetition. It ends with an error in time, and its claim is released long
+/// before the lease of 60 s ends.
 #[tokio::test]
 async fn a_claim_that_was_given_up_is_released() {
     let it = Setting::new(LONG_EXPIRY).await;
@@ -124,7 +125,7 @@ async fn a_claim_that_was_given_up_is_released() {
     free_within(FREED, &it.rival, "silent").await;
 }
 
-/// B3: the next acquire of the same provider is not kept waiting by the id that was given up.
+/// B3: the next acquire of the same provider does not wait for the claim that was given up.
 #[tokio::test]
 async fn an_id_that_was_given_up_is_not_held_by_another() {
     let it = Setting::new(LONG_EXPIRY).await;
@@ -179,8 +180,8 @@ async fn a_swallowed_release_is_repeated() {
     }
 }
 
-/// Three connections have swallowed a release each, and then its repetition. That must not keep the repetitions of other
-/// releases from being sent: of one that failed with an error, and of one that fell silent as well.
+/// Three connections have swallowed a release each, and then its repetition. The repetitions of other releases must
+/// still be sent: of one that failed with an error, and of one whose connection fell silent.
 #[tokio::test]
 async fn dead_connections_do_not_hold_up_the_repeats_of_releases() {
     let it = Setting::new(LONG_EXPIRY).await;
@@ -201,11 +202,11 @@ async fn dead_connections_do_not_hold_up_the_repeats_of_releases() {
     let updates = Fault::swallow_request().command("update");
     let updates = it.proxy.inject(updates.times(3));
     let three = async || (repeats.hits() + updates.hits() >= 3).then_some(());
-    // A library that bounds its requests without a reply sends fewer of them.
+    // A library that limits its requests without a reply sends fewer of them.
     let _ = eventually(ONE_REPEAT * 2, "three repetitions without a reply", three).await;
     it.proxy.clear_faults();
 
-    // The silent one first: it is repeated after some seconds, and the failed one at once.
+    // The silent release comes first: it is repeated after some seconds, and the failed one at once.
     for (guard, fault) in [
         (silent, Fault::swallow_request()),
         (failed, Fault::drop_request()),

@@ -1,4 +1,4 @@
-//! The search for `mongod`, in environments that are made up.
+//! The search for `mongod`, in artificial environments.
 
 use std::fs;
 use std::path::Path;
@@ -7,6 +7,7 @@ use std::process::Command;
 use mongolock_tests::{MongodSource, must};
 use tempfile::TempDir;
 
+/// A search that finds no `mongod` anywhere.
 fn nothing(cache: &TempDir) -> MongodSource {
     MongodSource {
         explicit: None,
@@ -16,8 +17,8 @@ fn nothing(cache: &TempDir) -> MongodSource {
     }
 }
 
-/// Written by another process: a file that this one has open for writing could be inherited by a process that
-/// another test starts at that moment, and the system does not run such a file.
+/// Writes a script by means of another process. A child process that another test starts at the same moment could
+/// inherit a file that this process has open for writing, and the system does not execute such a file.
 fn write_script(path: &Path, body: &str) {
     let write = r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#;
     let mut sh = Command::new("sh");

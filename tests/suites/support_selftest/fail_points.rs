@@ -1,4 +1,4 @@
-//! Fail points hit one test's clients, one after the other.
+//! A fail point hits only the clients of one test, and tests with fail points run one after the other.
 
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,7 @@ async fn commands_block_lose_their_connection_or_miss_their_write_concern() {
     assert!(began.elapsed() >= time);
     must(guard.clear().await);
 
-    // Twice: the driver repeats the first attempt by itself.
+    // The fail point hits twice, because the driver repeats the first attempt by itself.
     let guard = must(on_insert().close_connection().times(2).enable(db.uri()).await);
     let error = insert(&db)
         .await
@@ -72,7 +72,7 @@ async fn commands_block_lose_their_connection_or_miss_their_write_concern() {
 
     let guard = must(
         on_insert()
-            .write_concern_error(64, "made up")
+            .write_concern_error(64, "injected")
             .enable(db.uri())
             .await,
     );

@@ -1,4 +1,4 @@
-//! What can be done to the members of a set.
+//! Killing, stopping and stepping down the members of a replica set.
 
 use std::time::Duration;
 

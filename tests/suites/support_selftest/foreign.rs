@@ -1,4 +1,4 @@
-//! Databases do not pile up on the server that `MONGODB_URI` names.
+//! On the server that `MONGODB_URI` names, databases of tests are removed.
 
 use std::env;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use mongodb::bson::{Document, doc};
 use mongolock_tests::{Server, ServerOptions, must};
 
-/// Another test, run by another process on the server given.
+/// The test that a second process of this binary runs on that server.
 const OTHER: &str = "servers::every_test_has_a_fresh_database";
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Nothing stays behind, however the process ends.
+//! No server and no directory is left behind, however the process ends.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ async fn gone(pid: u32, directory: PathBuf) {
     must(eventually(AMPLE, &what, gone).await);
 }
 
-/// Runs `holder` until it is ready, kills it with SIGKILL, and says which servers it had.
+/// Runs `holder` until it is ready and kills it with SIGKILL. Returns the process ids and directories of its servers.
 fn kill_a_holder(kind: &str) -> Vec<(u32, PathBuf)> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holder"));
     command
@@ -90,8 +90,8 @@ async fn a_stopped_or_killed_server_leaves_nothing() {
     assert!(!directory.exists());
 }
 
-/// No process has `text` on its command line.
-async fn nobody_names(text: &str) {
+/// Waits until no process has `text` on its command line.
+async fn no_process_names(text: &str) {
     let processes = || async {
         let listing = must(Command::new("ps").args(["-A", "-ww", "-o", "args"]).output());
         (!String::from_utf8_lossy(&listing.stdout).contains(text)).then_some(())
@@ -113,7 +113,7 @@ async fn a_process_killed_while_it_starts_a_server_leaves_nothing() {
         tokio::time::sleep(Duration::from_millis(milliseconds)).await;
         must(holder.kill());
         must(holder.wait());
-        nobody_names(&place.path().to_string_lossy()).await;
+        no_process_names(&place.path().to_string_lossy()).await;
         assert_eq!(must(place.path().read_dir()).count(), 0);
     }
 }
@@ -126,5 +126,5 @@ async fn a_start_that_is_given_up_leaves_nothing() {
             .await
             .is_err()
     );
-    nobody_names("ttlMonitorSleepSecs=77").await;
+    no_process_names("ttlMonitorSleepSecs=77").await;
 }

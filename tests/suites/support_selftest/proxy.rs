@@ -1,4 +1,4 @@
-//! The proxy hits what it is told to hit, and nothing else.
+//! The proxy applies its faults to the chosen messages and to no others.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,11 @@ struct Setting {
     direct: Collection<Document>,
     proxied: Collection<Document>,
     proxy: Proxy,
-    // Dropped last.
+    // The server ends when this value is dropped, so it is the last field.
     _server: Server,
 }
 
-/// A standalone: its driver retries no write, so that each fault is seen as it is.
+/// A standalone server, for which the driver does not retry writes, so that each fault is visible.
 async fn setting() -> Setting {
     let server = must(Server::start(ServerOptions::standalone()).await);
     let proxy = must(Proxy::start(server.node().address()).await);

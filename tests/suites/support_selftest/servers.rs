@@ -1,4 +1,4 @@
-//! Servers of every kind start, answer and stay apart.
+//! Servers of each kind start, answer and do not affect each other.
 
 use std::time::{Duration, Instant};
 

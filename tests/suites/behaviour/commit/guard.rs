@@ -27,7 +27,7 @@ async fn a_holder_commits_and_renews() {
     guard.release().await.unwrap();
 }
 
-/// The guard is one statement, and it is the last.
+/// The guard is one statement, the last one before the commit.
 #[tokio::test]
 async fn it_costs_one_statement() {
     let fixture = prepared().await;
@@ -48,7 +48,7 @@ async fn end_of_lease(fixture: &Fixture) -> i64 {
     document.get_datetime("expiresAt").unwrap().timestamp_millis()
 }
 
-/// The end of a lease never moves back, and always moves: a write that changes nothing would guard nothing.
+/// The guard always moves the end of the lease forward: a write that changes nothing would not conflict with others.
 #[tokio::test]
 async fn the_guard_changes_the_document_whatever_it_says() {
     let fixture = prepared().await;
@@ -63,7 +63,7 @@ async fn the_guard_changes_the_document_whatever_it_says() {
     guard.release().await.unwrap();
 }
 
-/// The document is blocked for the length of the commit only: renewals of other locks do not wait for transactions.
+/// The guard locks the document only during the commit: a long transaction does not block the renewal of other locks.
 #[tokio::test]
 async fn a_long_transaction_keeps_no_renewal_waiting() {
     let fixture = prepared().await;
@@ -96,9 +96,9 @@ async fn a_long_transaction_keeps_no_renewal_waiting() {
     other.release().await.unwrap();
 }
 
-/// Beyond `max_hold` the lease is not renewed any more, and its document is changed all the same.
+/// After `max_hold` the guard does not renew the lease, but it still changes the document.
 #[tokio::test]
-async fn it_guards_beyond_the_cap_as_well() {
+async fn the_guard_works_after_max_hold() {
     let fixture = prepared().await;
     let lock = fixture.provider.lock("a").max_hold(Duration::ZERO);
     let guard = lock.acquire().await.unwrap();

@@ -79,16 +79,17 @@ async fn take_over(fixture: &Fixture, name: &str) -> LockGuard {
     fixture.rival().lock(name).acquire().await.unwrap()
 }
 
+/// Asserts that the commit is refused because the lock is lost, and that nothing is committed.
 async fn refused_as_lost(fixture: &Fixture, guard: &LockGuard, session: &mut ClientSession) {
     let refused = guard.context().commit(session).await;
     assert!(matches!(refused, Err(LockError::Lost { .. })), "{refused:?}");
     assert!(guard.is_lost());
     assert!(!is_committed(fixture).await);
-    // The transaction is over: another can begin.
+    // The commit has ended the transaction, so that another one can begin.
     session.start_transaction().await.unwrap();
 }
 
-/// A client that fail points can tell from all others, and its name.
+/// A client with an application name of its own, so that a fail point hits only this client, and that name.
 async fn client_of_its_own(fixture: &Fixture) -> (Client, String) {
     let own = format!("{}_commits", fixture.db().name());
     let mut options = ClientOptions::parse(fixture.db().uri()).await.unwrap();

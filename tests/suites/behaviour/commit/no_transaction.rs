@@ -42,7 +42,7 @@ async fn without_a_transaction_there_is_nothing_to_guard() {
     guard.release().await.unwrap();
 }
 
-/// A standalone server has no transactions, and says so at the first statement: here or before.
+/// A standalone server has no transactions, and refuses the first statement of one: the guard, or one before it.
 #[tokio::test]
 async fn a_standalone_server_is_a_clear_error() {
     let server = must(Server::start(ServerOptions::standalone()).await);

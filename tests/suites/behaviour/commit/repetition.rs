@@ -1,4 +1,4 @@
-//! Commits that fail: which of them are repeated, and by whom.
+//! Commits that fail: which of them the driver, the library or nobody repeats.
 
 use mongodb::bson::{DateTime, doc};
 use mongodb::error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
@@ -7,9 +7,9 @@ use mongolock_tests::{FailPoint, change_lock, must};
 
 use super::{accounts, begin, client_of_its_own, holder_in_transaction, insert, is_committed, prepared};
 
-/// A renewal of the lock itself after the transaction began: an error that says "make it again", and the driver does.
+/// A renewal of the same lock after the transaction began is a transient error, and the driver repeats the transaction.
 #[tokio::test]
-async fn ones_own_renewal_is_a_passing_conflict() {
+async fn a_renewal_of_the_same_lock_is_a_transient_conflict() {
     let (fixture, guard, mut session) = holder_in_transaction().await;
     let later = doc! { "$set": { "expiresAt": DateTime::from_millis(i64::MAX / 2000) } };
     change_lock(fixture.database(), "a", later).await;
@@ -40,15 +40,15 @@ async fn ones_own_renewal_is_a_passing_conflict() {
     guard.release().await.unwrap();
 }
 
-/// A commit whose answer is an error that leaves its outcome open is repeated, as the driver's rules say.
+/// A commit whose error leaves its outcome unknown is repeated, as the specification of the driver requires.
 #[tokio::test]
-async fn an_unknown_outcome_is_asked_for_again() {
+async fn a_commit_with_an_unknown_outcome_is_repeated() {
     let fixture = prepared().await;
     let (client, own) = client_of_its_own(&fixture).await;
     let guard = fixture.provider.lock("a").await.unwrap();
     let mut session = client.start_session().await.unwrap();
     begin(&fixture, &mut session).await;
-    // Made, but not confirmed by a majority in time: more often than the driver repeats by itself.
+    // The commit is made, but not confirmed by a majority in time, more often than the driver repeats it by itself.
     let unconfirmed =
         FailPoint::on(&["commitTransaction"]).write_concern_error(64, "waiting for replication timed out");
     let point = unconfirmed.app_name(&own).times(3);
@@ -59,8 +59,8 @@ async fn an_unknown_outcome_is_asked_for_again() {
     guard.release().await.unwrap();
 }
 
-/// The caller's own limit for the commit has passed: that is the answer, whatever has become of the commit. It is not
-/// asked for again on his behalf.
+/// The caller's own time limit of the commit has passed: the caller gets that error, whatever the outcome is, and the
+/// library does not repeat the commit.
 #[tokio::test]
 async fn a_commit_that_is_out_of_time_is_not_repeated() {
     const MAX_TIME_EXPIRED: i32 = 50;
@@ -83,7 +83,7 @@ async fn a_commit_that_is_out_of_time_is_not_repeated() {
         assert!(error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT), "{error}");
         assert_eq!(is_committed(&fixture).await, is_made);
         assert!(!guard.is_lost());
-        // Whoever wants to know asks again.
+        // The caller can repeat the commit to learn its outcome.
         session.commit_transaction().await.unwrap();
         assert!(is_committed(&fixture).await);
         guard.release().await.unwrap();

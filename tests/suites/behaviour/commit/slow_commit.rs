@@ -25,7 +25,7 @@ async fn transfer(provider: &LockProvider, accounts: Collection<Document>) -> Re
     Ok(())
 }
 
-/// As it is used: under the attribute, with the driver's own repetition, in a task.
+/// The typical use: under the attribute, in a task, with the repetition of the driver.
 #[tokio::test]
 async fn it_works_under_the_attribute_in_a_task() {
     let fixture = prepared().await;
@@ -37,7 +37,7 @@ async fn it_works_under_the_attribute_in_a_task() {
     assert!(is_committed(&fixture).await);
 }
 
-/// The lease ends while the commit is under way: the body is not broken off, and what is committed is a success.
+/// The lease ends during the commit: the body is not cancelled, and the committed transaction is a success.
 #[tokio::test]
 async fn a_commit_slower_than_the_lease_is_no_loss() {
     let fixture = prepared().await;
@@ -50,7 +50,7 @@ async fn a_commit_slower_than_the_lease_is_no_loss() {
     assert!(is_committed(&fixture).await);
 }
 
-/// A body that does not end with its commit is broken off after it, if the lock is lost.
+/// A body that goes on after its commit is cancelled after it, if the lock is lost.
 #[tokio::test]
 async fn after_the_commit_a_loss_ends_the_body() {
     #[distributed_lock(name = "transfer", provider = provider, expiry = "1s")]
@@ -73,7 +73,7 @@ async fn after_the_commit_a_loss_ends_the_body() {
     assert!(is_committed(&fixture).await);
 }
 
-/// Neither does the loss of a lock around the one that guards it.
+/// The loss of an outer lock does not cancel a commit under an inner lock.
 #[tokio::test]
 async fn the_loss_of_an_outer_lock_does_not_break_off_a_commit() {
     let fixture = prepared().await;
@@ -97,14 +97,14 @@ async fn the_loss_of_an_outer_lock_does_not_break_off_a_commit() {
         matches!(&ended, Err(LockError::Lost { name, .. }) if name == "outer"),
         "{ended:?}"
     );
-    assert!(committed.into_inner(), "it came to its end");
+    assert!(committed.into_inner(), "the body ran to its end");
     must(blocking.clear().await);
     assert!(is_committed(&fixture).await);
 }
 
-/// A body that waits for something else is broken off when the commit in another task has ended.
+/// A body that waits for something else is cancelled when the commit in another task has ended.
 #[tokio::test]
-async fn a_commit_in_another_task_holds_the_body_no_longer_than_it_takes() {
+async fn a_commit_in_another_task_delays_cancellation_only_until_it_ends() {
     let fixture = prepared().await;
     let (client, blocking) = with_a_slow_commit(&fixture).await;
     let mut session = client.start_session().await.unwrap();
@@ -126,13 +126,13 @@ async fn a_commit_in_another_task_holds_the_body_no_longer_than_it_takes() {
     assert!(is_committed(&fixture).await);
 }
 
-/// A lock whose lease ends while a slow commit is under way, and is not renewed.
+/// A lock that is not renewed, and whose lease of 1 s ends during a slow commit.
 fn brief(fixture: &Fixture, name: &str) -> DistributedLock {
     let lock = fixture.provider.lock(name).expiry(Duration::from_secs(1));
     lock.max_hold(Duration::ZERO)
 }
 
-/// A client one of whose commits takes longer than the leases here.
+/// A client whose next commit takes 3 s, longer than the leases of these tests.
 async fn with_a_slow_commit(fixture: &Fixture) -> (Client, FailPointGuard) {
     let (client, own) = client_of_its_own(fixture).await;
     let commit = FailPoint::on(&["commitTransaction"]).app_name(&own);

@@ -12,20 +12,24 @@ use super::{
     take_over,
 };
 
-/// Somebody has taken the lock after the transaction began: it sees the holder's own claim still.
+/// A rival acquires the lock after the transaction began: the transaction still sees the holder's own claim, and the
+/// guard is a write conflict.
 #[tokio::test]
 async fn a_takeover_after_the_beginning_is_a_conflict() {
     let (fixture, guard, mut session) = holder_in_transaction().await;
     let rival = take_over(&fixture, "a").await;
     refused_as_lost(&fixture, &guard, &mut session).await;
     assert!(!rival.is_lost());
-    rival.release().await.expect("nothing of it was touched");
+    rival
+        .release()
+        .await
+        .expect("the refused commit changed nothing of its lock");
 }
 
-/// The look that tells a takeover from a renewal reads what the primary has now: the new holder has the lock whether a
-/// majority has confirmed it by then or not.
+/// The read that distinguishes a takeover from a renewal has the read concern `local`: the rival holds the lock,
+/// whether a majority has confirmed it yet or not.
 #[tokio::test]
-async fn the_look_after_a_conflict_does_not_wait_for_a_majority() {
+async fn the_read_after_a_conflict_does_not_wait_for_a_majority() {
     let fixture = prepared().await;
     let (database, commands) = recorded(fixture.db(), &[]).await;
     let guard = LockProvider::new(&database).lock("a").await.unwrap();
@@ -42,7 +46,7 @@ async fn the_look_after_a_conflict_does_not_wait_for_a_majority() {
     rival.release().await.unwrap();
 }
 
-/// Somebody has taken the lock before the transaction began: it sees his claim.
+/// A rival acquires the lock before the transaction began: the transaction sees the rival's claim.
 #[tokio::test]
 async fn a_takeover_before_the_beginning_is_seen() {
     let fixture = prepared().await;
@@ -54,7 +58,7 @@ async fn a_takeover_before_the_beginning_is_seen() {
     rival.release().await.unwrap();
 }
 
-/// The lock was taken and is free again, or its document is gone.
+/// A rival has acquired and released the lock, or its document was deleted.
 #[tokio::test]
 async fn a_claim_that_is_gone_is_lost() {
     let fixture = prepared().await;
@@ -71,7 +75,7 @@ async fn a_claim_that_is_gone_is_lost() {
     refused_as_lost(&fixture, &guard, &mut session).await;
 }
 
-/// A lease that is over by the holder's own clock: nothing is asked.
+/// The lease is over by the holder's own clock: the server is not asked.
 #[tokio::test]
 async fn a_lost_lock_commits_nothing() {
     let fixture = prepared().await;
@@ -87,9 +91,9 @@ async fn a_lost_lock_commits_nothing() {
     refused_as_lost(&fixture, &guard, &mut session).await;
 }
 
-/// Between the guard and the commit nobody takes the lock, not even when its lease had ended before.
+/// Between the guard and the commit no rival can acquire the lock, even if its lease had ended before.
 #[tokio::test]
-async fn nobody_takes_the_lock_before_the_commit() {
+async fn no_rival_acquires_between_guard_and_commit() {
     let fixture = prepared().await;
     let guard = fixture.provider.lock("a").await.unwrap();
     let held = || doc! { "_id": "a" };
@@ -97,7 +101,7 @@ async fn nobody_takes_the_lock_before_the_commit() {
     fixture.locks().update_one(held(), set_end(-1000)).await.unwrap();
     let mut session = session(&fixture).await;
     begin(&fixture, &mut session).await;
-    // What the guard does, without the commit.
+    // The write of the guard, without the commit.
     let touched = fixture
         .locks()
         .update_one(held(), set_end(30_000))
@@ -113,7 +117,7 @@ async fn nobody_takes_the_lock_before_the_commit() {
     guard.release().await.unwrap();
 }
 
-/// An error that passes through the driver's callback is the same at the other end.
+/// A loss keeps its type when it passes through the callback of the driver.
 #[tokio::test]
 async fn a_loss_passes_through_the_driver() {
     let fixture = prepared().await;

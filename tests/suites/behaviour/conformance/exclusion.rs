@@ -1,4 +1,4 @@
-//! At most one holder at a time, whoever asks, and tokens that rise from one hold to the next.
+//! At most one holder at a time, in one process and in several, and tokens that rise from one hold to the next.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ conformance!(
     tokens_rise_from_hold_to_hold,
 );
 
-/// Adds up how many are inside at once.
+/// A section that counts how many tasks are inside at the same time.
 #[derive(Clone, Default)]
 struct Section {
     inside: Arc<AtomicUsize>,
@@ -72,7 +72,7 @@ async fn one_at_a_time_between_processes(fixture: Fixture) {
     assert_eq!(section.most.load(Ordering::SeqCst), 1);
 }
 
-/// S0.2: both are inside at the same time, else the barrier is never passed.
+/// S0.2: both tasks pass the barrier only if they hold their locks at the same time.
 async fn different_names_do_not_wait(fixture: Fixture) {
     let barrier = tokio::sync::Barrier::new(2);
     let meet = |name: &'static str| {
@@ -87,7 +87,8 @@ async fn different_names_do_not_wait(fixture: Fixture) {
         .expect("each waits for the other");
 }
 
-/// S0.12, S2.5, S3.4: 64 at once on a name that nobody has used; one wins and nobody gets an error.
+/// S0.12, S2.5, S3.4: 64 tasks try at the same time to acquire a name without a document. One wins, and no task gets an
+/// error.
 async fn one_of_many_wins_a_new_name(fixture: Fixture) {
     assert_eq!(winners(&fixture, "new", 64).await.len(), 1);
 }
@@ -102,7 +103,8 @@ async fn one_of_many_wins_an_expired_lock(fixture: Fixture) {
     assert!(winners[0] > expired.fencing_token());
 }
 
-/// The tokens of those of `takers` processes that got the lock; each keeps it until all have tried.
+/// The tokens of the processes that acquired the lock, of `takers` that try at the same time. A winner keeps the lock
+/// until all have tried.
 async fn winners(fixture: &Fixture, name: &'static str, takers: usize) -> Vec<FencingToken> {
     let mut tasks = JoinSet::new();
     let start = Arc::new(tokio::sync::Barrier::new(takers));

@@ -13,10 +13,10 @@ conformance!(
     leaving_the_scope_releases,
     a_held_lock_outlives_its_expiry,
     a_lock_that_is_not_renewed_can_be_taken_after_its_expiry,
-    a_lease_that_ran_out_is_lost_and_its_release_harms_nobody,
+    an_expired_lease_is_lost_and_its_release_changes_nothing,
     shutdown_ends_everything,
     min_hold_keeps_others_out,
-    a_lost_hold_is_not_in_its_own_way,
+    a_lost_lock_can_be_acquired_again_by_its_holder,
 );
 
 /// S0.6, S1.1
@@ -69,7 +69,7 @@ async fn a_lock_that_is_not_renewed_can_be_taken_after_its_expiry(fixture: Fixtu
 }
 
 /// S2.10, B8, S3.8
-async fn a_lease_that_ran_out_is_lost_and_its_release_harms_nobody(fixture: Fixture) {
+async fn an_expired_lease_is_lost_and_its_release_changes_nothing(fixture: Fixture) {
     let dead = unrenewed(&fixture.provider, "stale").acquire().await.unwrap();
     let context = dead.context();
     context.ensure_held().unwrap();
@@ -134,7 +134,7 @@ async fn min_hold_keeps_others_out(fixture: Fixture) {
     }
 }
 
-async fn a_lost_hold_is_not_in_its_own_way(fixture: Fixture) {
+async fn a_lost_lock_can_be_acquired_again_by_its_holder(fixture: Fixture) {
     let lock = unrenewed(&fixture.provider, "again");
     let outer = lock.acquire().await.unwrap();
     let again = outer.context().scope(async {

@@ -23,7 +23,7 @@ macro_rules! conformance {
 
 pub(crate) use conformance;
 
-/// A lock whose lease is not renewed, as that of a crashed or paused process.
+/// A lock whose lease of 200 ms is not renewed, as that of a crashed or paused process.
 fn unrenewed(provider: &LockProvider, name: &str) -> DistributedLock {
     provider
         .lock(name)

@@ -69,7 +69,7 @@ async fn bad_names_and_options_are_refused_before_anything_is_sent(fixture: Fixt
             other => panic!("{named} was not refused: {other:?}"),
         }
     }
-    // A new expiry rescales the interval that nobody set.
+    // Without an explicit `renew_interval`, a shorter `expiry` is valid: the interval is a third of it.
     lock("n")
         .expiry(second)
         .acquire()

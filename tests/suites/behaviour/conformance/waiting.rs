@@ -19,8 +19,8 @@ conformance!(
     a_cancelled_wait_leaves_nothing,
     waiting_without_a_limit_ends_with_the_release,
     a_thousand_waiters_on_one_thread_make_progress,
-    a_crowd_hears_busy_and_never_broken,
-    a_wait_that_was_given_up_owes_no_minimum_hold,
+    contention_is_never_a_server_error,
+    a_cancelled_wait_has_no_minimum_hold,
 );
 
 /// S0.10, S1.5
@@ -42,7 +42,7 @@ async fn a_release_lets_the_next_waiter_in(fixture: Fixture) {
         .unwrap();
 }
 
-/// S0.5, S0.16: only the one that waited in vain hears of it.
+/// S0.5, S0.16: only the call that waited in vain gets the error.
 async fn a_wait_ends_with_an_error_that_names_the_lock(fixture: Fixture) {
     let _held = fixture.provider.lock("busy:7").await.unwrap();
     let limit = Duration::from_millis(120);
@@ -130,7 +130,7 @@ async fn waiting_without_a_limit_ends_with_the_release(fixture: Fixture) {
         .unwrap();
 }
 
-/// S4.2: the tests' runtime has one thread, and it is never blocked.
+/// S4.2: the runtime of this test has one thread, and no waiter blocks it.
 async fn a_thousand_waiters_on_one_thread_make_progress(fixture: Fixture) {
     let held = fixture.provider.lock("thousand").await.unwrap();
     let mut waiters = JoinSet::new();
@@ -156,8 +156,8 @@ async fn a_thousand_waiters_on_one_thread_make_progress(fixture: Fixture) {
     }
 }
 
-/// B13: under contention alone nobody is told that the server does not answer.
-async fn a_crowd_hears_busy_and_never_broken(fixture: Fixture) {
+/// B13: contention alone never looks like a server that does not answer.
+async fn contention_is_never_a_server_error(fixture: Fixture) {
     let first = fixture.provider.lock("crowd").acquire().await.unwrap();
     let mut crowd = JoinSet::new();
     for index in 0..200_u64 {
@@ -180,13 +180,13 @@ async fn a_crowd_hears_busy_and_never_broken(fixture: Fixture) {
     }
 }
 
-/// B2: it never held the lock, so nobody has to wait for it.
-async fn a_wait_that_was_given_up_owes_no_minimum_hold(fixture: Fixture) {
+/// B2: a wait that was given up never held the lock, so no minimum hold applies.
+async fn a_cancelled_wait_has_no_minimum_hold(fixture: Fixture) {
     for micros in (0..3000).step_by(100) {
         let lock = fixture.provider.lock("given up").min_hold(AMPLE * 4);
         let ended = timeout(Duration::from_micros(micros), lock.acquire()).await;
         if let Ok(Ok(guard)) = ended {
-            // It got the lock in time after all, and owes the minimum: that is another test's.
+            // The acquire was faster than its limit, so the minimum hold applies. Another test covers that.
             let name = guard.name().to_owned();
             drop(guard);
             assert!(fixture.rival().lock(name).try_acquire().await.unwrap().is_none());

@@ -7,7 +7,7 @@ use mongolock_tests::{names, recorded};
 
 use super::{Scene, first, is_duplicate_key, retitle, unique_index};
 
-/// A collision with what the fence has nothing to do with is the driver's own error.
+/// A duplicate key that has nothing to do with the token is the driver's own error.
 #[tokio::test]
 async fn other_collisions_stay_what_they_are() {
     let scene = Scene::new().await;
@@ -38,7 +38,7 @@ async fn other_collisions_stay_what_they_are() {
     ));
     assert_eq!(scene.all().await, before);
 
-    // The document of this `_id` is there, and is not what the query wants.
+    // A document with this `_id` exists, but does not match the query.
     let open = || doc! { "_id": 1, "state": "open" };
     assert!(is_duplicate_key(
         &holder.update_one(open(), retitle()).upsert(true).await
@@ -47,14 +47,14 @@ async fn other_collisions_stay_what_they_are() {
         .refuses(scene.holder(9).update_one(open(), retitle()).upsert(true))
         .await;
 
-    // By the field of the unique index it is the same document, which has seen a later holder.
+    // The query by the field of the unique index matches the same document, which has a greater token.
     let late = scene.holder(9);
     scene
         .refuses(late.update_one(doc! { "title": "old" }, retitle()).upsert(true))
         .await;
 }
 
-/// A duplicate key of two upserts that meet is nobody's error.
+/// Two upserts of the same document at the same time do not fail with a duplicate key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn upserts_that_meet_all_succeed() {
     let scene = Scene::new().await;
@@ -90,7 +90,8 @@ async fn upserts_that_meet_all_succeed() {
     }
 }
 
-/// What only a collation takes for the same `_id` does not collide: a late upsert must not make a second document.
+/// Two values of `_id` that are equal only under a collation do not collide in the index: a stale upsert must not
+/// insert a second document.
 #[tokio::test]
 async fn a_collation_opens_no_gap() {
     let scene = Scene::new().await;
@@ -105,7 +106,7 @@ async fn a_collation_opens_no_gap() {
     scene.refuses(late.collation(no_case)).await;
 }
 
-/// An upsert with a condition beside its key costs some commands if that is not met, not many.
+/// An upsert whose query has a condition beside its key ends after a few commands if the condition is not met.
 #[tokio::test]
 async fn a_condition_that_is_not_met_ends_an_upsert() {
     let scene = Scene::new().await;
@@ -126,13 +127,13 @@ async fn a_condition_that_is_not_met_ends_an_upsert() {
     );
     scene.refuses(upsert(9, draft(), retitle())).await;
     commands.clear();
-    // It collides with another document than the one it asks for.
+    // The upsert collides with a document that its query does not match.
     let other = upsert(9, doc! { "slug": "b" }, doc! { "$set": { "slug": "a" } });
     assert!(is_duplicate_key(&other.await));
     assert_eq!(names(&commands.take()), ["update", "find", "update"]);
 }
 
-/// Those who delete the document are in nobody's way for long: an upsert writes, or says why not.
+/// Deletions at the same time do not make an upsert fail: each upsert writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn upserts_and_deletions_go_together() {
     let scene = Scene::new().await;

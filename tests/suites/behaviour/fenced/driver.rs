@@ -10,7 +10,8 @@ use mongolock_tests::{AMPLE, eventually, must, names, recorded};
 
 use super::{Scene, first, retitle};
 
-/// The options are the driver's, and a refusal is explained with the same collation and variables.
+/// The driver's options are passed on, and the read that explains a refused write uses the same collation and
+/// variables.
 #[tokio::test]
 async fn options_are_passed_through() {
     let scene = Scene::new().await;
@@ -48,7 +49,11 @@ async fn options_are_passed_through() {
     assert_eq!(names(&sent), ["update", "find"]);
     assert_eq!(sent[1].get_document("hint"), Ok(&doc! { "_id": 1 }));
     let concern = sent[1].get_document("readConcern").unwrap();
-    assert_eq!(concern.get_str("level"), Ok("local"), "whatever the client's is");
+    assert_eq!(
+        concern.get_str("level"),
+        Ok("local"),
+        "also if the client has another one"
+    );
 
     let mut options = UpdateOptions::default();
     options.upsert = Some(true);
@@ -66,7 +71,7 @@ async fn options_are_passed_through() {
         (vec!["update"], Ok("all at once"))
     );
 
-    // By another field than the `_id`: first without inserting.
+    // An upsert by another field than `_id` is first sent without inserting.
     holder
         .replace_one(doc! { "key": 8 }, doc! { "key": 8 })
         .upsert(true)
@@ -83,7 +88,7 @@ fn write_concerns(commands: &[Document]) -> Vec<Document> {
         .collect()
 }
 
-/// A write that only a part of the members has can be rolled back, together with its token.
+/// A failover can roll back a write that only a minority of the members has, together with its token.
 #[tokio::test]
 async fn writes_wait_for_the_majority_whatever_the_collection_says() {
     let scene = Scene::new().await;
@@ -145,7 +150,7 @@ async fn the_write_concern_of_a_call_or_of_a_transaction_is_left_alone() {
     assert_eq!(scene.all().await.len(), 2);
 }
 
-/// A caller that goes away does not cut the write off.
+/// A write continues when its caller drops the future.
 #[tokio::test]
 async fn a_dropped_write_goes_on() {
     let scene = Scene::new().await;
@@ -168,7 +173,7 @@ async fn a_dropped_write_goes_on() {
     must(eventually(AMPLE, "the write", written).await);
 }
 
-/// Errors of the server arrive as they are.
+/// Errors of the server are passed on unchanged.
 #[tokio::test]
 async fn a_refused_command_is_the_drivers_error() {
     let scene = Scene::new().await;

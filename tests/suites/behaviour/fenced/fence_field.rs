@@ -43,9 +43,9 @@ async fn the_field_can_be_chosen() {
     assert!(matches!(late, Err(LockError::Stale { seen, .. }) if seen.get() == 9));
 }
 
-/// What cannot be compared is refused, and said.
+/// A stored value that is not a number cannot be compared with a token: the write is an error that names the document.
 #[tokio::test]
-async fn a_token_that_is_none_is_refused() {
+async fn a_stored_value_that_is_no_number_is_refused() {
     let scene = Scene::new().await;
     let foreign = [bson!("10"), bson!(null), bson!({ "at": 10 }), bson!([3, 20])];
     for (id, foreign) in (2..).zip(foreign) {
@@ -68,7 +68,7 @@ async fn a_token_that_is_none_is_refused() {
         }
         assert_eq!(scene.all().await, before);
     }
-    // As a shell or JavaScript writes numbers.
+    // Numbers as the shell and JavaScript write them.
     for (id, number) in [(7, bson!(10.0)), (8, bson!(10))] {
         scene
             .reports

@@ -15,7 +15,7 @@ use mongodb::{Collection, IndexModel};
 use mongolock::{FencedCollection, FencedExt, FencingToken, LockError};
 use mongolock_tests::{TestDb, test_db};
 
-/// A collection with one document, written by the holder of token 10.
+/// A collection with one document, which the holder of token 10 has written.
 struct Scene {
     db: TestDb,
     reports: Collection<Document>,

@@ -7,7 +7,7 @@ use mongolock::LockError;
 
 use super::{Scene, is_duplicate_key};
 
-/// Any writes of any holders, in any order, against a model of three documents.
+/// Random writes of five holders in random order, compared with a model of three documents.
 #[tokio::test]
 async fn any_sequence_keeps_to_the_rule() {
     use proptest::strategy::{Strategy, ValueTree};

@@ -5,7 +5,7 @@ use mongolock::LockError;
 
 use super::{Scene, first, is_duplicate_key, retitle, unique_index};
 
-/// In a transaction: all or nothing, and its own end is the caller's.
+/// Fenced writes in a transaction are committed together, and the caller ends the transaction.
 #[tokio::test]
 async fn writes_can_be_part_of_a_transaction() {
     let scene = Scene::new().await;
@@ -66,7 +66,7 @@ async fn writes_can_be_part_of_a_transaction() {
     session.abort_transaction().await.unwrap();
 }
 
-/// An error that does not pass must not look like one that does: the driver would repeat the transaction.
+/// A duplicate key is not a transient error: the driver must not repeat the transaction.
 #[tokio::test]
 async fn a_collision_in_a_transaction_is_not_repeated() {
     let scene = Scene::new().await;

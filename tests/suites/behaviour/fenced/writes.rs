@@ -71,7 +71,7 @@ async fn every_write_carries_the_token() {
 
 /// S1.20: a smaller token is rejected, by every form of write.
 #[tokio::test]
-async fn a_late_holder_is_refused() {
+async fn a_stale_holder_is_refused() {
     let scene = Scene::new().await;
     let late = scene.holder(9);
     scene
@@ -89,7 +89,7 @@ async fn a_late_holder_is_refused() {
         .refuses(late.replace_one(first(), doc! { "title": "late" }).upsert(true))
         .await;
     scene.refuses(late.delete_one(first())).await;
-    // The same number, of another type.
+    // The same `_id` as a number of another type.
     for id in [bson!(1_i64), bson!(1.0)] {
         let query = || doc! { "_id": id.clone() };
         scene
@@ -99,7 +99,7 @@ async fn a_late_holder_is_refused() {
             .refuses(late.update_one(query(), retitle()).upsert(true))
             .await;
     }
-    // By another field, which has no index.
+    // A query by another field, which has no index.
     let by_title = || doc! { "title": "old" };
     scene
         .refuses(late.update_one(by_title(), retitle()).upsert(true))
@@ -112,7 +112,7 @@ async fn a_late_holder_is_refused() {
         .await;
 }
 
-/// S1.20: the same token, a greater one, and a document that has seen none.
+/// S1.20: the same token and a greater one are accepted, and so is any token for a document without one.
 #[tokio::test]
 async fn others_are_accepted() {
     let scene = Scene::new().await;
@@ -137,7 +137,7 @@ async fn others_are_accepted() {
 }
 
 #[tokio::test]
-async fn nothing_found_is_not_stale() {
+async fn a_write_that_matches_nothing_is_not_stale() {
     let scene = Scene::new().await;
     let holder = scene.holder(9);
     let nobody = || doc! { "_id": 1, "title": "no such" };
@@ -157,7 +157,7 @@ async fn nothing_found_is_not_stale() {
     assert_eq!(scene.all().await.len(), 1);
 }
 
-/// A holder who claims the document before reading it keeps those before him from writing at all.
+/// An empty update stores the token: a holder that sends it before reading rejects every write of earlier holders.
 #[tokio::test]
 async fn a_document_can_be_claimed() {
     let scene = Scene::new().await;
@@ -182,7 +182,7 @@ struct Report {
     title: String,
 }
 
-/// Read, change, write back: with a type of one's own, and with a document, which brings its token along.
+/// Read, change and write back, with a user-defined type and with a document. The document contains the old token.
 #[tokio::test]
 async fn what_was_read_can_be_written_back() {
     let scene = Scene::new().await;

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use crate::fixture::{Fixture, acquire_and_release};
 
-/// S0.7: one command acquires and one releases, whatever the driver does besides.
+/// S0.7: one command acquires the lock and one releases it. The driver's own `listCollections` does not count.
 #[tokio::test]
 async fn a_hold_costs_two_commands() {
     let fixture = Fixture::mongodb().await;
@@ -64,7 +64,7 @@ async fn a_failed_attempt_changes_nothing() {
     assert_eq!(before.1, after.1);
 }
 
-/// S3.1, B12: whatever the client's own settings are.
+/// S3.1, B12: the settings of the client do not matter.
 #[tokio::test]
 async fn majority_and_primary_are_set_on_every_command() {
     let fixture = Fixture::mongodb().await;
@@ -106,7 +106,7 @@ async fn majority_and_primary_are_set_on_every_command() {
     assert!(seen >= 5, "{seen}");
 }
 
-/// B18: fifty wait, one of them asks.
+/// B18: of fifty waiters in one process, only one at a time sends attempts.
 #[tokio::test]
 async fn waiters_of_one_process_ask_one_at_a_time() {
     let fixture = Fixture::mongodb().await;
@@ -132,7 +132,7 @@ async fn waiters_of_one_process_ask_one_at_a_time() {
     }
 }
 
-/// B19: a hundred locks, a handful of commands.
+/// B19: the renewal of a hundred locks takes a few commands.
 #[tokio::test]
 async fn many_locks_are_renewed_together() {
     let fixture = Fixture::mongodb().await;

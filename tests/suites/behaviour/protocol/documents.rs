@@ -47,7 +47,7 @@ async fn a_held_lock_is_one_document_of_five_fields() {
     again.release().await.unwrap();
 }
 
-/// S1.18: released is free at once, and the document stays.
+/// S1.18: a released lock is free at once, and its document stays.
 #[tokio::test]
 async fn a_released_lock_keeps_its_document() {
     let fixture = Fixture::mongodb().await;
@@ -84,9 +84,10 @@ async fn a_renewal_counts_from_the_servers_now() {
     guard.release().await.unwrap();
 }
 
-/// S3.8, S2.10, S2.6: by hand, with the document's name, the lock is anybody's to free; its holder hears of it.
+/// S3.8, S2.10, S2.6: after another program has changed the id in the document, a release changes nothing and reports
+/// the loss.
 #[tokio::test]
-async fn only_ones_own_claim_is_released() {
+async fn only_the_own_claim_is_released() {
     let fixture = Fixture::mongodb().await;
     let guard = fixture.provider.lock("mine").await.unwrap();
     let foreign = doc! { "$set": { "lockId": "another#process" } };
@@ -100,7 +101,7 @@ async fn only_ones_own_claim_is_released() {
     assert_eq!(fixture.document("mine").await.unwrap(), before);
 }
 
-/// S2.1: the lock is a document of its own; what it protects is never touched.
+/// S2.1: the lock is a separate document, and the protected document is never changed.
 #[tokio::test]
 async fn the_locked_document_is_left_alone() {
     let fixture = Fixture::mongodb().await;
@@ -129,7 +130,7 @@ async fn strings_of_the_caller_are_only_strings() {
     assert_eq!(fixture.locks().count_documents(doc! {}).await.unwrap(), 4);
 }
 
-/// What acquiring finds wrong with a document that somebody else has written.
+/// The problem that acquiring reports for this document of the lock `bad`.
 async fn problem_of(fixture: &Fixture, document: Document) -> String {
     fixture.locks().insert_one(document).await.unwrap();
     match fixture.provider.lock("bad").acquire().await {
@@ -154,7 +155,7 @@ async fn a_damaged_document_is_reported_and_not_held() {
     );
 }
 
-/// The server itself cannot make anything of these.
+/// Values of types that the server cannot compare or add.
 #[tokio::test]
 async fn a_field_of_another_type_is_a_damaged_document() {
     let fixture = Fixture::mongodb().await;
@@ -180,7 +181,7 @@ async fn a_field_of_another_type_is_a_damaged_document() {
     }
 }
 
-/// S0.12: a duplicate key, whatever it comes from, is "not acquired" and no error of the caller.
+/// S0.12: a duplicate key means "not acquired", whichever index reports it, and is not an error of the caller.
 #[tokio::test]
 async fn a_duplicate_key_is_a_busy_lock() {
     let fixture = Fixture::mongodb().await;
@@ -201,7 +202,7 @@ async fn a_duplicate_key_is_a_busy_lock() {
 
 /// S1.7, S1.8
 #[tokio::test]
-async fn a_collection_of_ones_own_is_created_by_use() {
+async fn a_chosen_collection_is_created_by_use() {
     let fixture = Fixture::mongodb().await;
     let provider = fixture.provider.another().collection("my.locks").build().unwrap();
     assert!(
@@ -225,9 +226,9 @@ async fn a_collection_of_ones_own_is_created_by_use() {
     );
 }
 
-/// S3.9: the holder's lease has run out, and it renews in the moment between the rival's look and its attempt.
+/// S3.9: the lease has expired, and the holder renews it after the rival has read the document and before its attempt.
 #[tokio::test]
-async fn a_renewal_between_a_look_and_an_attempt_wins() {
+async fn a_renewal_between_a_read_and_an_attempt_wins() {
     let fixture = Fixture::mongodb().await;
     let _guard = fixture.provider.lock("renewing").await.unwrap();
     let past = doc! { "$set": { "expiresAt": DateTime::from_millis(0) } };
