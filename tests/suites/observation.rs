@@ -185,6 +185,12 @@ fn waits_and_holds_are_spans() {
         let _busy = rival.lock("seen").await.unwrap();
         brief.acquire().await.unwrap_err();
     });
+    outcomes_of_acquires(&notes);
+    one_hold_of_300_ms(&notes);
+    levels_of_events(&notes);
+}
+
+fn outcomes_of_acquires(notes: &Notes) {
     let outcomes: Vec<String> = notes
         .spans("mongolock.acquire")
         .iter()
@@ -204,12 +210,18 @@ fn waits_and_holds_are_spans() {
         assert_eq!(span.0["lock.name"], "\"seen\"");
         assert!(span.0.contains_key("lock.owner") && span.0["waited_ms"].parse::<u64>().is_ok());
     }
+}
+
+fn one_hold_of_300_ms(notes: &Notes) {
     let [hold] = &notes.spans("mongolock.hold")[..] else {
         panic!("one body ran")
     };
     assert_eq!(hold.0["outcome"], "\"returned\"");
     assert!(hold.0["held_ms"].parse::<u64>().unwrap() >= 300);
     assert!(hold.0["lock.token"].parse::<i64>().is_ok());
+}
+
+fn levels_of_events(notes: &Notes) {
     for (event, level) in [
         ("mongolock.acquired", Level::DEBUG),
         ("mongolock.waiting", Level::DEBUG),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::fault::{Action, Hit};
 use super::frame::Frame;
-use super::{Direction, Shared};
+use super::{Direction, Shared, lock};
 
 /// The faults that wait for a reply, by the id of its request.
 type Pending = Mutex<HashMap<i32, Hit>>;
@@ -133,16 +133,10 @@ async fn pass(
 
 fn remember(pending: &Pending, request: &Frame, hit: Hit) {
     if let Some(id) = request.request_id() {
-        pending
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id, hit);
+        lock(pending).insert(id, hit);
     }
 }
 
 fn recall(pending: &Pending, reply: &Frame) -> Option<Hit> {
-    pending
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .remove(&reply.response_to()?)
+    lock(pending).remove(&reply.response_to()?)
 }

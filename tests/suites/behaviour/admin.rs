@@ -156,30 +156,21 @@ async fn a_lock_is_held_expired_or_released(fixture: Fixture) {
     let owner = Some("holder");
 
     let held = look("held").await;
-    assert_eq!((held.state, held.owner.as_deref()), (LockState::Held, owner));
+    assert_eq!(state_and_owner(&held), (LockState::Held, owner));
     assert!(held.remaining > Duration::ZERO, "{held:?}");
     assert!(held.remaining <= lasts(&held), "{held:?}");
 
     let expired = look("expired").await;
-    assert_eq!(
-        (expired.state, expired.owner.as_deref()),
-        (LockState::Expired, owner)
-    );
+    assert_eq!(state_and_owner(&expired), (LockState::Expired, owner));
     assert_eq!(expired.remaining, Duration::ZERO);
     assert_eq!(lasts(&expired), SHORT);
 
     let released = look("released").await;
-    assert_eq!(
-        (released.state, released.owner.as_deref()),
-        (LockState::Released, None)
-    );
+    assert_eq!(state_and_owner(&released), (LockState::Released, None));
     assert_eq!(released.remaining, Duration::ZERO);
 
     let closed = look("closed").await;
-    assert_eq!(
-        (closed.state, closed.owner.as_deref()),
-        (LockState::Released, None)
-    );
+    assert_eq!(state_and_owner(&closed), (LockState::Released, None));
     assert!(
         closed.remaining > AMPLE,
         "its minimum hold is not over: {closed:?}"
@@ -194,6 +185,10 @@ async fn a_lock_is_held_expired_or_released(fixture: Fixture) {
         (listed.remaining, listed.expires_at) = (alone.remaining, alone.expires_at);
         assert_eq!(listed, alone);
     }
+}
+
+fn state_and_owner(info: &LockInfo) -> (LockState, Option<&str>) {
+    (info.state, info.owner.as_deref())
 }
 
 /// The time from the acquisition to the end of the lease.
@@ -229,7 +224,7 @@ async fn a_lock_can_be_released_by_force(fixture: Fixture) {
 
     assert!(admin.force_release("forced").await.unwrap());
     let after = admin.get("forced").await.unwrap().unwrap();
-    assert_eq!((after.state, after.owner.as_deref()), (LockState::Released, None));
+    assert_eq!(state_and_owner(&after), (LockState::Released, None));
     assert_eq!(after.remaining, Duration::ZERO);
     assert_eq!(
         (after.fencing_token, after.acquired_at),

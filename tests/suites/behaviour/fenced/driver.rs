@@ -2,21 +2,27 @@
 
 use std::time::Duration;
 
+use mongodb::Collection;
 use mongodb::bson::{Document, bson, doc};
 use mongodb::error::ErrorKind;
 use mongodb::options::{Collation, CollationStrength, Hint, UpdateOptions, WriteConcern};
 use mongolock::{FencedExt, FencingToken, LockError};
-use mongolock_tests::{AMPLE, eventually, must, names, recorded};
+use mongolock_tests::{AMPLE, Commands, eventually, must, names, recorded};
 
 use super::{Scene, first, retitle};
+
+/// The collection of the scene through a client whose commands are recorded, and whose read concern is `majority`.
+async fn recorded_reports(scene: &Scene) -> (Collection<Document>, Commands) {
+    let (database, commands) = recorded(&scene.db, &["readConcernLevel=majority"]).await;
+    (database.collection("reports"), commands)
+}
 
 /// The driver's options are passed on, and the read that explains a refused write uses the same collation and
 /// variables.
 #[tokio::test]
 async fn options_are_passed_through() {
     let scene = Scene::new().await;
-    let (database, commands) = recorded(&scene.db, &["readConcernLevel=majority"]).await;
-    let reports = database.collection::<Document>("reports");
+    let (reports, commands) = recorded_reports(&scene).await;
     let tags = doc! { "$set": { "tags": ["a", "b"] } };
     reports.update_one(first(), tags).await.unwrap();
     commands.clear();
@@ -54,7 +60,13 @@ async fn options_are_passed_through() {
         Ok("local"),
         "also if the client has another one"
     );
+}
 
+/// All options of an update can be passed at once.
+#[tokio::test]
+async fn options_can_be_passed_as_one_value() {
+    let scene = Scene::new().await;
+    let (reports, commands) = recorded_reports(&scene).await;
     let mut options = UpdateOptions::default();
     options.upsert = Some(true);
     options.comment = Some(bson!("all at once"));
@@ -70,8 +82,14 @@ async fn options_are_passed_through() {
         (names(&sent), sent[0].get_str("comment")),
         (vec!["update"], Ok("all at once"))
     );
+}
 
-    // An upsert by another field than `_id` is first sent without inserting.
+/// An upsert by another field than `_id` is first sent without inserting.
+#[tokio::test]
+async fn an_upsert_by_another_field_is_sent_twice() {
+    let scene = Scene::new().await;
+    let (reports, commands) = recorded_reports(&scene).await;
+    let holder = reports.fenced(FencingToken::from(12));
     holder
         .replace_one(doc! { "key": 8 }, doc! { "key": 8 })
         .upsert(true)

@@ -43,6 +43,15 @@ impl Scene {
         all
     }
 
+    /// The stored tokens, in the order of `_id`.
+    async fn tokens(&self) -> Vec<i64> {
+        let all = self.all().await;
+        let tokens = all
+            .iter()
+            .map(|document| document.get_i64("fencingToken").unwrap());
+        tokens.collect()
+    }
+
     /// Asserts that a write with token 9 is rejected as stale and changes nothing.
     async fn refuses<T: Debug>(&self, write: impl IntoFuture<Output = Result<T, LockError>>) {
         let before = self.all().await;

@@ -4,67 +4,105 @@ use std::collections::BTreeMap;
 
 use mongodb::bson::{Bson, Document, doc};
 use mongolock::LockError;
+use proptest::prop_oneof;
+use proptest::strategy::{Just, Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
 
 use super::{Scene, is_duplicate_key};
+
+/// The documents of the model: the token and the value of each `_id`.
+type Model = BTreeMap<i32, (i64, i32)>;
+
+/// The forms of a fenced write.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Insert,
+    Update,
+    UpdateUpsert,
+    ReplaceUpsert,
+    Delete,
+}
+
+/// One write of a sequence.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    kind: Kind,
+    id: i32,
+    token: i64,
+    value: i32,
+}
+
+impl Write {
+    /// Sends the write. The result is whether it found or inserted a document.
+    async fn send(self, scene: &Scene) -> Result<bool, LockError> {
+        let (holder, query) = (scene.holder(self.token), doc! { "_id": self.id });
+        let value = doc! { "value": self.value };
+        let set = doc! { "$set": value.clone() };
+        match self.kind {
+            Kind::Insert => {
+                let inserted = doc! { "_id": self.id, "value": self.value };
+                holder.insert_one(inserted).await.map(|_| true)
+            }
+            Kind::Update => {
+                let updated = holder.update_one(query, set).await;
+                updated.map(|done| done.matched_count > 0)
+            }
+            Kind::UpdateUpsert => holder.update_one(query, set).upsert(true).await.map(|_| true),
+            Kind::ReplaceUpsert => holder.replace_one(query, value).upsert(true).await.map(|_| true),
+            Kind::Delete => holder.delete_one(query).await.map(|done| done.deleted_count > 0),
+        }
+    }
+
+    /// Applies the write to the model, and checks that the outcome of the real write is the same.
+    fn check(self, outcome: Result<bool, LockError>, model: &mut Model) {
+        let seen = model.get(&self.id).map(|(seen, _)| *seen);
+        match (seen, self.kind) {
+            (Some(seen), _) if seen > self.token => {
+                assert!(matches!(outcome, Err(LockError::Stale { .. })), "{outcome:?}");
+            }
+            (Some(_), Kind::Insert) => assert!(is_duplicate_key(&outcome), "{outcome:?}"),
+            (None, Kind::Update | Kind::Delete) => assert!(!outcome.unwrap()),
+            (Some(_), Kind::Delete) => {
+                assert!(outcome.unwrap());
+                model.remove(&self.id);
+            }
+            _ => {
+                assert!(outcome.unwrap());
+                model.insert(self.id, (self.token, self.value));
+            }
+        }
+    }
+}
 
 /// Random writes of five holders in random order, compared with a model of three documents.
 #[tokio::test]
 async fn any_sequence_keeps_to_the_rule() {
-    use proptest::strategy::{Strategy, ValueTree};
-    use proptest::test_runner::TestRunner;
-
-    let step = (0..5_u8, 0..3_i32, 1..6_i64);
-    let scenes = proptest::collection::vec(step, 1..24);
+    let kind = prop_oneof![
+        Just(Kind::Insert),
+        Just(Kind::Update),
+        Just(Kind::UpdateUpsert),
+        Just(Kind::ReplaceUpsert),
+        Just(Kind::Delete),
+    ];
+    let sequences = proptest::collection::vec((kind, 0..3_i32, 1..6_i64), 1..24);
     let mut runner = TestRunner::default();
     let scene = Scene::new().await;
     for _ in 0..40 {
-        let steps = scenes.new_tree(&mut runner).unwrap().current();
+        let steps = sequences.new_tree(&mut runner).unwrap().current();
+        println!("{steps:?}");
         scene.reports.delete_many(doc! {}).await.unwrap();
-        let mut model: BTreeMap<i32, (i64, i32)> = BTreeMap::new();
-        for (number, (kind, id, token)) in (1..).zip(steps.iter().copied()) {
-            let (holder, query) = (scene.holder(token), doc! { "_id": id });
-            let value = doc! { "value": number };
-            let set = doc! { "$set": value.clone() };
-            let outcome = match kind {
-                0 => holder
-                    .insert_one(doc! { "_id": id, "value": number })
-                    .await
-                    .map(|_| true),
-                1 => holder
-                    .update_one(query, set)
-                    .await
-                    .map(|done| done.matched_count > 0),
-                2 => holder.update_one(query, set).upsert(true).await.map(|_| true),
-                3 => holder.replace_one(query, value).upsert(true).await.map(|_| true),
-                _ => holder.delete_one(query).await.map(|done| done.deleted_count > 0),
+        let mut model = Model::new();
+        for (value, (kind, id, token)) in (1..).zip(steps) {
+            let write = Write {
+                kind,
+                id,
+                token,
+                value,
             };
-            let seen = model.get(&id).map(|(seen, _)| *seen);
-            match seen {
-                Some(seen) if seen > token => {
-                    assert!(
-                        matches!(outcome, Err(LockError::Stale { .. })),
-                        "{steps:?}: {outcome:?}"
-                    );
-                    continue;
-                }
-                Some(_) if kind == 0 => {
-                    assert!(is_duplicate_key(&outcome), "{steps:?}: {outcome:?}");
-                    continue;
-                }
-                _ => assert_eq!(
-                    outcome.unwrap(),
-                    seen.is_some() || (kind != 1 && kind != 4),
-                    "{steps:?}"
-                ),
-            }
-            match kind {
-                4 => drop(model.remove(&id)),
-                1 if seen.is_none() => {}
-                _ => drop(model.insert(id, (token, number))),
-            }
+            write.check(write.send(&scene).await, &mut model);
         }
-        let stored: BTreeMap<_, _> = scene.all().await.iter().map(entry).collect();
-        assert_eq!(stored, model, "{steps:?}");
+        let stored: Model = scene.all().await.iter().map(entry).collect();
+        assert_eq!(stored, model);
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Scene, first, is_duplicate_key, retitle, unique_index};
 
 /// Fenced writes in a transaction are committed together, and the caller ends the transaction.
 #[tokio::test]
-async fn writes_can_be_part_of_a_transaction() {
+async fn writes_are_committed_together() {
     let scene = Scene::new().await;
     let mut session = scene.db.database().client().start_session().await.unwrap();
     let before = scene.all().await;
@@ -32,16 +32,16 @@ async fn writes_can_be_part_of_a_transaction() {
         .unwrap();
     assert_eq!(scene.all().await, before);
     session.commit_transaction().await.unwrap();
-    let tokens: Vec<_> = scene
-        .all()
-        .await
-        .iter()
-        .map(|one| one.get_i64("fencingToken").unwrap())
-        .collect();
-    assert_eq!(tokens, [11, 11, 11]);
+    assert_eq!(scene.tokens().await, [11, 11, 11]);
+}
 
+/// A stale update in a transaction is rejected. A stale insert is a duplicate key, which ends the transaction.
+#[tokio::test]
+async fn stale_writes_in_a_transaction_are_rejected() {
+    let scene = Scene::new().await;
+    let mut session = scene.db.database().client().start_session().await.unwrap();
     session.start_transaction().await.unwrap();
-    let late = scene.holder(10);
+    let late = scene.holder(9);
     assert_eq!(
         late.update_one(doc! { "_id": 4 }, retitle())
             .session(&mut session)
