@@ -1,5 +1,5 @@
 //! What the compiler says about the attribute: one file for each mistake, and a crate outside the workspace that must
-//! please it. The suite `uses` has what else must compile.
+//! please it. The suite `attribute_forms` has what else must compile.
 //!
 //! The expected messages are those of the stable compiler 1.95. `MONGOLOCK_SKIP_UI=1` skips the suite on any
 //! other; `TRYBUILD=overwrite` writes the messages anew.

@@ -1,4 +1,4 @@
-//! Async cleaning up from `Drop`.
+//! Running async clean-up code from `Drop`.
 
 use std::thread;
 
@@ -13,6 +13,6 @@ where
             runtime.block_on(task);
         }
     });
-    // Best effort: a panic in there has been printed, and the test has its own result.
+    // Best effort: the thread has printed its panic, and the test has its own result.
     let _ = worker.join();
 }

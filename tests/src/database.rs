@@ -14,14 +14,16 @@ use crate::error::{SupportError, must};
 use crate::place::random;
 
 const PREFIX: &str = "mongolock_test";
-/// No test runs as long as this: an older database has been left behind by a test that was killed.
+/// The age of a database after which it is removed: one hour, longer than any test runs, so it was left behind by a
+/// test that was killed.
 const LEFT_BEHIND: Duration = Duration::from_secs(60 * 60);
 
-/// A database that nobody else uses, with a client for the calling runtime. Keep it until the end of the test.
+/// A database for one test, with a client for the calling runtime. Keep it until the end of the test.
 ///
-/// On a server of our own nothing is removed: the server goes as a whole. On the one of `MONGODB_URI` the database
-/// is dropped with this value, and what killed tests have left behind there is removed by the first test of a later
-/// process, an hour after it was made (the name begins with `mongolock_test` and says when that was).
+/// On a server that this crate has started nothing is removed, because the server is removed as a whole. On the server
+/// of `MONGODB_URI` the database is dropped with this value. Databases that killed tests have left behind there are
+/// removed by the first test of a later process, when they are older than an hour: their names begin with
+/// `mongolock_test` and contain the time of their creation.
 #[derive(Debug)]
 #[must_use = "on a foreign server the database is dropped with this value"]
 pub struct TestDb {
@@ -39,7 +41,7 @@ pub async fn test_db() -> TestDb {
 }
 
 impl TestDb {
-    /// A database of its own name on the [`shared`] server.
+    /// A database with a new name on the [`shared`] server.
     ///
     /// # Errors
     /// Those of [`shared`].
@@ -92,7 +94,7 @@ impl Drop for TestDb {
             let (uri, name) = (self.uri, self.name().to_owned());
             run_apart(async move {
                 if let Ok(client) = Client::with_uri_str(uri).await {
-                    // Best effort: the sweep of a later process finds it.
+                    // Best effort: a later process removes the database otherwise.
                     let _ = client.database(&name).drop().await;
                     client.shutdown().immediate(true).await;
                 }
@@ -120,7 +122,7 @@ fn fresh_name() -> String {
     )
 }
 
-/// Once per process. Somebody else's server may not let us list the databases: then they stay.
+/// Removes old databases of tests, once per process. If the user may not list the databases, they stay.
 async fn sweep(uri: &str) {
     static SWEPT: OnceCell<()> = OnceCell::const_new();
     let sweeping = async || {

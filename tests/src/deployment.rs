@@ -1,4 +1,4 @@
-//! The MongoDB that tests and examples use unless they need one of their own.
+//! The MongoDB that tests and examples use, unless they start a server of their own.
 
 use std::env;
 
@@ -30,7 +30,7 @@ impl Deployment {
         }
     }
 
-    /// A new server, whatever the environment says.
+    /// A new server, also if `MONGODB_URI` is set.
     ///
     /// # Errors
     /// Those of [`Server::start`].
@@ -48,13 +48,13 @@ impl Deployment {
         &self.uri
     }
 
-    /// The server that belongs to this value; `None` if `MONGODB_URI` named somebody else's.
+    /// The server that belongs to this value; `None` if `MONGODB_URI` names a running server.
     #[must_use]
     pub fn server(&self) -> Option<&Server> {
         self.server.as_ref()
     }
 
-    /// A new client, for the runtime that asks.
+    /// A new client, for the calling runtime.
     ///
     /// # Errors
     /// When the driver refuses the connection string.
@@ -63,7 +63,8 @@ impl Deployment {
     }
 }
 
-/// The one MongoDB of this test process, started by the test that asks first; it ends with the process.
+/// The shared MongoDB of this test process. The first test that calls this function starts it; it ends with the
+/// process.
 ///
 /// # Errors
 /// Those of [`Server::start`]; the next test tries again.

@@ -1,4 +1,4 @@
-//! What can go wrong before a test has its server.
+//! Errors of the test support.
 
 use std::fmt::Display;
 use std::io;

@@ -1,4 +1,4 @@
-//! Errors that the server itself makes, on demand.
+//! Errors that a server produces on demand.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +9,7 @@ use mongodb::options::ClientOptions;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::apart::run_apart;
+use crate::database::TestDb;
 use crate::error::SupportError;
 use crate::node::run_admin;
 
@@ -22,7 +23,8 @@ pub struct FailPoint {
 }
 
 impl FailPoint {
-    /// For these commands, as the server knows them (`findAndModify`, `update`, …), once; say what with the others.
+    /// A fail point for these commands, as the server knows them (`findAndModify`, `update`, …), which hits once. The
+    /// other methods say what happens to a command.
     pub fn on(commands: &[&str]) -> Self {
         Self {
             mode: doc! { "times": 1 }.into(),
@@ -30,13 +32,13 @@ impl FailPoint {
         }
     }
 
-    /// This many times instead of once.
+    /// Hits this many times instead of once.
     pub fn times(mut self, times: u32) -> Self {
         self.mode = doc! { "times": i64::from(times) }.into();
         self
     }
 
-    /// Until it is cleared.
+    /// Hits every command until it is cleared.
     pub fn always(mut self) -> Self {
         self.mode = "alwaysOn".into();
         self
@@ -57,7 +59,7 @@ impl FailPoint {
         self.with("closeConnection", true)
     }
 
-    /// The command waits first.
+    /// The command waits for this time before it is run.
     pub fn block(self, time: Duration) -> Self {
         let milliseconds = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         self.with("blockConnection", true)
@@ -75,20 +77,29 @@ impl FailPoint {
         self.with("appName", name)
     }
 
+    /// [`enable`](Self::enable) at the server of this test database, for the clients of the test only.
+    ///
+    /// # Errors
+    /// When the server refuses, as one without `enableTestCommands` does.
+    pub async fn enable_for(self, db: &TestDb) -> Result<FailPointGuard, SupportError> {
+        self.app_name(db.name()).enable(db.uri()).await
+    }
+
     fn with(mut self, key: &str, value: impl Into<Bson>) -> Self {
         self.data.insert(key, value);
         self
     }
 
     /// Sets it at the server that `uri` names (of a set: at its primary) until the guard is cleared or dropped. A
-    /// server has only one: whoever comes second in this process waits here. Across processes nobody waits.
+    /// server has only one fail point, so a second call for the same server waits here. Processes do not wait for each
+    /// other.
     ///
     /// # Errors
     /// When the server refuses, as one without `enableTestCommands` does.
     pub async fn enable(self, uri: &str) -> Result<FailPointGuard, SupportError> {
         let turn = turn(uri).await?;
         let command = doc! { "configureFailPoint": "failCommand", "mode": self.mode, "data": self.data };
-        // Before the command: a reply that gets lost must not leave the fail point behind.
+        // The guard is made before the command, so that a lost reply cannot leave the fail point behind.
         let guard = FailPointGuard {
             uri: Some(uri.to_owned()),
             _turn: turn,
@@ -132,7 +143,7 @@ fn off() -> Document {
     doc! { "configureFailPoint": "failCommand", "mode": "off" }
 }
 
-/// One at a time for each server, whatever else its connection string says.
+/// The right to set the fail point of a server: one at a time for each list of hosts.
 async fn turn(uri: &str) -> Result<OwnedMutexGuard<()>, SupportError> {
     static TURNS: Mutex<Option<HashMap<String, Arc<tokio::sync::Mutex<()>>>>> = Mutex::new(None);
     let options = ClientOptions::parse(uri)

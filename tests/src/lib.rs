@@ -1,13 +1,16 @@
-//! A real MongoDB for tests and examples.
+//! Real MongoDB servers for the tests and the example programs.
 //!
 //! - [`test_db`]: a fresh database on the one server of the test process ([`shared`]). `MONGODB_URI` names another
 //!   server instead.
-//! - [`Server`]: a server or a replica set of one's own, to be killed, stopped and stepped down.
-//! - [`Proxy`] and [`FailPoint`]: a bad network, and a server that answers with errors.
-//! - [`Deployment::from_env_or_start`]: what an example calls.
+//! - [`Server`]: a server or a replica set for one test, which can be killed, stopped and stepped down.
+//! - [`Proxy`] and [`FailPoint`]: network faults, and a server that answers with errors.
+//! - [`recorded`] and [`Commands`]: a client whose commands are recorded.
+//! - [`locks`], [`lock_document`] and [`transaction_on`]: the documents of locks, as another program sees them.
+//! - [`eventually`], [`AMPLE`] and [`BEFORE_EXPIRY`]: waiting, and the limits of waits.
+//! - [`Deployment::from_env_or_start`]: the server of an example program.
 //!
-//! Servers end with the process that started them, however it ends. The `mongod` is that of `MONGOD`, of `PATH`, or
-//! one fetched into cargo's target directory.
+//! A server ends with the process that started it, also when that process is killed. The `mongod` binary is the one of
+//! `MONGOD`, else the one on `PATH`, else one that is downloaded into cargo's target directory.
 //!
 //! ```no_run
 //! use mongodb::bson::{Document, doc};
@@ -27,11 +30,13 @@ mod deployment;
 mod error;
 mod fail_point;
 mod fetch;
+mod lock_documents;
 mod mongod;
 mod node;
 mod options;
 mod place;
 mod proxy;
+mod recorder;
 mod server;
 mod wait;
 mod watchdog;
@@ -40,9 +45,11 @@ pub use crate::database::{TestDb, test_db};
 pub use crate::deployment::{Deployment, shared};
 pub use crate::error::{SupportError, must};
 pub use crate::fail_point::{FailPoint, FailPointGuard};
+pub use crate::lock_documents::{change_lock, lock_document, locks, transaction_on};
 pub use crate::mongod::MongodSource;
 pub use crate::node::Node;
 pub use crate::options::ServerOptions;
 pub use crate::proxy::{Direction, Fault, Injected, Proxy};
+pub use crate::recorder::{Commands, names, recorded, with_parameter};
 pub use crate::server::Server;
-pub use crate::wait::eventually;
+pub use crate::wait::{AMPLE, BEFORE_EXPIRY, eventually};

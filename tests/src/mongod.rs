@@ -1,4 +1,4 @@
-//! Where the `mongod` binary comes from.
+//! The search for the `mongod` binary.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use crate::fetch;
 /// Where to look for `mongod`: `MONGOD`, then `PATH`, then the copy in cargo's target directory, which is fetched
 /// if it is not there.
 ///
-/// The fields are the whole environment of the search, so that a test can give another one.
+/// The fields are the whole environment of the search, so that a test can search in another one.
 #[derive(Clone, Debug)]
 pub struct MongodSource {
     /// The value of `MONGOD`: this binary and no other.
@@ -25,7 +25,7 @@ pub struct MongodSource {
 }
 
 impl MongodSource {
-    /// What the environment of this process says.
+    /// The search in the environment of this process.
     #[must_use]
     pub fn from_env() -> Self {
         Self {
@@ -94,7 +94,7 @@ fn no_mongod(tried: &[String]) -> SupportError {
     SupportError::NoMongod { tried }
 }
 
-/// The path itself, if the binary there can at least tell its version on this machine.
+/// The path itself, if the binary there can print its version on this machine.
 fn runs(path: &Path) -> Result<PathBuf, String> {
     let output = Command::new(path).arg("--version").stdin(Stdio::null()).output();
     match output {
@@ -112,7 +112,7 @@ fn runs(path: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// Cargo's target directory, which every test and example runs from, wherever it has been put.
+/// Cargo's target directory, found from the path of the running test or example.
 fn target_directory() -> PathBuf {
     let executable = env::current_exe().unwrap_or_default();
     let tagged = executable

@@ -1,9 +1,8 @@
-//! One `mongod`, and what can be done to it.
+//! One `mongod`: starting, killing, stopping and restarting it.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
@@ -12,13 +11,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::error::SupportError;
 use crate::options::{PASSWORD, ServerOptions, USER};
 use crate::place::{free_port, random, tail};
-use crate::wait::eventually;
+use crate::wait::{AMPLE, eventually};
 use crate::watchdog::{State, Watchdog};
 
-/// Long enough for a machine that is busy with many other tests.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// The number of ports that are tried when other processes take them first.
 const PORT_ATTEMPTS: usize = 10;
-/// mongod's exit status when its port is taken.
+/// The exit status of `mongod` when its port is taken.
 const ADDRESS_IN_USE: i32 = 48;
 
 /// One `mongod` of a [`Server`](crate::Server), on a port and in a directory of its own.
@@ -31,7 +29,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Tries other ports while somebody else takes them first.
+    /// Starts a node. If another process takes its port first, another port is tried.
     pub(crate) async fn start(binary: &Path, options: &ServerOptions) -> Result<Self, SupportError> {
         let mut attempt = 1;
         loop {
@@ -68,7 +66,7 @@ impl Node {
         &self.address
     }
 
-    /// Where it keeps its data and its log; gone when the [`Server`](crate::Server) is dropped.
+    /// The directory of its data and its log, which is removed when the [`Server`](crate::Server) is dropped.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -87,7 +85,7 @@ impl Node {
         format!("mongodb://{}/?{options}", self.address)
     }
 
-    /// For what a server with access control lets through without a user.
+    /// A connection string without a user, for commands that a server with access control accepts from anyone.
     pub(crate) fn anonymous_uri(&self) -> String {
         format!("mongodb://{}/?directConnection=true", self.address)
     }
@@ -100,7 +98,7 @@ impl Node {
         connect(&self.uri()).await
     }
 
-    /// The process, while it runs (a stopped one runs).
+    /// The process id while the process runs. A stopped process runs.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         match self.watchdog.state() {
@@ -109,7 +107,7 @@ impl Node {
         }
     }
 
-    /// Ends it at once (SIGKILL) and waits for its end. Nothing happens if it has ended already.
+    /// Kills the process (SIGKILL) and waits for its end. Does nothing if it has already ended.
     ///
     /// # Errors
     /// When the system refuses the signal.
@@ -123,7 +121,7 @@ impl Node {
         Ok(())
     }
 
-    /// Lets it hang (SIGSTOP): its connections stay open and silent.
+    /// Stops the process (SIGSTOP): its connections stay open and silent.
     ///
     /// # Errors
     /// [`SupportError::NotRunning`] after [`kill`](Self::kill).
@@ -131,7 +129,7 @@ impl Node {
         self.signal(Signal::STOP)
     }
 
-    /// Ends the hanging (SIGCONT).
+    /// Continues the process after [`stop`](Self::stop) (SIGCONT).
     ///
     /// # Errors
     /// [`SupportError::NotRunning`] after [`kill`](Self::kill).
@@ -165,7 +163,7 @@ impl Node {
         }
     }
 
-    /// Lets the cleaning up begin; dropping the node waits for the end.
+    /// Begins to clean up; dropping the node waits for the end.
     pub(crate) fn dismiss(&self) {
         self.watchdog.dismiss();
     }
@@ -182,8 +180,8 @@ impl Node {
         sent.map_err(|error| SupportError::io(format!("signal to mongod at {}", self.address))(error.into()))
     }
 
-    /// Waits until it listens, or for its early end. Its own log says so: an answer on the port could come from
-    /// somebody else's server.
+    /// Waits until the process listens or has ended. The log says when it listens, because an answer on the port could
+    /// come from another server.
     async fn ready(&self, log_start: u64) -> Result<(), SupportError> {
         let probe = || async {
             match self.watchdog.state() {
@@ -192,8 +190,8 @@ impl Node {
                 State::Starting | State::Running(_) => self.listens(log_start).then_some(Ok(())),
             }
         };
-        let answer = eventually(PATIENCE, "start", probe).await;
-        let answer = answer.unwrap_or_else(|_| Err((format!("not ready within {PATIENCE:?}"), None)));
+        let answer = eventually(AMPLE, "start", probe).await;
+        let answer = answer.unwrap_or_else(|_| Err((format!("not ready within {AMPLE:?}"), None)));
         answer.map_err(|(reason, status)| self.start_error(reason, status))?;
         let ping = run_admin(&self.anonymous_uri(), doc! { "ping": 1 }).await;
         ping.map(drop)
@@ -219,7 +217,7 @@ impl Node {
     }
 }
 
-/// A new client, for the runtime that asks.
+/// A new client, for the calling runtime.
 pub(crate) async fn connect(uri: &str) -> Result<Client, SupportError> {
     Client::with_uri_str(uri)
         .await

@@ -13,7 +13,7 @@ pub(crate) const SET_NAME: &str = "mongolock";
 pub(crate) const USER: &str = "root";
 /// Servers listen on the loopback address only, for as long as one test.
 pub(crate) const PASSWORD: &str = "secret";
-/// Any base64 text will do: the members of one set must agree.
+/// The common key of the members of a replica set: any base64 text.
 const KEY: &str = "bW9uZ29sb2NrIHRlc3RzOiBtZW1iZXJzIG9mIG9uZSBzZXQ=";
 
 /// What kind of server to start: begin with [`standalone`](Self::standalone), [`single`](Self::single) or

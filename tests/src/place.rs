@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The number of lines of a server's log that an error shows.
 const LOG_TAIL: usize = 20;
 
 /// The last lines of a file, or nothing if there is none.
@@ -19,8 +20,8 @@ pub(crate) fn tail(file: &Path) -> String {
     last.iter().flat_map(|line| [*line, "\n"]).collect()
 }
 
-/// A port outside the range that the system gives to outgoing connections: those would take it while a killed
-/// server is down.
+/// A free port outside the range that the system uses for outgoing connections. One of those could take the port while
+/// a killed server is down.
 pub(crate) fn free_port() -> std::io::Result<u16> {
     let candidates = (0..100).map(|_| u16::try_from(12_000 + random() % 18_000).unwrap_or(12_000));
     let mut last = Err(std::io::ErrorKind::AddrInUse.into());
@@ -33,7 +34,7 @@ pub(crate) fn free_port() -> std::io::Result<u16> {
     last
 }
 
-/// Not for secrets: the standard library seeds its hash maps per process from the system's randomness.
+/// A random number, not for secrets. The standard library seeds its hash maps from the randomness of the system.
 pub(crate) fn random() -> u64 {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     RandomState::new().hash_one((process::id(), COUNTER.fetch_add(1, Ordering::Relaxed)))

@@ -1,4 +1,4 @@
-//! A bad network, on demand: a TCP proxy on the loopback address that knows MongoDB's messages.
+//! Network faults on demand: a TCP proxy on the loopback address that parses MongoDB's messages.
 
 mod fault;
 mod frame;
@@ -18,7 +18,7 @@ use fault::{Armed, Hit};
 pub use fault::{Fault, Injected};
 use relay::relay;
 
-/// A way through a [`Proxy`].
+/// The direction of a message through a [`Proxy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Requests.
@@ -27,8 +27,8 @@ pub enum Direction {
     ToClient,
 }
 
-/// Stands in front of one [`Node`](crate::Node) and does to the messages what a test asks for. It lives on the
-/// runtime that started it; all its tasks and connections end when it is dropped.
+/// A proxy in front of one [`Node`](crate::Node) that drops, delays or swallows messages. It runs on the runtime that
+/// started it, and all its tasks and connections end when it is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     address: String,
@@ -41,7 +41,7 @@ struct Shared {
     target: String,
     armed: Mutex<Armed>,
     seen: Mutex<HashMap<String, u64>>,
-    /// Of requests and of replies.
+    /// The delay of requests, and the delay of replies.
     delays: Mutex<(Duration, Duration)>,
     frozen: watch::Sender<bool>,
     resets: watch::Sender<()>,
@@ -86,22 +86,22 @@ impl Proxy {
         format!("mongodb://{}/?directConnection=true", self.address)
     }
 
-    /// Lets something happen to the next message of its kind; faults for the same message happen one after the
-    /// other, in the order of the calls.
+    /// Applies a fault to the next message of its kind. Several faults for the same kind of message are applied one
+    /// after the other, in the order of the calls.
     #[expect(
         clippy::must_use_candidate,
-        reason = "many tests only look at what comes of it"
+        reason = "many tests only check the effect of the fault"
     )]
     pub fn inject(&self, fault: Fault) -> Injected {
         lock(&self.shared.armed).add(fault)
     }
 
-    /// Takes back what has not happened yet.
+    /// Removes the faults that have not hit yet.
     pub fn clear_faults(&self) {
         lock(&self.shared.armed).clear();
     }
 
-    /// How many requests of this command have come in, those of a fault included.
+    /// The number of requests of this command that have arrived, including those that a fault has hit.
     #[must_use]
     pub fn seen(&self, command: &str) -> u64 {
         lock(&self.shared.seen).get(command).copied().unwrap_or(0)
@@ -116,12 +116,12 @@ impl Proxy {
         }
     }
 
-    /// Nothing gets through any more, in either direction; connections stay open, and new ones seem to succeed.
+    /// Holds back all messages, in both directions. Connections stay open, and new ones seem to succeed.
     pub fn freeze(&self) {
         self.shared.frozen.send_replace(true);
     }
 
-    /// Ends the freeze; what was held back arrives now.
+    /// Ends the freeze: the messages that were held back arrive now.
     pub fn thaw(&self) {
         self.shared.frozen.send_replace(false);
     }
@@ -149,7 +149,7 @@ impl Drop for Proxy {
 }
 
 impl Shared {
-    /// Counts a request, and tells what is to happen to it.
+    /// Counts a request and returns the fault that applies to it.
     fn observe(&self, command: &str) -> Option<Hit> {
         *lock(&self.seen).entry(command.to_owned()).or_default() += 1;
         lock(&self.armed).take(command)
@@ -164,7 +164,7 @@ impl Shared {
     }
 
     async fn thawed(&self) {
-        // Fails only without a sender, and that one lives as long as `self`.
+        // This fails only without a sender, which lives as long as `self`.
         let _ = self.frozen.subscribe().wait_for(|frozen| !frozen).await;
     }
 }
@@ -182,7 +182,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
                     continue;
                 }
                 let shared = Arc::clone(&shared);
-                // A broken connection is what the proxy is for; both sides see it for themselves.
+                // A broken connection is expected, and both sides notice it.
                 connections.spawn(async move { relay(client, &shared).await.ok() });
             }
             Some(_) = connections.join_next() => {}

@@ -9,17 +9,17 @@ use mongodb::bson::doc;
 use tokio::task::JoinSet;
 
 use crate::error::SupportError;
-use crate::node::{Node, PATIENCE, connect, run_admin};
+use crate::node::{Node, connect, run_admin};
 use crate::options::{PASSWORD, SET_NAME, ServerOptions, USER};
-use crate::wait::eventually;
+use crate::wait::{AMPLE, eventually};
 
-/// How long a former primary does not stand for election again.
+/// The time in which a former primary cannot become primary again, in seconds.
 const STEP_DOWN_SECONDS: i32 = 5;
 
-/// A MongoDB that belongs to this value: its processes and directories are gone when it is dropped, and also when
+/// A MongoDB that belongs to this value: its processes and directories are removed when it is dropped, and also when
 /// this process ends in any other way. Dropping blocks for some milliseconds.
 ///
-/// It belongs to no runtime: keep it in a static, use it from every test.
+/// It belongs to no runtime: a test can keep it in a static and use it from several runtimes.
 #[derive(Debug)]
 pub struct Server {
     nodes: Vec<Node>,
@@ -28,7 +28,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it, and waits until it takes writes (and all members of a set are primary or secondary).
+    /// Starts a server and waits until it accepts writes and all members of a replica set are primary or secondary.
     ///
     /// # Errors
     /// [`SupportError::NoMongod`] without a binary, [`SupportError::Start`] with the log's end when it does not run.
@@ -71,7 +71,7 @@ impl Server {
         format!("mongodb://{user}{hosts}/?{}", options.join("&"))
     }
 
-    /// A new client, for the runtime that asks: clients must not be shared between runtimes.
+    /// A new client, for the calling runtime: clients must not be shared between runtimes.
     ///
     /// # Errors
     /// When the driver refuses the connection string.
@@ -85,21 +85,21 @@ impl Server {
         &self.nodes
     }
 
-    /// The first member: the only one of a standalone and of a set of one.
+    /// The first member: the only one of a standalone server and of a replica set of one member.
     ///
     /// # Panics
-    /// Never: there is at least one.
+    /// Never: a server has at least one member.
     #[must_use]
     pub fn node(&self) -> &Node {
         &self.nodes[0]
     }
 
-    /// The member that takes writes now; waits for an election that is under way.
+    /// The current primary. The call waits for a running election.
     ///
     /// # Errors
     /// [`SupportError::Deadline`] if there is none for a minute.
     pub async fn primary(&self) -> Result<&Node, SupportError> {
-        eventually(PATIENCE, "a primary of the replica set", || self.find_primary()).await
+        eventually(AMPLE, "a primary of the replica set", || self.find_primary()).await
     }
 
     /// The members that are secondaries now.
@@ -111,7 +111,7 @@ impl Server {
         secondaries.map(|(node, _)| node).collect()
     }
 
-    /// Makes the primary give up its role, and waits for the next one: another member, or the same in a set of one.
+    /// Steps the primary down and waits for the next one: another member, or the same one in a set of one member.
     ///
     /// # Errors
     /// When the server refuses, or no primary follows.
@@ -130,7 +130,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // All at once; the nodes' own drops then wait.
+        // All nodes begin to end at the same time; their own drops then wait.
         self.nodes.iter().for_each(Node::dismiss);
     }
 }

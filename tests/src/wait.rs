@@ -1,4 +1,4 @@
-//! Waiting for what the other side does in its own time.
+//! Waiting for something that another task, process or server does.
 
 use std::time::Duration;
 
@@ -6,21 +6,30 @@ use tokio::time::{sleep, timeout};
 
 use crate::error::SupportError;
 
+/// The limit of a wait that a correct program ends much earlier: 60 s, so that only a defect reaches it, even on a slow
+/// machine that runs other tests at the same time.
+pub const AMPLE: Duration = Duration::from_secs(60);
+
+/// The time in which a released lock must be free: 15 s, half of the default `expiry`, so that a lock that merely
+/// expired does not pass for a released one.
+pub const BEFORE_EXPIRY: Duration = Duration::from_secs(15);
+
+/// The pause between two calls of a probe.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Asks again and again until `probe` has an answer. The one place that sleeps: everything else waits for events.
+/// Calls `probe` every 10 ms until it returns a value. A probe that is still running when `limit` ends is dropped.
 ///
-/// A probe that is still under way at the end of `limit` is dropped.
+/// This is the only function of this crate that polls and sleeps: everything else waits for events.
 ///
 /// # Errors
-/// [`SupportError::Deadline`] with `what` when there was no answer within `limit`.
+/// [`SupportError::Deadline`] with `what` when `probe` returned no value within `limit`.
 pub async fn eventually<T, F>(
     limit: Duration,
     what: &str,
     mut probe: impl FnMut() -> F,
 ) -> Result<T, SupportError>
 where
-    // Not `AsyncFnMut`: with that one the compiler cannot see that the whole is `Send`, which spawned tests need.
+    // Not `AsyncFnMut`: with it the compiler cannot prove that the future is `Send`, which spawned tests need.
     F: Future<Output = Option<T>>,
 {
     let polling = async {

@@ -1,4 +1,5 @@
-//! A `sh` beside each server that ends it and removes its directory when this process is gone, however it went.
+//! A shell process for each server, which kills the server and removes its directory when this process has ended, also
+//! when this process was killed.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -14,20 +15,21 @@ use tokio::sync::watch;
 use crate::error::SupportError;
 
 const SCRIPT: &str = include_str!("watchdog.sh");
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time that the drop of a server waits for the watchdog to end: it kills `mongod` and removes its directory.
+const CLEAN_UP_LIMIT: Duration = Duration::from_secs(10);
 
-/// What the watchdog has said last.
+/// The last state that the watchdog has reported.
 #[derive(Clone, Debug)]
 pub(crate) enum State {
     Starting,
     Running(u32),
     Exited(i32),
-    /// The watchdog itself has ended; with what it said before.
+    /// The watchdog itself has ended; with its last message.
     Gone(String),
 }
 
-/// The handle of a watchdog. It holds the only write end of the pipe: when this process ends, in whichever way,
-/// the watchdog reads the end of the file and cleans up.
+/// The handle of a watchdog. It holds the only write end of a pipe: when this process ends, the watchdog reads the end
+/// of the file and cleans up.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     child: Mutex<Child>,
@@ -49,7 +51,7 @@ impl Watchdog {
             // Ctrl-C goes to the whole group of the test process; the watchdog must outlive that.
             .process_group(0)
             .spawn()
-            .map_err(SupportError::io("cannot run sh, which looks after mongod"))?;
+            .map_err(SupportError::io("cannot run sh, which supervises mongod"))?;
         let (sender, state) = watch::channel(State::Starting);
         let commands = Mutex::new(child.stdin.take());
         if let Some(output) = child.stdout.take() {
@@ -66,7 +68,7 @@ impl Watchdog {
         self.state.borrow().clone()
     }
 
-    /// Waits until the watchdog says something that `wanted` accepts, or has ended.
+    /// Waits until the watchdog reports a state that `wanted` accepts, or has ended.
     pub(crate) async fn reaches(&self, wanted: impl Fn(&State) -> bool) -> State {
         let mut state = self.state.clone();
         let reached = state
@@ -85,7 +87,7 @@ impl Watchdog {
             .map_err(SupportError::io("restart of mongod"))
     }
 
-    /// Lets the watchdog begin to clean up; dropping waits for the end.
+    /// Makes the watchdog begin to clean up; dropping waits for the end.
     pub(crate) fn dismiss(&self) {
         self.commands
             .lock()
@@ -99,7 +101,7 @@ impl Drop for Watchdog {
         self.dismiss();
         let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
         let started = Instant::now();
-        while matches!(child.try_wait(), Ok(None)) && started.elapsed() < PATIENCE {
+        while matches!(child.try_wait(), Ok(None)) && started.elapsed() < CLEAN_UP_LIMIT {
             thread::sleep(Duration::from_millis(2));
         }
     }

@@ -1,14 +1,15 @@
-# Keeps one mongod and its directory only as long as the other end of stdin is open.
+# Runs one mongod, and ends it and removes its directory when the other end of stdin is closed.
 # Arguments: directory, key of the replica set or nothing, then mongod with its own arguments.
 directory=$1 key=$2 mongod= reader=
 shift 2
 exec 3<&0 </dev/null 2>&1
 
-# Nobody may be listening any more when the end is announced: that must not stop the cleaning up.
+# When the end is reported, the reader of stdout may be gone: that must not stop the clean-up.
 trap : PIPE
 
 clean() {
-    # Unquoted: empty once they have ended, so that no stranger with the same pid is hit.
+    # Unquoted: the variables are empty once the processes have ended, so that no other process with the same pid is
+    # hit.
     [ -z "$mongod$reader" ] || kill -9 $mongod $reader
     wait
     rm -rf -- "$directory"
@@ -25,7 +26,7 @@ fi
 while :; do
     "$@" >>"$directory/console" 2>&1 3<&- &
     mongod=$!
-    # A reader of its own, because `wait` cannot watch stdin at the same time.
+    # A process that reads stdin, because `wait` cannot watch it at the same time.
     (while read -r line; do :; done; kill -9 "$mongod") <&3 >/dev/null 2>&1 &
     reader=$!
     echo "started $mongod"
@@ -35,7 +36,7 @@ while :; do
     wait "$reader"
     mongod= reader=
     echo "exited $status"
-    # Any line means: once more.
+    # Any line means: start mongod again.
     read -r line <&3 || break
 done
 clean

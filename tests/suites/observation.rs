@@ -1,6 +1,7 @@
-//! S0.17, S1.15: what can be observed, under the names that the documentation promises.
+//! S0.17, S1.15: the events and spans of the library have the names that the documentation promises.
 //!
-//! A process of its own and one test at a time: `tracing` caches for the whole process who listens to an event.
+//! This suite is a process of its own and runs one test at a time, because `tracing` caches for the whole process which
+//! events have a subscriber.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,7 +17,7 @@ use tracing::instrument::WithSubscriber;
 use tracing::{Event, Id, Instrument, Level, Metadata, Subscriber, info_span, span};
 use tracing_core::span::Current;
 
-/// Notes events with the spans around them, and spans with all that is recorded on them.
+/// A subscriber that notes events with the spans around them, and spans with their recorded fields.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Noted>>);
 
@@ -24,7 +25,7 @@ struct Notes(Arc<Mutex<Noted>>);
 struct Noted {
     spans: Vec<NotedSpan>,
     events: Vec<NotedEvent>,
-    /// The innermost comes last.
+    /// The spans that are entered now; the innermost is the last one.
     entered: Vec<Id>,
 }
 
@@ -39,7 +40,7 @@ struct NotedEvent {
     name: &'static str,
     level: Level,
     fields: Fields,
-    /// The names of the spans around it.
+    /// The names of the spans around the event, the innermost first.
     within: Vec<&'static str>,
 }
 
@@ -76,7 +77,7 @@ impl Noted {
         &self.spans[index(id)]
     }
 
-    /// The names of the spans that an event of this moment is in.
+    /// The names of the spans that are entered now, the innermost first.
     fn within(&self) -> Vec<&'static str> {
         let innermost = self.entered.last();
         let around = iter::successors(innermost, |id| self.span(id).parent.as_ref());
@@ -147,7 +148,8 @@ impl Subscriber for Notes {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 }
 
-/// On a runtime of its own, so that the provider's background task reports to the same place.
+/// The notes of a scenario. It runs on a runtime of its own, so that the provider's background task reports to the same
+/// subscriber.
 fn observed(scenario: impl AsyncFnOnce(LockProvider)) -> Notes {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -183,6 +185,12 @@ fn waits_and_holds_are_spans() {
         let _busy = rival.lock("seen").await.unwrap();
         brief.acquire().await.unwrap_err();
     });
+    outcomes_of_acquires(&notes);
+    one_hold_of_300_ms(&notes);
+    levels_of_events(&notes);
+}
+
+fn outcomes_of_acquires(notes: &Notes) {
     let outcomes: Vec<String> = notes
         .spans("mongolock.acquire")
         .iter()
@@ -202,12 +210,18 @@ fn waits_and_holds_are_spans() {
         assert_eq!(span.0["lock.name"], "\"seen\"");
         assert!(span.0.contains_key("lock.owner") && span.0["waited_ms"].parse::<u64>().is_ok());
     }
+}
+
+fn one_hold_of_300_ms(notes: &Notes) {
     let [hold] = &notes.spans("mongolock.hold")[..] else {
         panic!("one body ran")
     };
     assert_eq!(hold.0["outcome"], "\"returned\"");
     assert!(hold.0["held_ms"].parse::<u64>().unwrap() >= 300);
     assert!(hold.0["lock.token"].parse::<i64>().is_ok());
+}
+
+fn levels_of_events(notes: &Notes) {
     for (event, level) in [
         ("mongolock.acquired", Level::DEBUG),
         ("mongolock.waiting", Level::DEBUG),
@@ -253,7 +267,7 @@ fn losses_are_warnings_with_their_reason() {
 }
 
 #[test]
-fn what_an_operator_does_is_an_event() {
+fn forced_releases_are_events() {
     let notes = observed(async |provider| {
         let _held = provider.lock("stuck").await.unwrap();
         let admin = provider.admin();
@@ -272,8 +286,8 @@ fn what_an_operator_does_is_an_event() {
     assert_eq!((&*fields.0["lock.owner"], &*fields.0["locks"]), ("\"gone\"", "1"));
 }
 
-/// To a document that has seen a later token.
-async fn write_too_late() {
+/// Sends a fenced write to a document that stores a greater token.
+async fn write_stale() {
     let db = test_db().await;
     let reports = db.database().collection::<Document>("reports");
     reports
@@ -285,9 +299,9 @@ async fn write_too_late() {
 }
 
 #[test]
-fn a_late_write_is_a_warning() {
+fn a_stale_write_is_a_warning() {
     let notes = observed(async |_| {
-        write_too_late().await;
+        write_stale().await;
     });
     let NotedEvent { level, fields, .. } = notes.event("mongolock.stale").unwrap();
     assert_eq!(level, Level::WARN);
@@ -295,8 +309,8 @@ fn a_late_write_is_a_warning() {
     assert!(fields.0["collection"].ends_with(".reports"));
 }
 
-/// What a call sends to the server goes on in a task of its own, but belongs to the call: in a trace of many requests
-/// its events are with the request that they come from.
+/// The requests of a call run in tasks of their own, but their events are in the span of the call, so that a trace of
+/// many requests shows each event in the request that caused it.
 #[test]
 fn events_are_in_the_span_of_their_caller() {
     let notes = observed(async |provider| {
@@ -305,7 +319,7 @@ fn events_are_in_the_span_of_their_caller() {
             guard.release().await.unwrap();
             let _held = provider.lock("b").await.unwrap();
             assert!(provider.admin().force_release("b").await.unwrap());
-            write_too_late().await;
+            write_stale().await;
         };
         calls.instrument(info_span!("request")).await;
     });

@@ -1,9 +1,8 @@
 //! The program `transfer`, run as a user runs it.
 
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
-use mongolock_tests::{Server, ServerOptions, eventually, must};
+use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::run::{Alone, database_of, has_line, help_names, on_shared, processes, program, refuses, text};
@@ -164,8 +163,6 @@ fn a_bad_value_is_refused_with_a_message() {
         refuses(transfer(&[option, value]), &[option, said]);
     }
 }
-
-const AMPLE: Duration = Duration::from_secs(20);
 
 /// With its first process stopped, and the others at a transfer that takes long.
 async fn with_a_stopped_process() -> Alone {

@@ -1,4 +1,5 @@
-//! Starts a server, says where it is, and waits to be killed: for the test that nothing stays behind.
+//! Starts a server, prints its process ids and directories, and waits to be killed. A test uses it to check that
+//! nothing is left behind.
 
 use std::env;
 use std::io::{self, Read, Write};

@@ -1,4 +1,4 @@
-//! What the proxy does to single messages.
+//! The faults that the proxy applies to single messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::error::SupportError;
 
-/// Background traffic of every client: a fault for any command must not be used up by it.
+/// The background commands of every client: they do not count for a fault without a command name.
 const BACKGROUND: [&str; 7] = [
     "hello",
     "ismaster",
@@ -19,7 +19,7 @@ const BACKGROUND: [&str; 7] = [
     "endSessions",
 ];
 
-/// Something to happen to the next message of a kind: for [`Proxy::inject`](crate::Proxy::inject).
+/// A fault for the next message of a kind, to be passed to [`Proxy::inject`](crate::Proxy::inject).
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Fault {
@@ -40,27 +40,27 @@ pub(super) enum Action {
 }
 
 impl Fault {
-    /// The server does it, but its answer never arrives: the connection is closed instead.
+    /// The server executes the command, but its reply never arrives: the connection is closed instead.
     pub fn drop_reply() -> Self {
         Self::new(Action::DropReply)
     }
 
-    /// The server never hears of it: the connection is closed.
+    /// The server never receives the command: the connection is closed.
     pub fn drop_request() -> Self {
         Self::new(Action::DropRequest)
     }
 
-    /// The answer arrives later.
+    /// The reply arrives later.
     pub fn delay_reply(delay: Duration) -> Self {
         Self::new(Action::DelayReply(delay))
     }
 
-    /// The server hears of it later.
+    /// The server receives the command later.
     pub fn delay_request(delay: Duration) -> Self {
         Self::new(Action::DelayRequest(delay))
     }
 
-    /// The client's connection is closed at once, and the server hears of it later all the same.
+    /// The client's connection is closed at once, but the server still receives the command later.
     pub fn late_request(delay: Duration) -> Self {
         Self::new(Action::LateRequest(delay))
     }
@@ -91,7 +91,7 @@ impl Fault {
         self
     }
 
-    /// This many times instead of once.
+    /// Hits this many messages instead of one.
     pub fn times(mut self, times: u32) -> Self {
         self.times = times;
         self
@@ -104,7 +104,7 @@ impl Fault {
     }
 }
 
-/// A fault that has been injected: tells how often it has happened.
+/// An injected fault, which counts its hits.
 #[derive(Clone, Debug)]
 pub struct Injected {
     hits: watch::Receiver<u32>,
@@ -112,20 +112,20 @@ pub struct Injected {
 }
 
 impl Injected {
-    /// How many messages it has hit so far.
+    /// The number of messages that it has hit so far.
     #[must_use]
     pub fn hits(&self) -> u32 {
         *self.hits.borrow()
     }
 
-    /// Waits until it has hit as many messages as it was to hit.
+    /// Waits until it has hit all its messages.
     ///
     /// # Errors
     /// [`SupportError::Deadline`] after `limit`.
     pub async fn happened(&self, limit: Duration) -> Result<(), SupportError> {
         let mut hits = self.hits.clone();
         let waiting = hits.wait_for(|hits| *hits >= self.times);
-        // Without its sender it cannot happen any more, which is just as late.
+        // Without its sender the fault cannot hit any more, which is the same as a missed deadline.
         let happened = timeout(limit, waiting).await.is_ok_and(|hits| hits.is_ok());
         let late = || SupportError::Deadline {
             what: "the fault that was injected".to_owned(),
@@ -154,7 +154,7 @@ impl Armed {
         self.0.clear();
     }
 
-    /// What is to happen to this request or to its reply: the oldest fault that fits is used up by one.
+    /// The fault for this request or its reply: the oldest one that applies, whose count is reduced by one.
     pub(super) fn take(&mut self, command: &str) -> Option<Hit> {
         let index = self
             .0
@@ -166,7 +166,7 @@ impl Armed {
             action: fault.action,
             counter: Arc::clone(counter),
         };
-        // The counter's last sender may go now: what it has counted stays readable.
+        // The last sender of the counter may be dropped: receivers can still read the count.
         if fault.times == 0 {
             drop(self.0.remove(index));
         }
@@ -174,7 +174,7 @@ impl Armed {
     }
 }
 
-/// A message that a fault was made for.
+/// A fault that applies to one message.
 #[derive(Debug)]
 pub(super) struct Hit {
     pub(super) action: Action,
@@ -182,7 +182,7 @@ pub(super) struct Hit {
 }
 
 impl Hit {
-    /// To be called when it happens: for a reply, later than the choice.
+    /// Counts the hit. The caller calls this when the fault takes effect: for a reply, that is later than the choice.
     pub(super) fn count(&self) {
         self.counter.send_modify(|hits| *hits += 1);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -12,22 +12,22 @@ use tokio::time::sleep;
 
 use super::fault::{Action, Hit};
 use super::frame::Frame;
-use super::{Direction, Shared};
+use super::{Direction, Shared, lock};
 
-/// Requests that have gone through and whose reply a fault waits for, by request id.
+/// The faults that wait for a reply, by the id of its request.
 type Pending = Mutex<HashMap<i32, Hit>>;
 
 /// Why a connection ends.
 enum End {
     Closed,
     Reset,
-    /// The client is cut off now, the server gets this message later.
+    /// The client's connection is closed now, and the server gets this message later.
     Late(Frame, Duration),
-    /// Both sides keep their connection, and nothing is carried any more.
+    /// Both sides keep their connection, but no message is forwarded any more.
     Silent,
 }
 
-/// Carries messages until one side closes, an error occurs, or a control of the proxy ends it.
+/// Forwards messages until one side closes the connection, an error occurs, or a fault or a reset ends it.
 pub(super) async fn relay(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
     let mut resets = shared.resets.subscribe();
     let mut server = TcpStream::connect(&shared.target).await?;
@@ -54,7 +54,7 @@ pub(super) async fn relay(mut client: TcpStream, shared: &Shared) -> io::Result<
             Frame::read(&mut server).await?;
         }
         End::Silent => {
-            // Fails only without a sender, and then the proxy is gone as well.
+            // This fails only without a sender, and then the proxy has ended as well.
             let _ = resets.changed().await;
             client.set_zero_linger()?;
         }
@@ -133,16 +133,10 @@ async fn pass(
 
 fn remember(pending: &Pending, request: &Frame, hit: Hit) {
     if let Some(id) = request.request_id() {
-        pending
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id, hit);
+        lock(pending).insert(id, hit);
     }
 }
 
 fn recall(pending: &Pending, reply: &Frame) -> Option<Hit> {
-    pending
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .remove(&reply.response_to()?)
+    lock(pending).remove(&reply.response_to()?)
 }

@@ -1,4 +1,4 @@
-//! Making a replica set out of single servers, and asking its members what they are.
+//! Making a replica set out of single servers, and finding out the roles of its members.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use tokio::time::timeout;
 
 use super::Server;
 use crate::error::SupportError;
-use crate::node::{Node, PATIENCE, run_admin};
+use crate::node::{Node, run_admin};
 use crate::options::{PASSWORD, SET_NAME, USER};
-use crate::wait::eventually;
+use crate::wait::{AMPLE, eventually};
 
-/// How long a member that hangs may keep a question about roles waiting.
+/// The time after which a member counts as hanging and has no role.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 impl Server {
@@ -25,7 +25,7 @@ impl Server {
         let timeout = i64::try_from(election_timeout.as_millis()).unwrap_or(i64::MAX);
         let settings = doc! { "electionTimeoutMillis": timeout, "heartbeatIntervalMillis": 500_i64 };
         let config = doc! { "_id": SET_NAME, "members": members, "settings": settings };
-        // The first user does not exist yet: the server lets exactly this through from its own machine.
+        // Before the first user exists, the server accepts exactly this command from its own machine.
         run_admin(&self.node().anonymous_uri(), doc! { "replSetInitiate": config }).await?;
         self.primary().await.map(drop)
     }
@@ -49,10 +49,10 @@ impl Server {
             // 1 is primary, 2 is secondary.
             (roles.filter(|state| matches!(state, 1 | 2)).count() == self.nodes.len()).then_some(())
         };
-        eventually(PATIENCE, "all members of the replica set ready", settled).await
+        eventually(AMPLE, "all members of the replica set ready", settled).await
     }
 
-    /// Two may believe that they are it for a while: the later election counts.
+    /// The primary. For a while two members may report that role: the one with the later election counts.
     pub(super) async fn find_primary(&self) -> Option<&Node> {
         let answers = self.roles().await;
         let writable = answers
@@ -70,7 +70,7 @@ impl Server {
             .map(|(node, _)| *node)
     }
 
-    /// What the members that answer say about themselves.
+    /// The replies to `hello` of the members that answer.
     pub(super) async fn roles(&self) -> Vec<(&Node, Document)> {
         let mut questions = JoinSet::new();
         let running = self

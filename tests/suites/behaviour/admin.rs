@@ -1,63 +1,58 @@
-//! What an operator sees of the locks of all processes, and can do to them.
+//! `LockAdmin`: listing the locks of all processes, and releasing them by force.
 
 use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use mongolock::{LockAdmin, LockError, LockFilter, LockGuard, LockInfo, LockProvider, LockState};
-use mongolock_tests::{eventually, must};
+use mongolock::{LockAdmin, LockError, LockFilter, LockGuard, LockInfo, LockState};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
 use tokio::time::timeout;
 
 use crate::conformance::conformance;
-use crate::world::{AMPLE, World};
+use crate::fixture::{Fixture, acquire_and_release};
 
 conformance!(
     a_list_meets_every_condition_of_its_filter,
     prefixes_and_owners_are_only_strings,
     a_lock_is_held_expired_or_released,
-    one_lock_can_be_looked_at,
+    one_lock_can_be_read,
     a_lock_can_be_released_by_force,
     a_forced_release_wakes_those_who_wait,
-    the_own_process_hears_of_a_forced_release_at_once,
+    a_forced_release_is_known_at_once_in_its_own_process,
     a_minimum_hold_can_be_ended_by_force,
     all_locks_of_one_owner_can_be_released,
-    a_request_that_nobody_waits_for_is_carried_out,
-    a_provider_that_is_shut_down_still_serves_its_operator,
+    a_dropped_request_is_carried_out,
+    admin_requests_work_after_shutdown,
 );
 
 const SHORT: Duration = Duration::from_millis(200);
 
-/// A provider as another process of this owner has it.
-fn process(world: &World, owner: &str) -> LockProvider {
-    world.provider.to_builder().owner(owner).build().unwrap()
+async fn hold(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
+    fixture.process(owner).lock(name).await.unwrap()
 }
 
-async fn hold(world: &World, owner: &str, name: &str) -> LockGuard {
-    process(world, owner).lock(name).await.unwrap()
-}
-
-/// A hold that soon hears of what becomes of it.
-async fn hold_closely(world: &World, owner: &str, name: &str) -> LockGuard {
-    let lock = process(world, owner).lock(name);
+/// A hold that is renewed often, so that its holder soon notices a loss.
+async fn hold_closely(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
+    let lock = fixture.process(owner).lock(name);
     lock.renew_interval(SHORT).acquire().await.unwrap()
 }
 
-/// A hold whose lease has run out at the server, as that of a crashed process. The guard must live on: it would take
-/// the claim back.
-async fn expired(world: &World, owner: &str, name: &str) -> LockGuard {
-    let lock = process(world, owner).lock(name);
+/// A hold whose lease has expired at the server, as that of a crashed process. The caller keeps the guard, because
+/// dropping it would release the lock.
+async fn expired(fixture: &Fixture, owner: &str, name: &str) -> LockGuard {
+    let lock = fixture.process(owner).lock(name);
     let short = lock
         .expiry(SHORT)
         .renew_interval(SHORT / 2)
         .max_hold(Duration::ZERO);
     let guard = short.acquire().await.unwrap();
-    let admin = world.provider.admin();
+    let admin = fixture.provider.admin();
     let ended = async || {
         let state = admin.get(name).await.unwrap().unwrap().state;
         (state == LockState::Expired).then_some(())
     };
-    must(eventually(AMPLE, "the lease has run out", ended).await);
+    must(eventually(AMPLE, "the lease has expired", ended).await);
     guard
 }
 
@@ -66,20 +61,20 @@ async fn list(admin: &LockAdmin, filter: LockFilter) -> Vec<String> {
     locks.into_iter().map(|lock| lock.name).collect()
 }
 
-async fn is_free(world: &World, name: &str) -> bool {
-    world.rival().lock(name).try_acquire().await.unwrap().is_some()
+async fn is_free(fixture: &Fixture, name: &str) -> bool {
+    fixture.rival().lock(name).try_acquire().await.unwrap().is_some()
 }
 
-async fn a_list_meets_every_condition_of_its_filter(world: World) {
-    let admin = world.provider.admin();
+async fn a_list_meets_every_condition_of_its_filter(fixture: Fixture) {
+    let admin = fixture.provider.admin();
     assert!(list(&admin, LockFilter::new()).await.is_empty());
     let _held = [
-        hold(&world, "one", "job:c").await,
-        hold(&world, "two", "job:a").await,
-        hold(&world, "one", "report:b").await,
+        hold(&fixture, "one", "job:c").await,
+        hold(&fixture, "two", "job:a").await,
+        hold(&fixture, "one", "report:b").await,
     ];
-    let _expired = expired(&world, "one", "job:b").await;
-    let released = hold(&world, "one", "report:a").await;
+    let _expired = expired(&fixture, "one", "job:b").await;
+    let released = hold(&fixture, "one", "report:a").await;
     released.release().await.unwrap();
 
     let all = LockFilter::new;
@@ -108,19 +103,19 @@ async fn a_list_meets_every_condition_of_its_filter(world: World) {
     }
 }
 
-/// Each is a name, a prefix and an owner; what a pattern or an expression would make of it must not show.
+/// Strings that serve as a name, a prefix and an owner. None of them may work as a pattern or an expression.
 const STRINGS: [&str; 41] = [
     "a", "A", "aa", "ab", "abc", "a.c", "a#", "a#b", "a#b#c", "#", "##", "a b", " a", "^a", "a$", "$",
     "$$NOW", ".", ".*", "a|b", "(a)", "[a]", "a{1}", "a+", "a?", "*", "\\", "\\a", "\\d", "\\Qa", "\\E",
     "(?i)a", "'a'", "\"a\"", "/a/", "é", "éa", "日本", "😀", "a😀", "1",
 ];
 
-async fn prefixes_and_owners_are_only_strings(world: World) {
+async fn prefixes_and_owners_are_only_strings(fixture: Fixture) {
     let mut guards = Vec::new();
     for string in STRINGS {
-        guards.push(hold(&world, string, string).await);
+        guards.push(hold(&fixture, string, string).await);
     }
-    let admin = world.provider.admin();
+    let admin = fixture.provider.admin();
     for string in STRINGS {
         let mut expected: Vec<&str> = STRINGS
             .into_iter()
@@ -145,49 +140,44 @@ async fn prefixes_and_owners_are_only_strings(world: World) {
     }
 }
 
-async fn a_lock_is_held_expired_or_released(world: World) {
-    let _held = hold(&world, "holder", "held").await;
-    let _expired = expired(&world, "holder", "expired").await;
-    hold(&world, "holder", "released").await.release().await.unwrap();
-    let closed = process(&world, "holder").lock("closed").min_hold(AMPLE * 10);
-    closed.acquire().await.unwrap().release().await.unwrap();
+async fn a_lock_is_held_expired_or_released(fixture: Fixture) {
+    let _held = hold(&fixture, "holder", "held").await;
+    let _expired = expired(&fixture, "holder", "expired").await;
+    hold(&fixture, "holder", "released")
+        .await
+        .release()
+        .await
+        .unwrap();
+    let closed = fixture.process("holder").lock("closed").min_hold(AMPLE * 10);
+    acquire_and_release(&closed).await;
 
-    let admin = world.provider.admin();
+    let admin = fixture.provider.admin();
     let look = async |name: &str| admin.get(name).await.unwrap().unwrap();
     let owner = Some("holder");
 
     let held = look("held").await;
-    assert_eq!((held.state, held.owner.as_deref()), (LockState::Held, owner));
+    assert_eq!(state_and_owner(&held), (LockState::Held, owner));
     assert!(held.remaining > Duration::ZERO, "{held:?}");
     assert!(held.remaining <= lasts(&held), "{held:?}");
 
     let expired = look("expired").await;
-    assert_eq!(
-        (expired.state, expired.owner.as_deref()),
-        (LockState::Expired, owner)
-    );
+    assert_eq!(state_and_owner(&expired), (LockState::Expired, owner));
     assert_eq!(expired.remaining, Duration::ZERO);
     assert_eq!(lasts(&expired), SHORT);
 
     let released = look("released").await;
-    assert_eq!(
-        (released.state, released.owner.as_deref()),
-        (LockState::Released, None)
-    );
+    assert_eq!(state_and_owner(&released), (LockState::Released, None));
     assert_eq!(released.remaining, Duration::ZERO);
 
     let closed = look("closed").await;
-    assert_eq!(
-        (closed.state, closed.owner.as_deref()),
-        (LockState::Released, None)
-    );
+    assert_eq!(state_and_owner(&closed), (LockState::Released, None));
     assert!(
         closed.remaining > AMPLE,
         "its minimum hold is not over: {closed:?}"
     );
-    assert!(!is_free(&world, "closed").await);
+    assert!(!is_free(&fixture, "closed").await);
 
-    // The same as in a list, but for what time has changed.
+    // A list returns the same values, except those that change with time.
     let listed = admin.list(LockFilter::new()).await.unwrap();
     assert_eq!(listed.len(), 4);
     for mut listed in listed {
@@ -197,17 +187,21 @@ async fn a_lock_is_held_expired_or_released(world: World) {
     }
 }
 
-/// From the acquisition to the end of the lease.
+fn state_and_owner(info: &LockInfo) -> (LockState, Option<&str>) {
+    (info.state, info.owner.as_deref())
+}
+
+/// The time from the acquisition to the end of the lease.
 fn lasts(info: &LockInfo) -> Duration {
     let millis = info.expires_at.timestamp_millis() - info.acquired_at.timestamp_millis();
     Duration::from_millis(millis.cast_unsigned())
 }
 
-async fn one_lock_can_be_looked_at(world: World) {
-    let admin = world.provider.admin();
+async fn one_lock_can_be_read(fixture: Fixture) {
+    let admin = fixture.provider.admin();
     assert_eq!(admin.get("never").await.unwrap(), None);
     assert_eq!(admin.get("").await.unwrap(), None);
-    let guard = world.provider.lock(7).await.unwrap();
+    let guard = fixture.provider.lock(7).await.unwrap();
     let info = admin.get(7).await.unwrap().unwrap();
     assert_eq!(
         (info.name.as_str(), info.fencing_token),
@@ -218,16 +212,19 @@ async fn one_lock_can_be_looked_at(world: World) {
     assert_eq!(info.state, LockState::Released, "the document stays");
 }
 
-/// S2.6: the one who has it hears of it and can do no harm; the next one's token is greater.
-async fn a_lock_can_be_released_by_force(world: World) {
-    let admin = world.provider.admin();
-    assert!(!admin.force_release("forced").await.unwrap(), "there is none");
-    let victim = hold_closely(&world, "victim", "forced").await;
+/// S2.6: the holder notices the loss and cannot release the next holder's lock. The next token is greater.
+async fn a_lock_can_be_released_by_force(fixture: Fixture) {
+    let admin = fixture.provider.admin();
+    assert!(
+        !admin.force_release("forced").await.unwrap(),
+        "the lock does not exist"
+    );
+    let victim = hold_closely(&fixture, "victim", "forced").await;
     let before = admin.get("forced").await.unwrap().unwrap();
 
     assert!(admin.force_release("forced").await.unwrap());
     let after = admin.get("forced").await.unwrap().unwrap();
-    assert_eq!((after.state, after.owner.as_deref()), (LockState::Released, None));
+    assert_eq!(state_and_owner(&after), (LockState::Released, None));
     assert_eq!(after.remaining, Duration::ZERO);
     assert_eq!(
         (after.fencing_token, after.acquired_at),
@@ -235,14 +232,14 @@ async fn a_lock_can_be_released_by_force(world: World) {
     );
     assert!(
         !admin.force_release("forced").await.unwrap(),
-        "it is free already"
+        "it is already free"
     );
 
-    let next = world.rival().lock("forced").acquire().await.unwrap();
+    let next = fixture.rival().lock("forced").acquire().await.unwrap();
     assert!(next.fencing_token() > victim.fencing_token());
-    timeout(AMPLE / 2, victim.lost())
+    timeout(BEFORE_EXPIRY, victim.lost())
         .await
-        .expect("its next renewal tells it");
+        .expect("its next renewal reports the loss");
     assert!(matches!(victim.release().await, Err(LockError::Lost { name, .. }) if name == "forced"));
     let held = admin.get("forced").await.unwrap().unwrap();
     assert_eq!(
@@ -252,15 +249,15 @@ async fn a_lock_can_be_released_by_force(world: World) {
     next.release().await.expect("still the next one's");
     assert!(!admin.force_release("forced").await.unwrap(), "released");
 
-    let _expired = expired(&world, "crashed", "forced").await;
-    assert!(!admin.force_release("forced").await.unwrap(), "run out");
+    let _expired = expired(&fixture, "crashed", "forced").await;
+    assert!(!admin.force_release("forced").await.unwrap(), "expired");
 }
 
 /// S2.6
-async fn a_forced_release_wakes_those_who_wait(world: World) {
-    let victim = hold(&world, "victim", "awaited").await;
+async fn a_forced_release_wakes_those_who_wait(fixture: Fixture) {
+    let victim = hold(&fixture, "victim", "awaited").await;
     // Polling alone would take minutes after the first few attempts, and the victim is in another process.
-    let patient = world
+    let patient = fixture
         .provider
         .to_builder()
         .retry_interval(Duration::from_millis(10)..=AMPLE * 10);
@@ -272,16 +269,19 @@ async fn a_forced_release_wakes_those_who_wait(world: World) {
     let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
     tokio::time::sleep(Duration::from_millis(800)).await;
     assert!(!waiter.is_finished());
-    assert!(world.provider.admin().force_release("awaited").await.unwrap());
-    // Less than the 4 s after which it would look again by itself.
-    let next = timeout(AMPLE / 10, waiter).await.expect("it is woken").unwrap();
+    assert!(fixture.provider.admin().force_release("awaited").await.unwrap());
+    // Less than the 4 s after which it would poll.
+    let next = timeout(Duration::from_secs(3), waiter)
+        .await
+        .expect("it is woken")
+        .unwrap();
     assert!(next.fencing_token() > victim.fencing_token());
 }
 
-/// With this expiry the next renewal would come in two days.
-async fn the_own_process_hears_of_a_forced_release_at_once(world: World) {
+/// With this expiry the next renewal would be in two days.
+async fn a_forced_release_is_known_at_once_in_its_own_process(fixture: Fixture) {
     let week = Duration::from_secs(7 * 24 * 60 * 60);
-    let provider = world
+    let provider = fixture
         .provider
         .to_builder()
         .expiry(week)
@@ -294,46 +294,50 @@ async fn the_own_process_hears_of_a_forced_release_at_once(world: World) {
         provider.lock("other").await.unwrap(),
     );
     assert!(provider.admin().force_release("first").await.unwrap());
-    timeout(AMPLE, first.lost()).await.expect("it is told");
+    timeout(AMPLE, first.lost())
+        .await
+        .expect("the provider reports the loss");
     assert!(!second.is_lost() && !other.is_lost());
 
-    let rival = world.rival().admin();
+    let rival = fixture.rival().admin();
     assert!(rival.force_release("second").await.unwrap());
     assert_eq!(provider.admin().release_owner("own").await.unwrap(), 1);
     for guard in [second, other] {
-        timeout(AMPLE, guard.lost()).await.expect("they are told");
+        timeout(AMPLE, guard.lost())
+            .await
+            .expect("the provider reports the loss");
     }
 }
 
-async fn a_minimum_hold_can_be_ended_by_force(world: World) {
-    let lock = process(&world, "early").lock("closed").min_hold(AMPLE * 10);
-    lock.acquire().await.unwrap().release().await.unwrap();
-    assert!(!is_free(&world, "closed").await);
-    let admin = world.provider.admin();
+async fn a_minimum_hold_can_be_ended_by_force(fixture: Fixture) {
+    let lock = fixture.process("early").lock("closed").min_hold(AMPLE * 10);
+    acquire_and_release(&lock).await;
+    assert!(!is_free(&fixture, "closed").await);
+    let admin = fixture.provider.admin();
     assert_eq!(
         admin.release_owner("early").await.unwrap(),
         0,
-        "it has no owner any more"
+        "a released lock has no owner"
     );
     assert!(admin.force_release("closed").await.unwrap());
     assert!(!admin.force_release("closed").await.unwrap());
-    assert!(is_free(&world, "closed").await);
+    assert!(is_free(&fixture, "closed").await);
 }
 
 /// S2.7
-async fn all_locks_of_one_owner_can_be_released(world: World) {
+async fn all_locks_of_one_owner_can_be_released(fixture: Fixture) {
     let owners = ["a", "a#b", "ab", "A", "a#"];
     let mut others = Vec::new();
     for owner in owners.into_iter().filter(|owner| *owner != "a") {
-        others.push(hold(&world, owner, &format!("of {owner}")).await);
+        others.push(hold(&fixture, owner, &format!("of {owner}")).await);
     }
     let gone = [
-        hold_closely(&world, "a", "1").await,
-        hold_closely(&world, "a", "2").await,
-        hold_closely(&world, "a", "3").await,
+        hold_closely(&fixture, "a", "1").await,
+        hold_closely(&fixture, "a", "2").await,
+        hold_closely(&fixture, "a", "3").await,
     ];
-    let _expired = expired(&world, "a", "expired").await;
-    let admin = world.provider.admin();
+    let _expired = expired(&fixture, "a", "expired").await;
+    let admin = fixture.provider.admin();
     for nobody in ["", "#", ".", ".*", "a|ab", "b", "nobody"] {
         assert_eq!(admin.release_owner(nobody).await.unwrap(), 0, "{nobody:?}");
     }
@@ -345,22 +349,22 @@ async fn all_locks_of_one_owner_can_be_released(world: World) {
         ["1", "2", "3"]
     );
     for guard in gone {
-        assert!(is_free(&world, guard.name()).await);
-        timeout(AMPLE / 2, guard.lost())
+        assert!(is_free(&fixture, guard.name()).await);
+        timeout(BEFORE_EXPIRY, guard.lost())
             .await
-            .expect("its next renewal tells it");
+            .expect("its next renewal reports the loss");
         assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
     }
     for guard in others {
-        assert!(!is_free(&world, guard.name()).await);
-        guard.release().await.expect("it has held all the while");
+        assert!(!is_free(&fixture, guard.name()).await);
+        guard.release().await.expect("its lock was never released");
     }
 }
 
 /// B15
-async fn a_request_that_nobody_waits_for_is_carried_out(world: World) {
-    let admin = world.provider.admin();
-    let (_first, _second) = (hold(&world, "one", "1").await, hold(&world, "two", "2").await);
+async fn a_dropped_request_is_carried_out(fixture: Fixture) {
+    let admin = fixture.provider.admin();
+    let (_first, _second) = (hold(&fixture, "one", "1").await, hold(&fixture, "two", "2").await);
     poll_once(admin.force_release("1")).await;
     poll_once(admin.release_owner("two")).await;
     let both = async || {
@@ -379,9 +383,9 @@ async fn poll_once(future: impl Future) {
     .await;
 }
 
-async fn a_provider_that_is_shut_down_still_serves_its_operator(world: World) {
-    let _held = hold(&world, "other", "held").await;
-    let provider = world.provider.to_builder().build().unwrap();
+async fn admin_requests_work_after_shutdown(fixture: Fixture) {
+    let _held = hold(&fixture, "other", "held").await;
+    let provider = fixture.provider.to_builder().build().unwrap();
     provider.shutdown().await;
     let admin = provider.admin();
     assert_eq!(list(&admin, LockFilter::new()).await, ["held"]);

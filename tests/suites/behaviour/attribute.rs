@@ -1,15 +1,16 @@
-//! `#[distributed_lock]` on every way out of a function.
+//! `#[distributed_lock]` releases the lock however the function ends.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
+use mongolock_tests::AMPLE;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::world::{AMPLE, AppError, World};
+use crate::fixture::{AppError, Fixture, assert_released};
 
-/// What the body of `work` is to do.
+/// How the body of `work` ends.
 #[derive(Clone)]
 enum Way {
     Tail,
@@ -17,7 +18,7 @@ enum Way {
     Question,
     Error,
     Panic,
-    /// Say that it is inside, and stay.
+    /// Notify the test that the body runs, and never end.
     Stay(Arc<Notify>),
 }
 
@@ -40,37 +41,38 @@ async fn work(id: u32, way: Way) -> Result<i64, AppError> {
     Ok(token.get())
 }
 
-/// That the lock is free for another process now, long before it would expire.
-async fn assert_free(provider: &LockProvider, name: &str) {
-    let lock = provider.lock(name);
-    let guard = timeout(AMPLE / 2, lock.acquire())
-        .await
-        .expect("it was released")
-        .unwrap();
-    guard.release().await.unwrap();
+/// Asserts that the call had released the lock at the server when it returned.
+async fn assert_released_now(fixture: &Fixture, name: &str) {
+    let document = fixture.document(name).await.unwrap();
+    assert_eq!(
+        document.get_str("lockId").unwrap(),
+        "",
+        "released when the call returns"
+    );
 }
 
 /// S0.4, S0.6, S4.6: the name comes from the argument.
 #[tokio::test]
 async fn return_and_error_release() {
-    let world = World::mongodb().await;
+    let fixture = Fixture::mongodb().await;
     for way in [Way::Tail, Way::Return] {
-        let token = world.provider.scope(work(1, way)).await.unwrap();
-        let document = world.document("work:1").await.unwrap();
+        let token = fixture.provider.scope(work(1, way)).await.unwrap();
+        let document = fixture.document("work:1").await.unwrap();
         assert_eq!(document.get_i64("fencingToken").unwrap(), token);
-        assert_eq!(
-            document.get_str("lockId").unwrap(),
-            "",
-            "released when the call returns"
-        );
+        assert_released_now(&fixture, "work:1").await;
     }
     for way in [Way::Question, Way::Error] {
         assert!(matches!(
-            world.provider.scope(work(1, way)).await,
+            fixture.provider.scope(work(1, way)).await,
             Err(AppError::Body)
         ));
         assert_eq!(
-            world.document("work:1").await.unwrap().get_str("lockId").unwrap(),
+            fixture
+                .document("work:1")
+                .await
+                .unwrap()
+                .get_str("lockId")
+                .unwrap(),
             ""
         );
     }
@@ -80,47 +82,52 @@ async fn return_and_error_release() {
 /// S4.6
 #[tokio::test]
 async fn a_panic_releases_and_goes_on() {
-    let world = World::mongodb().await;
-    let provider = world.provider.clone();
+    let fixture = Fixture::mongodb().await;
+    let provider = fixture.provider.clone();
     let panicked = tokio::spawn(async move { provider.scope(work(2, Way::Panic)).await })
         .await
         .unwrap_err();
     assert_eq!(panicked.into_panic().downcast_ref(), Some(&"as asked"));
     assert_eq!(
-        world.document("work:2").await.unwrap().get_str("lockId").unwrap(),
+        fixture
+            .document("work:2")
+            .await
+            .unwrap()
+            .get_str("lockId")
+            .unwrap(),
         ""
     );
 }
 
 #[tokio::test]
 async fn a_dropped_future_releases() {
-    let world = World::mongodb().await;
+    let fixture = Fixture::mongodb().await;
     let inside = Arc::new(Notify::new());
-    let call = world.provider.scope(work(3, Way::Stay(inside.clone())));
+    let call = fixture.provider.scope(work(3, Way::Stay(inside.clone())));
     tokio::select! {
         _ = call => unreachable!("it stays"),
         () = inside.notified() => {}
     }
-    assert_free(&world.rival(), "work:3").await;
+    assert_released(&fixture.rival().lock("work:3")).await;
 }
 
 #[tokio::test]
 async fn an_aborted_task_releases() {
-    let world = World::mongodb().await;
+    let fixture = Fixture::mongodb().await;
     let inside = Arc::new(Notify::new());
-    let (provider, way) = (world.provider.clone(), Way::Stay(inside.clone()));
+    let (provider, way) = (fixture.provider.clone(), Way::Stay(inside.clone()));
     let task = tokio::spawn(async move { provider.scope(work(4, way)).await });
     inside.notified().await;
     task.abort();
     assert!(task.await.unwrap_err().is_cancelled());
-    assert_free(&world.rival(), "work:4").await;
+    assert_released(&fixture.rival().lock("work:4")).await;
 }
 
 #[tokio::test]
 async fn a_call_that_is_never_polled_acquires_nothing() {
-    let world = World::mongodb().await;
-    drop(world.provider.scope(work(5, Way::Tail)));
-    assert!(world.document("work:5").await.is_none());
+    let fixture = Fixture::mongodb().await;
+    drop(fixture.provider.scope(work(5, Way::Tail)));
+    assert!(fixture.document("work:5").await.is_none());
 }
 
 /// B16: the body never runs without the lock.
@@ -131,10 +138,10 @@ async fn a_busy_lock_keeps_the_body_from_running() {
         unreachable!("the lock is held by another")
     }
 
-    let world = World::mongodb().await;
-    let _held = world.rival().lock("busy").await.unwrap();
+    let fixture = Fixture::mongodb().await;
+    let _held = fixture.rival().lock("busy").await.unwrap();
     assert!(matches!(
-        world.provider.scope(never()).await,
+        fixture.provider.scope(never()).await,
         Err(LockError::Timeout { .. })
     ));
 }
@@ -161,16 +168,16 @@ impl Reports {
 
 #[tokio::test]
 async fn a_method_takes_its_name_and_its_provider_from_self() {
-    let world = World::mongodb().await;
+    let fixture = Fixture::mongodb().await;
     let reports = Reports {
         tenant: "acme".into(),
-        provider: world.provider.clone(),
+        provider: fixture.provider.clone(),
     };
     assert_eq!(reports.rebuild(7).await.unwrap(), "acme:7/7");
-    assert_free(&world.rival(), "acme:7").await;
+    assert_released(&fixture.rival().lock("acme:7")).await;
 }
 
-/// S0.1: whoever reads before the other has written would lose an update.
+/// S0.1: a body that reads before another one has written would lose that update.
 #[tokio::test]
 async fn annotated_calls_lose_no_update() {
     static COUNT: std::sync::Mutex<u32> = std::sync::Mutex::new(0);
@@ -183,13 +190,13 @@ async fn annotated_calls_lose_no_update() {
         Ok(())
     }
 
-    let world = World::mongodb().await;
+    let fixture = Fixture::mongodb().await;
     let mut tasks = tokio::task::JoinSet::new();
     for index in 0..24 {
         let provider = if index % 2 == 0 {
-            world.provider.clone()
+            fixture.provider.clone()
         } else {
-            world.rival()
+            fixture.rival()
         };
         tasks.spawn(async move { provider.scope(increment()).await });
     }
@@ -223,20 +230,20 @@ async fn types_are_serialised_and_run_side_by_side() {
         Ok(())
     }
 
-    let world = World::mongodb().await;
+    let fixture = Fixture::mongodb().await;
     let both = Arc::new(tokio::sync::Barrier::new(2));
     let (orders, invoices) = (
         import(Kind::Orders, both.clone()),
         import(Kind::Invoices, both.clone()),
     );
-    let side_by_side = world.provider.scope(async { tokio::join!(orders, invoices) });
+    let side_by_side = fixture.provider.scope(async { tokio::join!(orders, invoices) });
     let (orders, invoices) = timeout(AMPLE, side_by_side)
         .await
         .expect("they are inside together");
     orders.unwrap();
     invoices.unwrap();
     let (one, other) = (import(Kind::Orders, both.clone()), import(Kind::Orders, both));
-    let serialised = world.provider.scope(async { tokio::join!(one, other) });
+    let serialised = fixture.provider.scope(async { tokio::join!(one, other) });
     assert!(
         timeout(Duration::from_millis(500), serialised).await.is_err(),
         "two of a kind never meet"

@@ -1,26 +1,27 @@
-//! How a lock goes from one caller to the next inside a process, and when it goes to others.
+//! Handing a lock over to the next waiter of the same process, and yielding it to other processes.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mongolock::{FencingToken, LockError, LockProvider};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, recorded};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::conformance;
-use crate::world::{AMPLE, World, names, recorded};
+use crate::fixture::{Fixture, acquire_and_release, assert_released, patient};
 
 conformance!(
     callers_come_in_the_order_in_which_they_asked,
     each_hold_has_a_greater_token_of_its_own,
     callers_with_other_options_get_what_they_asked_for,
-    a_caller_that_leaves_takes_nothing_along,
+    a_cancelled_waiter_keeps_no_claim,
     a_minimum_hold_is_not_handed_over,
     another_process_gets_its_turn,
     names_that_were_used_once_leave_nothing,
 );
 
-/// Takes the lock in a task of its own and notes the token.
+/// Spawns a task that acquires the lock and notes its token.
 fn queue_up(
     tasks: &mut JoinSet<()>,
     provider: &LockProvider,
@@ -37,24 +38,25 @@ fn queue_up(
     });
 }
 
-async fn noted_queue(provider: &LockProvider, people: usize) -> Vec<(usize, FencingToken)> {
+/// The numbers and tokens of the waiters of a queue of this length, in the order in which they acquired the lock.
+async fn noted_queue(provider: &LockProvider, waiters: usize) -> Vec<(usize, FencingToken)> {
     let noted = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = JoinSet::new();
     let first = provider.lock("queue").await.unwrap();
-    for index in 0..people {
+    for index in 0..waiters {
         queue_up(&mut tasks, provider, &noted, index);
         tokio::task::yield_now().await;
     }
     first.release().await.unwrap();
-    timeout(AMPLE, tasks.join_all())
+    timeout(BEFORE_EXPIRY, tasks.join_all())
         .await
         .expect("all have their turn");
     let noted = noted.lock().unwrap();
     noted.clone()
 }
 
-async fn callers_come_in_the_order_in_which_they_asked(world: World) {
-    let order: Vec<usize> = noted_queue(&world.provider, 50)
+async fn callers_come_in_the_order_in_which_they_asked(fixture: Fixture) {
+    let order: Vec<usize> = noted_queue(&fixture.provider, 50)
         .await
         .into_iter()
         .map(|(index, _)| index)
@@ -63,8 +65,8 @@ async fn callers_come_in_the_order_in_which_they_asked(world: World) {
 }
 
 /// S1.19
-async fn each_hold_has_a_greater_token_of_its_own(world: World) {
-    let tokens: Vec<_> = noted_queue(&world.provider, 50)
+async fn each_hold_has_a_greater_token_of_its_own(fixture: Fixture) {
+    let tokens: Vec<_> = noted_queue(&fixture.provider, 50)
         .await
         .into_iter()
         .map(|(_, token)| token)
@@ -73,18 +75,18 @@ async fn each_hold_has_a_greater_token_of_its_own(world: World) {
         tokens.is_sorted_by(|earlier, later| earlier < later),
         "{tokens:?}"
     );
-    let next = world.rival().lock("queue").await.unwrap();
+    let next = fixture.rival().lock("queue").await.unwrap();
     assert!(
         next.fencing_token() > tokens[49],
-        "greater than all that were reserved"
+        "greater than all reserved tokens"
     );
 }
 
-async fn callers_with_other_options_get_what_they_asked_for(world: World) {
-    let first = world.provider.lock("options").await.unwrap();
+async fn callers_with_other_options_get_what_they_asked_for(fixture: Fixture) {
+    let first = fixture.provider.lock("options").await.unwrap();
     let mut tasks = JoinSet::new();
     for seconds in [30, 60, 60, 90] {
-        let lock = world
+        let lock = fixture
             .provider
             .lock("options")
             .expiry(Duration::from_secs(seconds));
@@ -97,7 +99,7 @@ async fn callers_with_other_options_get_what_they_asked_for(world: World) {
         tokio::task::yield_now().await;
     }
     first.release().await.unwrap();
-    for (seconds, remaining) in timeout(AMPLE, tasks.join_all())
+    for (seconds, remaining) in timeout(BEFORE_EXPIRY, tasks.join_all())
         .await
         .expect("all have their turn")
     {
@@ -105,10 +107,10 @@ async fn callers_with_other_options_get_what_they_asked_for(world: World) {
     }
 }
 
-async fn a_caller_that_leaves_takes_nothing_along(world: World) {
+async fn a_cancelled_waiter_keeps_no_claim(fixture: Fixture) {
     for micros in (0..2000).step_by(50) {
-        let first = world.provider.lock("leaving").await.unwrap();
-        let leaving = world.provider.lock("leaving");
+        let first = fixture.provider.lock("leaving").await.unwrap();
+        let leaving = fixture.provider.lock("leaving");
         let waiter = tokio::spawn(async move {
             let _ = timeout(Duration::from_micros(micros), leaving.acquire()).await;
         });
@@ -117,30 +119,26 @@ async fn a_caller_that_leaves_takes_nothing_along(world: World) {
         first.release().await.unwrap();
         waiter.await.unwrap();
     }
-    let next = timeout(AMPLE / 2, world.rival().lock("leaving").acquire()).await;
-    next.expect("nothing is left until its expiry")
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    assert_released(&fixture.rival().lock("leaving")).await;
 }
 
-async fn a_minimum_hold_is_not_handed_over(world: World) {
-    let lock = world.provider.lock("rate").min_hold(Duration::from_millis(200));
+async fn a_minimum_hold_is_not_handed_over(fixture: Fixture) {
+    let lock = fixture.provider.lock("rate").min_hold(Duration::from_millis(200));
     let begun = Instant::now();
     for _ in 0..3 {
-        lock.acquire().await.unwrap().release().await.unwrap();
+        acquire_and_release(&lock).await;
     }
     assert!(begun.elapsed() >= Duration::from_millis(400));
 }
 
-/// Four callers here never stop asking; one there gets the lock all the same, again and again.
-async fn another_process_gets_its_turn(world: World) {
-    let busy = world.provider.clone();
-    let mut greedy = JoinSet::new();
+/// Four callers of one process acquire the lock without a pause. A caller of another process still acquires it, several
+/// times.
+async fn another_process_gets_its_turn(fixture: Fixture) {
+    let busy = fixture.provider.clone();
+    let mut unceasing = JoinSet::new();
     for _ in 0..4 {
         let lock = busy.lock("shared");
-        greedy.spawn(async move {
+        unceasing.spawn(async move {
             loop {
                 let guard = lock.acquire().await.unwrap();
                 sleep(Duration::from_millis(1)).await;
@@ -148,58 +146,44 @@ async fn another_process_gets_its_turn(world: World) {
             }
         });
     }
-    let other = world.rival();
+    let other = fixture.rival();
     for _ in 0..5 {
-        let guard = timeout(AMPLE, other.lock("shared").acquire())
+        let guard = timeout(AMPLE / 2, other.lock("shared").acquire())
             .await
             .expect("its turn comes")
             .unwrap();
         sleep(Duration::from_millis(1)).await;
         guard.release().await.unwrap();
     }
-    greedy.shutdown().await;
+    unceasing.shutdown().await;
 }
 
-/// S2.11, B17: in this process.
-async fn names_that_were_used_once_leave_nothing(world: World) {
+/// S2.11, B17: names that were used once leave nothing behind in this process.
+async fn names_that_were_used_once_leave_nothing(fixture: Fixture) {
     for index in 0..200 {
-        world
-            .provider
-            .lock(format!("once:{index}"))
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        acquire_and_release(&fixture.provider.lock(format!("once:{index}"))).await;
     }
-    // It waits for everything that this process has to do with any name.
+    // The shutdown waits for all work of this process on any name.
     let begun = Instant::now();
-    world.provider.shutdown().await;
-    assert!(begun.elapsed() < AMPLE / 3);
+    fixture.provider.shutdown().await;
+    assert!(begun.elapsed() < Duration::from_secs(10));
     assert!(matches!(
-        world.provider.lock("once:0").acquire().await,
+        fixture.provider.lock("once:0").acquire().await,
         Err(LockError::ShutDown { .. })
     ));
 }
 
-/// A queue of a process costs a handful of commands, however long it is.
+/// A long queue inside one process costs only a few commands.
 #[tokio::test]
 async fn a_hand_over_costs_no_command() {
-    let world = World::mongodb().await;
-    world.until_indexed().await;
-    let (database, commands) = recorded(world.db(), &[]).await;
-    let provider = LockProvider::builder(&database)
-        .acquire_timeout(AMPLE)
-        .build()
-        .unwrap();
-    provider.lock("warm").await.unwrap().release().await.unwrap();
-    commands.take();
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let provider = patient(&database);
+    acquire_and_release(&provider.lock("warm")).await;
+    commands.clear();
     let holds = noted_queue(&provider, 200).await.len();
-    let sent = commands.take();
-    let trips = names(&sent)
-        .into_iter()
-        .filter(|name| ["findAndModify", "update"].contains(name))
-        .count();
+    let trips = commands.count("findAndModify") + commands.count("update");
     assert_eq!(holds, 200);
     assert!(trips <= 40, "{trips} commands for 201 holds");
 }

@@ -1,4 +1,4 @@
-//! The TTL index tidies up and is never in the way.
+//! The TTL index: it is created automatically, reported when it is wrong, and never blocks a lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,19 +10,21 @@ use mongodb::event::command::CommandEvent;
 use mongodb::options::{ClientOptions, IndexOptions};
 use mongodb::{Client, Collection, Database, IndexModel};
 use mongolock::{IndexState, LockFilter, LockProvider};
-use mongolock_tests::{FailPoint, FailPointGuard, Server, ServerOptions, eventually, must, shared};
+use mongolock_tests::{
+    AMPLE, FailPoint, FailPointGuard, Server, ServerOptions, eventually, locks, must, names, recorded,
+};
 use tokio::task::JoinSet;
 
-use crate::world::{AMPLE, World, names, recorded, restricted};
+use crate::fixture::{Fixture, restricted};
 
-/// The retention if none is set.
+/// The default retention.
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// S1.9
 #[tokio::test]
 async fn it_appears_by_itself() {
-    let world = World::mongodb().await;
-    let provider = world
+    let fixture = Fixture::mongodb().await;
+    let provider = fixture
         .provider
         .to_builder()
         .retention(Duration::from_secs(7200))
@@ -31,7 +33,7 @@ async fn it_appears_by_itself() {
     let guard = provider.lock("first").await.unwrap();
     let index = must(
         eventually(AMPLE, "the index is there", async || {
-            let mut indexes = world.locks().list_indexes().await.ok()?;
+            let mut indexes = fixture.locks().list_indexes().await.ok()?;
             while indexes.advance().await.ok()? {
                 let index = indexes.deserialize_current().ok()?;
                 if index.keys == doc! { "expiresAt": 1 } {
@@ -47,27 +49,38 @@ async fn it_appears_by_itself() {
     guard.release().await.unwrap();
 }
 
-/// S1.21, S1.25, B7: with an index in the way, everything but the tidying works.
+/// S1.21, S1.25, B7: with a conflicting index everything works, except that unused documents are not removed.
 #[tokio::test]
 async fn locks_work_without_it() {
-    let world = World::mongodb().await;
-    create(&world, "mine", None).await;
+    let fixture = Fixture::mongodb().await;
+    create(&fixture, "mine", None).await;
     for _ in 0..5 {
-        let guard = world.provider.lock("works").await.unwrap();
-        assert!(world.rival().lock("works").try_acquire().await.unwrap().is_none());
+        let guard = fixture.provider.lock("works").await.unwrap();
+        assert!(
+            fixture
+                .rival()
+                .lock("works")
+                .try_acquire()
+                .await
+                .unwrap()
+                .is_none()
+        );
         guard.release().await.unwrap();
     }
-    assert_eq!(world.locks().list_index_names().await.unwrap(), ["_id_", "mine"]);
+    assert_eq!(
+        fixture.locks().list_index_names().await.unwrap(),
+        ["_id_", "mine"]
+    );
 }
 
-/// B7, S2.12, S1.9: what is wrong with the index is said to the one who asks.
+/// B7, S2.12, S1.9: `index_state` says what is wrong with the index.
 #[tokio::test]
-async fn its_state_names_what_is_wrong() {
-    let fine = World::mongodb().await;
+async fn index_state_names_what_is_wrong() {
+    let fine = Fixture::mongodb().await;
     assert_eq!(fine.provider.admin().index_state().await, IndexState::Ready);
 
-    // As DistributedLock.MongoDB makes it.
-    let foreign = World::mongodb().await;
+    // The index as DistributedLock.MongoDB creates it.
+    let foreign = Fixture::mongodb().await;
     create(&foreign, "expiresAt_ttl", Some(Duration::ZERO)).await;
     let state = foreign.provider.admin().index_state().await;
     assert!(
@@ -75,14 +88,14 @@ async fn its_state_names_what_is_wrong() {
         "{state:?}"
     );
 
-    let plain = World::mongodb().await;
+    let plain = Fixture::mongodb().await;
     create(&plain, "mine", None).await;
     assert!(matches!(
         plain.provider.admin().index_state().await,
         IndexState::Conflict { .. }
     ));
 
-    let capped = World::mongodb().await;
+    let capped = Fixture::mongodb().await;
     capped
         .database()
         .create_collection("distributed_locks")
@@ -95,15 +108,15 @@ async fn its_state_names_what_is_wrong() {
     guard.release().await.unwrap();
 }
 
-/// The list of indexes decides, and none is created, when the index is there or another one is in its way. One that is
-/// there does not work on a capped collection.
+/// If the index or a conflicting one exists, the list of indexes decides, and none is created. `listCollections` is
+/// sent because an index does not remove documents of a capped collection.
 #[tokio::test]
 async fn the_listing_decides_when_an_index_is_there() {
     let both: &[&str] = &["listIndexes", "listCollections"];
     for (retention, is_ready, sent) in [(DAY, true, both), (Duration::ZERO, false, &both[..1])] {
-        let world = World::mongodb().await;
-        create(&world, "expiresAt_ttl", Some(retention)).await;
-        let (database, commands) = recorded(world.db(), &[]).await;
+        let fixture = Fixture::mongodb().await;
+        create(&fixture, "expiresAt_ttl", Some(retention)).await;
+        let (database, commands) = recorded(fixture.db(), &[]).await;
         let state = LockProvider::new(&database).admin().index_state().await;
         assert_eq!(state == IndexState::Ready, is_ready, "{state:?}");
         assert_eq!(
@@ -115,16 +128,16 @@ async fn the_listing_decides_when_an_index_is_there() {
     }
 }
 
-/// Where no lock has a document nobody can be delayed: the index is made at once.
+/// On a missing or empty collection the build delays no lock: the index is created at once.
 #[tokio::test]
 async fn a_missing_or_empty_collection_gets_it_at_once() {
     for exists in [false, true] {
-        let world = World::mongodb().await;
+        let fixture = Fixture::mongodb().await;
         if exists {
-            let creating = world.database().create_collection("distributed_locks");
+            let creating = fixture.database().create_collection("distributed_locks");
             creating.await.unwrap();
         }
-        let (database, commands) = recorded(world.db(), &[]).await;
+        let (database, commands) = recorded(fixture.db(), &[]).await;
         let state = LockProvider::new(&database).admin().index_state().await;
         assert_eq!(state, IndexState::Ready);
         let sent = commands.all();
@@ -138,24 +151,16 @@ async fn a_missing_or_empty_collection_gets_it_at_once() {
     }
 }
 
-/// On a filled collection the holder of an internal lock builds, and the others find the index.
+/// On a filled collection the process that holds an internal lock builds the index, and the others find it.
 #[tokio::test]
 async fn of_eight_that_start_together_one_builds() {
-    let world = World::mongodb().await;
-    fill(&world).await;
-    let point = FailPoint::on(&["createIndexes"])
-        .always()
-        .block(Duration::from_millis(100));
-    let server = shared().await.unwrap();
-    let _point = point
-        .app_name(world.db().name())
-        .enable(server.uri())
-        .await
-        .unwrap();
+    let fixture = Fixture::mongodb().await;
+    fill(&fixture).await;
+    let _point = slow_builds(&fixture).await;
     let builds = Builds::default();
     let mut starting = JoinSet::new();
     for number in 0..8 {
-        let provider = LockProvider::new(&builds.counted(&world).await);
+        let provider = LockProvider::new(&builds.counted(&fixture).await);
         starting.spawn(async move {
             let admin = provider.admin();
             let acquire = provider.lock(format!("starts:{number}")).acquire();
@@ -169,11 +174,11 @@ async fn of_eight_that_start_together_one_builds() {
     }
     assert_eq!(builds.most_at_once(), 1);
     assert_eq!(builds.all(), 1);
-    internal_lock_is_an_ordinary_document_and_not_listed(&world).await;
+    internal_lock_is_an_ordinary_document_and_not_listed(&fixture).await;
 }
 
-async fn internal_lock_is_an_ordinary_document_and_not_listed(world: &World) {
-    let document = world.document("mongolock\u{1f}ttl-index").await.unwrap();
+async fn internal_lock_is_an_ordinary_document_and_not_listed(fixture: &Fixture) {
+    let document = fixture.document("mongolock\u{1f}ttl-index").await.unwrap();
     let fields: Vec<&str> = document.keys().map(String::as_str).collect();
     assert_eq!(
         fields,
@@ -184,7 +189,7 @@ async fn internal_lock_is_an_ordinary_document_and_not_listed(world: &World) {
         Ok(""),
         "it is released after the build"
     );
-    let listed = world.provider.admin().list(LockFilter::new()).await.unwrap();
+    let listed = fixture.provider.admin().list(LockFilter::new()).await.unwrap();
     assert!(listed.iter().all(|lock| !lock.name.contains("ttl-index")));
     assert!(listed.iter().any(|lock| lock.name == "starts:0"));
 }
@@ -194,8 +199,7 @@ async fn internal_lock_is_an_ordinary_document_and_not_listed(world: &World) {
 async fn a_filled_collection_of_a_standalone_gets_it() {
     let server = Server::start(ServerOptions::standalone()).await.unwrap();
     let database = server.client().await.unwrap().database("app");
-    let locks = database.collection::<Document>("distributed_locks");
-    locks.insert_one(released("filled")).await.unwrap();
+    locks(&database).insert_one(released("filled")).await.unwrap();
     let state = LockProvider::new(&database).admin().index_state().await;
     assert_eq!(state, IndexState::Ready);
 }
@@ -203,60 +207,55 @@ async fn a_filled_collection_of_a_standalone_gets_it() {
 /// After a build that ran out of time the list of indexes decides whether the index is there.
 #[tokio::test]
 async fn a_build_that_ran_out_of_time_may_have_succeeded() {
-    let world = World::mongodb().await;
-    fill(&world).await;
-    let _point = out_of_time(&world).await;
-    let app_name = format!("appName={}", world.db().name());
-    let (database, commands) = recorded(world.db(), &[&app_name]).await;
+    let fixture = Fixture::mongodb().await;
+    fill(&fixture).await;
+    let _point = out_of_time(&fixture).await;
+    let app_name = format!("appName={}", fixture.db().name());
+    let (database, commands) = recorded(fixture.db(), &[&app_name]).await;
     let admin = LockProvider::new(&database).admin();
     let asking = tokio::spawn(async move { admin.index_state().await });
     commands.until_sent("createIndexes").await;
-    // This client has another application name than those that the fail point concerns.
-    let client = Client::with_uri_str(world.db().uri()).await.unwrap();
-    let locks = client.database(world.db().name()).collection("distributed_locks");
+    // The fail point does not apply to this client, because its application name differs.
+    let client = Client::with_uri_str(fixture.db().uri()).await.unwrap();
+    let locks = client
+        .database(fixture.db().name())
+        .collection("distributed_locks");
     create_on(&locks, "expiresAt_ttl", Some(DAY)).await;
     assert_eq!(asking.await.unwrap(), IndexState::Ready);
 }
 
-/// Builds in a row would delay commands in a row: after a failed one nobody builds for at least five minutes.
+/// Repeated builds would delay commands repeatedly: after a failed build no process builds for
+/// five to ten minutes.
 #[tokio::test]
 async fn after_a_failed_build_no_process_builds_for_minutes() {
-    let world = World::mongodb().await;
-    fill(&world).await;
-    let point = out_of_time(&world).await;
+    let fixture = Fixture::mongodb().await;
+    fill(&fixture).await;
+    let point = out_of_time(&fixture).await;
     let builds = Builds::default();
     for _ in 0..3 {
-        let provider = LockProvider::new(&builds.counted(&world).await);
+        let provider = LockProvider::new(&builds.counted(&fixture).await);
         let state = provider.admin().index_state().await;
         assert!(matches!(state, IndexState::Failed { .. }), "{state:?}");
     }
     assert_eq!(builds.all(), 1);
-    let lock = world.provider.admin().get("mongolock\u{1f}ttl-index").await;
+    let lock = fixture.provider.admin().get("mongolock\u{1f}ttl-index").await;
     let pause = lock.unwrap().unwrap().remaining.as_secs();
     assert!((280..=600).contains(&pause), "{pause}");
 
     // An operator can end the pause.
     must(point.clear().await);
-    let admin = world.provider.admin();
+    let admin = fixture.provider.admin();
     assert!(admin.force_release("mongolock\u{1f}ttl-index").await.unwrap());
     assert_eq!(admin.index_state().await, IndexState::Ready);
 }
 
-/// Looks that hang keep one connection of the pool, however many ask.
+/// Checks of the index that hang occupy one connection of the pool, however many callers ask.
 #[tokio::test]
-async fn one_look_at_a_time_reaches_the_server() {
-    let world = World::mongodb().await;
-    let point = FailPoint::on(&["createIndexes"])
-        .always()
-        .block(Duration::from_millis(100));
-    let server = shared().await.unwrap();
-    let _point = point
-        .app_name(world.db().name())
-        .enable(server.uri())
-        .await
-        .unwrap();
+async fn one_index_check_at_a_time_reaches_the_server() {
+    let fixture = Fixture::mongodb().await;
+    let _point = slow_builds(&fixture).await;
     let builds = Builds::default();
-    let provider = LockProvider::new(&builds.counted(&world).await);
+    let provider = LockProvider::new(&builds.counted(&fixture).await);
     let mut asking = JoinSet::new();
     for _ in 0..5 {
         let admin = provider.admin();
@@ -268,7 +267,7 @@ async fn one_look_at_a_time_reaches_the_server() {
     assert_eq!(builds.most_at_once(), 1);
 }
 
-/// S1.25: without the right to create it, only the tidying is missing.
+/// S1.25: without the right to create the index, locks work, and unused documents are not removed.
 #[tokio::test]
 async fn a_missing_right_is_reported() {
     let server = Server::start(ServerOptions::single().auth()).await.unwrap();
@@ -292,13 +291,15 @@ struct Builds {
 }
 
 impl Builds {
-    /// The world's database through one more client.
-    async fn counted(&self, world: &World) -> Database {
-        let mut options = ClientOptions::parse(world.db().uri()).await.unwrap();
-        options.app_name = Some(world.db().name().to_owned());
+    /// The fixture's database through one more client.
+    async fn counted(&self, fixture: &Fixture) -> Database {
+        let mut options = ClientOptions::parse(fixture.db().uri()).await.unwrap();
+        options.app_name = Some(fixture.db().name().to_owned());
         let builds = self.clone();
         options.command_event_handler = Some(EventHandler::callback(move |event| builds.count(&event)));
-        Client::with_options(options).unwrap().database(world.db().name())
+        Client::with_options(options)
+            .unwrap()
+            .database(fixture.db().name())
     }
 
     fn count(&self, event: &CommandEvent) {
@@ -327,20 +328,26 @@ impl Builds {
     }
 }
 
-/// Index builds of the world's clients end after half a second, as if the server had given them up.
-async fn out_of_time(world: &World) -> FailPointGuard {
-    let point = FailPoint::on(&["createIndexes"])
-        .always()
-        .block(Duration::from_millis(500))
-        .error_code(50);
-    let server = shared().await.unwrap();
-    let point = point.app_name(world.db().name());
-    point.enable(server.uri()).await.unwrap()
+/// Makes index builds of the fixture's clients take at least 100 ms, so that builds at the same time overlap.
+async fn slow_builds(fixture: &Fixture) -> FailPointGuard {
+    let point = FailPoint::on(&["createIndexes"]).always();
+    let point = point.block(Duration::from_millis(100));
+    must(point.enable_for(fixture.db()).await)
 }
 
-/// One document, and no index but that on `_id`.
-async fn fill(world: &World) {
-    world.locks().insert_one(released("filled")).await.unwrap();
+/// Makes index builds of the fixture's clients fail after half a second, as if they had reached their time limit.
+async fn out_of_time(fixture: &Fixture) -> FailPointGuard {
+    const MAX_TIME_EXPIRED: i32 = 50;
+    let point = FailPoint::on(&["createIndexes"]).always();
+    let point = point
+        .block(Duration::from_millis(500))
+        .error_code(MAX_TIME_EXPIRED);
+    must(point.enable_for(fixture.db()).await)
+}
+
+/// Fills the collection with one document, without any index except the one on `_id`.
+async fn fill(fixture: &Fixture) {
+    fixture.locks().insert_one(released("filled")).await.unwrap();
 }
 
 fn released(name: &str) -> Document {
@@ -348,8 +355,8 @@ fn released(name: &str) -> Document {
     doc! { "_id": name, "lockId": "", "acquiredAt": past, "expiresAt": past, "fencingToken": 1_i64 }
 }
 
-async fn create(world: &World, name: &str, expire_after: Option<Duration>) {
-    create_on(&world.locks(), name, expire_after).await;
+async fn create(fixture: &Fixture, name: &str, expire_after: Option<Duration>) {
+    create_on(&fixture.locks(), name, expire_after).await;
 }
 
 async fn create_on(locks: &Collection<Document>, name: &str, expire_after: Option<Duration>) {

@@ -1,18 +1,18 @@
-//! What mongolock promises, shown on a real MongoDB; `tests/BEHAVIOURS.md` names the test for each promise.
+//! The promises of mongolock, proved on a real MongoDB. `tests/BEHAVIOURS.md` names the tests of each promise.
 
 mod admin;
+mod admin_commands;
 mod attribute;
 mod commit;
 mod conformance;
 mod fenced;
+mod fixture;
 mod handover;
 mod index;
-mod neighbours;
+mod interop_dotnet;
 mod nested;
-mod operator;
 mod options;
 mod protocol;
 mod rights;
 mod tokens;
 mod wake_up;
-mod world;

@@ -1,21 +1,22 @@
-//! Calls within calls of the same lock (B11).
+//! Nested calls that lock the same name (B11).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mongolock::{FencingToken, LockContext, LockError, LockProvider, distributed_lock};
+use mongolock_tests::AMPLE;
 use tokio::time::{sleep, timeout};
 
 use crate::conformance::conformance;
-use crate::world::{AMPLE, World};
+use crate::fixture::Fixture;
 
 conformance!(
     a_nested_call_joins_the_hold,
     it_joins_across_other_locks_and_deeper_levels,
     siblings_are_serialised,
     siblings_are_busy_to_each_other,
-    an_explicit_acquire_within_ones_own_hold_is_refused,
+    an_explicit_acquire_within_the_own_hold_is_refused,
     another_provider_is_another_lock,
     a_context_goes_along_into_a_task,
     a_lost_hold_cannot_be_joined,
@@ -23,21 +24,21 @@ conformance!(
     a_sibling_does_not_begin_under_a_lost_hold,
 );
 
-/// Of the hold that encloses the caller.
+/// The token of the hold that encloses the caller.
 fn token() -> FencingToken {
     LockContext::current().expect("within a hold").fencing_token()
 }
 
-async fn a_nested_call_joins_the_hold(world: World) {
+async fn a_nested_call_joins_the_hold(fixture: Fixture) {
     #[distributed_lock(name = "joined:<id>")]
     async fn outer(id: u32) -> Result<(FencingToken, FencingToken), LockError> {
         let inner = inner(id).await?;
-        // The inner call's end has not released the outer's lock.
+        // The end of the inner call has not released the lock of the outer one.
         LockContext::current().expect("within a hold").ensure_held()?;
         Ok((token(), inner))
     }
 
-    // Its options do not apply: the hold is there.
+    // The options of the inner call do not apply, because it joins the hold of the outer one.
     #[distributed_lock(name = "joined:<id>", on_busy = "fail", min_hold = "1h")]
     async fn inner(id: u32) -> Result<FencingToken, LockError> {
         assert_eq!(
@@ -47,17 +48,17 @@ async fn a_nested_call_joins_the_hold(world: World) {
         Ok(token())
     }
 
-    let (outer, inner) = timeout(AMPLE, world.provider.scope(outer(1)))
+    let (outer, inner) = timeout(AMPLE, fixture.provider.scope(outer(1)))
         .await
         .expect("no deadlock")
         .unwrap();
     assert_eq!(outer, inner);
-    let free = world.rival().lock("joined:1").try_acquire().await.unwrap();
+    let free = fixture.rival().lock("joined:1").try_acquire().await.unwrap();
     drop(free.expect("released once the outer call is over, without the inner one's minimum hold"));
 }
 
-async fn it_joins_across_other_locks_and_deeper_levels(world: World) {
-    let (a, b) = (world.provider.lock("a"), world.provider.lock("b"));
+async fn it_joins_across_other_locks_and_deeper_levels(fixture: Fixture) {
+    let (a, b) = (fixture.provider.lock("a"), fixture.provider.lock("b"));
     let tokens = a.run(async |_| {
         let first = token();
         let deeper = b.run(async |context| {
@@ -76,8 +77,8 @@ async fn it_joins_across_other_locks_and_deeper_levels(world: World) {
     assert_eq!([first, first], [second, third]);
 }
 
-async fn siblings_are_serialised(world: World) {
-    let lock = world.provider.lock("siblings");
+async fn siblings_are_serialised(fixture: Fixture) {
+    let lock = fixture.provider.lock("siblings");
     let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let sibling = || {
         lock.run(async |_| {
@@ -98,7 +99,7 @@ async fn siblings_are_serialised(world: World) {
     assert_eq!(most.load(Ordering::SeqCst), 1);
 }
 
-async fn siblings_are_busy_to_each_other(world: World) {
+async fn siblings_are_busy_to_each_other(fixture: Fixture) {
     #[distributed_lock(name = "pair", on_busy = "fail")]
     async fn failing() -> Result<(), LockError> {
         sleep(Duration::from_millis(50)).await;
@@ -110,18 +111,18 @@ async fn siblings_are_busy_to_each_other(world: World) {
         Ok(Some(()))
     }
 
-    let pair = world.provider.lock("pair").run(async |_| {
+    let pair = fixture.provider.lock("pair").run(async |_| {
         let both = tokio::join!(failing(), failing(), skipping());
         Ok::<_, LockError>(both)
     });
-    let (first, second, third) = world.provider.scope(pair).await.unwrap();
+    let (first, second, third) = fixture.provider.scope(pair).await.unwrap();
     first.unwrap();
     assert!(matches!(second, Err(LockError::Busy { name }) if name == "pair"));
     assert_eq!(third.unwrap(), None);
 }
 
-async fn an_explicit_acquire_within_ones_own_hold_is_refused(world: World) {
-    let lock = world.provider.lock("own");
+async fn an_explicit_acquire_within_the_own_hold_is_refused(fixture: Fixture) {
+    let lock = fixture.provider.lock("own");
     let refused = lock.run(async |_| {
         let waited = lock.acquire().await;
         let tried = lock.try_acquire().await;
@@ -132,26 +133,26 @@ async fn an_explicit_acquire_within_ones_own_hold_is_refused(world: World) {
     assert!(matches!(tried, Err(LockError::Reentrant { .. })));
 }
 
-async fn another_provider_is_another_lock(world: World) {
-    let rival = world
+async fn another_provider_is_another_lock(fixture: Fixture) {
+    let rival = fixture
         .rival()
         .lock("theirs")
-        .acquire_timeout(Duration::from_millis(50));
-    let own = world.provider.lock("theirs").run(async |_| {
+        .acquire_timeout(Duration::from_millis(500));
+    let own = fixture.provider.lock("theirs").run(async |_| {
         let theirs = rival.run(async |_| Ok::<_, LockError>(())).await;
         Ok::<_, LockError>(theirs)
     });
     assert!(matches!(own.await.unwrap(), Err(LockError::Timeout { .. })));
     let elsewhere = LockProvider::in_memory().lock("theirs");
-    let apart = world
+    let apart = fixture
         .provider
         .lock("theirs")
         .run(async |_| elsewhere.run(async |_| Ok::<_, LockError>(())).await);
     apart.await.unwrap();
 }
 
-async fn a_context_goes_along_into_a_task(world: World) {
-    let lock = Arc::new(world.provider.lock("carried"));
+async fn a_context_goes_along_into_a_task(fixture: Fixture) {
+    let lock = Arc::new(fixture.provider.lock("carried"));
     let inner = Arc::clone(&lock);
     let tokens = lock.run(async move |context| {
         let carried = context.scope(async move { inner.run(async |_| Ok::<_, LockError>(token())).await });
@@ -163,7 +164,7 @@ async fn a_context_goes_along_into_a_task(world: World) {
     assert!(LockContext::current().is_none());
 }
 
-async fn a_lost_hold_cannot_be_joined(world: World) {
+async fn a_lost_hold_cannot_be_joined(fixture: Fixture) {
     #[distributed_lock(name = "lost", expiry = "200ms", max_hold = "0s", on_lost = "continue")]
     async fn outer() -> Result<Result<(), LockError>, LockError> {
         LockContext::current().expect("within a hold").lost().await;
@@ -175,15 +176,15 @@ async fn a_lost_hold_cannot_be_joined(world: World) {
         unreachable!("the hold is lost")
     }
 
-    let joined = timeout(AMPLE, world.provider.scope(outer()))
+    let joined = timeout(AMPLE, fixture.provider.scope(outer()))
         .await
         .expect("the lease ends")
         .unwrap();
     assert!(matches!(joined, Err(LockError::Lost { name, .. }) if name == "lost"));
 }
 
-async fn a_context_ends_with_its_hold(world: World) {
-    let context = world
+async fn a_context_ends_with_its_hold(fixture: Fixture) {
+    let context = fixture
         .provider
         .lock("over")
         .run(async |context| Ok::<_, LockError>(context))
@@ -194,8 +195,8 @@ async fn a_context_ends_with_its_hold(world: World) {
     timeout(AMPLE, context.lost()).await.expect("it is over");
 }
 
-/// B16: the lock was lost while it waited for its sibling.
-async fn a_sibling_does_not_begin_under_a_lost_hold(world: World) {
+/// B16: the lock is lost while the second call waits for its sibling.
+async fn a_sibling_does_not_begin_under_a_lost_hold(fixture: Fixture) {
     #[distributed_lock(name = "family", expiry = "200ms", max_hold = "0s", on_lost = "continue")]
     async fn family() -> Result<(Result<(), LockError>, Result<(), LockError>), LockError> {
         Ok(tokio::join!(first(), second()))
@@ -211,7 +212,7 @@ async fn a_sibling_does_not_begin_under_a_lost_hold(world: World) {
         unreachable!("the hold is lost by now")
     }
 
-    let (first, second) = timeout(AMPLE, world.provider.scope(family()))
+    let (first, second) = timeout(AMPLE, fixture.provider.scope(family()))
         .await
         .expect("the lease ends")
         .unwrap();

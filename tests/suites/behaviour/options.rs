@@ -1,24 +1,25 @@
-//! `on_busy`, `on_lost`, `min_hold` and the rules for names, as the attribute knows them.
+//! The attribute's `on_busy`, `on_lost` and `min_hold`, and its checks of names and options at run time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mongolock::{LockContext, LockError, LockProvider, Skipped, distributed_lock};
+use mongolock_tests::AMPLE;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::conformance;
-use crate::world::{AMPLE, AppError, World};
+use crate::fixture::{AppError, Fixture};
 
 conformance!(
-    a_busy_call_is_skipped_in_the_types_own_words,
-    a_patient_skip_waits_first,
+    a_skipped_call_returns_the_skipped_value_of_its_type,
+    a_skip_with_a_timeout_waits_first,
     a_busy_call_fails_at_once,
     a_free_lock_is_neither_skipped_nor_failed,
     a_lost_lock_cancels_the_body,
     a_body_that_continues_returns_its_own_result,
-    a_body_that_ends_without_noticing_is_told,
+    a_body_that_misses_the_loss_returns_lost,
     a_failed_body_keeps_its_error_when_the_lock_is_lost,
     a_minimum_hold_outlives_every_exit,
     names_are_checked_when_they_are_rendered,
@@ -62,16 +63,16 @@ async fn failing() -> Result<Tick, LockError> {
     Ok(Tick::Done)
 }
 
-async fn a_busy_call_is_skipped_in_the_types_own_words(world: World) {
-    let _busy = world.rival().lock("tick").await.unwrap();
-    world.provider.scope(unit()).await.unwrap();
-    assert_eq!(world.provider.scope(option()).await.unwrap(), None);
-    assert_eq!(world.provider.scope(own()).await.unwrap(), Tick::Left);
+async fn a_skipped_call_returns_the_skipped_value_of_its_type(fixture: Fixture) {
+    let _busy = fixture.rival().lock("tick").await.unwrap();
+    fixture.provider.scope(unit()).await.unwrap();
+    assert_eq!(fixture.provider.scope(option()).await.unwrap(), None);
+    assert_eq!(fixture.provider.scope(own()).await.unwrap(), Tick::Left);
 }
 
-async fn a_patient_skip_waits_first(world: World) {
-    let busy = world.rival().lock("tick").await.unwrap();
-    let (ticked, released) = tokio::join!(world.provider.scope(patient()), async {
+async fn a_skip_with_a_timeout_waits_first(fixture: Fixture) {
+    let busy = fixture.rival().lock("tick").await.unwrap();
+    let (ticked, released) = tokio::join!(fixture.provider.scope(patient()), async {
         sleep(Duration::from_millis(50)).await;
         busy.release().await
     });
@@ -79,20 +80,20 @@ async fn a_patient_skip_waits_first(world: World) {
     assert_eq!(ticked.unwrap(), Tick::Done);
 }
 
-async fn a_busy_call_fails_at_once(world: World) {
-    let _busy = world.rival().lock("tick").await.unwrap();
-    let error = world.provider.scope(failing()).await.unwrap_err();
+async fn a_busy_call_fails_at_once(fixture: Fixture) {
+    let _busy = fixture.rival().lock("tick").await.unwrap();
+    let error = fixture.provider.scope(failing()).await.unwrap_err();
     assert!(matches!(&error, LockError::Busy { name } if name == "tick"));
     assert!(error.to_string().contains("`tick`"), "{error}");
 }
 
-async fn a_free_lock_is_neither_skipped_nor_failed(world: World) {
-    assert_eq!(world.provider.scope(option()).await.unwrap(), Some(1));
-    assert_eq!(world.provider.scope(own()).await.unwrap(), Tick::Done);
-    assert_eq!(world.provider.scope(failing()).await.unwrap(), Tick::Done);
+async fn a_free_lock_is_neither_skipped_nor_failed(fixture: Fixture) {
+    assert_eq!(fixture.provider.scope(option()).await.unwrap(), Some(1));
+    assert_eq!(fixture.provider.scope(own()).await.unwrap(), Tick::Done);
+    assert_eq!(fixture.provider.scope(failing()).await.unwrap(), Tick::Done);
 }
 
-/// A lock that is lost after a fifth of a second, as if no renewal was confirmed.
+/// A lock that is lost after 200 ms, as if no renewal had been confirmed.
 #[distributed_lock(name = "short", expiry = "200ms", max_hold = "0s")]
 async fn short(steps: &AtomicUsize, stay: Duration) -> Result<(), AppError> {
     steps.fetch_add(1, Ordering::SeqCst);
@@ -101,9 +102,9 @@ async fn short(steps: &AtomicUsize, stay: Duration) -> Result<(), AppError> {
     Ok(())
 }
 
-async fn a_lost_lock_cancels_the_body(world: World) {
+async fn a_lost_lock_cancels_the_body(fixture: Fixture) {
     let steps = AtomicUsize::new(0);
-    let ended = timeout(AMPLE, world.provider.scope(short(&steps, AMPLE * 2)))
+    let ended = timeout(AMPLE, fixture.provider.scope(short(&steps, AMPLE * 2)))
         .await
         .expect("it is cancelled");
     assert!(
@@ -113,7 +114,7 @@ async fn a_lost_lock_cancels_the_body(world: World) {
     assert_eq!(steps.load(Ordering::SeqCst), 1);
 }
 
-async fn a_body_that_continues_returns_its_own_result(world: World) {
+async fn a_body_that_continues_returns_its_own_result(fixture: Fixture) {
     #[distributed_lock(name = "short", expiry = "200ms", max_hold = "0s", on_lost = "continue")]
     async fn continuing() -> Result<bool, LockError> {
         let context = LockContext::current().expect("within a hold");
@@ -121,21 +122,21 @@ async fn a_body_that_continues_returns_its_own_result(world: World) {
         Ok(context.is_lost())
     }
     assert!(
-        timeout(AMPLE, world.provider.scope(continuing()))
+        timeout(AMPLE, fixture.provider.scope(continuing()))
             .await
             .expect("the lease ends")
             .unwrap()
     );
 }
 
-/// The body blocks its thread beyond the lease and returns `Ok`: the caller hears that it was not alone.
-async fn a_body_that_ends_without_noticing_is_told(world: World) {
+/// The body blocks its thread beyond the lease and returns `Ok`: the caller still gets the loss as an error.
+async fn a_body_that_misses_the_loss_returns_lost(fixture: Fixture) {
     #[distributed_lock(name = "blocked", expiry = "200ms", max_hold = "0s")]
     async fn blocked() -> Result<(), AppError> {
         std::thread::sleep(Duration::from_millis(300));
         Ok(())
     }
-    let ended = world.provider.scope(blocked()).await;
+    let ended = fixture.provider.scope(blocked()).await;
     assert!(
         matches!(ended, Err(AppError::Lock(LockError::Lost { .. }))),
         "{ended:?}"
@@ -143,19 +144,19 @@ async fn a_body_that_ends_without_noticing_is_told(world: World) {
 }
 
 /// B10
-async fn a_failed_body_keeps_its_error_when_the_lock_is_lost(world: World) {
+async fn a_failed_body_keeps_its_error_when_the_lock_is_lost(fixture: Fixture) {
     #[distributed_lock(name = "blocked", expiry = "200ms", max_hold = "0s")]
     async fn blocked() -> Result<(), AppError> {
         std::thread::sleep(Duration::from_millis(300));
         Err(AppError::Body)
     }
     assert!(matches!(
-        world.provider.scope(blocked()).await,
+        fixture.provider.scope(blocked()).await,
         Err(AppError::Body)
     ));
 }
 
-async fn a_minimum_hold_outlives_every_exit(world: World) {
+async fn a_minimum_hold_outlives_every_exit(fixture: Fixture) {
     const MIN_HOLD: Duration = Duration::from_secs(2);
 
     #[distributed_lock(name = "once:<way>", min_hold = "2s")]
@@ -189,18 +190,18 @@ async fn a_minimum_hold_outlives_every_exit(world: World) {
 
     let mut exits = JoinSet::new();
     for way in 0..4 {
-        exits.spawn(exit(way, world.provider.clone(), world.rival()));
+        exits.spawn(exit(way, fixture.provider.clone(), fixture.rival()));
     }
     exits.join_all().await;
 }
 
-async fn names_are_checked_when_they_are_rendered(world: World) {
+async fn names_are_checked_when_they_are_rendered(fixture: Fixture) {
     #[distributed_lock(name = "user:<name>")]
     async fn greet(name: &str) -> Result<String, LockError> {
         Ok(LockContext::current().expect("within a hold").name().to_owned())
     }
 
-    let greeted = async |name: &str| world.provider.scope(greet(name)).await;
+    let greeted = async |name: &str| fixture.provider.scope(greet(name)).await;
     assert_eq!(greeted("Zoë <1>").await.unwrap(), "user:Zoë <1>");
     let longest = "n".repeat(1024 - "user:".len());
     assert!(greeted(&longest).await.is_ok());
@@ -212,7 +213,7 @@ async fn names_are_checked_when_they_are_rendered(world: World) {
     assert!(error.contains("<name>"), "it names the placeholder: {error}");
 }
 
-async fn options_that_do_not_fit_the_providers_are_refused(world: World) {
+async fn options_that_do_not_fit_the_providers_are_refused(fixture: Fixture) {
     #[distributed_lock(name = "n", renew_interval = "40s")]
     async fn slow() -> Result<(), LockError> {
         unreachable!("the provider's expiry is 30 s")
@@ -223,7 +224,7 @@ async fn options_that_do_not_fit_the_providers_are_refused(world: World) {
         Ok(())
     }
 
-    let error = world.provider.scope(slow()).await.unwrap_err();
+    let error = fixture.provider.scope(slow()).await.unwrap_err();
     assert!(
         matches!(
             &error,
@@ -234,6 +235,6 @@ async fn options_that_do_not_fit_the_providers_are_refused(world: World) {
         ),
         "{error}"
     );
-    let provider: LockProvider = world.provider.to_builder().expiry(AMPLE * 4).build().unwrap();
+    let provider: LockProvider = fixture.provider.to_builder().expiry(AMPLE * 4).build().unwrap();
     provider.scope(fits()).await.unwrap();
 }

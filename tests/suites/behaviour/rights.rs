@@ -1,14 +1,14 @@
-//! The least role of the guide is enough for all that mongolock does.
+//! The minimal roles that the guide lists are sufficient.
 
 use std::time::Duration;
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::doc;
 use mongodb::options::IndexOptions;
-use mongodb::{Client, Collection, IndexModel};
+use mongodb::{Client, IndexModel};
 use mongolock::{IndexState, LockFilter, LockProvider};
-use mongolock_tests::{Server, ServerOptions, must};
+use mongolock_tests::{Server, ServerOptions, locks, must};
 
-use crate::world::{AMPLE, restricted};
+use crate::fixture::{patient, restricted};
 
 #[tokio::test]
 async fn five_actions_on_one_collection_are_enough() {
@@ -18,16 +18,13 @@ async fn five_actions_on_one_collection_are_enough() {
         .await
         .unwrap();
     let database = client.database("app");
-    let provider = LockProvider::builder(&database)
-        .acquire_timeout(AMPLE)
-        .build()
-        .unwrap();
+    let provider = patient(&database);
 
     let guard = provider.lock("works").await.unwrap();
     let admin = provider.admin();
     assert_eq!(admin.index_state().await, IndexState::Ready);
-    let locks: Collection<Document> = database.collection("distributed_locks");
-    locks.watch().await.expect("those who wait are woken");
+    let locks = locks(&database);
+    locks.watch().await.expect("the role allows a change stream");
     let rival = provider.to_builder().build().unwrap().lock("works");
     let waiting = tokio::spawn(async move { rival.acquire().await });
     guard.release().await.unwrap();
@@ -44,7 +41,7 @@ async fn five_actions_on_one_collection_are_enough() {
     provider.shutdown().await;
 }
 
-/// An index that was made by hand is found without the right to create one.
+/// An index that an administrator has created is found without the right to create one.
 #[tokio::test]
 async fn for_an_index_made_by_hand_the_right_to_list_is_enough() {
     let server = must(Server::start(ServerOptions::single().auth()).await);
@@ -57,8 +54,7 @@ async fn for_an_index_made_by_hand_the_right_to_list_is_enough() {
         .options(options)
         .build();
     let owner = server.client().await.unwrap().database("app");
-    let locks = owner.collection::<Document>("distributed_locks");
-    locks.create_index(index).await.unwrap();
+    locks(&owner).create_index(index).await.unwrap();
 
     let role = ["find", "insert", "update", "listIndexes"];
     let client = Client::with_uri_str(restricted(&server, &role).await)

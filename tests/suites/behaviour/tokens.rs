@@ -1,12 +1,12 @@
-//! S1.19: tokens rise whatever happens to the document.
+//! S1.19: tokens rise, also when the document of the lock is deleted, swept or ahead of the clock.
 
 use std::time::Duration;
 
 use mongodb::bson::doc;
 use mongolock::{FencingToken, LockProvider};
-use mongolock_tests::{eventually, must};
+use mongolock_tests::{AMPLE, eventually, must};
 
-use crate::world::{AMPLE, World};
+use crate::fixture::Fixture;
 
 async fn next_token(provider: &LockProvider, name: &str) -> FencingToken {
     let guard = provider.lock(name).await.unwrap();
@@ -18,21 +18,25 @@ async fn next_token(provider: &LockProvider, name: &str) -> FencingToken {
 /// S1.19, B1
 #[tokio::test]
 async fn after_the_document_was_deleted_by_hand() {
-    let world = World::mongodb().await;
-    let mut last = next_token(&world.provider, "deleted").await;
+    let fixture = Fixture::mongodb().await;
+    let mut last = next_token(&fixture.provider, "deleted").await;
     for _ in 0..20 {
-        world.locks().delete_one(doc! { "_id": "deleted" }).await.unwrap();
-        let token = next_token(&world.provider, "deleted").await;
+        fixture
+            .locks()
+            .delete_one(doc! { "_id": "deleted" })
+            .await
+            .unwrap();
+        let token = next_token(&fixture.provider, "deleted").await;
         assert!(token > last, "{token} after {last}");
         last = token;
     }
 }
 
-/// S1.19, S1.9, B1, B17: the server's own sweep, once a second in the tests.
+/// S1.19, S1.9, B1, B17: the server removes the document. Its TTL monitor runs once a second in the tests.
 #[tokio::test]
-async fn after_the_document_was_tidied_away() {
-    let world = World::mongodb().await;
-    let provider = world
+async fn after_the_document_was_swept() {
+    let fixture = Fixture::mongodb().await;
+    let provider = fixture
         .provider
         .to_builder()
         .retention(Duration::from_secs(1))
@@ -41,13 +45,13 @@ async fn after_the_document_was_tidied_away() {
     let before = next_token(&provider, "swept").await;
     let held = provider.lock("held").await.unwrap();
     must(
-        eventually(AMPLE * 3, "the document is swept", async || {
-            world.document("swept").await.is_none().then_some(())
+        eventually(AMPLE * 2, "the document is swept", async || {
+            fixture.document("swept").await.is_none().then_some(())
         })
         .await,
     );
     assert!(
-        world.document("held").await.is_some(),
+        fixture.document("held").await.is_some(),
         "a held lock is never swept"
     );
     assert!(next_token(&provider, "swept").await > before);
@@ -57,15 +61,15 @@ async fn after_the_document_was_tidied_away() {
 /// S1.19: also when the stored token is ahead of the clock.
 #[tokio::test]
 async fn after_a_token_of_the_future() {
-    let world = World::mongodb().await;
+    let fixture = Fixture::mongodb().await;
     let ahead = i64::pow(2, 52);
-    world
+    fixture
         .locks()
         .insert_one(doc! { "_id": "ahead", "fencingToken": ahead })
         .await
         .unwrap();
-    assert_eq!(next_token(&world.provider, "ahead").await.get(), ahead + 1);
-    assert_eq!(next_token(&world.provider, "ahead").await.get(), ahead + 2);
+    assert_eq!(next_token(&fixture.provider, "ahead").await.get(), ahead + 1);
+    assert_eq!(next_token(&fixture.provider, "ahead").await.get(), ahead + 2);
 }
 
 #[test]

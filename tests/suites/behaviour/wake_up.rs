@@ -1,65 +1,76 @@
-//! Waiters are told of releases in other processes, where the server can tell them.
+//! Change streams wake waiters when another process releases the lock. Without a stream they poll.
 
 use std::time::Duration;
 
+use mongodb::Database;
 use mongodb::bson::doc;
-use mongolock::LockProvider;
-use mongolock_tests::{FailPoint, Server, ServerOptions, must, shared};
+use mongolock::{LockGuard, LockProvider, LockProviderBuilder};
+use mongolock_tests::{
+    AMPLE, BEFORE_EXPIRY, Commands, FailPoint, Server, ServerOptions, must, names, recorded, shared,
+};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::world::{AMPLE, Commands, World, names, recorded, restricted};
+use crate::fixture::{Fixture, restricted};
 
-/// Polling alone would take minutes after the first few attempts.
-fn patient(database: &mongodb::Database) -> mongolock::LockProviderBuilder {
-    LockProvider::builder(database)
+/// The limit within which a release must wake a waiter.
+const WOKEN: Duration = Duration::from_secs(10);
+
+/// A provider that polls so rarely after the first few attempts that only a change stream can wake its waiters in time.
+fn seldom_polling(database: &Database) -> LockProvider {
+    let builder = LockProvider::builder(database)
         .retry_interval(Duration::from_millis(10)..=AMPLE * 10)
-        .acquire_timeout(AMPLE * 10)
+        .acquire_timeout(AMPLE * 10);
+    builder.build().unwrap()
 }
 
-fn streams(commands: &Commands) -> usize {
-    let opened = commands.all();
-    opened
-        .iter()
-        .filter(|command| command.contains_key("aggregate"))
-        .count()
+/// A task that waits for this lock.
+fn waiter(provider: &LockProvider, name: &str) -> JoinHandle<LockGuard> {
+    let lock = provider.lock(name);
+    tokio::spawn(async move { lock.acquire().await.unwrap() })
 }
 
-/// As [`recorded`], and within reach of the fail points.
-async fn failing(world: &World) -> (mongodb::Database, Commands) {
-    let app_name = format!("appName={}", world.db().name());
-    recorded(world.db(), &[&app_name]).await
+/// Waits for this lock until the limit, in vain.
+async fn wait_in_vain(provider: &LockProvider, name: &str, limit: Duration) {
+    let lock = provider.lock(name).acquire_timeout(limit);
+    lock.acquire().await.unwrap_err();
+}
+
+/// A client whose commands are recorded, and to which the fail points of this test apply.
+async fn failing(fixture: &Fixture) -> (Database, Commands) {
+    let app_name = format!("appName={}", fixture.db().name());
+    recorded(fixture.db(), &[&app_name]).await
 }
 
 #[tokio::test]
 async fn a_release_wakes_the_waiter_of_another_process() {
-    let world = World::mongodb().await;
-    let (database, commands) = recorded(world.db(), &[]).await;
-    let waiting = patient(&database).build().unwrap();
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let waiting = seldom_polling(&database);
     for round in 0..5 {
-        let held = world.provider.lock("woken").await.unwrap();
-        let lock = waiting.lock("woken");
-        let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+        let held = fixture.provider.lock("woken").await.unwrap();
+        let waiter = waiter(&waiting, "woken");
         commands.until_sent("getMore").await;
         sleep(Duration::from_millis(300)).await;
         assert!(!waiter.is_finished());
-        commands.take();
+        commands.clear();
         if round == 4 {
-            // Deleted by hand: that is a release as well.
-            world.locks().delete_one(doc! { "_id": "woken" }).await.unwrap();
+            // A deleted document is a release as well.
+            fixture.locks().delete_one(doc! { "_id": "woken" }).await.unwrap();
         } else {
             held.release().await.unwrap();
         }
-        let next = timeout(AMPLE / 3, waiter).await.expect("it is woken").unwrap();
+        let next = timeout(WOKEN, waiter).await.expect("it is woken").unwrap();
         next.release().await.unwrap();
     }
 }
 
-/// While nobody releases anything, fifty waiters send next to nothing.
+/// While the lock stays held, fifty waiters send almost no commands.
 #[tokio::test]
 async fn waiting_costs_next_to_nothing() {
-    let world = World::mongodb().await;
-    let held = world.provider.lock("quiet").await.unwrap();
-    let (database, commands) = recorded(world.db(), &[]).await;
+    let fixture = Fixture::mongodb().await;
+    let held = fixture.provider.lock("quiet").await.unwrap();
+    let (database, commands) = recorded(fixture.db(), &[]).await;
     let provider = LockProvider::builder(&database)
         .acquire_timeout(AMPLE * 2)
         .build()
@@ -71,17 +82,17 @@ async fn waiting_costs_next_to_nothing() {
     }
     commands.until_sent("getMore").await;
     sleep(Duration::from_secs(1)).await;
-    commands.take();
+    commands.clear();
     sleep(Duration::from_secs(5)).await;
     let sent = commands.take();
     assert!(sent.len() <= 10, "{:?}", names(&sent));
     held.release().await.unwrap();
-    timeout(AMPLE, waiters.join_all())
+    timeout(AMPLE / 2, waiters.join_all())
         .await
         .expect("all have their turn");
 }
 
-/// The server cannot push, may not, or is not asked to: waiting polls.
+/// The server has no change streams, the user may not open one, or the option is off: waiters poll.
 #[tokio::test]
 async fn without_a_stream_waiting_polls() {
     let standalone = Server::start(ServerOptions::standalone()).await.unwrap();
@@ -92,139 +103,102 @@ async fn without_a_stream_waiting_polls() {
         let client = mongodb::Client::with_uri_str(uri).await.unwrap();
         let ours = LockProvider::builder(&client.database("app"))
             .wake_up(wake_up)
+            .acquire_timeout(AMPLE)
             .build()
             .unwrap();
         let theirs = ours.to_builder().build().unwrap();
         for _ in 0..2 {
             let held = ours.lock("polled").await.unwrap();
-            let lock = theirs.lock("polled").acquire_timeout(AMPLE);
-            let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+            let waiter = waiter(&theirs, "polled");
             sleep(Duration::from_millis(300)).await;
             held.release().await.unwrap();
-            timeout(AMPLE, waiter)
-                .await
-                .unwrap()
-                .unwrap()
-                .release()
-                .await
-                .unwrap();
+            let next = timeout(BEFORE_EXPIRY, waiter).await.unwrap().unwrap();
+            next.release().await.unwrap();
         }
     }
 }
 
 #[tokio::test]
 async fn a_stream_is_not_opened_where_it_is_switched_off_or_the_wait_is_short() {
-    let world = World::mongodb().await;
-    let (database, commands) = recorded(world.db(), &[]).await;
-    let held = world.provider.lock("short").await.unwrap();
-    let off = LockProvider::builder(&database)
-        .wake_up(false)
-        .acquire_timeout(Duration::from_secs(1))
-        .build()
-        .unwrap();
-    off.lock("short").acquire().await.unwrap_err();
-    let on = LockProvider::builder(&database).build().unwrap();
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let held = fixture.provider.lock("short").await.unwrap();
+    let off = LockProvider::builder(&database).wake_up(false).build().unwrap();
+    wait_in_vain(&off, "short", Duration::from_secs(1)).await;
+    let on = LockProvider::new(&database);
     assert!(on.lock("short").try_acquire().await.unwrap().is_none());
-    on.lock("short")
-        .acquire_timeout(Duration::from_millis(5))
-        .acquire()
-        .await
-        .unwrap_err();
-    assert_eq!(streams(&commands), 0);
+    wait_in_vain(&on, "short", Duration::from_millis(5)).await;
+    assert_eq!(commands.count("aggregate"), 0);
     held.release().await.unwrap();
 }
 
-/// Errors that are not of the passing kind, when it is opened: only two of all errors mean that there is none to be had.
+/// Only two error codes mean that change streams are unavailable. After any other error the stream is opened again.
 #[tokio::test]
 async fn a_stream_that_fails_to_open_is_tried_again() {
-    let world = World::mongodb().await;
-    let (database, commands) = failing(&world).await;
-    let held = world.provider.lock("tried again").await.unwrap();
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = failing(&fixture).await;
+    let held = fixture.provider.lock("tried again").await.unwrap();
     // 20 is IllegalOperation; the driver does not repeat the command by itself.
-    let point = FailPoint::on(&["aggregate"])
-        .times(3)
-        .error_code(20)
-        .app_name(world.db().name());
-    let point = point.enable(world.db().uri()).await.unwrap();
-    let lock = patient(&database).build().unwrap().lock("tried again");
-    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    let point = FailPoint::on(&["aggregate"]).times(3).error_code(20);
+    let point = must(point.enable_for(fixture.db()).await);
+    let waiter = waiter(&seldom_polling(&database), "tried again");
     commands.until_sent("getMore").await;
-    assert_eq!(streams(&commands), 4);
+    assert_eq!(commands.count("aggregate"), 4);
     must(point.clear().await);
     held.release().await.unwrap();
-    let next = timeout(AMPLE / 3, waiter).await.expect("it is woken").unwrap();
+    let next = timeout(WOKEN, waiter).await.expect("it is woken").unwrap();
     next.release().await.unwrap();
 }
 
-/// A standalone server, or a user without the right: that is not asked again for minutes.
+/// On a standalone server, or without the right, opening the stream is not tried again for minutes.
 #[tokio::test]
 async fn an_unavailable_stream_is_seldom_tried() {
     for code in [13, 40573] {
-        let world = World::mongodb().await;
-        let (database, commands) = failing(&world).await;
-        let _held = world.provider.lock("unavailable").await.unwrap();
-        let point = FailPoint::on(&["aggregate"])
-            .always()
-            .error_code(code)
-            .app_name(world.db().name());
-        let point = point.enable(world.db().uri()).await.unwrap();
+        let fixture = Fixture::mongodb().await;
+        let (database, commands) = failing(&fixture).await;
+        let _held = fixture.provider.lock("unavailable").await.unwrap();
+        let point = FailPoint::on(&["aggregate"]).always().error_code(code);
+        let point = must(point.enable_for(fixture.db()).await);
         let provider = LockProvider::new(&database);
         for _ in 0..2 {
-            let lock = provider
-                .lock("unavailable")
-                .acquire_timeout(Duration::from_secs(2));
-            lock.acquire().await.unwrap_err();
+            wait_in_vain(&provider, "unavailable", Duration::from_secs(2)).await;
         }
-        assert_eq!(streams(&commands), 1);
+        assert_eq!(commands.count("aggregate"), 1);
         must(point.clear().await);
     }
 }
 
 #[tokio::test]
 async fn an_idle_stream_is_closed() {
-    let world = World::mongodb().await;
-    let (database, commands) = recorded(world.db(), &[]).await;
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
     let provider = LockProvider::new(&database);
-    let held = world.provider.lock("idle").await.unwrap();
-    provider
-        .lock("idle")
-        .acquire_timeout(Duration::from_millis(400))
-        .acquire()
-        .await
-        .unwrap_err();
-    assert_eq!(streams(&commands), 1);
+    let held = fixture.provider.lock("idle").await.unwrap();
+    wait_in_vain(&provider, "idle", Duration::from_millis(400)).await;
+    assert_eq!(commands.count("aggregate"), 1);
     commands.until_sent("killCursors").await;
-    // And opened again when somebody waits.
-    provider
-        .lock("idle")
-        .acquire_timeout(Duration::from_millis(400))
-        .acquire()
-        .await
-        .unwrap_err();
-    assert_eq!(streams(&commands), 2);
+    // The next waiter opens it again.
+    wait_in_vain(&provider, "idle", Duration::from_millis(400)).await;
+    assert_eq!(commands.count("aggregate"), 2);
     held.release().await.unwrap();
 }
 
-/// A stream that breaks is opened again, and whoever waits looks again meanwhile.
+/// A broken stream is opened again, and waiters poll in the meantime.
 #[tokio::test]
-async fn a_broken_stream_loses_nobody() {
-    let world = World::mongodb().await;
-    let waiting = patient(world.database()).build().unwrap();
-    let held = world.provider.lock("broken").await.unwrap();
-    let lock = waiting.lock("broken");
-    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+async fn a_broken_stream_loses_no_waiter() {
+    let fixture = Fixture::mongodb().await;
+    let waiting = seldom_polling(fixture.database());
+    let held = fixture.provider.lock("broken").await.unwrap();
+    let waiter = waiter(&waiting, "broken");
     sleep(Duration::from_millis(500)).await;
     // 280: the stream cannot be resumed.
-    let point = FailPoint::on(&["getMore", "aggregate"])
-        .times(4)
-        .error_code(280)
-        .app_name(world.db().name());
-    let point = point.enable(world.db().uri()).await.unwrap();
+    let point = FailPoint::on(&["getMore", "aggregate"]).times(4).error_code(280);
+    let point = must(point.enable_for(fixture.db()).await);
     sleep(Duration::from_millis(1500)).await;
     held.release().await.unwrap();
-    timeout(AMPLE, waiter)
+    timeout(AMPLE / 2, waiter)
         .await
-        .expect("it is woken or looks again")
+        .expect("it is woken or polls")
         .unwrap()
         .release()
         .await
@@ -232,45 +206,35 @@ async fn a_broken_stream_loses_nobody() {
     must(point.clear().await);
 }
 
-/// A collection that is dropped ends its streams without an error. With two threads, one is left to say so if the task
-/// of the stream keeps asking one that has ended.
+/// Dropping the collection ends its streams without an error. The test has two threads, so that it can still fail if
+/// the task of the stream reads an ended stream in a busy loop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_ends_with_its_collection_is_opened_again() {
-    let world = World::mongodb().await;
-    let (database, commands) = recorded(world.db(), &[]).await;
-    let waiting = patient(&database).build().unwrap();
-    let held = world.provider.lock("dropped").await.unwrap();
-    let lock = waiting.lock("dropped");
-    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let waiting = seldom_polling(&database);
+    let held = fixture.provider.lock("dropped").await.unwrap();
+    let waiter = waiter(&waiting, "dropped");
     commands.until_sent("getMore").await;
-    commands.take();
-    world.locks().drop().await.unwrap();
-    let next = timeout(AMPLE, waiter).await.expect("it looks again").unwrap();
+    commands.clear();
+    fixture.locks().drop().await.unwrap();
+    let next = timeout(AMPLE / 2, waiter).await.expect("it polls").unwrap();
     commands.until_sent("aggregate").await;
     next.release().await.unwrap();
     held.release().await.unwrap_err();
 }
 
-/// S1.24: on a lock that stays held, growing pauses need a fraction of the attempts, and a stream next to none.
+/// S1.24: on a lock that stays held, growing pauses send a fraction of the attempts, and a stream almost none.
 #[tokio::test]
 async fn adaptive_waiting_sends_fewer_commands() {
-    let world = World::mongodb().await;
-    world.until_indexed().await;
-    let held = world.provider.lock("counted").await.unwrap();
-    let attempts = async |builder: fn(mongolock::LockProviderBuilder) -> mongolock::LockProviderBuilder| {
-        let (database, commands) = recorded(world.db(), &[]).await;
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let held = fixture.provider.lock("counted").await.unwrap();
+    let attempts = async |builder: fn(LockProviderBuilder) -> LockProviderBuilder| {
+        let (database, commands) = recorded(fixture.db(), &[]).await;
         let provider = builder(LockProvider::builder(&database)).build().unwrap();
-        provider
-            .lock("counted")
-            .acquire_timeout(Duration::from_secs(4))
-            .acquire()
-            .await
-            .unwrap_err();
-        let sent = commands.take();
-        names(&sent)
-            .into_iter()
-            .filter(|name| *name == "findAndModify")
-            .count()
+        wait_in_vain(&provider, "counted", Duration::from_secs(4)).await;
+        commands.count("findAndModify")
     };
     let fixed = attempts(|b| {
         b.wake_up(false)

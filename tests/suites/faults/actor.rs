@@ -1,18 +1,18 @@
-//! Another process: this test binary once more, told by its arguments and its environment what to do.
+//! Another process: a second run of this test binary, whose arguments and environment say which part it plays.
 
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use mongodb::Database;
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::TestDb;
+use mongolock_tests::{AMPLE, TestDb};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::{AMPLE, connect};
+use crate::connect;
 
 const URI: &str = "MONGOLOCK_ACTOR_URI";
 const DATABASE: &str = "MONGOLOCK_ACTOR_DATABASE";
@@ -29,12 +29,13 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
-    /// One that holds the lock `actor`: `held <token>`, then a `step` every 20 ms, then how its call ended.
+    /// Starts a process that holds the lock `actor`. It prints `held <token>`, then `step` every 20 ms, then how its
+    /// call ended.
     pub(crate) fn holder(db: &TestDb, expiry: Duration, environment: &[(&str, String)]) -> Self {
         Self::start("actor::act", db, expiry, environment)
     }
 
-    /// One that plays the part of this name.
+    /// Starts a process that plays the part of this name: a test function of this binary.
     pub(crate) fn start(part: &str, db: &TestDb, expiry: Duration, environment: &[(&str, String)]) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", part, "--nocapture"])
@@ -52,20 +53,20 @@ impl Actor {
         Self { child, orders, lines }
     }
 
-    /// Sends it a line; a part that is stopped finds it when it goes on.
-    pub(crate) async fn tell(&mut self, order: &str) {
+    /// Sends the process a line. A stopped process reads it when it continues.
+    pub(crate) async fn send(&mut self, order: &str) {
         let line = format!("{order}\n");
         self.orders.write_all(line.as_bytes()).await.unwrap();
     }
 
-    /// The next word that it says, and what follows it.
+    /// The first word of the next line that the process prints, and the rest of the line.
     pub(crate) async fn next(&mut self) -> (String, String) {
         loop {
             let line = timeout(AMPLE, self.lines.next_line())
                 .await
-                .expect("it says something")
+                .expect("the process prints a line")
                 .unwrap();
-            let line = line.expect("it has not ended");
+            let line = line.expect("the process has not ended");
             if let Some((_, said)) = line.split_once(MARK) {
                 let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
                 return (word.to_owned(), rest.to_owned());
@@ -73,6 +74,7 @@ impl Actor {
         }
     }
 
+    /// Waits for a line that begins with this word, and returns the rest of the line.
     pub(crate) async fn until(&mut self, word: &str) -> String {
         loop {
             let (said, rest) = self.next().await;
@@ -82,24 +84,25 @@ impl Actor {
         }
     }
 
-    /// Sends a signal to the process that this test has started.
+    /// Sends a signal to the process.
     pub(crate) fn signal(&self, signal: Signal) {
         let id = i32::try_from(self.child.id().expect("it runs")).unwrap();
         kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
     }
 }
 
-/// What a process that plays a part was given.
+/// The database and the expiry that a process gets from the test.
 pub(crate) struct Part {
     pub(crate) database: Database,
     pub(crate) expiry: Duration,
 }
 
 impl Part {
-    /// `None` in the test process itself, which has no part.
+    /// The values from the environment; `None` in the test process itself, which plays no part.
     pub(crate) async fn given() -> Option<Self> {
         let uri = std::env::var(URI).ok()?;
-        // A stopped process does not see its pipes end. This reaches it: a killed test run leaves nothing behind.
+        // A stopped process cannot notice that its pipes are closed. This signal ends it, so that a killed test run
+        // leaves no process behind.
         #[cfg(target_os = "linux")]
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
         let database = connect(&uri, &std::env::var(DATABASE).unwrap()).await;
@@ -108,17 +111,18 @@ impl Part {
     }
 }
 
+/// Prints a line for the test.
 pub(crate) fn say(what: impl std::fmt::Display) {
     println!("{MARK}{what}");
 }
 
-/// The next line that this process was told; `None` at the end.
+/// The next line from the test; `None` at the end of the input.
 pub(crate) async fn order() -> Option<String> {
     let line = spawn_blocking(|| std::io::stdin().lines().next());
     line.await.unwrap().transpose().unwrap()
 }
 
-/// Not a test by itself: what the child process does.
+/// The part of the child process, which is no test: in the test process it returns at once.
 #[tokio::test]
 async fn act() {
     let Some(Part { database, expiry }) = Part::given().await else {

@@ -3,24 +3,23 @@
 use std::time::Duration;
 
 use mongodb::ClientSession;
-use mongolock::{IndexState, LockError, LockProvider};
-use mongolock_tests::{TestDb, test_db};
+use mongolock::{LockError, LockProvider};
+use mongolock_tests::{TestDb, test_db, transaction_on};
 use tokio::time::Instant;
 
-use crate::{acquire_soon, transaction_on};
+use crate::{assert_free, until_indexed};
 
 /// A lock that is free, and a transaction that has changed its document.
 async fn blocked(db: &TestDb, name: &str) -> (LockProvider, ClientSession) {
     let provider = LockProvider::new(db.database());
-    // An index that is being made would wait for the transaction, and everything else for the index.
-    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
-    acquire_soon(&provider, name).await.release().await.unwrap();
+    until_indexed(&provider).await;
+    assert_free(&provider, name).await;
     let foreign = db.connect_again().await.unwrap();
     let session = transaction_on(&foreign, &[name]).await;
     (provider, session)
 }
 
-/// The server has answered, and says what it waited for.
+/// Asserts that the error names the lock and the transaction that blocks it, and not an unreachable server.
 fn names_the_blocked_document(error: &LockError, name: &str) {
     let text = error.to_string().to_lowercase();
     assert!(!text.contains("reachable"), "{text}");
@@ -37,7 +36,7 @@ async fn waits_and_names_the_blocked_document(limit: Duration) {
     assert!(begun.elapsed() < limit + Duration::from_secs(1));
     names_the_blocked_document(&error, "stuck");
     session.abort_transaction().await.unwrap();
-    acquire_soon(&provider, "stuck").await.release().await.unwrap();
+    assert_free(&provider, "stuck").await;
 }
 
 /// B13: a wait that is shorter than the server's own limit for a request ends with an error that says what blocks the
@@ -53,7 +52,7 @@ async fn a_long_wait_names_the_transaction_that_blocks_it() {
     waits_and_names_the_blocked_document(Duration::from_secs(8)).await;
 }
 
-/// B13: a single try says the same. It is no "busy" either: nobody holds the lock.
+/// B13: a single try says the same. It is not "busy": the lock is free.
 #[tokio::test]
 async fn a_try_names_the_transaction_that_blocks_it() {
     let db = test_db().await;
@@ -65,5 +64,5 @@ async fn a_try_names_the_transaction_that_blocks_it() {
     assert!(begun.elapsed() < limit + Duration::from_secs(1));
     names_the_blocked_document(&error, "stuck");
     session.abort_transaction().await.unwrap();
-    acquire_soon(&provider, "stuck").await.release().await.unwrap();
+    assert_free(&provider, "stuck").await;
 }

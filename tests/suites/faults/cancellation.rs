@@ -1,18 +1,19 @@
-//! B2, B15: however and whenever a wait is cancelled, nothing is left of it.
+//! B2, B15: a wait that is cancelled at any point leaves nothing behind.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use mongodb::bson::doc;
 use mongolock::LockProvider;
-use mongolock_tests::{eventually, must, test_db};
+use mongolock_tests::{BEFORE_EXPIRY, eventually, locks, must, test_db};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::{AMPLE, document};
+use crate::{assert_stores_its_token, patient};
 
-/// Polls a future so many times and then gives it up: at each of its await points in turn.
+/// Polls a future this many times and then drops it, so that a test can cancel it at each of its await points.
 struct PollTimes<F>(F, usize);
 
 impl<F: Future + Unpin> Future for PollTimes<F> {
@@ -30,10 +31,7 @@ impl<F: Future + Unpin> Future for PollTimes<F> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_cancelled_waits_leave_no_claim() {
     let db = test_db().await;
-    let provider = LockProvider::builder(db.database())
-        .acquire_timeout(AMPLE)
-        .build()
-        .unwrap();
+    let provider = patient(db.database());
     let mut tasks = JoinSet::new();
     for index in 0..1000_u64 {
         let lock = provider.lock(format!("cancelled:{}", index % 50));
@@ -53,10 +51,8 @@ async fn a_thousand_cancelled_waits_leave_no_claim() {
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
-    let held = mongodb::bson::doc! { "lockId": { "$ne": "" } };
-    let locks = db
-        .database()
-        .collection::<mongodb::bson::Document>("distributed_locks");
+    let held = doc! { "lockId": { "$ne": "" } };
+    let locks = locks(db.database());
     must(
         eventually(Duration::from_secs(5), "no claim is left", async || {
             (locks.count_documents(held.clone()).await.ok()? == 0).then_some(())
@@ -69,18 +65,12 @@ async fn a_thousand_cancelled_waits_leave_no_claim() {
             .acquire()
             .await
             .unwrap();
-        assert_eq!(
-            document(db.database(), guard.name())
-                .await
-                .get_i64("fencingToken")
-                .unwrap(),
-            guard.fencing_token().get()
-        );
+        assert_stores_its_token(db.database(), &guard).await;
         guard.release().await.unwrap();
     }
 }
 
-/// A release that nobody waits for any more goes on.
+/// A release whose future is dropped still reaches the server.
 #[tokio::test]
 async fn a_cancelled_release_arrives() {
     let db = test_db().await;
@@ -88,7 +78,7 @@ async fn a_cancelled_release_arrives() {
     for polls in 0..4 {
         let guard = provider.lock("released").acquire().await.unwrap();
         drop(PollTimes(Box::pin(guard.release()), polls).await);
-        let next = timeout(AMPLE / 4, provider.lock("released").acquire()).await;
+        let next = timeout(BEFORE_EXPIRY, provider.lock("released").acquire()).await;
         next.expect("long before the expiry")
             .unwrap()
             .release()

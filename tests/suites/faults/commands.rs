@@ -1,40 +1,25 @@
-//! Commands that the server fails.
+//! Commands that fail at the server.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mongodb::Client;
 use mongodb::bson::{Document, doc};
-use mongodb::event::EventHandler;
-use mongodb::event::command::CommandEvent;
-use mongodb::options::ClientOptions;
-use mongolock::{IndexState, LockError, LockProvider, distributed_lock};
-use mongolock_tests::{FailPoint, Server, ServerOptions, TestDb, eventually, must, shared, test_db};
+use mongolock::{LockError, LockProvider, distributed_lock};
+use mongolock_tests::{
+    AMPLE, BEFORE_EXPIRY, FailPoint, Server, ServerOptions, change_lock, eventually, must, recorded, test_db,
+    transaction_on, with_parameter,
+};
 use tokio::time::{Instant, timeout};
 
-use crate::{AMPLE, acquire_soon, connect, document, transaction_on, warm_up, with_parameter};
+use crate::{
+    DEFAULT_EXPIRY, STEPPED_DOWN, acquire_soon, assert_free, connect, document, fail, is_released, patient,
+    until_indexed, warm_up, with_expiry,
+};
 
-fn provider(db: &TestDb) -> LockProvider {
-    LockProvider::builder(db.database())
-        .acquire_timeout(AMPLE)
-        .build()
-        .unwrap()
-}
-
-async fn fail(db: &TestDb, point: FailPoint) -> mongolock_tests::FailPointGuard {
-    point
-        .app_name(db.name())
-        .enable(shared().await.unwrap().uri())
-        .await
-        .unwrap()
-}
-
-/// B5, S4.4: errors that pass are repeated within the deadline.
+/// B5, S4.4: commands that fail with a transient error are repeated until the deadline.
 #[tokio::test]
-async fn passing_errors_are_repeated() {
+async fn transient_errors_are_repeated() {
     let db = test_db().await;
-    // After a "not primary" that is not true the driver waits for the next heartbeat.
+    // After a false "not primary" the driver waits for the next heartbeat.
     let uri = with_parameter(db.uri(), "heartbeatFrequencyMS=500");
     let provider = LockProvider::new(&connect(&uri, db.name()).await);
     warm_up(&provider).await;
@@ -48,30 +33,36 @@ async fn passing_errors_are_repeated() {
             .unwrap_or_else(|error| panic!("{code}: {error}"));
     }
     let _point = fail(&db, FailPoint::on(&["findAndModify"]).times(3).close_connection()).await;
-    acquire_soon(&provider, "passing").await.release().await.unwrap();
+    assert_free(&provider, "passing").await;
 }
 
-/// S4.5, B13: errors that stay reach the caller at once.
+/// S4.5, B13: permanent errors reach the caller at once.
 #[tokio::test]
-async fn lasting_errors_are_reported_at_once() {
+async fn permanent_errors_are_reported_at_once() {
     let db = test_db().await;
-    let provider = provider(&db);
+    let provider = patient(db.database());
     for code in [13, 2, 9, 40324] {
         let _point = fail(&db, FailPoint::on(&["findAndModify"]).always().error_code(code)).await;
         let begun = Instant::now();
         let error = provider.lock("lasting").acquire().await.unwrap_err();
         assert!(matches!(error, LockError::Mongo(_)), "{error}");
-        assert!(begun.elapsed() < AMPLE / 4, "{code}");
+        assert!(begun.elapsed() < BEFORE_EXPIRY, "{code}");
     }
-    acquire_soon(&provider, "lasting").await.release().await.unwrap();
+    assert_free(&provider, "lasting").await;
 }
 
-/// At the deadline the last error is what the caller gets.
+/// At the deadline the caller gets the last error.
 #[tokio::test]
 async fn an_error_that_stays_until_the_deadline_is_reported() {
     let db = test_db().await;
-    let provider = provider(&db);
-    let _point = fail(&db, FailPoint::on(&["findAndModify"]).always().error_code(189)).await;
+    let provider = patient(db.database());
+    let _point = fail(
+        &db,
+        FailPoint::on(&["findAndModify"])
+            .always()
+            .error_code(STEPPED_DOWN),
+    )
+    .await;
     let lock = provider.lock("down").acquire_timeout(Duration::from_millis(300));
     match lock.acquire().await {
         Err(LockError::Mongo(error)) => assert!(error.to_string().contains("189"), "{error}"),
@@ -79,16 +70,16 @@ async fn an_error_that_stays_until_the_deadline_is_reported() {
     }
 }
 
-/// A write that is not yet safe is not a lock, and is cleaned up.
+/// An acquire that no majority has confirmed does not count, and its claim is released.
 #[tokio::test]
 async fn a_write_concern_error_is_not_a_win() {
     let db = test_db().await;
-    let provider = provider(&db);
+    let provider = patient(db.database());
     let point = fail(
         &db,
         FailPoint::on(&["findAndModify"])
             .always()
-            .write_concern_error(64, "as asked"),
+            .write_concern_error(64, "injected"),
     )
     .await;
     let lock = provider
@@ -96,14 +87,10 @@ async fn a_write_concern_error_is_not_a_win() {
         .acquire_timeout(Duration::from_millis(300));
     assert!(matches!(lock.acquire().await, Err(LockError::Mongo(_))));
     must(point.clear().await);
-    acquire_soon(&LockProvider::new(db.database()), "unsafe")
-        .await
-        .release()
-        .await
-        .unwrap();
+    assert_free(&LockProvider::new(db.database()), "unsafe").await;
 }
 
-/// Wrong credentials are said at once, and a user without rights on the collection hears of that.
+/// Wrong credentials and missing rights on the collection are reported at once.
 #[tokio::test]
 async fn access_control_errors_are_plain() {
     let server = Server::start(ServerOptions::single().auth()).await.unwrap();
@@ -128,13 +115,13 @@ async fn access_control_errors_are_plain() {
             .await
             .unwrap_err();
         assert!(matches!(error, LockError::Mongo(_)), "{error}");
-        assert!(begun.elapsed() < AMPLE / 4);
+        assert!(begun.elapsed() < BEFORE_EXPIRY);
     }
     let writer = LockProvider::new(&connect(&right, "app").await);
-    acquire_soon(&writer, "open").await.release().await.unwrap();
+    assert_free(&writer, "open").await;
 }
 
-/// A release that fails once arrives all the same; B10: the body's own error is what the caller gets.
+/// A release that fails is repeated. B10: the caller gets the body's own error.
 #[tokio::test]
 async fn a_release_that_fails_is_repeated_and_hides_nothing() {
     #[derive(Debug, thiserror::Error)]
@@ -156,38 +143,30 @@ async fn a_release_that_fails_is_repeated_and_hides_nothing() {
     }
 
     let db = test_db().await;
-    let provider = provider(&db);
-    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(189)).await;
+    let provider = patient(db.database());
+    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
     assert!(matches!(provider.scope(failing()).await, Err(AppError::Body)));
     must(point.clear().await);
-    acquire_soon(&LockProvider::new(db.database()), "failing")
-        .await
-        .release()
-        .await
-        .unwrap();
+    assert_free(&LockProvider::new(db.database()), "failing").await;
 
-    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(189)).await;
+    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
     assert_eq!(
         provider.scope(working()).await.unwrap(),
         7,
         "the work was done under the lock"
     );
     must(point.clear().await);
-    acquire_soon(&LockProvider::new(db.database()), "failing")
-        .await
-        .release()
-        .await
-        .unwrap();
+    assert_free(&LockProvider::new(db.database()), "failing").await;
 }
 
-/// B4, S1.11: every renewal fails; the holder hears of it no later than another can take the lock.
+/// B4, S1.11: every renewal fails. The holder loses the lock no later than a rival can acquire it.
 #[tokio::test]
 async fn a_lock_that_cannot_be_renewed_is_lost_in_time() {
     let db = test_db().await;
-    let provider = provider(&db);
+    let provider = patient(db.database());
     let lock = provider.lock("unrenewable").expiry(Duration::from_secs(1));
     let guard = lock.acquire().await.unwrap();
-    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(189)).await;
+    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
     let rival = LockProvider::builder(&db.connect_again().await.unwrap())
         .acquire_timeout(AMPLE)
         .build()
@@ -197,7 +176,7 @@ async fn a_lock_that_cannot_be_renewed_is_lost_in_time() {
         let next = rival.lock("unrenewable").acquire().await.unwrap();
         assert!(
             context.is_lost(),
-            "the holder knows it no later than the next one has it"
+            "the holder knows of its loss before the rival has the lock"
         );
         next.fencing_token()
     });
@@ -206,11 +185,12 @@ async fn a_lock_that_cannot_be_renewed_is_lost_in_time() {
     must(point.clear().await);
 }
 
-/// S1.11, B8: somebody removed the claim; the holder hears of it with the next renewal and extends nothing.
+/// S1.11, B8: another program has changed the claim. The holder notices it with the next renewal, which extends
+/// nothing.
 #[tokio::test]
 async fn a_removed_claim_is_noticed() {
     let db = test_db().await;
-    let provider = provider(&db);
+    let provider = patient(db.database());
     let lock = provider
         .lock("removed")
         .expiry(Duration::from_secs(20))
@@ -222,9 +202,8 @@ async fn a_removed_claim_is_noticed() {
         .acquire()
         .await
         .unwrap();
-    let locks = db.database().collection::<Document>("distributed_locks");
     let theirs = doc! { "$set": { "lockId": "rival#1" } };
-    locks.update_one(doc! { "_id": "removed" }, theirs).await.unwrap();
+    change_lock(db.database(), "removed", theirs).await;
     let before = document(db.database(), "removed").await;
     must(
         eventually(AMPLE, "the loss is noticed", async || {
@@ -233,7 +212,7 @@ async fn a_removed_claim_is_noticed() {
         .await,
     );
     assert_eq!(document(db.database(), "removed").await, before);
-    assert!(!bystander.is_lost(), "one lost lock is no other's loss");
+    assert!(!bystander.is_lost(), "another lock is not lost");
     bystander.release().await.unwrap();
 }
 
@@ -241,35 +220,29 @@ async fn a_removed_claim_is_noticed() {
 #[tokio::test]
 async fn renewal_ends_with_the_hold() {
     let db = test_db().await;
-    let provider = provider(&db);
+    let provider = patient(db.database());
     let lock = provider.lock("ended").renew_interval(Duration::from_millis(100));
     lock.acquire().await.unwrap().release().await.unwrap();
     drop(lock.acquire().await.unwrap());
     must(
         eventually(AMPLE, "the dropped guard is released", async || {
-            (document(db.database(), "ended").await.get_str("lockId") == Ok("")).then_some(())
+            is_released(db.database(), "ended").await.then_some(())
         })
         .await,
     );
-    let point = FailPoint::on(&["update"])
-        .always()
-        .error_code(189)
-        .app_name(db.name());
     let before = document(db.database(), "ended").await;
-    let point = point.enable(shared().await.unwrap().uri()).await.unwrap();
+    let point = fail(&db, FailPoint::on(&["update"]).always().error_code(STEPPED_DOWN)).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     must(point.clear().await);
     assert_eq!(document(db.database(), "ended").await, before);
 }
 
-/// A foreign transaction has changed one lock's document: the bulk renewal waits at it, and no other lock is lost.
+/// A foreign transaction has changed the document of one lock. The bulk renewal waits for it, and no other lock is
+/// lost.
 #[tokio::test]
 async fn a_blocked_renewal_endangers_no_other() {
     let db = test_db().await;
-    let provider = LockProvider::builder(db.database())
-        .expiry(Duration::from_secs(3))
-        .build()
-        .unwrap();
+    let provider = with_expiry(db.database(), Duration::from_secs(3));
     let mut guards = Vec::new();
     for index in 0..40 {
         guards.push(provider.lock(format!("blocked:{index:02}")).await.unwrap());
@@ -285,56 +258,45 @@ async fn a_blocked_renewal_endangers_no_other() {
     }
 }
 
-/// The same with releases: they go out together, and one that has to wait keeps no other lock taken.
+/// The same with releases: they are sent together, and a blocked one does not delay the others.
 #[tokio::test]
 async fn a_blocked_release_keeps_no_other_lock_taken() {
     let db = test_db().await;
-    let (provider, rival) = (provider(&db), provider(&db));
+    let (provider, rival) = (patient(db.database()), patient(db.database()));
     let names = ["released:0", "released:1", "released:2"];
     let mut guards = Vec::new();
     for name in names {
         guards.push(provider.lock(name).await.unwrap());
     }
-    // An index that is being made would wait for the transaction, and everything else for the index.
-    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+    until_indexed(&provider).await;
     let mut session = transaction_on(&db.connect_again().await.unwrap(), &names[..1]).await;
     drop(guards);
-    acquire_soon(&provider, names[1]).await.release().await.unwrap();
-    acquire_soon(&rival, names[2]).await.release().await.unwrap();
+    assert_free(&provider, names[1]).await;
+    assert_free(&rival, names[2]).await;
     session.abort_transaction().await.unwrap();
 }
 
-/// Releases that wait for a foreign transaction take turns, and few of them: the connections are the user's, and the
-/// renewals need them as well.
+/// Only a few blocked releases are repeated at the same time, because the application and the renewals need the
+/// connections of the pool as well.
 #[tokio::test]
 async fn blocked_releases_leave_the_connections_to_others() {
     let db = test_db().await;
     let names: Vec<String> = (0..8).map(|number| format!("blocked:{number}")).collect();
-    let repeats = Arc::new(AtomicUsize::new(0));
-    let mut options = ClientOptions::parse(db.uri()).await.unwrap();
-    options.max_pool_size = Some(5);
-    let counted = Arc::clone(&repeats);
-    options.command_event_handler = Some(EventHandler::callback(move |event| {
-        // A release that is repeated for one claim alone has a limit of its own at the server.
-        if let CommandEvent::Started(started) = event
-            && started.command_name == "update"
-            && started.command.get_i64("maxTimeMS") == Ok(1000)
-        {
-            counted.fetch_add(1, Ordering::SeqCst);
-        }
-    }));
-    let database = Client::with_options(options).unwrap().database(db.name());
+    let (database, commands) = recorded(&db, &["maxPoolSize=5"]).await;
     let provider = LockProvider::new(&database);
-    let bystander = provider.lock("bystander").expiry(AMPLE / 2).await.unwrap();
+    let bystander = provider.lock("bystander").expiry(DEFAULT_EXPIRY).await.unwrap();
     let mut guards = Vec::new();
     for name in &names {
         guards.push(provider.lock(name).await.unwrap());
     }
-    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+    until_indexed(&provider).await;
     let mut session = transaction_on(&db.connect_again().await.unwrap(), &names).await;
-    repeats.store(0, Ordering::SeqCst);
+    commands.clear();
     drop(guards);
-    let all_tried = async || (repeats.load(Ordering::SeqCst) >= 2 * names.len()).then_some(());
+    // A repeated release is for one claim only, and has a limit of 1 s at the server.
+    let is_repeat = |sent: &Document| sent.contains_key("update") && sent.get_i64("maxTimeMS") == Ok(1000);
+    let repeats = || commands.all().into_iter().filter(is_repeat).count();
+    let all_tried = async || (repeats() >= 2 * names.len()).then_some(());
     must(eventually(AMPLE, "each is repeated, and again", all_tried).await);
     let users = database.collection::<Document>("users");
     let plain = async { users.find_one(doc! {}).await };
@@ -345,7 +307,7 @@ async fn blocked_releases_leave_the_connections_to_others() {
     assert!(!bystander.is_lost());
     session.abort_transaction().await.unwrap();
     for name in &names {
-        acquire_soon(&provider, name).await.release().await.unwrap();
+        assert_free(&provider, name).await;
     }
     bystander.release().await.unwrap();
 }

@@ -1,29 +1,22 @@
 //! Building the TTL index on a filled collection while a foreign transaction is open.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mongodb::Client;
-use mongodb::bson::{DateTime, Document, doc};
-use mongodb::event::EventHandler;
-use mongodb::event::command::CommandEvent;
+use mongodb::bson::{DateTime, doc};
 use mongodb::options::ClientOptions;
 use mongolock::{IndexState, LockProvider};
-use mongolock_tests::{TestDb, test_db};
+use mongolock_tests::{AMPLE, Commands, TestDb, locks, test_db, transaction_on};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::AMPLE;
-use crate::transaction_on;
-
-/// The foreign transaction stays open for this time: longer than the default acquire timeout of 10 s.
+/// The time for which the foreign transaction stays open: longer than the default acquire timeout of 10 s.
 const OPEN: Duration = Duration::from_secs(15);
 
-/// No acquire may take longer: the limit of one build is 1 s, the rest is for a slow machine.
+/// The time that an acquire may take at most: 1 s, which is the limit of one build, and 1.5 s for a slow machine.
 const LONGEST: Duration = Duration::from_millis(2500);
 
-/// The documents of locks that are not held, and no index but that on `_id`.
+/// Inserts documents of free locks, without any index except the one on `_id`.
 async fn fill(db: &TestDb) {
     let released = (0..20).map(|number| {
         doc! {
@@ -31,23 +24,17 @@ async fn fill(db: &TestDb) {
             "expiresAt": DateTime::from_millis(0), "fencingToken": 1_i64,
         }
     });
-    let locks = db.database().collection::<Document>("distributed_locks");
-    locks.insert_many(released).await.unwrap();
+    locks(db.database()).insert_many(released).await.unwrap();
 }
 
-/// A provider as another process would have it, which counts the index builds that it asks for.
-async fn process(db: &TestDb, builds: &Arc<AtomicUsize>) -> LockProvider {
+/// A provider as another process would have it, whose commands are recorded together with those of others.
+async fn process(db: &TestDb, commands: &Commands) -> LockProvider {
     let mut options = ClientOptions::parse(db.uri()).await.unwrap();
-    let counted = Arc::clone(builds);
-    options.command_event_handler = Some(EventHandler::callback(move |event| {
-        if matches!(event, CommandEvent::Started(started) if started.command_name == "createIndexes") {
-            counted.fetch_add(1, Ordering::SeqCst);
-        }
-    }));
+    commands.record(&mut options);
     LockProvider::new(&Client::with_options(options).unwrap().database(db.name()))
 }
 
-/// The longest of the acquires that follow each other until the end.
+/// The longest duration of an acquire, of those that follow each other until `end`.
 async fn longest_acquire(provider: LockProvider, name: String, end: Instant) -> Duration {
     let mut longest = Duration::ZERO;
     while Instant::now() < end {
@@ -61,20 +48,21 @@ async fn longest_acquire(provider: LockProvider, name: String, end: Instant) -> 
     longest
 }
 
-/// S1.9, S1.21: commands queue behind a build that waits for the transaction, for no longer than the limit of one build.
+/// S1.9, S1.21: commands queue behind a build that waits for the transaction, for no longer than the limit of one
+/// build.
 #[tokio::test]
 async fn an_open_transaction_and_a_missing_index_delay_no_acquire() {
     let db = test_db().await;
     fill(&db).await;
     let mut session = transaction_on(&db.connect_again().await.unwrap(), &["filled:0"]).await;
-    let builds = Arc::new(AtomicUsize::new(0));
+    let commands = Commands::default();
     let end = Instant::now() + OPEN;
     let mut acquiring = JoinSet::new();
     for number in 0..4 {
-        let provider = process(&db, &builds).await;
+        let provider = process(&db, &commands).await;
         acquiring.spawn(longest_acquire(provider, format!("free:{number}"), end));
     }
-    let operator = process(&db, &builds).await;
+    let operator = process(&db, &commands).await;
     let admin = operator.admin();
     let asking = tokio::spawn(async move { admin.index_state().await });
     for longest in acquiring.join_all().await {
@@ -82,7 +70,11 @@ async fn an_open_transaction_and_a_missing_index_delay_no_acquire() {
     }
     let state = asking.await.unwrap();
     assert!(matches!(state, IndexState::Failed { .. }), "{state:?}");
-    assert_eq!(builds.load(Ordering::SeqCst), 1, "the next build is minutes away");
+    assert_eq!(
+        commands.count("createIndexes"),
+        1,
+        "the next build comes minutes later"
+    );
     session.abort_transaction().await.unwrap();
     let guard = operator.lock("filled:0").acquire_timeout(AMPLE).await.unwrap();
     guard.release().await.unwrap();

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use mongodb::Database;
-use mongolock::{IndexState, LockError, LockGuard, LockProvider};
-use mongolock_tests::{FailPoint, Fault, Proxy, Server, ServerOptions, must, test_db};
+use mongolock::{LockError, LockGuard, LockProvider};
+use mongolock_tests::{AMPLE, FailPoint, Fault, Proxy, Server, ServerOptions, must, test_db, transaction_on};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::{AMPLE, acquire_soon, connect, through_proxy, transaction_on};
+use crate::{LONG_EXPIRY, acquire_soon, assert_free, connect, through_proxy, until_indexed};
 
 /// The lease of `m` and `n`: long enough for a single renewal to pass two batches that are stuck.
 const EXPIRY: Duration = Duration::from_secs(12);
@@ -16,7 +16,8 @@ const EXPIRY: Duration = Duration::from_secs(12);
 /// How late the first copy of an acquire request reaches the server.
 const LATE: Duration = Duration::from_secs(2);
 
-/// What the holder of `n` still counted on when another provider had acquired it.
+/// The rival's guard of `n`, and the time for which the first holder still believed to hold it when the rival acquired
+/// it.
 async fn left_at_takeover(rival: LockProvider, guard: &LockGuard) -> (LockGuard, Duration) {
     let context = guard.context();
     let taking = async move {
@@ -36,15 +37,14 @@ async fn block_the_first_renewals(foreign: &Database, acquired: Instant) {
     session.abort_transaction().await.unwrap();
 }
 
-/// B4: a renewal that was stuck in the server must not take back what a later one has granted. The holder, which renews
-/// no more after `max_hold`, counts on the later one.
+/// B4: a renewal that was stuck in the server must not shorten the lease that a later one has granted. The holder,
+/// which stops renewing after `max_hold`, relies on the later one.
 #[tokio::test]
 async fn a_stuck_renewal_takes_nothing_back() {
     let db = test_db().await;
     let holder = LockProvider::new(db.database());
     let foreign = db.connect_again().await.unwrap();
-    // An index that is being made would wait for the transaction, and everything else for the index.
-    assert_eq!(holder.admin().index_state().await, IndexState::Ready);
+    until_indexed(&holder).await;
     let acquired = Instant::now();
     let mut guards = Vec::new();
     for name in ["m", "n"] {
@@ -56,7 +56,7 @@ async fn a_stuck_renewal_takes_nothing_back() {
     let ((next, left), ()) = tokio::join!(taking, block_the_first_renewals(&foreign, acquired));
     assert!(
         left.is_zero(),
-        "two live guards {:?} after the acquire: the first one counts on {left:?} more",
+        "two live guards {:?} after the acquire: the first one expects {left:?} more",
         acquired.elapsed()
     );
     next.release().await.unwrap();
@@ -69,7 +69,7 @@ async fn a_stuck_renewal_takes_nothing_back_while_later_ones_hang() {
     let holder = LockProvider::new(&connect(&server.uri(), "holder").await);
     let foreign = connect(&server.uri(), "rival").await;
     let foreign = foreign.client().database("holder");
-    assert_eq!(holder.admin().index_state().await, IndexState::Ready);
+    until_indexed(&holder).await;
     let acquired = Instant::now();
     let mut guards = Vec::new();
     for name in ["m", "n"] {
@@ -85,7 +85,7 @@ async fn a_stuck_renewal_takes_nothing_back_while_later_ones_hang() {
     let ((next, left), point) = tokio::join!(taking, hanging);
     assert!(
         left.is_zero(),
-        "two live guards {:?} after the acquire: the first one counts on {left:?} more",
+        "two live guards {:?} after the acquire: the first one expects {left:?} more",
         acquired.elapsed()
     );
     must(point.clear().await);
@@ -93,15 +93,15 @@ async fn a_stuck_renewal_takes_nothing_back_while_later_ones_hang() {
 }
 
 /// The first request of a claim arrives late. Its repetition, by the driver or by the library, is answered "held", and
-/// the caller gives up: the late request then acquires the lock for nobody, and that must be released long before the
-/// lease of 60 s ends.
+/// the caller gives up. The late request then acquires the lock without a caller, and this claim must be released long
+/// before the lease of 60 s ends.
 async fn late_request_leaves_no_ghost(proxy: &Proxy, late: &Database, direct: &Database, is_try: bool) {
     // One request for each call: a later write in the same session would make the server refuse the late one.
     let pause = Duration::from_secs(5);
-    let provider = LockProvider::builder(late).expiry(AMPLE);
+    let provider = LockProvider::builder(late).expiry(LONG_EXPIRY);
     let provider = provider.retry_interval(pause..=pause).build().unwrap();
     let rival = LockProvider::new(direct);
-    acquire_soon(&provider, "warm").await.release().await.unwrap();
+    assert_free(&provider, "warm").await;
     let guard = acquire_soon(&rival, "ghost").await;
 
     let fault = Fault::late_request(LATE).command("findAndModify");
@@ -112,7 +112,7 @@ async fn late_request_leaves_no_ghost(proxy: &Proxy, late: &Database, direct: &D
     } else {
         lock.acquire().await.map(Some)
     };
-    // On a standalone server a try ends with the connection's error, for nothing repeats it.
+    // On a standalone server a try ends with the error of the connection, because nothing repeats it.
     match outcome {
         Ok(None) | Err(LockError::Timeout { .. } | LockError::Mongo(_)) => {}
         other => panic!("another has the lock: {other:?}"),
@@ -120,15 +120,15 @@ async fn late_request_leaves_no_ghost(proxy: &Proxy, late: &Database, direct: &D
     assert_eq!(late.hits(), 1);
     guard.release().await.unwrap();
 
-    // The late request has been executed by now, and nothing else shows that.
+    // The server has executed the late request by now. No event shows that, hence the sleep.
     sleep(LATE + Duration::from_secs(1)).await;
     let lock = rival.lock("ghost").acquire_timeout(AMPLE);
     let next = timeout(Duration::from_secs(15), lock.acquire()).await;
-    let next = next.expect("nobody holds the lock").unwrap();
+    let next = next.expect("the lock is free").unwrap();
     next.release().await.unwrap();
 }
 
-/// B2: on a replica set the driver itself repeats the request, and the library is told only of the second one.
+/// B2: on a replica set the driver itself repeats the request, and the library gets only the second reply.
 #[tokio::test]
 async fn a_request_that_the_driver_has_repeated_leaves_no_ghost_of_a_wait() {
     let db = test_db().await;

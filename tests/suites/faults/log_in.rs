@@ -1,13 +1,16 @@
-//! Log-ins that fail for a reason that passes: the driver reports every one of them as an authentication error.
+//! Log-ins that fail for a transient reason. The driver reports each of them as an authentication error.
 
 use std::time::Duration;
 
 use mongodb::bson::doc;
 use mongolock::LockProvider;
-use mongolock_tests::{FailPoint, FailPointGuard, Proxy, Server, ServerOptions, eventually, must};
+use mongolock_tests::{
+    AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, Proxy, Server, ServerOptions, eventually, must,
+    with_parameter,
+};
 use tokio::time::{Instant, sleep};
 
-use crate::{AMPLE, acquire_soon, connect, with_parameter};
+use crate::{acquire_soon, connect};
 
 /// The driver logs in with the newer mechanism inside its first message, and sends only `saslContinue` after that. This
 /// user has only the older one, for which it sends `saslStart` as well.
@@ -26,13 +29,13 @@ async fn server() -> Server {
     server
 }
 
-/// Lets log-ins of the application `app` fail.
+/// Makes the log-ins of the application `app` fail.
 async fn fail(server: &Server, point: FailPoint) -> FailPointGuard {
     point.app_name("app").enable(&server.uri()).await.unwrap()
 }
 
-/// A connection string of this user through the proxy. After a failed log-in the driver waits for the next heartbeat, by
-/// default for up to 10 s.
+/// A connection string of this user through the proxy. After a failed log-in the driver waits for the next heartbeat,
+/// by default for up to 10 s.
 fn uri(server: &Server, proxy: &Proxy, user: &str) -> String {
     let uri = server.uri().replace(ROOT, user);
     let uri = uri.replace(server.node().address(), proxy.address());
@@ -43,7 +46,7 @@ fn uri(server: &Server, proxy: &Proxy, user: &str) -> String {
 /// The commands of a log-in that can fail, and a user for whom the driver sends them.
 const PHASES: [(&str, &str); 2] = [("saslContinue", ROOT), ("saslStart", OLDER)];
 
-/// The ways in which a log-in fails that succeeds a little later.
+/// Three transient failures of a log-in.
 fn failures(phase: &str) -> [FailPoint; 3] {
     let log_in = || FailPoint::on(&[phase]);
     [
@@ -73,7 +76,7 @@ async fn a_log_in_that_fails_for_a_while_does_not_end_a_wait() {
     }
 }
 
-/// A release in the background is not given up while the lease of 30 s lasts.
+/// A release in the background is repeated while the lease of 30 s lasts.
 #[tokio::test]
 async fn a_log_in_that_fails_for_a_while_does_not_end_a_release() {
     let server = server().await;
@@ -96,7 +99,7 @@ async fn a_log_in_that_fails_for_a_while_does_not_end_a_release() {
             must(point.clear().await);
             let begun = Instant::now();
             let next = acquire_soon(&rival, "kept").await;
-            assert!(begun.elapsed() < AMPLE / 4, "{phase}, code {code}");
+            assert!(begun.elapsed() < BEFORE_EXPIRY, "{phase}, code {code}");
             next.release().await.unwrap();
         }
     }

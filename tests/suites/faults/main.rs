@@ -1,4 +1,4 @@
-//! What happens when things go wrong: a bad network, failing commands, lost members, killed and stopped processes.
+//! Faults: a bad network, failing commands, lost members of a replica set, killed and stopped processes.
 
 mod actor;
 mod blocked_documents;
@@ -20,15 +20,25 @@ mod write_concern;
 
 use std::time::Duration;
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::Document;
 use mongodb::options::ClientOptions;
-use mongodb::{Client, ClientSession, Database};
+use mongodb::{Client, Database};
 use mongolock::{IndexState, LockGuard, LockProvider};
-use mongolock_tests::{Proxy, TestDb, shared};
+use mongolock_tests::{
+    AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, Proxy, Server, ServerOptions, TestDb, lock_document,
+    must, shared,
+};
 use tokio::time::timeout;
 
-/// Longer than anything takes, so that a deadline missed is a defect and not a slow machine.
-const AMPLE: Duration = Duration::from_secs(60);
+/// The default `expiry` of a lock.
+const DEFAULT_EXPIRY: Duration = Duration::from_secs(30);
+
+/// The `expiry` of locks that a test must see released: 60 s, longer than the test waits for them.
+const LONG_EXPIRY: Duration = Duration::from_secs(60);
+
+/// The error code that a primary answers with while it steps down (`PrimarySteppedDown`): the library sends such a
+/// command again.
+const STEPPED_DOWN: i32 = 189;
 
 /// A proxy in front of the shared server, and the test's database through it.
 async fn through_proxy(db: &TestDb) -> (Proxy, Database) {
@@ -42,54 +52,93 @@ async fn through_proxy(db: &TestDb) -> (Proxy, Database) {
     (proxy, database)
 }
 
+/// A standalone server for one test, with a proxy in front of it: the driver repeats no command on such a server.
+struct Standalone {
+    /// The database `app` through the proxy.
+    proxied: Database,
+    /// The same database without the proxy.
+    direct: Database,
+    proxy: Proxy,
+    /// The server ends when this value is dropped, so it is the last field.
+    _server: Server,
+}
+
+impl Standalone {
+    async fn start() -> Self {
+        let server = Server::start(ServerOptions::standalone()).await.unwrap();
+        let proxy = Proxy::start(server.node().address()).await.unwrap();
+        Self {
+            proxied: connect(&proxy.uri(), "app").await,
+            direct: connect(&server.uri(), "app").await,
+            proxy,
+            _server: server,
+        }
+    }
+}
+
+/// A database of this name through a new client whose application name is the same.
 async fn connect(uri: &str, name: &str) -> Database {
     let mut options = ClientOptions::parse(uri).await.unwrap();
     options.app_name = Some(name.to_owned());
     Client::with_options(options).unwrap().database(name)
 }
 
-fn with_parameter(uri: &str, parameter: &str) -> String {
-    let separator = if uri.contains('?') { '&' } else { '?' };
-    format!("{uri}{separator}{parameter}")
+/// A provider that waits for locks up to [`AMPLE`].
+fn patient(database: &Database) -> LockProvider {
+    let builder = LockProvider::builder(database).acquire_timeout(AMPLE);
+    builder.build().unwrap()
 }
 
+/// A provider whose locks have this expiry.
+fn with_expiry(database: &Database, expiry: Duration) -> LockProvider {
+    LockProvider::builder(database).expiry(expiry).build().unwrap()
+}
+
+/// Sets a fail point for the clients of this test.
+async fn fail(db: &TestDb, point: FailPoint) -> FailPointGuard {
+    must(point.enable_for(db).await)
+}
+
+/// The document of a lock, which must exist.
 async fn document(database: &Database, name: &str) -> Document {
-    let locks = database.collection::<Document>("distributed_locks");
-    locks
-        .find_one(doc! { "_id": name })
-        .await
-        .unwrap()
-        .expect("the document is there")
+    let found = lock_document(database, name).await;
+    found.expect("the document exists")
 }
 
-/// Acquires a lock that must be free, or become so by other means than an expiry of half a minute.
+/// Whether no process holds the lock, by its document.
+async fn is_released(database: &Database, name: &str) -> bool {
+    document(database, name).await.get_str("lockId") == Ok("")
+}
+
+/// Asserts that the document of a held lock stores the token of its holder.
+async fn assert_stores_its_token(database: &Database, guard: &LockGuard) {
+    let stored = document(database, guard.name()).await.get_i64("fencingToken");
+    assert_eq!(stored, Ok(guard.fencing_token().get()));
+}
+
+/// Acquires a lock that is free, or becomes free for another reason than the end of a lease of 30 s.
 async fn acquire_soon(provider: &LockProvider, name: &str) -> LockGuard {
     let lock = provider.lock(name).acquire_timeout(None);
-    timeout(Duration::from_secs(15), lock.acquire())
+    timeout(BEFORE_EXPIRY, lock.acquire())
         .await
-        .expect("nothing stands in the way")
+        .expect("the lock is free long before a lease would end")
         .unwrap()
 }
 
-/// Opens connections and waits for the index, whose internal lock is claimed with the same command as any lock: it must
-/// not meet a fault that is meant for the test's own claim.
-async fn warm_up(provider: &LockProvider) {
-    acquire_soon(provider, "warm").await.release().await.unwrap();
-    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+/// Asserts that a lock is free, or becomes free for another reason than the end of a lease of 30 s.
+async fn assert_free(provider: &LockProvider, name: &str) {
+    acquire_soon(provider, name).await.release().await.unwrap();
 }
 
-/// An open transaction of another client that has changed the documents of these locks.
-async fn transaction_on(foreign: &Database, names: &[impl AsRef<str>]) -> ClientSession {
-    let mut session = foreign.client().start_session().await.unwrap();
-    session.start_transaction().await.unwrap();
-    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-    let locks = foreign.collection::<Document>("distributed_locks");
-    let touch = doc! { "$set": { "touched": true } };
-    let touched = locks
-        .update_many(doc! { "_id": { "$in": &names } }, touch)
-        .session(&mut session)
-        .await
-        .unwrap();
-    assert_eq!(touched.modified_count, names.len() as u64);
-    session
+/// Opens connections and waits for the index. The index task claims an internal lock with the same command as any lock,
+/// and that command must not meet a fault that is meant for the test's own claim.
+async fn warm_up(provider: &LockProvider) {
+    assert_free(provider, "warm").await;
+    until_indexed(provider).await;
+}
+
+/// Waits until the index exists: the server would make its creation wait for an open transaction, and all other
+/// commands on the collection wait for the creation.
+async fn until_indexed(provider: &LockProvider) {
+    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
 }

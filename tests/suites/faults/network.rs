@@ -3,60 +3,57 @@
 use std::time::Duration;
 
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{Fault, Proxy, Server, ServerOptions, eventually, must, test_db};
+use mongolock_tests::{AMPLE, Fault, Proxy, TestDb, eventually, must, test_db, with_parameter};
 use tokio::time::{Instant, timeout};
 
-use crate::{AMPLE, acquire_soon, connect, document, through_proxy, warm_up, with_parameter};
+use crate::{
+    LONG_EXPIRY, Standalone, acquire_soon, assert_free, assert_stores_its_token, connect, document,
+    is_released, through_proxy, warm_up, with_expiry,
+};
 
-/// B3, S0.9: on a set the driver asks again and gets the server's old answer.
-#[tokio::test]
-async fn a_lost_reply_is_recognised_as_ones_own_claim() {
+/// A database, a proxy in front of its server, and a provider that has open connections through the proxy.
+async fn warm_through_proxy() -> (TestDb, Proxy, LockProvider) {
     let db = test_db().await;
     let (proxy, database) = through_proxy(&db).await;
     let provider = LockProvider::new(&database);
     warm_up(&provider).await;
+    (db, proxy, provider)
+}
+
+/// B3, S0.9: on a replica set the driver repeats the command and gets the server's stored reply.
+#[tokio::test]
+async fn a_claim_whose_reply_was_lost_is_recognised() {
+    let (db, proxy, provider) = warm_through_proxy().await;
     let dropped = proxy.inject(Fault::drop_reply().command("findAndModify"));
     let guard = acquire_soon(&provider, "own").await;
     must(dropped.happened(AMPLE).await);
-    let stored = document(db.database(), "own").await;
-    assert_eq!(
-        stored.get_i64("fencingToken").unwrap(),
-        guard.fencing_token().get()
-    );
+    assert_stores_its_token(db.database(), &guard).await;
     guard.release().await.unwrap();
 }
 
-/// B3, S0.9: without the driver's help, mongolock asks again with the same id.
+/// B3, S0.9: on a standalone server mongolock itself repeats the command with the same id.
 #[tokio::test]
 async fn a_lost_reply_of_a_standalone_is_recognised() {
-    let server = Server::start(ServerOptions::standalone()).await.unwrap();
-    let proxy = Proxy::start(server.node().address()).await.unwrap();
-    let provider = LockProvider::new(&connect(&proxy.uri(), "app").await);
-    let direct = connect(&server.uri(), "app").await;
+    let server = Standalone::start().await;
+    let (proxy, direct) = (&server.proxy, &server.direct);
+    let provider = LockProvider::new(&server.proxied);
     warm_up(&provider).await;
 
     let dropped = proxy.inject(Fault::drop_reply().command("findAndModify").times(2));
     let guard = acquire_soon(&provider, "own").await;
     must(dropped.happened(AMPLE).await);
-    let stored = document(&direct, "own").await;
-    assert_eq!(
-        stored.get_i64("fencingToken").unwrap(),
-        guard.fencing_token().get()
-    );
+    assert_stores_its_token(direct, &guard).await;
 
     // A release whose reply is lost is not a loss of the lock.
     proxy.inject(Fault::drop_reply().command("update"));
     guard.release().await.unwrap();
-    assert_eq!(document(&direct, "own").await.get_str("lockId"), Ok(""));
+    assert_eq!(document(direct, "own").await.get_str("lockId"), Ok(""));
 }
 
-/// B2: the answer comes after the caller has gone.
+/// B2: the reply arrives after the caller's limit.
 #[tokio::test]
 async fn a_reply_after_the_timeout_leaves_no_claim() {
-    let db = test_db().await;
-    let (proxy, database) = through_proxy(&db).await;
-    let provider = LockProvider::new(&database);
-    warm_up(&provider).await;
+    let (db, proxy, provider) = warm_through_proxy().await;
     let late = proxy.inject(Fault::delay_reply(Duration::from_secs(3)).command("findAndModify"));
     let begun = Instant::now();
     let error = provider
@@ -69,61 +66,52 @@ async fn a_reply_after_the_timeout_leaves_no_claim() {
         begun.elapsed() < Duration::from_secs(3),
         "it does not wait for the answer"
     );
-    // Nothing was heard of the server: that is not "held by another".
+    // Without a reply the error is not "held by another".
     assert!(matches!(error, LockError::Mongo(_)), "{error}");
     must(late.happened(AMPLE).await);
-    acquire_soon(&LockProvider::new(db.database()), "late")
-        .await
-        .release()
-        .await
-        .unwrap();
+    assert_free(&LockProvider::new(db.database()), "late").await;
 }
 
-/// B2: the request itself arrives late, after the wait is over and its first withdrawal has been made.
+/// B2: the request itself arrives late, after the wait has ended and its claim was released once.
 #[tokio::test]
 async fn a_request_that_arrives_late_leaves_no_ghost() {
-    let server = Server::start(ServerOptions::standalone()).await.unwrap();
-    let proxy = Proxy::start(server.node().address()).await.unwrap();
-    let provider = LockProvider::new(&connect(&proxy.uri(), "app").await);
-    let direct = LockProvider::new(&connect(&server.uri(), "app").await);
+    let server = Standalone::start().await;
+    let (proxy, direct) = (&server.proxy, &server.direct);
+    let provider = LockProvider::new(&server.proxied);
     warm_up(&provider).await;
     let late = proxy.inject(Fault::late_request(Duration::from_millis(1500)).command("findAndModify"));
     let lock = provider.lock("ghost").acquire_timeout(Duration::from_millis(1));
     assert!(lock.acquire().await.is_err());
     must(late.happened(AMPLE).await);
-    acquire_soon(&direct, "ghost").await.release().await.unwrap();
-    let database = connect(&server.uri(), "app").await;
+    assert_free(&LockProvider::new(direct), "ghost").await;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    // The ghost has come by now. It is gone long before its expiry of half a minute.
-    let free = async || (document(&database, "ghost").await.get_str("lockId") == Ok("")).then_some(());
-    must(eventually(Duration::from_secs(10), "nobody holds the lock", free).await);
+    // The late request has acquired the lock by now. That claim is released long before its expiry of 30 s.
+    let free = async || is_released(direct, "ghost").await.then_some(());
+    must(eventually(Duration::from_secs(10), "the lock is free", free).await);
 }
 
-/// B2: the request of a first attempt arrives when a second one has won the lock and it has been released.
+/// B2: the request of a first attempt arrives after a second attempt has acquired the lock and released it.
 #[tokio::test]
 async fn a_late_first_request_of_a_won_claim_leaves_no_ghost() {
-    let server = Server::start(ServerOptions::standalone()).await.unwrap();
-    let proxy = Proxy::start(server.node().address()).await.unwrap();
-    let provider = LockProvider::new(&connect(&proxy.uri(), "app").await);
-    let database = connect(&server.uri(), "app").await;
+    let server = Standalone::start().await;
+    let (proxy, direct) = (&server.proxy, &server.direct);
+    let provider = LockProvider::new(&server.proxied);
     warm_up(&provider).await;
     let late = proxy.inject(Fault::late_request(Duration::from_secs(2)).command("findAndModify"));
-    acquire_soon(&provider, "ghost").await.release().await.unwrap();
+    assert_free(&provider, "ghost").await;
     must(late.happened(AMPLE).await);
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let free = async || (document(&database, "ghost").await.get_str("lockId") == Ok("")).then_some(());
-    must(eventually(Duration::from_secs(10), "nobody holds the lock", free).await);
+    let free = async || is_released(direct, "ghost").await.then_some(());
+    must(eventually(Duration::from_secs(10), "the lock is free", free).await);
 }
 
-/// B2: renewals arrive whose answers come too late for the holder. A shutdown does not leave what they have prolonged.
+/// B2: the server executes renewals whose replies reach the holder too late. A shutdown releases the lease that they
+/// have extended.
 #[tokio::test]
-async fn a_shutdown_takes_back_what_a_late_renewal_has_prolonged() {
+async fn a_shutdown_releases_a_lease_that_a_late_renewal_extended() {
     let db = test_db().await;
     let (proxy, database) = through_proxy(&db).await;
-    let provider = LockProvider::builder(&database)
-        .expiry(Duration::from_secs(3))
-        .build()
-        .unwrap();
+    let provider = with_expiry(&database, Duration::from_secs(3));
     let rival = LockProvider::new(db.database());
     let guard = acquire_soon(&provider, "prolonged").await;
     let ends = async || {
@@ -140,13 +128,17 @@ async fn a_shutdown_takes_back_what_a_late_renewal_has_prolonged() {
     provider.shutdown().await;
     assert!(
         begun.elapsed() < Duration::from_secs(12),
-        "it has not just given up"
+        "the shutdown does not wait for its own limit"
     );
     let taken = rival.lock("prolonged").try_acquire().await.unwrap();
-    taken.expect("nothing is left of it").release().await.unwrap();
+    taken
+        .expect("the extended lease is released")
+        .release()
+        .await
+        .unwrap();
 }
 
-/// B13: a release that cannot reach the server does not keep those behind from hearing that it does not answer.
+/// B13: a waiter behind a release that cannot reach the server gets the error of the server, and not "busy".
 #[tokio::test]
 async fn waiting_behind_a_stuck_release_is_not_busy() {
     let db = test_db().await;
@@ -164,15 +156,12 @@ async fn waiting_behind_a_stuck_release_is_not_busy() {
     assert!(matches!(error, LockError::Mongo(_)), "{error}");
 }
 
-/// B4, S1.11, S1.27: cut off from the server, a holder gives up before anybody else can have the lock.
+/// B4, S1.11, S1.27: a holder that is cut off from the server loses the lock before a rival can acquire it.
 #[tokio::test]
 async fn a_frozen_connection_ends_the_hold_in_time() {
     let db = test_db().await;
     let (proxy, database) = through_proxy(&db).await;
-    let provider = LockProvider::builder(&database)
-        .expiry(Duration::from_secs(1))
-        .build()
-        .unwrap();
+    let provider = with_expiry(&database, Duration::from_secs(1));
     let guard = acquire_soon(&provider, "cut").await;
     let (inside, entered) = tokio::sync::oneshot::channel();
     let body = provider.lock("body").run(async |_| {
@@ -185,7 +174,7 @@ async fn a_frozen_connection_ends_the_hold_in_time() {
         let next = rival.lock("cut").acquire_timeout(AMPLE).acquire().await.unwrap();
         assert!(
             context.is_lost(),
-            "the holder knows it no later than the next one has it"
+            "the holder knows of its loss before the rival has the lock"
         );
         next
     });
@@ -195,7 +184,7 @@ async fn a_frozen_connection_ends_the_hold_in_time() {
     };
     let (ran, (), ()) = timeout(AMPLE, async { tokio::join!(body, freeze, guard.lost()) })
         .await
-        .expect("both learn of it");
+        .expect("the body and the guard are lost");
     assert!(
         matches!(&ran, Err(LockError::Lost { name, .. }) if name == "body"),
         "{ran:?}"
@@ -203,23 +192,20 @@ async fn a_frozen_connection_ends_the_hold_in_time() {
     assert!(guard.is_lost() && guard.remaining().is_zero());
     let next = taking.await.unwrap();
     assert!(next.fencing_token() > guard.fencing_token());
-    // A release that cannot learn anything does not wait for the network.
+    // The release of a lost lock does not wait for the network.
     assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
     proxy.thaw();
     next.release()
         .await
-        .expect("what the first one sent late harms nobody");
+        .expect("late commands of the first holder change nothing");
 }
 
-/// B9: a renewal that gets no answer is repeated while the lease lasts.
+/// B9: a renewal without a reply is repeated while the lease lasts.
 #[tokio::test]
 async fn renewals_go_on_after_failures() {
     let db = test_db().await;
     let (proxy, database) = through_proxy(&db).await;
-    let provider = LockProvider::builder(&database)
-        .expiry(Duration::from_secs(3))
-        .build()
-        .unwrap();
+    let provider = with_expiry(&database, Duration::from_secs(3));
     let guard = provider.lock("kept").await.unwrap();
     for _ in 0..3 {
         let failed = proxy.inject(Fault::drop_request().command("update"));
@@ -250,17 +236,14 @@ async fn a_server_that_is_down_is_not_a_busy_lock() {
     }
 }
 
-/// One connection is silent, as behind a router that has forgotten it; all others work. The lease outlasts the test: only
-/// a release that arrives ends it.
+/// One connection is silent, as behind a router that has forgotten it, and all others work. The lease is longer than
+/// the test, so only a release that arrives can free the lock.
 #[tokio::test]
-async fn a_release_that_is_not_answered_keeps_nobody_waiting() {
+async fn a_release_without_a_reply_blocks_no_waiter() {
     let db = test_db().await;
     for waits_for_it in [true, false] {
         let (proxy, database) = through_proxy(&db).await;
-        let provider = LockProvider::builder(&database)
-            .expiry(AMPLE * 4)
-            .build()
-            .unwrap();
+        let provider = with_expiry(&database, LONG_EXPIRY * 4);
         warm_up(&provider).await;
         let guard = acquire_soon(&provider, "silent").await;
         let silent = proxy.inject(Fault::delay_request(AMPLE * 2).command("update"));
@@ -271,6 +254,6 @@ async fn a_release_that_is_not_answered_keeps_nobody_waiting() {
             drop(guard);
         }
         must(silent.happened(AMPLE).await);
-        acquire_soon(&provider, "silent").await.release().await.unwrap();
+        assert_free(&provider, "silent").await;
     }
 }

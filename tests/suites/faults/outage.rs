@@ -1,4 +1,4 @@
-//! A server that is gone for a while: nothing listens at its address.
+//! A server that is down: no process listens at its address.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use mongolock::{DistributedLock, LockError, LockGuard, LockProvider, distributed
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// What a try may take at most: less than the library waits for a slow answer before it calls it none.
+/// The limit of a single try: less than the time after which the library treats a missing reply as none.
 const SHORT: Duration = Duration::from_millis(300);
 
 /// A provider with default options, at an address where nothing listens.
@@ -21,7 +21,7 @@ async fn unreachable_provider() -> LockProvider {
     LockProvider::new(&client.database("app"))
 }
 
-/// A try that must end with an error, and in time.
+/// Asserts that a try ends with an error of the server, and in time.
 async fn try_fails(lock: &DistributedLock, what: &str) {
     let begun = Instant::now();
     let answer = lock.try_acquire().await;
@@ -33,9 +33,9 @@ async fn try_fails(lock: &DistributedLock, what: &str) {
     assert!(begun.elapsed() < SHORT + Duration::from_secs(1), "{what}");
 }
 
-/// S4.5, B13: all waiters of one name hear that the server does not answer; none is told that the lock is busy.
+/// S4.5, B13: all waiters of one name get the error of the server, and none gets "busy".
 #[tokio::test]
-async fn no_waiter_of_a_dead_server_is_told_that_the_lock_is_busy() {
+async fn waiters_of_a_dead_server_never_see_busy() {
     let provider = unreachable_provider().await;
     let lock = provider.lock("down").acquire_timeout(Duration::from_secs(2));
     let begun = Instant::now();
@@ -70,14 +70,14 @@ async fn a_short_try_of_a_dead_server_is_an_error() {
     }
 }
 
-/// B13: the same for several at once. They are in each other's way, but nobody has the lock.
+/// B13: the same for several tries at the same time. They delay each other, but the lock is not held.
 #[tokio::test]
 async fn tries_at_once_of_a_dead_server_are_errors() {
     let provider = unreachable_provider().await;
     let lock = provider.lock("down").acquire_timeout(SHORT);
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(1) {
-        // What they say is the test before; here they only let the outage last a second.
+        // The test above checks these results. Here the tries only let the outage last a second.
         let _ = lock.try_acquire().await;
     }
     let mut tries = JoinSet::new();
@@ -88,7 +88,7 @@ async fn tries_at_once_of_a_dead_server_are_errors() {
     tries.join_all().await;
 }
 
-/// B13: a try beside a waiter that has had no answer is an error as well.
+/// B13: a try at the same time as a waiter without a reply is an error as well.
 #[tokio::test]
 async fn a_try_beside_an_unanswered_waiter_is_an_error() {
     let provider = unreachable_provider().await;
@@ -105,15 +105,15 @@ async fn acquire(lock: DistributedLock) -> Result<LockGuard, LockError> {
 
 #[distributed_lock(name = "job", on_busy = "skip")]
 async fn skipping() -> Result<Option<()>, LockError> {
-    unreachable!("nobody has the lock")
+    unreachable!("the server is down")
 }
 
 #[distributed_lock(name = "job", on_busy = "skip", acquire_timeout = "300ms")]
 async fn patiently_skipping() -> Result<Option<()>, LockError> {
-    unreachable!("nobody has the lock")
+    unreachable!("the server is down")
 }
 
-/// B13, B16: a job is skipped because another process does it, and never because the server is gone.
+/// B13, B16: a job is skipped only if another process holds its lock, and never because the server is down.
 #[tokio::test]
 async fn an_outage_skips_no_job() {
     let provider = unreachable_provider().await;

@@ -1,36 +1,37 @@
-//! A holder that is stopped between reading and writing, and comes back when another has the lock and has written
-//! (S1.20): what the three ways to write make of that.
+//! A holder that is stopped between reading and writing, and continues when a rival has acquired the lock and has
+//! written (S1.20): the stale write done in a plain way, fenced, and in a guarded transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{DateTime, Document, doc};
 use mongodb::{Collection, Database};
-use mongolock::{FencedExt, FencingToken, IndexState, LockContext, LockError, LockGuard, LockProvider};
-use mongolock_tests::test_db;
+use mongolock::{FencedExt, FencingToken, LockContext, LockError, LockGuard, LockProvider};
+use mongolock_tests::{AMPLE, change_lock, test_db};
 use rustix::process::Signal;
 use tokio::task::{JoinSet, LocalSet};
 
-use crate::AMPLE;
 use crate::actor::{Actor, Part, order, say};
 
-/// Processes at a time, and what each goes through: fifty scenes in all.
+use crate::{LONG_EXPIRY, until_indexed};
+
+/// The number of processes at a time, and the number of scenes of each: fifty scenes in all.
 const LANES: usize = 5;
 const SCENES: usize = 10;
 
-/// What a scene lasts at the least.
+/// The lease that ends while its holder is stopped.
 const SHORT: Duration = Duration::from_millis(200);
 
 const WAY: &str = "MONGOLOCK_ACTOR_WAY";
 
-/// How a document is written that was read before.
+/// How a document is written back that was read before.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Plain,
     Fenced,
-    /// In a transaction that begins with the write.
+    /// In a guarded transaction that begins with the write.
     Guarded,
-    /// In a transaction that has read as well.
+    /// In a guarded transaction that has also read the document.
     GuardedFromTheRead,
 }
 
@@ -83,7 +84,7 @@ async fn add(
     Ok(())
 }
 
-/// A write of the other's after the read is a conflict: the driver makes the transaction again, with a read of its own.
+/// A write of the rival after the read is a conflict: the driver repeats the transaction, including the read.
 async fn add_in_a_transaction(
     entry: &str,
     database: &Database,
@@ -114,7 +115,7 @@ fn with(entry: &str, found: Option<Document>) -> Document {
     document
 }
 
-/// Not a test by itself: the writer that is stopped. It goes on, whatever it learns of its lock.
+/// The part of the writer that is stopped, which is no test. After it continues, it writes without regard to its lock.
 #[tokio::test]
 async fn write() {
     let Some(Part { database, expiry }) = Part::given().await else {
@@ -140,22 +141,22 @@ async fn write() {
     }
 }
 
-/// How the lock comes to the other while its holder is stopped.
+/// How the rival gets the lock while its holder is stopped.
 #[derive(Clone, Copy)]
 enum Takeover {
-    /// By time.
+    /// The lease ends.
     Expiry,
-    /// By hand, long before the end of the lease: the holder's clock says that it still has the lock, as after the
-    /// sleep of a whole machine, during which the clock stands still.
+    /// The document is changed by hand, long before the lease ends. By its own clock the holder still has the lock, as
+    /// after the suspension of a machine, during which the monotonic clock stands still.
     Hand,
 }
 
-/// What has become of the two writes.
+/// The outcome of the two writes.
 #[derive(Debug)]
 struct Scene {
     late: FencingToken,
     other: FencingToken,
-    /// Whether the writer knew of its loss when it went on.
+    /// Whether the writer knew of its loss when it continued.
     knew: bool,
     said: (String, String),
     entries: Vec<String>,
@@ -166,7 +167,7 @@ impl Scene {
         self.entries.iter().map(String::as_str).collect()
     }
 
-    /// The late write was refused with this word and these tokens, and the other's update is there.
+    /// Asserts that the stale write was refused with this word and these tokens, and that the rival's update is stored.
     fn is_refused(&self, word: &str, tokens: &[FencingToken]) {
         let tokens: Vec<String> = tokens.iter().map(ToString::to_string).collect();
         assert_eq!(self.said, (word.to_owned(), tokens.join(" ")), "{self:?}");
@@ -179,8 +180,7 @@ impl Scene {
 async fn play(way: Way, takeover: Takeover) -> Vec<Scene> {
     let db = Arc::new(test_db().await);
     let rival = LockProvider::new(db.database());
-    // MongoDB begins no transaction on a collection or an index that is being made.
-    assert_eq!(rival.admin().index_state().await, IndexState::Ready);
+    until_indexed(&rival).await;
     db.database().create_collection("documents").await.unwrap();
     let (mut lanes, local) = (JoinSet::new(), LocalSet::new());
     for lane in 0..LANES {
@@ -188,7 +188,7 @@ async fn play(way: Way, takeover: Takeover) -> Vec<Scene> {
         let lane = async move {
             let expiry = match takeover {
                 Takeover::Expiry => SHORT,
-                Takeover::Hand => AMPLE,
+                Takeover::Hand => LONG_EXPIRY,
             };
             let mut writer = Actor::start("paused::write", &db, expiry, &[(WAY, format!("{way:?}"))]);
             let mut scenes = Vec::new();
@@ -219,14 +219,14 @@ async fn scene(
     let empty = doc! { "_id": name, "entries": none.as_slice() };
     documents.insert_one(empty).await.unwrap();
 
-    writer.tell(name).await;
+    writer.send(name).await;
     let late: FencingToken = writer.until("read").await.parse().unwrap();
     writer.signal(Signal::STOP);
     let guard = take_over(name, takeover, database, rival).await;
     let context = guard.context();
     add("other", way, database, &context, async {}).await.unwrap();
-    // It finds the order when it goes on, and so it writes after that and not before.
-    writer.tell("go on").await;
+    // The writer reads this line when it continues, so it writes after that.
+    writer.send("go on").await;
     writer.signal(Signal::CONT);
     let knew = writer.until("goes_on").await.parse().unwrap();
     let said = writer.next().await;
@@ -236,7 +236,7 @@ async fn scene(
     guard
         .release()
         .await
-        .expect("the late one has not touched its claim");
+        .expect("the stale write changed nothing of its claim");
     let entries = found.get_array("entries").unwrap().iter();
     Scene {
         late,
@@ -250,17 +250,16 @@ async fn scene(
 async fn take_over(name: &str, takeover: Takeover, database: &Database, rival: &LockProvider) -> LockGuard {
     if let Takeover::Hand = takeover {
         let freed = doc! { "$set": { "lockId": "", "expiresAt": DateTime::from_millis(0) } };
-        let locks = database.collection::<Document>("distributed_locks");
-        locks.update_one(doc! { "_id": name }, freed).await.unwrap();
+        change_lock(database, name, freed).await;
     }
-    // It comes when the lease is over, and that shows that its holder is stopped: else it would be renewed.
-    let lock = rival.lock(name).expiry(AMPLE).acquire_timeout(AMPLE);
+    // This succeeds when the lease is over, which shows that the holder is stopped: it would renew the lease otherwise.
+    let lock = rival.lock(name).expiry(LONG_EXPIRY).acquire_timeout(AMPLE);
     lock.acquire().await.unwrap()
 }
 
-/// What the lock alone cannot prevent, even if the holder is told of its loss.
+/// The lock alone cannot prevent a stale write, even if the holder knows of its loss.
 #[tokio::test]
-async fn a_plain_late_write_destroys_the_others_update() {
+async fn a_plain_stale_write_overwrites_the_rivals_update() {
     for scene in play(Way::Plain, Takeover::Expiry).await {
         assert!(scene.knew, "{scene:?}");
         assert_eq!(scene.said.0, "written", "{scene:?}");
@@ -268,19 +267,19 @@ async fn a_plain_late_write_destroys_the_others_update() {
     }
 }
 
-/// The document refuses it: the holder does not ask whether it still has the lock.
+/// The document rejects the write. The holder does not check whether it still has the lock.
 #[tokio::test]
-async fn a_fenced_late_write_is_refused() {
+async fn a_fenced_stale_write_is_refused() {
     for scene in play(Way::Fenced, Takeover::Expiry).await {
         assert!(scene.knew, "{scene:?}");
         scene.is_refused("stale", &[scene.late, scene.other]);
     }
 }
 
-/// A transaction that begins when all is over. The holder's own clock ran on and refuses first; what the server says to
-/// each takeover is in `behaviour::commit`, and below.
+/// A transaction that begins after the takeover. The holder's own clock refuses the commit first. The tests in
+/// `behaviour::commit` and below show that the server refuses it as well.
 #[tokio::test]
-async fn a_guarded_late_write_is_refused() {
+async fn a_guarded_stale_write_is_refused() {
     for scene in play(Way::Guarded, Takeover::Expiry).await {
         assert!(scene.knew, "{scene:?}");
         scene.is_refused("lost", &[scene.late]);
@@ -295,7 +294,7 @@ async fn a_transaction_from_before_the_pause_is_refused() {
     }
 }
 
-/// A holder whose clock stood still: only the fence can know.
+/// The holder's clock stood still: only the fence can reject the write.
 #[tokio::test]
 async fn the_fence_needs_no_clock() {
     for scene in play(Way::Fenced, Takeover::Hand).await {
@@ -304,7 +303,7 @@ async fn the_fence_needs_no_clock() {
     }
 }
 
-/// A holder whose clock stood still: only the lock's document can know.
+/// The holder's clock stood still: only the document of the lock shows the takeover.
 #[tokio::test]
 async fn the_guard_of_a_commit_needs_no_clock() {
     for scene in play(Way::Guarded, Takeover::Hand).await {

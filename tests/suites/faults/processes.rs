@@ -3,23 +3,16 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use mongolock::LockProvider;
-use mongolock_tests::{TestDb, test_db};
+use mongolock_tests::{AMPLE, test_db};
 use rustix::process::Signal;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::actor::Actor;
-use crate::{AMPLE, document};
 
-fn provider(db: &TestDb) -> LockProvider {
-    LockProvider::builder(db.database())
-        .acquire_timeout(AMPLE)
-        .build()
-        .unwrap()
-}
+use crate::{assert_stores_its_token, patient};
 
-/// S0.13, S0.14, S1.26: no sweep and no hand is needed.
+/// S0.13, S0.14, S1.26: the lock becomes free without the TTL index and without an operator.
 #[tokio::test]
 async fn a_killed_holders_lock_is_free_after_its_expiry() {
     let db = test_db().await;
@@ -29,7 +22,7 @@ async fn a_killed_holders_lock_is_free_after_its_expiry() {
     holder.until("step").await;
     holder.signal(Signal::KILL);
     let begun = Instant::now();
-    let next = provider(&db).lock("actor").acquire().await.unwrap();
+    let next = patient(db.database()).lock("actor").acquire().await.unwrap();
     assert!(
         begun.elapsed() <= expiry + Duration::from_secs(1),
         "{:?}",
@@ -39,7 +32,8 @@ async fn a_killed_holders_lock_is_free_after_its_expiry() {
     next.release().await.unwrap();
 }
 
-/// A holder that was stopped beyond its lease does not take one step more, and harms nobody.
+/// A holder that was stopped beyond its lease loses the lock before its body runs another step, and does not touch the
+/// next holder's claim.
 #[tokio::test]
 async fn a_stopped_holder_learns_of_its_loss_first() {
     let db = test_db().await;
@@ -47,8 +41,8 @@ async fn a_stopped_holder_learns_of_its_loss_first() {
     let old: i64 = holder.until("held").await.parse().unwrap();
     holder.until("step").await;
     holder.signal(Signal::STOP);
-    let next = provider(&db).lock("actor").acquire().await.unwrap();
-    // What it had said before it was stopped.
+    let next = patient(db.database()).lock("actor").acquire().await.unwrap();
+    // The lines that the holder printed before it was stopped.
     while let Ok((word, _)) = timeout(Duration::from_millis(100), holder.next()).await {
         assert_eq!(word, "step");
     }
@@ -62,16 +56,13 @@ async fn a_stopped_holder_learns_of_its_loss_first() {
     assert!(next.fencing_token().get() > old);
     sleep(Duration::from_millis(300)).await;
     assert!(!next.is_lost());
-    assert_eq!(
-        document(db.database(), "actor").await.get_i64("fencingToken"),
-        Ok(next.fencing_token().get())
-    );
+    assert_stores_its_token(db.database(), &next).await;
     next.release()
         .await
-        .expect("its late release and renewals touch no other's claim");
+        .expect("late commands of the stopped holder change nothing");
 }
 
-/// S4.9: of several workers of one type one works; when it dies, another follows, until none is left.
+/// S4.9: of several workers one works at a time. When it is killed, another one follows, until none is left.
 #[tokio::test]
 async fn workers_take_over_in_turn() {
     let db = test_db().await;
@@ -109,7 +100,7 @@ async fn first_to_hold(workers: &mut [Actor]) -> (usize, i64) {
             }
         }
     }
-    panic!("nobody takes over");
+    panic!("no worker takes over");
 }
 
 /// S3.3: only the server's clock counts.
@@ -132,9 +123,9 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
         let off = clock - i64::try_from(true_clock).unwrap();
         assert!((off - shift).abs() < 60, "its clock is {off} s off");
 
-        // It holds and renews as long as it lives: several expiries.
+        // It holds and renews the lock for several expiries.
         let held: i64 = wrong.until("held").await.parse().unwrap();
-        let rival = provider(&db).lock("actor");
+        let rival = patient(db.database()).lock("actor");
         let end = Instant::now() + Duration::from_secs(3);
         while Instant::now() < end {
             assert!(rival.try_acquire().await.unwrap().is_none());
@@ -144,7 +135,7 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
         let next = rival.acquire().await.unwrap();
         assert!(next.fencing_token().get() > held);
 
-        // And it waits for its turn like everybody else.
+        // A process with a wrong clock also waits for a held lock.
         let mut waiting = Actor::holder(&db, Duration::from_secs(1), &environment);
         waiting.until("clock").await;
         assert!(

@@ -6,17 +6,14 @@ use mongolock::{LockError, LockProvider};
 use mongolock_tests::{Server, ServerOptions, must};
 use tokio::time::{Instant, sleep};
 
-use crate::{AMPLE, acquire_soon, connect};
+use crate::{LONG_EXPIRY, acquire_soon, assert_free, connect, patient};
 
 async fn provider(server: &Server) -> LockProvider {
     let database = connect(&server.uri(), "app").await;
-    LockProvider::builder(&database)
-        .acquire_timeout(AMPLE)
-        .build()
-        .unwrap()
+    patient(&database)
 }
 
-/// B5, S1.19: the wait goes on and the hold outlives it, for the lease is longer than the election.
+/// B5, S1.19: the hold and the wait survive an election, because the lease is longer than the election.
 #[tokio::test]
 async fn a_stepdown_ends_neither_a_hold_nor_a_wait() {
     let server = Server::start(ServerOptions::three_members()).await.unwrap();
@@ -33,12 +30,12 @@ async fn a_stepdown_ends_neither_a_hold_nor_a_wait() {
     next.release().await.unwrap();
 }
 
-/// B12: what a majority has acknowledged outlives the primary.
+/// B12: a lock that a majority has acknowledged survives the loss of the primary.
 #[tokio::test]
 async fn a_killed_primary_costs_no_lock() {
     let server = Server::start(ServerOptions::three_members()).await.unwrap();
     let (ours, theirs) = (provider(&server).await, provider(&server).await);
-    let guard = ours.lock("kept").expiry(AMPLE).acquire().await.unwrap();
+    let guard = ours.lock("kept").expiry(LONG_EXPIRY).acquire().await.unwrap();
     let primary = server.primary().await.unwrap();
     must(primary.kill().await);
     let rival = theirs.lock("kept").acquire_timeout(Duration::from_secs(20));
@@ -50,12 +47,12 @@ async fn a_killed_primary_costs_no_lock() {
     assert!(acquire_soon(&theirs, "kept").await.fencing_token() > held);
 }
 
-/// B12: without a majority there is no lock, and nothing is left of the attempt.
+/// B12: without a majority no lock is acquired, and the attempt leaves nothing behind.
 #[tokio::test]
 async fn without_a_majority_nothing_is_acquired() {
     let server = Server::start(ServerOptions::three_members()).await.unwrap();
     let provider = provider(&server).await;
-    acquire_soon(&provider, "warm").await.release().await.unwrap();
+    assert_free(&provider, "warm").await;
     let secondaries = server.secondaries().await;
     assert_eq!(secondaries.len(), 2);
     for node in &secondaries {
@@ -69,6 +66,6 @@ async fn without_a_majority_nothing_is_acquired() {
     for node in &secondaries {
         must(node.resume());
     }
-    // Far sooner than the expiry of half a minute.
-    acquire_soon(&provider, "lonely").await.release().await.unwrap();
+    // The lock becomes free long before the expiry of 30 s.
+    assert_free(&provider, "lonely").await;
 }

@@ -1,4 +1,4 @@
-//! Guards that end where no runtime is, or when it ends.
+//! Guards that are dropped outside of a runtime, or whose runtime ends.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use mongolock::LockProvider;
 use mongolock_tests::{shared, test_db};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{AMPLE, acquire_soon, connect};
+use crate::{assert_free, connect, patient, with_expiry};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -20,14 +20,10 @@ async fn a_guard_is_dropped_on_a_plain_thread() {
     std::thread::spawn(move || drop(guard))
         .join()
         .expect("no panic without a runtime");
-    acquire_soon(&LockProvider::new(db.database()), "thread")
-        .await
-        .release()
-        .await
-        .unwrap();
+    assert_free(&LockProvider::new(db.database()), "thread").await;
 }
 
-/// The lease ends by itself, and nothing panics.
+/// The leases of a runtime that ends expire, and nothing panics.
 #[test]
 fn a_runtime_ends_with_guards_alive() {
     let main = runtime();
@@ -44,10 +40,7 @@ fn a_runtime_ends_with_guards_alive() {
         };
         let (provider, kept) = short.block_on(async {
             let database = connect(shared().await.unwrap().uri(), db.name()).await;
-            let provider = LockProvider::builder(&database)
-                .expiry(Duration::from_secs(2))
-                .build()
-                .unwrap();
+            let provider = with_expiry(&database, Duration::from_secs(2));
             let owned = provider.lock("owned by a task").acquire().await.unwrap();
             tokio::spawn(async move {
                 let _owned = owned;
@@ -60,10 +53,7 @@ fn a_runtime_ends_with_guards_alive() {
         drop(kept);
         drop(provider);
         main.block_on(async {
-            let rival = LockProvider::builder(db.database())
-                .acquire_timeout(AMPLE)
-                .build()
-                .unwrap();
+            let rival = patient(db.database());
             for name in ["owned by a task", "kept outside"] {
                 rival.lock(name).acquire().await.unwrap().release().await.unwrap();
             }
@@ -71,7 +61,7 @@ fn a_runtime_ends_with_guards_alive() {
     }
 }
 
-/// A provider without a server may be used on one runtime after another: its background task starts anew.
+/// An in-memory provider can be used on one runtime after another: its background task is started again.
 #[test]
 fn the_background_task_outlives_its_runtime() {
     let provider = LockProvider::in_memory();
@@ -87,14 +77,11 @@ fn the_background_task_outlives_its_runtime() {
     }
 }
 
-/// B14: a leaked guard is bounded by `max_hold`.
+/// B14: `max_hold` ends the hold of a leaked guard.
 #[tokio::test]
 async fn a_leaked_guard_ends_at_its_cap() {
     let db = test_db().await;
-    let provider = LockProvider::builder(db.database())
-        .acquire_timeout(AMPLE)
-        .build()
-        .unwrap();
+    let provider = patient(db.database());
     let lock = provider
         .lock("leaked")
         .expiry(Duration::from_millis(500))

@@ -4,10 +4,10 @@ use mongodb::bson::{Document, doc};
 use mongodb::error::TRANSIENT_TRANSACTION_ERROR;
 use mongodb::{ClientSession, Collection, Database};
 use mongolock::{LockContext, LockError, LockProvider};
-use mongolock_tests::{Fault, test_db};
+use mongolock_tests::{AMPLE, Fault, test_db};
 use tokio::time::{Instant, timeout};
 
-use crate::{AMPLE, acquire_soon, through_proxy, warm_up};
+use crate::{acquire_soon, through_proxy, warm_up};
 
 /// A transaction that has written one document, to be committed under guard.
 async fn written(database: &Database) -> ClientSession {
@@ -28,7 +28,7 @@ async fn commit(context: &LockContext, session: &mut ClientSession) -> Result<()
     committed.expect("a commit does not wait for ever")
 }
 
-/// B3: the server has made the commit, and its reply never comes: the commit is sent again, and is made once.
+/// B3: the server executes the commit, but its reply never arrives. The commit is sent again and takes effect once.
 #[tokio::test]
 async fn a_commit_without_a_reply_is_sent_again() {
     let db = test_db().await;
@@ -48,7 +48,7 @@ async fn a_commit_without_a_reply_is_sent_again() {
     guard.release().await.unwrap();
 }
 
-/// The statement that guards the commit gets no reply: nothing is committed, the transaction may be made again.
+/// The statement that guards the commit gets no reply: nothing is committed, and the transaction can be repeated.
 #[tokio::test]
 async fn a_guard_without_a_reply_commits_nothing() {
     let db = test_db().await;

@@ -4,16 +4,17 @@
 use std::time::Duration;
 
 use mongolock::{LockError, LockGuard, LockProvider};
-use mongolock_tests::{Fault, Injected, Proxy, TestDb, eventually, must, test_db};
+use mongolock_tests::{AMPLE, Fault, Injected, Proxy, TestDb, eventually, must, test_db};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{AMPLE, acquire_soon, through_proxy};
+use crate::{DEFAULT_EXPIRY, LONG_EXPIRY, acquire_soon, assert_free, through_proxy, with_expiry};
 
-/// Time in which an acquire request on another connection must have replaced a silent one: one repetition after 2 s, and
-/// a slow machine.
+/// The time within which an acquire request on another connection must have replaced a silent one: one repetition after
+/// 2 s, and 4 s for a slow machine.
 const ONE_REPEAT: Duration = Duration::from_secs(6);
 
-/// Time in which what a silent connection has left behind must be released: far less than the lease of 60 s.
+/// The time within which a claim that a silent connection has left behind must be released: far less than the lease of
+/// 60 s.
 const FREED: Duration = Duration::from_secs(15);
 
 struct Setting {
@@ -21,7 +22,7 @@ struct Setting {
     /// Another process, with connections that work.
     rival: LockProvider,
     proxy: Proxy,
-    /// Dropped last.
+    /// The database ends when this value is dropped, so it is the last field.
     _db: TestDb,
 }
 
@@ -30,8 +31,8 @@ impl Setting {
     async fn new(expiry: Duration) -> Self {
         let db = test_db().await;
         let (proxy, database) = through_proxy(&db).await;
-        let provider = LockProvider::builder(&database).expiry(expiry).build().unwrap();
-        acquire_soon(&provider, "warm").await.release().await.unwrap();
+        let provider = with_expiry(&database, expiry);
+        assert_free(&provider, "warm").await;
         Self {
             provider,
             rival: LockProvider::new(db.database()),
@@ -50,7 +51,7 @@ impl Setting {
     }
 }
 
-/// A lock that must become free for this provider within `limit`.
+/// Asserts that the lock becomes free for this provider within `limit`.
 async fn free_within(limit: Duration, provider: &LockProvider, name: &str) {
     let lock = provider.lock(name).acquire_timeout(AMPLE);
     let acquired = timeout(limit, lock.acquire()).await;
@@ -61,7 +62,7 @@ async fn free_within(limit: Duration, provider: &LockProvider, name: &str) {
 /// B3: the lock was free all the time, so a reply that never comes costs one repetition and not the whole wait.
 #[tokio::test]
 async fn a_swallowed_reply_costs_one_repetition() {
-    let it = Setting::new(AMPLE / 2).await;
+    let it = Setting::new(DEFAULT_EXPIRY).await;
     let swallowed = it.swallow_reply("findAndModify", 1);
     let begun = Instant::now();
     let guard = it.acquire("silent", Duration::from_secs(10)).await.unwrap();
@@ -74,7 +75,7 @@ async fn a_swallowed_reply_costs_one_repetition() {
 /// B3: the same with two replies in a row.
 #[tokio::test]
 async fn two_swallowed_replies_do_not_cost_the_wait() {
-    let it = Setting::new(AMPLE / 2).await;
+    let it = Setting::new(DEFAULT_EXPIRY).await;
     let swallowed = it.swallow_reply("findAndModify", 2);
     let guard = it.acquire("silent", Duration::from_secs(10)).await.unwrap();
     assert_eq!(swallowed.hits(), 2);
@@ -85,7 +86,7 @@ async fn two_swallowed_replies_do_not_cost_the_wait() {
 /// B3: the same with a request that never arrives.
 #[tokio::test]
 async fn a_swallowed_request_costs_one_repetition() {
-    let it = Setting::new(AMPLE / 2).await;
+    let it = Setting::new(DEFAULT_EXPIRY).await;
     let swallowed = it.proxy.inject(Fault::swallow_request().command("findAndModify"));
     let begun = Instant::now();
     let guard = it.acquire("silent", Duration::from_secs(10)).await.unwrap();
@@ -97,7 +98,7 @@ async fn a_swallowed_request_costs_one_repetition() {
 /// B3: a single try repeats its request as well, within its limit.
 #[tokio::test]
 async fn a_try_repeats_a_request_without_a_reply() {
-    let it = Setting::new(AMPLE / 2).await;
+    let it = Setting::new(DEFAULT_EXPIRY).await;
     let swallowed = it.swallow_reply("findAndModify", 1);
     let lock = it
         .provider
@@ -110,11 +111,11 @@ async fn a_try_repeats_a_request_without_a_reply() {
     guard.release().await.unwrap();
 }
 
-/// B2, B13: the wait is too short for a repetition. It ends with an error in time, and nothing of it stands for the rest
-/// of the 60 s.
+/// B2, B13: the wait is too short for a repetition. It ends with an error in time, and its claim is released long
+/// before the lease of 60 s ends.
 #[tokio::test]
 async fn a_claim_that_was_given_up_is_released() {
-    let it = Setting::new(AMPLE).await;
+    let it = Setting::new(LONG_EXPIRY).await;
     let swallowed = it.swallow_reply("findAndModify", 1);
     let begun = Instant::now();
     let error = it.acquire("silent", Duration::from_secs(2)).await.unwrap_err();
@@ -124,10 +125,10 @@ async fn a_claim_that_was_given_up_is_released() {
     free_within(FREED, &it.rival, "silent").await;
 }
 
-/// B3: the next acquire of the same provider is not kept waiting by the id that was given up.
+/// B3: the next acquire of the same provider does not wait for the claim that was given up.
 #[tokio::test]
 async fn an_id_that_was_given_up_is_not_held_by_another() {
-    let it = Setting::new(AMPLE).await;
+    let it = Setting::new(LONG_EXPIRY).await;
     let swallowed = it.swallow_reply("findAndModify", 1);
     let error = it.acquire("silent", Duration::from_secs(2)).await.unwrap_err();
     assert!(matches!(error, LockError::Mongo(_)), "{error}");
@@ -167,7 +168,7 @@ async fn a_swallowed_release_is_repeated() {
         ("reply", Fault::swallow_reply()),
         ("request", Fault::swallow_request()),
     ] {
-        let it = Setting::new(AMPLE).await;
+        let it = Setting::new(LONG_EXPIRY).await;
         let guard = acquire_soon(&it.provider, name).await;
         let swallowed = it.proxy.inject(fault.command("update"));
         drop(guard);
@@ -179,11 +180,11 @@ async fn a_swallowed_release_is_repeated() {
     }
 }
 
-/// Three connections have swallowed a release each, and then its repetition. That must not keep the repetitions of other
-/// releases from being sent: of one that failed with an error, and of one that fell silent as well.
+/// Three connections have swallowed a release each, and then its repetition. The repetitions of other releases must
+/// still be sent: of one that failed with an error, and of one whose connection fell silent.
 #[tokio::test]
 async fn dead_connections_do_not_hold_up_the_repeats_of_releases() {
-    let it = Setting::new(AMPLE).await;
+    let it = Setting::new(LONG_EXPIRY).await;
     let mut guards = Vec::new();
     for name in ["dead:0", "dead:1", "dead:2", "failed", "silent"] {
         guards.push(acquire_soon(&it.provider, name).await);
@@ -201,11 +202,11 @@ async fn dead_connections_do_not_hold_up_the_repeats_of_releases() {
     let updates = Fault::swallow_request().command("update");
     let updates = it.proxy.inject(updates.times(3));
     let three = async || (repeats.hits() + updates.hits() >= 3).then_some(());
-    // A library that bounds its requests without a reply sends fewer of them.
+    // A library that limits its requests without a reply sends fewer of them.
     let _ = eventually(ONE_REPEAT * 2, "three repetitions without a reply", three).await;
     it.proxy.clear_faults();
 
-    // The silent one first: it is repeated after some seconds, and the failed one at once.
+    // The silent release comes first: it is repeated after some seconds, and the failed one at once.
     for (guard, fault) in [
         (silent, Fault::swallow_request()),
         (failed, Fault::drop_request()),

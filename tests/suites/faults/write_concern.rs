@@ -10,42 +10,44 @@ use mongodb::event::command::CommandEvent;
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{FailPoint, FailPointGuard, Server, ServerOptions, eventually, must};
+use mongolock_tests::{
+    AMPLE, FailPoint, FailPointGuard, Server, ServerOptions, eventually, must, with_parameter,
+};
 use tokio::time::{Instant, timeout};
 
-use crate::{AMPLE, acquire_soon, connect, with_parameter};
+use crate::{LONG_EXPIRY, acquire_soon, assert_free, connect, with_expiry};
 
-/// "As asked", not primary, interrupted by a step-down, primary stepped down.
+/// Error codes: waiting for replication failed, not primary, interrupted by a step-down, primary stepped down.
 const CODES: [i32; 4] = [64, 91, 11602, 189];
 
-/// Time in which a lock must be free after the fail point is cleared: far less than the lease.
+/// The time within which a lock must be free after the fail point is cleared: far less than the lease.
 const FREED: Duration = Duration::from_secs(10);
 
-/// Lets the commands of the application `app` be executed and answered with this write concern error.
+/// Makes the server execute the commands of the application `app` and reply with this write concern error.
 async fn unconfirmed(server: &Server, point: FailPoint, code: i32) -> FailPointGuard {
-    let point = point.write_concern_error(code, "as asked").app_name("app");
+    let point = point.write_concern_error(code, "injected").app_name("app");
     point.enable(&server.uri()).await.unwrap()
 }
 
-/// A connection string for the application. After a "not primary" that is not true the driver waits for the next
-/// heartbeat, by default for up to 10 s.
+/// A connection string for the application. After a false "not primary" the driver waits for the next heartbeat, by
+/// default for up to 10 s.
 fn uri(server: &Server) -> String {
     with_parameter(&server.uri(), "heartbeatFrequencyMS=500")
 }
 
-/// The same database as that of the application `app`, for another process.
+/// A provider on the database of the application `app`, as another process would have it.
 async fn rival(server: &Server) -> LockProvider {
     let database = connect(&server.uri(), "rival").await;
     LockProvider::new(&database.client().database("app"))
 }
 
-/// B12: an acquire request without a majority is never a win, and leaves nothing behind.
+/// B12: an acquire request that no majority has confirmed acquires nothing, and its claim is released.
 #[tokio::test]
 async fn an_unconfirmed_acquire_is_never_a_win() {
     let server = Server::start(ServerOptions::single()).await.unwrap();
     let rival = rival(&server).await;
     let database = connect(&uri(&server), "app").await;
-    let provider = LockProvider::builder(&database).expiry(AMPLE).build().unwrap();
+    let provider = with_expiry(&database, LONG_EXPIRY);
     for code in CODES {
         let point = unconfirmed(&server, FailPoint::on(&["findAndModify"]).always(), code).await;
         let name = format!("unsafe:{code}");
@@ -70,11 +72,11 @@ async fn an_unconfirmed_acquire_is_repeated() {
     for code in CODES {
         let point = FailPoint::on(&["findAndModify"]).times(3);
         let _point = unconfirmed(&server, point, code).await;
-        acquire_soon(&provider, "unsafe").await.release().await.unwrap();
+        assert_free(&provider, "unsafe").await;
     }
 }
 
-/// B4, B12: a renewal without a majority does not count: if it stays so, the lock is lost in time.
+/// B4, B12: a renewal that no majority has confirmed does not count. If none is confirmed, the lock is lost in time.
 #[tokio::test]
 async fn an_unconfirmed_renewal_does_not_count() {
     let server = Server::start(ServerOptions::single()).await.unwrap();
@@ -90,7 +92,7 @@ async fn an_unconfirmed_renewal_does_not_count() {
         assert!(guard.remaining().is_zero());
         must(point.clear().await);
         let next = timeout(FREED, rival.lock("kept").acquire_timeout(AMPLE).acquire()).await;
-        let next = next.unwrap_or_else(|_| panic!("{code}: nobody renews it"));
+        let next = next.unwrap_or_else(|_| panic!("{code}: it is not renewed any more"));
         next.unwrap().release().await.unwrap();
     }
 }
@@ -138,23 +140,23 @@ fn is_confirmed(reply: &Document) -> bool {
     !reply.contains_key("writeConcernError")
 }
 
-/// B12: a release without a majority is not done: a failover could bring the claim back. It is repeated until it is
-/// confirmed, whether its caller waits for it or not.
+/// B12: a release that no majority has confirmed is not complete, because a failover could restore the claim. It is
+/// repeated until it is confirmed, whether its caller waits for it or not.
 #[tokio::test]
 async fn an_unconfirmed_release_is_repeated_until_it_is_confirmed() {
     let server = Server::start(ServerOptions::single()).await.unwrap();
     let rival = rival(&server).await;
     let (database, confirmed) = counting(&uri(&server)).await;
-    let provider = LockProvider::builder(&database).expiry(AMPLE).build().unwrap();
+    let provider = with_expiry(&database, LONG_EXPIRY);
     for code in CODES {
         for is_awaited in [true, false] {
             let guard = acquire_soon(&provider, "released").await;
-            // More than the driver and the library repeat at once.
+            // The fail point hits more often than the driver and the library repeat a release at once.
             let point = FailPoint::on(&["update"]).times(4);
             let point = unconfirmed(&server, point, code).await;
             confirmed.store(0, Ordering::SeqCst);
             if is_awaited {
-                // Whether the caller is told of it is not the question here.
+                // The result of the call does not matter here.
                 let _ = guard.release().await;
             } else {
                 drop(guard);

@@ -1,0 +1,50 @@
+//! The documents in which mongolock stores locks, as another program reads and changes them.
+
+use mongodb::bson::{Document, doc};
+use mongodb::{ClientSession, Collection, Database};
+
+use crate::error::must;
+
+/// The default collection of locks.
+#[must_use]
+pub fn locks(database: &Database) -> Collection<Document> {
+    database.collection("distributed_locks")
+}
+
+/// The document of a lock, if there is one.
+///
+/// # Panics
+/// When the server does not answer.
+pub async fn lock_document(database: &Database, name: &str) -> Option<Document> {
+    must(locks(database).find_one(doc! { "_id": name }).await)
+}
+
+/// Changes the document of a lock, which must exist.
+///
+/// # Panics
+/// When the server does not answer, or has no such document.
+pub async fn change_lock(database: &Database, name: &str, update: Document) {
+    let changed = must(
+        locks(database)
+            .update_one(doc! { "_id": name }, vec![update])
+            .await,
+    );
+    assert_eq!(changed.matched_count, 1, "the lock `{name}` has a document");
+}
+
+/// An open transaction of another client that has changed the documents of these locks. Until it ends, every other
+/// write to them waits in the server.
+///
+/// # Panics
+/// When the server refuses it, or when a document is missing.
+pub async fn transaction_on(database: &Database, names: &[impl AsRef<str>]) -> ClientSession {
+    let mut session = must(database.client().start_session().await);
+    must(session.start_transaction().await);
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    let touch = doc! { "$set": { "touched": true } };
+    let locks = locks(database);
+    let touching = locks.update_many(doc! { "_id": { "$in": &names } }, touch);
+    let touched = must(touching.session(&mut session).await);
+    assert_eq!(touched.modified_count, names.len() as u64);
+    session
+}

@@ -1,0 +1,98 @@
+//! The commands that a client sends, for tests that count or read them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mongodb::bson::Document;
+use mongodb::event::EventHandler;
+use mongodb::event::command::CommandEvent;
+use mongodb::options::ClientOptions;
+use mongodb::{Client, Database};
+
+use crate::database::TestDb;
+use crate::error::must;
+use crate::wait::{AMPLE, eventually};
+
+/// The commands that one client has sent, in their order. The driver's monitoring commands are not among them.
+#[derive(Clone, Debug, Default)]
+pub struct Commands(Arc<Mutex<Vec<Document>>>);
+
+impl Commands {
+    /// Starts to record the commands of a client that is made from these options.
+    pub fn record(&self, options: &mut ClientOptions) {
+        let commands = self.clone();
+        options.command_event_handler = Some(EventHandler::callback(move |event| {
+            if let CommandEvent::Started(started) = event {
+                commands.lock().push(started.command);
+            }
+        }));
+    }
+
+    /// The commands since the last call of this method.
+    #[must_use = "call `clear` to forget the commands"]
+    pub fn take(&self) -> Vec<Document> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    /// Forgets the commands so far.
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    /// The commands so far, which stay recorded.
+    #[must_use]
+    pub fn all(&self) -> Vec<Document> {
+        self.lock().clone()
+    }
+
+    /// The number of recorded commands of this name, as the server knows it (`findAndModify`, `update`, …).
+    #[must_use]
+    pub fn count(&self, name: &str) -> usize {
+        names(&self.lock())
+            .into_iter()
+            .filter(|sent| *sent == name)
+            .count()
+    }
+
+    /// Waits until a command of this name is recorded.
+    ///
+    /// # Panics
+    /// When that does not happen within [`AMPLE`].
+    pub async fn until_sent(&self, name: &str) {
+        let sent = || async { (self.count(name) > 0).then_some(()) };
+        must(eventually(AMPLE, name, sent).await);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Document>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The names of commands: the first key of each document.
+#[must_use]
+pub fn names(commands: &[Document]) -> Vec<&str> {
+    let keys = commands.iter().filter_map(|command| command.keys().next());
+    keys.map(String::as_str).collect()
+}
+
+/// The test's database through a new client whose commands are recorded. Each parameter (`w=1`) is added to the
+/// connection string.
+///
+/// # Panics
+/// When the driver refuses the connection string.
+pub async fn recorded(db: &TestDb, parameters: &[&str]) -> (Database, Commands) {
+    let uri = parameters.iter().fold(db.uri().to_owned(), |uri, parameter| {
+        with_parameter(&uri, parameter)
+    });
+    let commands = Commands::default();
+    let mut options = must(ClientOptions::parse(uri).await);
+    commands.record(&mut options);
+    let client = must(Client::with_options(options));
+    (client.database(db.name()), commands)
+}
+
+/// A connection string with one more parameter.
+#[must_use]
+pub fn with_parameter(uri: &str, parameter: &str) -> String {
+    let separator = if uri.contains('?') { '&' } else { '?' };
+    format!("{uri}{separator}{parameter}")
+}

@@ -1,0 +1,126 @@
+//! Other attributes on the same function, in the useful orders.
+
+#![deny(warnings)]
+
+use std::pin::Pin;
+
+use async_trait::async_trait;
+use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
+
+/// Documented, and more.
+#[must_use]
+#[inline]
+#[distributed_lock(name = "a:<id>")]
+#[cfg(not(any()))]
+pub async fn ordinary(id: u8) -> Result<u8, LockError> {
+    Ok(id)
+}
+
+#[tracing::instrument(skip(id))]
+#[distributed_lock(name = "b:<id>")]
+async fn span_outside(id: u8) -> Result<u8, LockError> {
+    Ok(id)
+}
+
+#[distributed_lock(name = "c:<id>")]
+#[tracing::instrument(err, fields(half = id / 2))]
+async fn span_inside(id: u8) -> Result<u8, LockError> {
+    Ok(id)
+}
+
+#[distributed_lock(name = "d", provider = LockProvider::in_memory())]
+#[tokio::test]
+async fn locked_test() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[allow(improper_ctypes_definitions)]
+#[distributed_lock(name = "g:<id>")]
+async extern "C" fn with_abi(id: u8) -> Result<u8, LockError> {
+    Ok(id)
+}
+
+#[async_trait]
+trait Service: Sync {
+    fn tenant(&self) -> &str;
+
+    async fn run(&self, id: u8, text: &str) -> Result<String, LockError>;
+
+    async fn change(&mut self, by: u8) -> anyhow::Result<&u8>;
+
+    #[distributed_lock(name = "h:<self.tenant()>")]
+    async fn with_default(&self) -> Result<String, LockError> {
+        Ok(self.tenant().to_owned())
+    }
+
+    async fn skips(&self) -> Result<Option<u8>, LockError>;
+}
+
+struct Local {
+    tenant: String,
+    count: u8,
+}
+
+#[async_trait]
+impl Service for Local {
+    fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    #[distributed_lock(name = "i:<self.tenant>:<id>:<text>")]
+    async fn run(&self, id: u8, text: &str) -> Result<String, LockError> {
+        if id == 0 {
+            return Ok(text.to_owned());
+        }
+        let context = LockContext::current().expect("inside the attribute");
+        Ok(format!("{} {}", context.name(), self.count))
+    }
+
+    #[distributed_lock(name = "j:<self.tenant()>")]
+    #[tracing::instrument(skip(self))]
+    async fn change(&mut self, by: u8) -> anyhow::Result<&u8> {
+        self.count += by;
+        Ok(&self.count)
+    }
+
+    #[distributed_lock(name = "k", on_busy = "skip")]
+    async fn skips(&self) -> Result<Option<u8>, LockError> {
+        Ok(Some(self.count))
+    }
+}
+
+/// A function of the shape that `#[async_trait]` generates, written by hand.
+#[distributed_lock(name = "l:<id>")]
+fn boxed(id: u8) -> Pin<Box<dyn Future<Output = Result<u8, LockError>> + Send>> {
+    let doubled = id * 2;
+    Box::pin(async move {
+        if id == 0 {
+            return Ok(0);
+        }
+        Ok(doubled)
+    })
+}
+
+#[tokio::test]
+async fn attributes_beside_it() -> anyhow::Result<()> {
+    LockProvider::in_memory()
+        .scope(async {
+            assert_eq!(
+                ordinary(1).await? + span_outside(2).await? + span_inside(3).await?,
+                6
+            );
+            assert_eq!(with_abi(1).await?, 1);
+            let mut local = Local {
+                tenant: "t".to_owned(),
+                count: 1,
+            };
+            assert_eq!(local.run(1, "x").await?, "i:t:1:x 1");
+            assert_eq!(local.run(0, "x").await?, "x");
+            assert_eq!(*local.change(4).await?, 5);
+            assert_eq!(local.with_default().await?, "t");
+            assert_eq!(local.skips().await?, Some(5));
+            assert_eq!(boxed(4).await?, 8);
+            Ok(())
+        })
+        .await
+}

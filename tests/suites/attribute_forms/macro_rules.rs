@@ -1,0 +1,116 @@
+//! Functions that `macro_rules!` generates, with each piece from the macro or from its caller.
+
+#![deny(warnings)]
+
+use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
+
+fn locked() -> Result<String, LockError> {
+    Ok(LockContext::current()
+        .expect("inside the attribute")
+        .name()
+        .to_owned())
+}
+
+macro_rules! whole {
+    ($function:ident) => {
+        #[distributed_lock(name = "a:<id>")]
+        async fn $function(id: u8) -> Result<String, LockError> {
+            locked()
+        }
+    };
+}
+
+macro_rules! name_from_caller {
+    ($function:ident, $name:literal) => {
+        #[distributed_lock(name = $name)]
+        async fn $function(id: u8) -> Result<String, LockError> {
+            locked()
+        }
+    };
+}
+
+macro_rules! name_as_expression {
+    ($function:ident, $name:expr) => {
+        #[distributed_lock(name = $name, expiry = "1s")]
+        async fn $function(id: u8) -> Result<String, LockError> {
+            locked()
+        }
+    };
+}
+
+macro_rules! argument_from_caller {
+    ($function:ident, $argument:ident) => {
+        #[distributed_lock(name = "d:<id>")]
+        async fn $function($argument: u8) -> Result<String, LockError> {
+            println!("{}", $argument);
+            locked()
+        }
+    };
+}
+
+macro_rules! all_from_caller {
+    ($visibility:vis $function:ident, $pattern:pat, $argument:ty, $returned:ty, $body:block) => {
+        #[distributed_lock(name = "e:<a>:<b>")]
+        $visibility async fn $function($pattern: $argument) -> $returned $body
+    };
+}
+
+macro_rules! item {
+    ($item:item) => {
+        #[distributed_lock(name = "f:<id>")]
+        $item
+    };
+}
+
+macro_rules! method {
+    ($this:ident, $field:ident, $body:expr) => {
+        #[distributed_lock(name = "g:<self.0>")]
+        async fn $field(&$this) -> Result<String, LockError> {
+            $body
+        }
+    };
+}
+
+macro_rules! provider {
+    ($provider:expr, $krate:path) => {
+        #[distributed_lock(name = "h", provider = $provider, crate = $krate)]
+        async fn with_provider() -> Result<String, LockError> {
+            locked()
+        }
+    };
+}
+
+whole!(first);
+name_from_caller!(second, "b:<id>");
+name_as_expression!(third, "c:<id>");
+argument_from_caller!(fourth, id);
+all_from_caller!(pub fifth, (a, b), (u8, u8), Result<String, LockError>, { locked() });
+item! {
+    async fn sixth(id: u8) -> Result<String, LockError> {
+        locked()
+    }
+}
+provider!(LockProvider::in_memory(), mongolock);
+
+struct Service(u8);
+
+impl Service {
+    method!(self, seventh, Ok(format!("{} {}", locked()?, self.0)));
+}
+
+#[tokio::test]
+async fn pieces_from_either_side() -> Result<(), LockError> {
+    LockProvider::in_memory()
+        .scope(async {
+            assert_eq!(first(1).await?, "a:1");
+            assert_eq!(second(1).await?, "b:1");
+            assert_eq!(third(1).await?, "c:1");
+            assert_eq!(fourth(1).await?, "d:1");
+            assert_eq!(fifth((1, 2)).await?, "e:1:2");
+            assert_eq!(sixth(1).await?, "f:1");
+            assert_eq!(Service(7).seventh().await?, "g:7 7");
+            assert_eq!(with_provider().await?, "h");
+            Ok(())
+        })
+        .await
+}

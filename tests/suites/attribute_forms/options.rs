@@ -1,0 +1,106 @@
+//! Every argument of the attribute, in every form.
+
+#![deny(warnings)]
+
+use std::sync::Arc;
+
+use mongolock::{LockError, LockProvider, distributed_lock};
+
+#[distributed_lock(
+    name = "a:<id>",
+    expiry = "30s",
+    renew_interval = r"500ms",
+    acquire_timeout = "2m",
+    min_hold = r#"0s"#,
+    max_hold = "1h",
+    on_busy = "wait",
+    on_lost = "cancel"
+)]
+async fn all(id: u8) -> Result<u8, LockError> {
+    Ok(id)
+}
+
+#[distributed_lock(name = "b", acquire_timeout = "none", on_lost = "continue")]
+async fn for_ever() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(name = "c", on_busy = "skip", acquire_timeout = "100ms")]
+async fn skips_after_a_while() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(on_busy = "fail", name = "d", expiry = "7d")]
+async fn fails() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(name = "e:<id>", provider = provider)]
+async fn by_argument(provider: &LockProvider, id: u8) -> Result<u8, LockError> {
+    Ok(id)
+}
+
+struct Service {
+    provider: Arc<LockProvider>,
+    id: u8,
+}
+
+impl Service {
+    fn provider(&self) -> &LockProvider {
+        &self.provider
+    }
+
+    #[distributed_lock(name = "f:<self.id>", provider = self.provider)]
+    async fn by_field(&self) -> Result<u8, LockError> {
+        Ok(self.id)
+    }
+
+    #[distributed_lock(name = "g:<self.id>", provider = self.provider())]
+    async fn by_method(&mut self) -> Result<u8, LockError> {
+        self.id += 1;
+        Ok(self.id)
+    }
+
+    #[distributed_lock(name = "h:<self.id>", provider = &*self.provider)]
+    async fn by_reference(self) -> Result<u8, LockError> {
+        Ok(self.id)
+    }
+}
+
+#[distributed_lock(name = "i", provider = if first { &pair.0 } else { &pair.1 })]
+async fn by_expression(first: bool, pair: (LockProvider, LockProvider)) -> Result<(), LockError> {
+    drop(pair);
+    Ok(())
+}
+
+#[distributed_lock(name = "j", provider = find().await?)]
+async fn by_failing_expression() -> Result<(), LockError> {
+    Ok(())
+}
+
+async fn find() -> Result<LockProvider, LockError> {
+    Ok(LockProvider::in_memory())
+}
+
+#[tokio::test]
+async fn every_argument_in_every_form() -> Result<(), LockError> {
+    assert!(matches!(for_ever().await, Err(LockError::NoProvider)));
+    let provider = LockProvider::in_memory();
+    provider
+        .scope(async {
+            assert_eq!(all(1).await?, 1);
+            for_ever().await?;
+            skips_after_a_while().await?;
+            fails().await
+        })
+        .await?;
+    assert_eq!(by_argument(&provider, 1).await?, 1);
+    let mut service = Service {
+        provider: Arc::new(provider.clone()),
+        id: 1,
+    };
+    assert_eq!(service.by_field().await? + service.by_method().await?, 3);
+    assert_eq!(service.by_reference().await?, 2);
+    by_expression(true, (provider.clone(), provider)).await?;
+    by_failing_expression().await
+}

@@ -1,0 +1,185 @@
+//! Return types: every type that can carry a `LockError`, also behind an alias.
+
+#![deny(warnings)]
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt::Display;
+
+use mongolock::{LockError, LockOutput, LockProvider, Skipped, distributed_lock};
+
+type Res<T> = Result<T, LockError>;
+type Done = Res<()>;
+
+#[derive(Debug)]
+enum JobError {
+    Lock(LockError),
+    Other,
+}
+
+impl From<LockError> for JobError {
+    fn from(error: LockError) -> Self {
+        Self::Lock(error)
+    }
+}
+
+#[distributed_lock(name = "a")]
+async fn alias() -> Done {
+    Ok(())
+}
+
+#[distributed_lock(name = "b")]
+async fn generic_alias() -> Res<u8> {
+    Ok(1)
+}
+
+#[distributed_lock(name = "c")]
+async fn own_error(fail: bool) -> Result<(), JobError> {
+    if fail { Err(JobError::Other) } else { Ok(()) }
+}
+
+#[distributed_lock(name = "d")]
+async fn dynamic_error() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let _: u8 = "7".parse()?;
+    Ok(())
+}
+
+#[distributed_lock(name = "e")]
+async fn anyhow_error() -> anyhow::Result<u8> {
+    Ok("7".parse()?)
+}
+
+#[distributed_lock(name = "f")]
+async fn opaque(up: bool) -> Res<impl Iterator<Item = u8>> {
+    if up {
+        return Ok((0..3).map(|x| x + 1));
+    }
+    Err(LockError::NoProvider)
+}
+
+#[distributed_lock(name = "g")]
+async fn nested_opaque(texts: &[String]) -> Res<(Vec<impl Display + '_>, Option<impl Display + use<>>)> {
+    Ok((texts.iter().map(|text| text.as_str()).collect(), Some(3)))
+}
+
+#[distributed_lock(name = "h")]
+async fn coerced(up: bool) -> Res<Box<dyn Iterator<Item = u8>>> {
+    if up {
+        return Ok(Box::new(0..3));
+    }
+    Ok(Box::new(std::iter::empty()))
+}
+
+#[distributed_lock(name = "i")]
+async fn function_pointer(up: bool) -> Res<fn(u8) -> u8> {
+    if up {
+        return Ok(|x| x + 1);
+    }
+    Ok(|x| x)
+}
+
+#[distributed_lock(name = "j")]
+async fn inferred() -> Res<HashMap<String, Vec<u8>>> {
+    let mut map = HashMap::new();
+    map.insert("a".to_owned(), Vec::new());
+    Ok(map)
+}
+
+struct Response(u16);
+
+impl LockOutput for Response {
+    type Success = u16;
+
+    fn from_success(value: u16) -> Self {
+        Self(value)
+    }
+
+    fn from_lock_error(_: LockError) -> Self {
+        Self(503)
+    }
+
+    fn is_success(&self) -> bool {
+        self.0 < 400
+    }
+}
+
+#[distributed_lock(name = "k")]
+async fn own_type() -> Response {
+    Response(200)
+}
+
+#[derive(Debug, PartialEq)]
+enum Tick {
+    Done,
+    Skipped,
+}
+
+impl Skipped for Tick {
+    fn skipped() -> Self {
+        Self::Skipped
+    }
+}
+
+#[distributed_lock(name = "l", on_busy = "skip")]
+async fn skips() -> Result<Tick, JobError> {
+    Ok(Tick::Done)
+}
+
+#[distributed_lock(name = "m", on_busy = "skip")]
+async fn skips_unit() -> Done {
+    Ok(())
+}
+
+#[distributed_lock(name = "n", on_busy = "skip")]
+async fn skips_opaque() -> anyhow::Result<Option<impl Display>> {
+    Ok(Some("x"))
+}
+
+#[distributed_lock(name = "o", on_busy = "fail")]
+#[must_use]
+async fn fails() -> Res<std::rc::Rc<u8>> {
+    Ok(std::rc::Rc::new(1))
+}
+
+#[tokio::test]
+async fn whatever_carries_a_lock_error() -> anyhow::Result<()> {
+    assert!(matches!(
+        own_error(false).await,
+        Err(JobError::Lock(LockError::NoProvider))
+    ));
+    let provider = LockProvider::in_memory();
+    provider
+        .scope(async {
+            alias().await?;
+            assert_eq!(generic_alias().await?, 1);
+            assert!(matches!(own_error(true).await, Err(JobError::Other)));
+            assert!(own_error(false).await.is_ok());
+            assert!(dynamic_error().await.is_ok());
+            assert_eq!(anyhow_error().await?, 7);
+            assert_eq!(opaque(true).await?.sum::<u8>(), 6);
+            assert_eq!(nested_opaque(&["a".to_owned()]).await?.0[0].to_string(), "a");
+            assert_eq!(coerced(true).await?.count(), 3);
+            assert_eq!(function_pointer(true).await?(1), 2);
+            assert_eq!(inferred().await?.len(), 1);
+            assert_eq!(own_type().await.0, 200);
+            assert_eq!(skips().await.unwrap(), Tick::Done);
+            skips_unit().await?;
+            assert!(skips_opaque().await?.is_some());
+            assert_eq!(*fails().await?, 1);
+            Ok::<_, anyhow::Error>(())
+        })
+        .await?;
+    let _busy = [
+        provider.lock("l").acquire().await?,
+        provider.lock("n").acquire().await?,
+    ];
+    let _other = provider.lock("o").acquire().await?;
+    provider
+        .scope(async {
+            assert_eq!(skips().await.unwrap(), Tick::Skipped);
+            assert!(skips_opaque().await?.is_none());
+            assert!(matches!(fails().await, Err(LockError::Busy { .. })));
+            Ok(())
+        })
+        .await
+}

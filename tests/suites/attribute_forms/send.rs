@@ -1,0 +1,64 @@
+//! A function's future is `Send` with the attribute if it is `Send` without it, and borrows the same values.
+
+#![deny(warnings)]
+
+use std::sync::Arc;
+
+use mongolock::{LockError, LockProvider, distributed_lock};
+
+#[distributed_lock(name = "a:<id>")]
+async fn generic<T: Send + std::fmt::Display>(id: u8, value: T) -> Result<T, LockError> {
+    tokio::task::yield_now().await;
+    Ok(value)
+}
+
+#[distributed_lock(name = "b", on_busy = "skip")]
+async fn borrowed(values: &[String]) -> Result<Option<usize>, LockError> {
+    tokio::task::yield_now().await;
+    Ok(Some(values.len()))
+}
+
+#[distributed_lock(name = "c")]
+async fn shared(values: Arc<[u8]>) -> Result<usize, LockError> {
+    let copy = Arc::clone(&values);
+    tokio::spawn(async move { copy.len() })
+        .await
+        .map_err(|_| LockError::NoProvider)
+}
+
+#[distributed_lock(name = "d")]
+async fn local(values: std::rc::Rc<u8>) -> Result<u8, LockError> {
+    tokio::task::yield_now().await;
+    Ok(*values)
+}
+
+#[distributed_lock(name = "e:<id>")]
+async fn nested(id: u8) -> Result<String, LockError> {
+    generic(id, "x".to_owned()).await
+}
+
+fn send<F: Future + Send>(future: F) -> F {
+    future
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn send_wherever_the_plain_one_is() -> Result<(), LockError> {
+    let provider = LockProvider::in_memory();
+    let spawned = provider.clone();
+    let task = tokio::spawn(async move { spawned.scope(send(generic(1, 2_u8))).await });
+    assert_eq!(task.await.expect("no panic")?, 2);
+    let values = vec![String::new()];
+    assert_eq!(provider.scope(send(borrowed(&values))).await?, Some(1));
+    assert_eq!(provider.scope(send(shared(Arc::new([1, 2])))).await?, 2);
+    assert_eq!(provider.scope(local(std::rc::Rc::new(3))).await?, 3);
+    assert_eq!(provider.scope(send(nested(1))).await?, "x");
+    let selected = provider.scope(async {
+        tokio::select! {
+            biased;
+            first = nested(2) => first,
+            second = nested(3) => second,
+        }
+    });
+    assert_eq!(selected.await?, "x");
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! The commands of `LockAdmin`, and how it reads documents that other programs have written.
+
+use mongodb::bson::oid::ObjectId;
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongolock::{LockError, LockFilter, LockProvider, LockState};
+use mongolock_tests::{Server, ServerOptions, names, recorded};
+
+use crate::fixture::{Fixture, restricted};
+
+/// A lock that is held for a long while, as DistributedLock.MongoDB writes it.
+fn foreign(name: impl Into<Bson>) -> Document {
+    doc! {
+        "_id": name,
+        "lockId": "0b8e3f3a-6d0c-4a53-a3a4-5f0f6a5c3c11",
+        "acquiredAt": DateTime::now(),
+        "expiresAt": DateTime::from_millis(DateTime::now().timestamp_millis() + 600_000),
+        "fencingToken": 17_i64,
+    }
+}
+
+async fn listed(provider: &LockProvider, filter: LockFilter) -> Vec<String> {
+    let locks = provider.admin().list(filter).await.unwrap();
+    locks.into_iter().map(|lock| lock.name).collect()
+}
+
+/// A bare GUID names no owner. Names that mongolock itself refuses can still be read and released.
+#[tokio::test]
+async fn locks_of_another_program_can_be_listed_and_released() {
+    let fixture = Fixture::mongodb().await;
+    let foreign_names = ["", "line\nbreak", "line\nbreak\n", "nul\0byte", "plain"];
+    let documents = foreign_names.map(foreign);
+    fixture.locks().insert_many(&documents).await.unwrap();
+    let admin = fixture.provider.admin();
+    let filter = LockFilter::new;
+    assert_eq!(listed(&fixture.provider, filter()).await, foreign_names);
+    for (prefix, expected) in [
+        ("line\n", &foreign_names[1..3]),
+        ("nul\0", &foreign_names[3..4]),
+        ("\0", &[]),
+    ] {
+        assert_eq!(
+            listed(&fixture.provider, filter().prefix(prefix)).await,
+            expected,
+            "{prefix:?}"
+        );
+    }
+    for (name, document) in foreign_names.into_iter().zip(&documents) {
+        let info = admin.get(name).await.unwrap().unwrap();
+        assert_eq!(
+            (info.name.as_str(), info.owner, info.state),
+            (name, None, LockState::Held)
+        );
+        assert_eq!(info.fencing_token.get(), 17);
+        assert_eq!(Some(&info.acquired_at), document.get_datetime("acquiredAt").ok());
+        assert_eq!(Some(&info.expires_at), document.get_datetime("expiresAt").ok());
+        assert_eq!(admin.release_owner("").await.unwrap(), 0);
+        assert!(admin.force_release(name).await.unwrap());
+        assert!(!admin.force_release(name).await.unwrap());
+    }
+    let next = fixture.provider.lock("plain").await.unwrap();
+    assert!(next.fencing_token().get() > 17);
+}
+
+#[tokio::test]
+async fn a_document_without_a_string_as_its_id_is_no_lock() {
+    let fixture = Fixture::mongodb().await;
+    let ids = [
+        Bson::from(ObjectId::new()),
+        7.into(),
+        doc! { "a": 1 }.into(),
+        Bson::Null,
+    ];
+    let own = doc! { "lockId": "me#0b8e3f3a-6d0c-4a53-a3a4-5f0f6a5c3c11" };
+    for id in ids {
+        let mut document = foreign(id);
+        document.extend(own.clone());
+        fixture.locks().insert_one(document).await.unwrap();
+    }
+    let guard = fixture.provider.lock("lock").await.unwrap();
+    let filter = LockFilter::new;
+    for filter in [filter(), filter().prefix(""), filter().state(LockState::Held)] {
+        assert_eq!(listed(&fixture.provider, filter).await, ["lock"]);
+    }
+    assert_eq!(fixture.provider.admin().get(7).await.unwrap(), None);
+    assert_eq!(fixture.provider.admin().release_owner("me").await.unwrap(), 0);
+    guard.release().await.unwrap();
+}
+
+/// The error names the document and the field. The other locks can be read with a narrower filter.
+#[tokio::test]
+async fn a_damaged_document_is_named() {
+    let fixture = Fixture::mongodb().await;
+    let guard = fixture.provider.lock("sound").await.unwrap();
+    let admin = fixture.provider.admin();
+    let wrong = [
+        ("lockId", Bson::Null),
+        ("acquiredAt", "now".into()),
+        ("expiresAt", 1.into()),
+        ("fencingToken", 1.5.into()),
+    ];
+    for (field, wrong) in wrong {
+        for damage in [
+            doc! { "$set": { field: wrong } },
+            doc! { "$unset": { field: "" } },
+        ] {
+            let name = "broken $name";
+            fixture.locks().insert_one(foreign(name)).await.unwrap();
+            fixture
+                .locks()
+                .update_one(doc! { "_id": name }, damage.clone())
+                .await
+                .unwrap();
+            for error in [
+                admin.get(name).await.unwrap_err(),
+                admin.list(LockFilter::new()).await.unwrap_err(),
+            ] {
+                let LockError::CorruptDocument { name: named, problem } = &error else {
+                    panic!("{damage}: {error}");
+                };
+                assert_eq!(named, name);
+                assert!(problem.contains(&format!("`{field}`")), "{damage}: {problem}");
+            }
+            assert_eq!(
+                listed(&fixture.provider, LockFilter::new().prefix("sound")).await,
+                ["sound"]
+            );
+            let running = field != "expiresAt";
+            assert_eq!(admin.force_release(name).await.unwrap(), running, "{damage}");
+            fixture.locks().delete_one(doc! { "_id": name }).await.unwrap();
+        }
+    }
+    guard.release().await.unwrap();
+}
+
+/// A list that does not fit into the first batch of the server's reply.
+#[tokio::test]
+async fn a_long_list_is_whole_and_in_order() {
+    let fixture = Fixture::mongodb().await;
+    let expected: Vec<String> = (0..300).map(|number| format!("lock:{number:03}")).collect();
+    let documents = expected.iter().rev().map(|name| foreign(name.as_str()));
+    fixture.locks().insert_many(documents).await.unwrap();
+    assert_eq!(listed(&fixture.provider, LockFilter::new()).await, expected);
+    assert_eq!(
+        listed(&fixture.provider, LockFilter::new().limit(150)).await,
+        expected[..150]
+    );
+}
+
+/// S3.1, S3.3, B12: requests go to the primary with majority concerns and a time limit, and carry no client time.
+#[tokio::test]
+async fn the_server_decides_on_every_request() {
+    let fixture = Fixture::mongodb().await;
+    let parameters = ["w=1", "readPreference=secondary", "readConcernLevel=local"];
+    let (database, commands) = recorded(fixture.db(), &parameters).await;
+    let admin = LockProvider::new(&database).admin();
+    let _held = fixture.provider.lock("held").await.unwrap();
+    for state in [LockState::Held, LockState::Expired, LockState::Released] {
+        admin.list(LockFilter::new().state(state)).await.unwrap();
+    }
+    admin.get("held").await.unwrap().unwrap();
+    admin.release_owner("nobody").await.unwrap();
+    assert!(admin.force_release("held").await.unwrap());
+    let sent = commands.take();
+    assert_eq!(
+        names(&sent),
+        ["find", "find", "find", "find", "update", "update"],
+        "one command for each request"
+    );
+    for command in sent {
+        let text = command.to_string();
+        assert!(
+            text.contains("$$NOW") && !text.contains("$date") && !text.contains("DateTime("),
+            "{text}"
+        );
+        assert!(text.contains("\"maxTimeMS\": 5000"), "{text}");
+        if command.contains_key("find") {
+            let concern = command.get_document("readConcern").unwrap();
+            assert_eq!(concern.get_str("level"), Ok("majority"), "{text}");
+        } else {
+            let concern = command.get_document("writeConcern").unwrap();
+            assert_eq!(concern.get_str("w"), Ok("majority"), "{text}");
+        }
+        let preference = command.get_document("$readPreference");
+        assert!(
+            preference.is_err() || preference == Ok(&doc! { "mode": "primary" }),
+            "{text}"
+        );
+    }
+}
+
+/// The rights `find` and `update` are sufficient. Without `update` a forced release is an error, and not "it was free".
+#[tokio::test]
+async fn the_rights_to_find_and_update_suffice() {
+    let servers = [
+        Server::start(ServerOptions::single().auth()),
+        Server::start(ServerOptions::single().auth()),
+    ];
+    for (server, actions) in servers.into_iter().zip([&["find", "update"][..], &["find"]]) {
+        let server = server.await.unwrap();
+        let root = LockProvider::new(&server.client().await.unwrap().database("app"));
+        let owner = root.to_builder().owner("gone").build().unwrap();
+        let (first, _second) = (
+            root.lock("first").await.unwrap(),
+            owner.lock("second").await.unwrap(),
+        );
+        let uri = restricted(&server, actions).await;
+        let client = mongodb::Client::with_uri_str(uri).await.unwrap();
+        let admin = LockProvider::new(&client.database("app")).admin();
+
+        let held = LockFilter::new().prefix("f").state(LockState::Held);
+        assert_eq!(admin.list(held).await.unwrap().len(), 1);
+        let found = admin.get("first").await.unwrap().unwrap();
+        assert_eq!(found.fencing_token, first.fencing_token());
+        if actions.contains(&"update") {
+            assert!(admin.force_release("first").await.unwrap());
+            assert_eq!(admin.release_owner("gone").await.unwrap(), 1);
+        } else {
+            let errors = [
+                admin.force_release("first").await.unwrap_err(),
+                admin.release_owner("gone").await.unwrap_err(),
+            ];
+            for error in errors {
+                assert!(matches!(&error, LockError::Mongo(_)), "{error}");
+                assert!(error.to_string().contains("not authorized"), "{error}");
+            }
+        }
+    }
+}

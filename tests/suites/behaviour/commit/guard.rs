@@ -1,0 +1,118 @@
+//! What the statement that guards a commit costs, and what it does to the document of the lock.
+
+use std::time::Duration;
+
+use mongodb::bson::doc;
+use mongolock::LockError;
+use mongolock_tests::{AMPLE, change_lock, eventually, must, names, recorded};
+use tokio::time::Instant;
+
+use super::{begin, begin_with, is_committed, prepared, session, take_over};
+use crate::fixture::Fixture;
+
+#[tokio::test]
+async fn a_holder_commits_and_renews() {
+    let fixture = prepared().await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    let acquired = fixture.document("a").await.unwrap();
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
+    guard.context().commit(&mut session).await.unwrap();
+    assert!(is_committed(&fixture).await);
+    let committed = fixture.document("a").await.unwrap();
+    assert!(committed.get_datetime("expiresAt").unwrap() > acquired.get_datetime("expiresAt").unwrap());
+    for same in ["_id", "lockId", "acquiredAt", "fencingToken"] {
+        assert_eq!(committed.get(same), acquired.get(same));
+    }
+    guard.release().await.unwrap();
+}
+
+/// The guard is one statement, the last one before the commit.
+#[tokio::test]
+async fn it_costs_one_statement() {
+    let fixture = prepared().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    let mut session = database.client().start_session().await.unwrap();
+    begin(&fixture, &mut session).await;
+    guard.context().commit(&mut session).await.unwrap();
+    let sent = commands.take();
+    assert_eq!(names(&sent), ["insert", "update", "commitTransaction"]);
+    assert_eq!(sent[1].get_str("update"), Ok("distributed_locks"));
+    guard.release().await.unwrap();
+}
+
+/// The stored end of the lease of lock `a`, in milliseconds since the epoch.
+async fn end_of_lease(fixture: &Fixture) -> i64 {
+    let document = fixture.document("a").await.unwrap();
+    document.get_datetime("expiresAt").unwrap().timestamp_millis()
+}
+
+/// The guard always moves the end of the lease forward: a write that changes nothing would not conflict with others.
+#[tokio::test]
+async fn the_guard_changes_the_document_whatever_it_says() {
+    let fixture = prepared().await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    let far = doc! { "$set": { "expiresAt": { "$add": ["$$NOW", 3_600_000] } } };
+    change_lock(fixture.database(), "a", far).await;
+    let before = end_of_lease(&fixture).await;
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
+    guard.context().commit(&mut session).await.unwrap();
+    assert_eq!(end_of_lease(&fixture).await, before + 1);
+    guard.release().await.unwrap();
+}
+
+/// The guard locks the document only during the commit: a long transaction does not block the renewal of other locks.
+#[tokio::test]
+async fn a_long_transaction_keeps_no_renewal_waiting() {
+    let fixture = prepared().await;
+    let interval = Duration::from_millis(100);
+    let lock = |name: &str| {
+        fixture
+            .provider
+            .lock(name)
+            .expiry(Duration::from_secs(3))
+            .renew_interval(interval)
+    };
+    let guarded = fixture.provider.lock("guarded").acquire().await.unwrap();
+    let other = lock("other").acquire().await.unwrap();
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
+    let begun = Instant::now();
+    let renewed = async || {
+        let document = fixture.document("other").await.unwrap();
+        let (end, start) = (
+            document.get_datetime("expiresAt").unwrap(),
+            document.get_datetime("acquiredAt").unwrap(),
+        );
+        (end.timestamp_millis() - start.timestamp_millis() > 3000 + 1000).then_some(())
+    };
+    must(eventually(AMPLE, "renewals for a second", renewed).await);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    guarded.context().commit(&mut session).await.unwrap();
+    assert!(is_committed(&fixture).await);
+    guarded.release().await.unwrap();
+    other.release().await.unwrap();
+}
+
+/// After `max_hold` the guard does not renew the lease, but it still changes the document.
+#[tokio::test]
+async fn the_guard_works_after_max_hold() {
+    let fixture = prepared().await;
+    let lock = fixture.provider.lock("a").max_hold(Duration::ZERO);
+    let guard = lock.acquire().await.unwrap();
+    let before = end_of_lease(&fixture).await;
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
+    guard.context().commit(&mut session).await.unwrap();
+    assert_eq!(end_of_lease(&fixture).await, before + 1);
+    let remaining = guard.remaining();
+    assert!(remaining < Duration::from_secs(30));
+
+    begin_with(&fixture, &mut session, 2).await;
+    let rival = take_over(&fixture, "a").await;
+    let refused = guard.context().commit(&mut session).await;
+    assert!(matches!(refused, Err(LockError::Lost { .. })), "{refused:?}");
+    rival.release().await.unwrap();
+}

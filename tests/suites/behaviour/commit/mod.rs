@@ -1,0 +1,98 @@
+//! Transactions that are committed only if the lock is still held.
+
+mod guard;
+mod no_transaction;
+mod repetition;
+mod slow_commit;
+mod takeover;
+
+use mongodb::bson::{DateTime, Document, doc};
+use mongodb::options::ClientOptions;
+use mongodb::{Client, ClientSession, Collection};
+use mongolock::{LockError, LockGuard};
+use mongolock_tests::change_lock;
+
+use crate::fixture::Fixture;
+
+/// A fixture whose collections and indexes exist: MongoDB cannot begin a transaction on a collection while it creates
+/// the collection or an index on it.
+async fn prepared() -> Fixture {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    fixture.database().create_collection("accounts").await.unwrap();
+    fixture
+}
+
+async fn session(fixture: &Fixture) -> ClientSession {
+    fixture.database().client().start_session().await.unwrap()
+}
+
+fn accounts(fixture: &Fixture) -> Collection<Document> {
+    fixture.database().collection("accounts")
+}
+
+/// Begins a transaction that inserts account 1.
+async fn begin(fixture: &Fixture, session: &mut ClientSession) {
+    begin_with(fixture, session, 1).await;
+}
+
+/// Begins a transaction that inserts this account.
+async fn begin_with(fixture: &Fixture, session: &mut ClientSession, id: i32) {
+    session.start_transaction().await.unwrap();
+    let database = session.client().database(fixture.db().name());
+    insert(&database.collection("accounts"), session, id)
+        .await
+        .unwrap();
+}
+
+/// Inserts an account within the session's transaction.
+async fn insert(
+    accounts: &Collection<Document>,
+    session: &mut ClientSession,
+    id: i32,
+) -> mongodb::error::Result<()> {
+    let inserting = accounts.insert_one(doc! { "_id": id });
+    inserting.session(session).await.map(drop)
+}
+
+/// A holder of the lock `a` whose transaction has inserted account 1.
+async fn holder_in_transaction() -> (Fixture, LockGuard, ClientSession) {
+    let fixture = prepared().await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
+    (fixture, guard, session)
+}
+
+async fn is_committed(fixture: &Fixture) -> bool {
+    accounts(fixture)
+        .find_one(doc! { "_id": 1 })
+        .await
+        .unwrap()
+        .is_some()
+}
+
+/// Frees the lock by changing its document, which the holder does not notice, and acquires it for a rival.
+async fn take_over(fixture: &Fixture, name: &str) -> LockGuard {
+    let freed = doc! { "$set": { "lockId": "", "expiresAt": DateTime::from_millis(0) } };
+    change_lock(fixture.database(), name, freed).await;
+    fixture.rival().lock(name).acquire().await.unwrap()
+}
+
+/// Asserts that the commit is refused because the lock is lost, and that nothing is committed.
+async fn refused_as_lost(fixture: &Fixture, guard: &LockGuard, session: &mut ClientSession) {
+    let refused = guard.context().commit(session).await;
+    assert!(matches!(refused, Err(LockError::Lost { .. })), "{refused:?}");
+    assert!(guard.is_lost());
+    assert!(!is_committed(fixture).await);
+    // The commit has ended the transaction, so that another one can begin.
+    session.start_transaction().await.unwrap();
+}
+
+/// A client with an application name of its own, so that a fail point hits only this client, and that name.
+async fn client_of_its_own(fixture: &Fixture) -> (Client, String) {
+    let own = format!("{}_commits", fixture.db().name());
+    let mut options = ClientOptions::parse(fixture.db().uri()).await.unwrap();
+    options.app_name = Some(own.clone());
+    (Client::with_options(options).unwrap(), own)
+}

@@ -1,0 +1,64 @@
+//! Sessions without a transaction that a lock could guard.
+
+use mongolock::{LockError, LockProvider};
+use mongolock_tests::{Server, ServerOptions, must};
+
+use super::{begin, is_committed, prepared, session};
+use crate::fixture::Fixture;
+
+#[tokio::test]
+async fn a_transaction_from_before_the_lock_is_refused() {
+    let fixture = prepared().await;
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    let refused = guard.context().commit(&mut session).await;
+    assert!(
+        matches!(&refused, Err(LockError::NoTransaction { reason, .. }) if reason.contains("under the lock")),
+        "{refused:?}"
+    );
+    assert!(!guard.is_lost());
+    assert!(!is_committed(&fixture).await);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn without_a_transaction_there_is_nothing_to_guard() {
+    let fixture = prepared().await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    let mut session = session(&fixture).await;
+    let none = guard.context().commit(&mut session).await;
+    assert!(
+        matches!(&none, Err(LockError::NoTransaction { name, reason }) if name == "a" && reason.contains("standalone")),
+        "{none:?}"
+    );
+
+    let memory = Fixture::memory().provider.lock("a").await.unwrap();
+    let none = memory.context().commit(&mut session).await;
+    assert!(
+        matches!(&none, Err(LockError::NoTransaction { reason, .. }) if reason.contains("in memory")),
+        "{none:?}"
+    );
+    guard.release().await.unwrap();
+}
+
+/// A standalone server has no transactions, and refuses the first statement of one: the guard, or one before it.
+#[tokio::test]
+async fn a_standalone_server_is_a_clear_error() {
+    let server = must(Server::start(ServerOptions::standalone()).await);
+    let client = must(server.client().await);
+    let provider = LockProvider::new(&client.database("app"));
+    let guard = provider.lock("a").await.unwrap();
+    let mut session = client.start_session().await.unwrap();
+    for begins in [true, false] {
+        if begins {
+            session.start_transaction().await.unwrap();
+        }
+        let none = guard.context().commit(&mut session).await;
+        assert!(
+            matches!(&none, Err(LockError::NoTransaction { name, reason }) if name == "a" && reason.contains("standalone")),
+            "{none:?}"
+        );
+    }
+    guard.release().await.unwrap();
+}

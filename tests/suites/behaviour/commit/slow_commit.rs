@@ -1,0 +1,141 @@
+//! Locks that are lost while a slow commit is running: the body goes on until the commit has ended.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mongodb::bson::Document;
+use mongodb::{Client, Collection};
+use mongolock::{DistributedLock, LockContext, LockError, LockProvider, distributed_lock};
+use mongolock_tests::{AMPLE, FailPoint, FailPointGuard, must};
+
+use super::{accounts, begin, client_of_its_own, insert, is_committed, prepared};
+use crate::fixture::Fixture;
+
+#[distributed_lock(name = "transfer", provider = provider, expiry = "1s")]
+async fn transfer(provider: &LockProvider, accounts: Collection<Document>) -> Result<(), LockError> {
+    let lock = LockContext::current().unwrap();
+    let mut session = accounts.client().start_session().await?;
+    let transaction = session.start_transaction();
+    transaction
+        .and_run2(async move |session| {
+            insert(&accounts, session, 1).await?;
+            Ok(lock.commit(session).await?)
+        })
+        .await?;
+    Ok(())
+}
+
+/// The typical use: under the attribute, in a task, with the repetition of the driver.
+#[tokio::test]
+async fn it_works_under_the_attribute_in_a_task() {
+    let fixture = prepared().await;
+    let (provider, accounts) = (fixture.provider.clone(), accounts(&fixture));
+    tokio::spawn(async move { transfer(&provider, accounts).await })
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(is_committed(&fixture).await);
+}
+
+/// The lease ends during the commit: the body is not cancelled, and the committed transaction is a success.
+#[tokio::test]
+async fn a_commit_slower_than_the_lease_is_no_loss() {
+    let fixture = prepared().await;
+    let (client, blocking) = with_a_slow_commit(&fixture).await;
+    let accounts = client
+        .database(fixture.db().name())
+        .collection::<Document>("accounts");
+    transfer(&fixture.provider, accounts).await.unwrap();
+    must(blocking.clear().await);
+    assert!(is_committed(&fixture).await);
+}
+
+/// A body that goes on after its commit is cancelled after it, if the lock is lost.
+#[tokio::test]
+async fn after_the_commit_a_loss_ends_the_body() {
+    #[distributed_lock(name = "transfer", provider = provider, expiry = "1s")]
+    async fn go_on(provider: &LockProvider, accounts: Collection<Document>) -> Result<(), LockError> {
+        let mut session = accounts.client().start_session().await?;
+        session.start_transaction().await?;
+        insert(&accounts, &mut session, 1).await?;
+        LockContext::current().unwrap().commit(&mut session).await?;
+        std::future::pending().await
+    }
+
+    let fixture = prepared().await;
+    let (client, blocking) = with_a_slow_commit(&fixture).await;
+    let accounts = client.database(fixture.db().name()).collection("accounts");
+    let ended = tokio::time::timeout(AMPLE, go_on(&fixture.provider, accounts))
+        .await
+        .unwrap();
+    assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+    must(blocking.clear().await);
+    assert!(is_committed(&fixture).await);
+}
+
+/// The loss of an outer lock does not cancel a commit under an inner lock.
+#[tokio::test]
+async fn the_loss_of_an_outer_lock_does_not_break_off_a_commit() {
+    let fixture = prepared().await;
+    let (client, blocking) = with_a_slow_commit(&fixture).await;
+    let mut session = client.start_session().await.unwrap();
+    let (outer, inner) = (brief(&fixture, "outer"), fixture.provider.lock("inner"));
+    let committed = AtomicBool::new(false);
+    let ended: Result<(), LockError> = outer
+        .run(async |_| {
+            inner
+                .run(async |lock| {
+                    begin(&fixture, &mut session).await;
+                    lock.commit(&mut session).await?;
+                    committed.store(true, Ordering::Relaxed);
+                    Ok::<_, LockError>(())
+                })
+                .await
+        })
+        .await;
+    assert!(
+        matches!(&ended, Err(LockError::Lost { name, .. }) if name == "outer"),
+        "{ended:?}"
+    );
+    assert!(committed.into_inner(), "the body ran to its end");
+    must(blocking.clear().await);
+    assert!(is_committed(&fixture).await);
+}
+
+/// A body that waits for something else is cancelled when the commit in another task has ended.
+#[tokio::test]
+async fn a_commit_in_another_task_delays_cancellation_only_until_it_ends() {
+    let fixture = prepared().await;
+    let (client, blocking) = with_a_slow_commit(&fixture).await;
+    let mut session = client.start_session().await.unwrap();
+    let (begins, begun) = tokio::sync::oneshot::channel();
+    let call = brief(&fixture, "a").run(async |lock| {
+        begin(&fixture, &mut session).await;
+        tokio::spawn(async move {
+            let done = lock.commit(&mut session).await;
+            begins.send(done).unwrap();
+        });
+        std::future::pending::<Result<(), LockError>>().await
+    });
+    let ended = tokio::time::timeout(AMPLE, call)
+        .await
+        .expect("the loss ends the body");
+    assert!(matches!(ended, Err(LockError::Lost { .. })), "{ended:?}");
+    begun.await.unwrap().expect("the commit had ended by then");
+    must(blocking.clear().await);
+    assert!(is_committed(&fixture).await);
+}
+
+/// A lock that is not renewed, and whose lease of 1 s ends during a slow commit.
+fn brief(fixture: &Fixture, name: &str) -> DistributedLock {
+    let lock = fixture.provider.lock(name).expiry(Duration::from_secs(1));
+    lock.max_hold(Duration::ZERO)
+}
+
+/// A client whose next commit takes 3 s, longer than the leases of these tests.
+async fn with_a_slow_commit(fixture: &Fixture) -> (Client, FailPointGuard) {
+    let (client, own) = client_of_its_own(fixture).await;
+    let commit = FailPoint::on(&["commitTransaction"]).app_name(&own);
+    let slow = commit.times(1).block(Duration::from_secs(3));
+    (client, must(slow.enable(fixture.db().uri()).await))
+}

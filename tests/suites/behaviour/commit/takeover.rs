@@ -1,0 +1,141 @@
+//! The lock is lost, or another process has acquired it, before the commit: nothing is committed.
+
+use std::time::Duration;
+
+use mongodb::bson::doc;
+use mongolock::{LockError, LockProvider};
+use mongolock_tests::recorded;
+use tokio::time::sleep;
+
+use super::{
+    accounts, begin, holder_in_transaction, insert, is_committed, prepared, refused_as_lost, session,
+    take_over,
+};
+
+/// A rival acquires the lock after the transaction began: the transaction still sees the holder's own claim, and the
+/// guard is a write conflict.
+#[tokio::test]
+async fn a_takeover_after_the_beginning_is_a_conflict() {
+    let (fixture, guard, mut session) = holder_in_transaction().await;
+    let rival = take_over(&fixture, "a").await;
+    refused_as_lost(&fixture, &guard, &mut session).await;
+    assert!(!rival.is_lost());
+    rival
+        .release()
+        .await
+        .expect("the refused commit changed nothing of its lock");
+}
+
+/// The read that distinguishes a takeover from a renewal has the read concern `local`: the rival holds the lock,
+/// whether a majority has confirmed it yet or not.
+#[tokio::test]
+async fn the_read_after_a_conflict_does_not_wait_for_a_majority() {
+    let fixture = prepared().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let guard = LockProvider::new(&database).lock("a").await.unwrap();
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
+    let rival = take_over(&fixture, "a").await;
+    refused_as_lost(&fixture, &guard, &mut session).await;
+    let mut sent = commands.take();
+    sent.retain(|command| command.contains_key("find"));
+    let [look] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!(look.get_str("find"), Ok("distributed_locks"));
+    let concern = look.get_document("readConcern").unwrap();
+    assert_eq!(concern.get_str("level"), Ok("local"), "{look}");
+    rival.release().await.unwrap();
+}
+
+/// A rival acquires the lock before the transaction began: the transaction sees the rival's claim.
+#[tokio::test]
+async fn a_takeover_before_the_beginning_is_seen() {
+    let fixture = prepared().await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    let rival = take_over(&fixture, "a").await;
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
+    refused_as_lost(&fixture, &guard, &mut session).await;
+    rival.release().await.unwrap();
+}
+
+/// A rival has acquired and released the lock, or its document was deleted.
+#[tokio::test]
+async fn a_claim_that_is_gone_is_lost() {
+    let fixture = prepared().await;
+    let mut session = session(&fixture).await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    begin(&fixture, &mut session).await;
+    take_over(&fixture, "a").await.release().await.unwrap();
+    refused_as_lost(&fixture, &guard, &mut session).await;
+    session.abort_transaction().await.unwrap();
+
+    let guard = fixture.provider.lock("b").await.unwrap();
+    begin(&fixture, &mut session).await;
+    fixture.locks().delete_one(doc! { "_id": "b" }).await.unwrap();
+    refused_as_lost(&fixture, &guard, &mut session).await;
+}
+
+/// The lease is over by the holder's own clock: the server is not asked.
+#[tokio::test]
+async fn a_lost_lock_commits_nothing() {
+    let fixture = prepared().await;
+    let lock = fixture
+        .provider
+        .lock("a")
+        .expiry(Duration::from_millis(200))
+        .max_hold(Duration::ZERO);
+    let guard = lock.acquire().await.unwrap();
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
+    guard.lost().await;
+    refused_as_lost(&fixture, &guard, &mut session).await;
+}
+
+/// Between the guard and the commit no rival can acquire the lock, even if its lease had ended before.
+#[tokio::test]
+async fn no_rival_acquires_between_guard_and_commit() {
+    let fixture = prepared().await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    let held = || doc! { "_id": "a" };
+    let set_end = |end: i64| vec![doc! { "$set": { "expiresAt": { "$add": ["$$NOW", end] } } }];
+    fixture.locks().update_one(held(), set_end(-1000)).await.unwrap();
+    let mut session = session(&fixture).await;
+    begin(&fixture, &mut session).await;
+    // The write of the guard, without the commit.
+    let touched = fixture
+        .locks()
+        .update_one(held(), set_end(30_000))
+        .session(&mut session)
+        .await;
+    assert_eq!(touched.unwrap().modified_count, 1);
+    let rival = fixture.rival().lock("a");
+    let taking = tokio::spawn(async move { rival.try_acquire().await });
+    sleep(Duration::from_millis(300)).await;
+    assert!(!taking.is_finished(), "it waits for the end of the transaction");
+    session.commit_transaction().await.unwrap();
+    assert!(taking.await.unwrap().unwrap().is_none(), "the lease was renewed");
+    guard.release().await.unwrap();
+}
+
+/// A loss keeps its type when it passes through the callback of the driver.
+#[tokio::test]
+async fn a_loss_passes_through_the_driver() {
+    let fixture = prepared().await;
+    let guard = fixture.provider.lock("a").await.unwrap();
+    let rival = take_over(&fixture, "a").await;
+    let (accounts, lock, mut made) = (accounts(&fixture), guard.context(), 0);
+    let refused: mongodb::error::Result<()> = session(&fixture)
+        .await
+        .start_transaction()
+        .and_run2(async |session| {
+            made += 1;
+            insert(&accounts, session, 1).await?;
+            Ok(lock.commit(session).await?)
+        })
+        .await;
+    let refused = LockError::from(refused.unwrap_err());
+    assert!(matches!(refused, LockError::Lost { .. }), "{refused:?}");
+    assert_eq!(made, 1, "it is not repeated");
+    assert!(!is_committed(&fixture).await);
+    rival.release().await.unwrap();
+}

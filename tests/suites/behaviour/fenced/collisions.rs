@@ -1,0 +1,162 @@
+//! Upserts and duplicate keys: which of them are a stale token, and which are the driver's own error.
+
+use mongodb::bson::{Document, doc};
+use mongodb::options::{Collation, CollationStrength};
+use mongolock::{FencedExt, FencingToken, LockError};
+use mongolock_tests::{names, recorded};
+
+use super::{Scene, first, is_duplicate_key, retitle, unique_index};
+
+/// A duplicate key that has nothing to do with the token is the driver's own error.
+#[tokio::test]
+async fn other_collisions_stay_what_they_are() {
+    let scene = Scene::new().await;
+    unique_index(&scene.reports, "title").await;
+    scene
+        .reports
+        .insert_one(doc! { "_id": 2, "title": "other" })
+        .await
+        .unwrap();
+    let before = scene.all().await;
+
+    let holder = scene.holder(11);
+    let taken = || doc! { "title": "other" };
+    assert!(is_duplicate_key(&holder.insert_one(doc! { "_id": 1 }).await));
+    assert!(is_duplicate_key(&holder.insert_one(taken()).await));
+    assert!(is_duplicate_key(
+        &holder.update_one(first(), doc! { "$set": taken() }).await
+    ));
+    let third = doc! { "_id": 3 };
+    assert!(is_duplicate_key(
+        &holder.replace_one(third.clone(), taken()).upsert(true).await
+    ));
+    assert!(is_duplicate_key(
+        &holder
+            .update_one(third, doc! { "$set": taken() })
+            .upsert(true)
+            .await
+    ));
+    assert_eq!(scene.all().await, before);
+
+    // A document with this `_id` exists, but does not match the query.
+    let open = || doc! { "_id": 1, "state": "open" };
+    assert!(is_duplicate_key(
+        &holder.update_one(open(), retitle()).upsert(true).await
+    ));
+    scene
+        .refuses(scene.holder(9).update_one(open(), retitle()).upsert(true))
+        .await;
+
+    // The query by the field of the unique index matches the same document, which has a greater token.
+    let late = scene.holder(9);
+    scene
+        .refuses(late.update_one(doc! { "title": "old" }, retitle()).upsert(true))
+        .await;
+}
+
+/// Two upserts of the same document at the same time do not fail with a duplicate key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upserts_that_meet_all_succeed() {
+    let scene = Scene::new().await;
+    for id in 100..110 {
+        let mut writes = tokio::task::JoinSet::new();
+        for task in 0..32 {
+            let holder = scene.holder(10 + task);
+            writes.spawn(async move {
+                let update = doc! { "$addToSet": { "tasks": task } };
+                holder.update_one(doc! { "_id": id }, update).upsert(true).await
+            });
+        }
+        let mut made = 0;
+        let mut written = 0;
+        for write in writes.join_all().await {
+            match write {
+                Ok(result) => {
+                    written += 1;
+                    made += usize::from(result.upserted_id.is_some());
+                }
+                Err(LockError::Stale { token, seen }) => assert!(token < seen),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let document = scene.reports.find_one(doc! { "_id": id }).await.unwrap().unwrap();
+        assert_eq!(document.get_array("tasks").unwrap().len(), written);
+        assert_eq!(
+            document.get_i64("fencingToken"),
+            Ok(41),
+            "the greatest is never refused"
+        );
+        assert_eq!(made, 1);
+    }
+}
+
+/// Two values of `_id` that are equal only under a collation do not collide in the index: a stale upsert must not
+/// insert a second document.
+#[tokio::test]
+async fn a_collation_opens_no_gap() {
+    let scene = Scene::new().await;
+    let written = doc! { "_id": "A", "fencingToken": 10_i64 };
+    scene.reports.insert_one(written).await.unwrap();
+    let strength = CollationStrength::Secondary;
+    let no_case = Collation::builder().locale("en").strength(strength).build();
+    let late = scene
+        .holder(9)
+        .update_one(doc! { "_id": "a" }, retitle())
+        .upsert(true);
+    scene.refuses(late.collation(no_case)).await;
+}
+
+/// An upsert whose query has a condition beside its key ends after a few commands if the condition is not met.
+#[tokio::test]
+async fn a_condition_that_is_not_met_ends_an_upsert() {
+    let scene = Scene::new().await;
+    unique_index(&scene.reports, "slug").await;
+    let published = doc! { "_id": 2, "slug": "a", "status": "published", "fencingToken": 10_i64 };
+    scene.reports.insert_one(published).await.unwrap();
+    let (database, commands) = recorded(&scene.db, &[]).await;
+    let reports = database.collection::<Document>("reports");
+    let draft = || doc! { "slug": "a", "status": "draft" };
+    let upsert = |token: i64, query: Document, update: Document| {
+        let holder = reports.fenced(FencingToken::from(token));
+        holder.update_one(query, update).upsert(true).into_future()
+    };
+    assert!(is_duplicate_key(&upsert(11, draft(), retitle()).await));
+    assert_eq!(
+        names(&commands.take()),
+        ["update", "find", "update", "find", "update"]
+    );
+    scene.refuses(upsert(9, draft(), retitle())).await;
+    commands.clear();
+    // The upsert collides with a document that its query does not match.
+    let other = upsert(9, doc! { "slug": "b" }, doc! { "$set": { "slug": "a" } });
+    assert!(is_duplicate_key(&other.await));
+    assert_eq!(names(&commands.take()), ["update", "find", "update"]);
+}
+
+/// Deletions at the same time do not make an upsert fail: each upsert writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn upserts_and_deletions_go_together() {
+    let scene = Scene::new().await;
+    unique_index(&scene.reports, "key").await;
+    for query in [doc! { "_id": 100 }, doc! { "key": 100 }] {
+        let mut writers = tokio::task::JoinSet::new();
+        for writer in 0..8 {
+            let (holder, query) = (scene.holder(10), query.clone());
+            writers.spawn(async move {
+                for _ in 0..50 {
+                    if writer % 2 == 0 {
+                        holder.delete_one(query.clone()).await.unwrap();
+                    } else {
+                        let wrote = holder
+                            .update_one(query.clone(), retitle())
+                            .upsert(true)
+                            .await
+                            .unwrap();
+                        assert!(wrote.matched_count == 1 || wrote.upserted_id.is_some());
+                    }
+                }
+            });
+        }
+        writers.join_all().await;
+    }
+}

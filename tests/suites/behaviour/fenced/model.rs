@@ -1,0 +1,118 @@
+//! Random sequences of fenced writes, compared with a model.
+
+use std::collections::BTreeMap;
+
+use mongodb::bson::{Bson, Document, doc};
+use mongolock::LockError;
+use proptest::prop_oneof;
+use proptest::strategy::{Just, Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+
+use super::{Scene, is_duplicate_key};
+
+/// The documents of the model: the token and the value of each `_id`.
+type Model = BTreeMap<i32, (i64, i32)>;
+
+/// The forms of a fenced write.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Insert,
+    Update,
+    UpdateUpsert,
+    ReplaceUpsert,
+    Delete,
+}
+
+/// One write of a sequence.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    kind: Kind,
+    id: i32,
+    token: i64,
+    value: i32,
+}
+
+impl Write {
+    /// Sends the write. The result is whether it found or inserted a document.
+    async fn send(self, scene: &Scene) -> Result<bool, LockError> {
+        let (holder, query) = (scene.holder(self.token), doc! { "_id": self.id });
+        let value = doc! { "value": self.value };
+        let set = doc! { "$set": value.clone() };
+        match self.kind {
+            Kind::Insert => {
+                let inserted = doc! { "_id": self.id, "value": self.value };
+                holder.insert_one(inserted).await.map(|_| true)
+            }
+            Kind::Update => {
+                let updated = holder.update_one(query, set).await;
+                updated.map(|done| done.matched_count > 0)
+            }
+            Kind::UpdateUpsert => holder.update_one(query, set).upsert(true).await.map(|_| true),
+            Kind::ReplaceUpsert => holder.replace_one(query, value).upsert(true).await.map(|_| true),
+            Kind::Delete => holder.delete_one(query).await.map(|done| done.deleted_count > 0),
+        }
+    }
+
+    /// Applies the write to the model, and checks that the outcome of the real write is the same.
+    fn check(self, outcome: Result<bool, LockError>, model: &mut Model) {
+        let seen = model.get(&self.id).map(|(seen, _)| *seen);
+        match (seen, self.kind) {
+            (Some(seen), _) if seen > self.token => {
+                assert!(matches!(outcome, Err(LockError::Stale { .. })), "{outcome:?}");
+            }
+            (Some(_), Kind::Insert) => assert!(is_duplicate_key(&outcome), "{outcome:?}"),
+            (None, Kind::Update | Kind::Delete) => assert!(!outcome.unwrap()),
+            (Some(_), Kind::Delete) => {
+                assert!(outcome.unwrap());
+                model.remove(&self.id);
+            }
+            _ => {
+                assert!(outcome.unwrap());
+                model.insert(self.id, (self.token, self.value));
+            }
+        }
+    }
+}
+
+/// Random writes of five holders in random order, compared with a model of three documents.
+#[tokio::test]
+async fn any_sequence_keeps_to_the_rule() {
+    let kind = prop_oneof![
+        Just(Kind::Insert),
+        Just(Kind::Update),
+        Just(Kind::UpdateUpsert),
+        Just(Kind::ReplaceUpsert),
+        Just(Kind::Delete),
+    ];
+    let sequences = proptest::collection::vec((kind, 0..3_i32, 1..6_i64), 1..24);
+    let mut runner = TestRunner::default();
+    let scene = Scene::new().await;
+    for _ in 0..40 {
+        let steps = sequences.new_tree(&mut runner).unwrap().current();
+        println!("{steps:?}");
+        scene.reports.delete_many(doc! {}).await.unwrap();
+        let mut model = Model::new();
+        for (value, (kind, id, token)) in (1..).zip(steps) {
+            let write = Write {
+                kind,
+                id,
+                token,
+                value,
+            };
+            write.check(write.send(&scene).await, &mut model);
+        }
+        let stored: Model = scene.all().await.iter().map(entry).collect();
+        assert_eq!(stored, model);
+    }
+}
+
+fn entry(document: &Document) -> (i32, (i64, i32)) {
+    let number = |field: &str| match document.get(field) {
+        Some(Bson::Int32(number)) => *number,
+        other => panic!("{field} is {other:?}"),
+    };
+    (
+        number("_id"),
+        (document.get_i64("fencingToken").unwrap(), number("value")),
+    )
+}

@@ -1,0 +1,105 @@
+//! What the tests of this suite share: a provider with a database for one test, a rival in another process, and helpers
+//! around a lock.
+
+use mongodb::bson::{Document, doc};
+use mongodb::{Collection, Database};
+use mongolock::{DistributedLock, IndexState, LockError, LockProvider};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Server, TestDb, lock_document, locks, test_db};
+use tokio::time::timeout;
+
+/// The error of a program that uses locks.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AppError {
+    #[error("the body failed")]
+    Body,
+    #[error(transparent)]
+    Lock(#[from] LockError),
+}
+
+/// A provider whose locks no other test uses: in a database for this test, or in memory.
+pub(crate) struct Fixture {
+    pub(crate) provider: LockProvider,
+    db: Option<TestDb>,
+}
+
+impl Fixture {
+    pub(crate) async fn mongodb() -> Self {
+        let db = test_db().await;
+        Self {
+            provider: patient(db.database()),
+            db: Some(db),
+        }
+    }
+
+    pub(crate) fn memory() -> Self {
+        let builder = LockProvider::in_memory().to_builder().acquire_timeout(AMPLE);
+        let provider = builder.build().unwrap();
+        Self { provider, db: None }
+    }
+
+    /// A provider for the same locks, as another process would have it.
+    pub(crate) fn rival(&self) -> LockProvider {
+        self.process("rival")
+    }
+
+    /// A provider for the same locks in another process that runs as this owner.
+    pub(crate) fn process(&self, owner: &str) -> LockProvider {
+        self.provider.to_builder().owner(owner).build().unwrap()
+    }
+
+    pub(crate) fn db(&self) -> &TestDb {
+        self.db.as_ref().expect("this test is for MongoDB")
+    }
+
+    pub(crate) fn database(&self) -> &Database {
+        self.db().database()
+    }
+
+    pub(crate) fn locks(&self) -> Collection<Document> {
+        locks(self.database())
+    }
+
+    /// Waits for the TTL index. Tests that count commands or documents call it first, because creating the index on a
+    /// filled collection sends commands and writes a document of its own.
+    pub(crate) async fn until_indexed(&self) {
+        assert_eq!(self.provider.admin().index_state().await, IndexState::Ready);
+    }
+
+    pub(crate) async fn document(&self, name: &str) -> Option<Document> {
+        lock_document(self.database(), name).await
+    }
+}
+
+/// A provider that waits for locks without a limit that matters to the test.
+pub(crate) fn patient(database: &Database) -> LockProvider {
+    let builder = LockProvider::builder(database).acquire_timeout(AMPLE);
+    builder.build().unwrap()
+}
+
+pub(crate) async fn acquire_and_release(lock: &DistributedLock) {
+    let guard = lock.acquire().await.unwrap();
+    guard.release().await.unwrap();
+}
+
+/// Asserts that the lock can be acquired long before a lease of 30 s would end: it was released.
+pub(crate) async fn assert_released(lock: &DistributedLock) {
+    timeout(BEFORE_EXPIRY, acquire_and_release(lock))
+        .await
+        .expect("it was released");
+}
+
+/// The connection string of a user who has only these rights on the collection of the locks in the database `app`.
+pub(crate) async fn restricted(server: &Server, actions: &[&str]) -> String {
+    let app = server.client().await.unwrap().database("app");
+    let privileges = doc! {
+        "resource": { "db": "app", "collection": "distributed_locks" },
+        "actions": actions,
+    };
+    let role = doc! { "createRole": "locks", "privileges": [privileges], "roles": [] };
+    app.run_command(role).await.unwrap();
+    app.run_command(doc! { "createUser": "app", "pwd": "app", "roles": ["locks"] })
+        .await
+        .unwrap();
+    let uri = server.uri().replace("root:secret@", "app:app@");
+    uri.replace("authSource=admin", "authSource=app")
+}

@@ -1,0 +1,144 @@
+//! Locks that are shared with DistributedLock.MongoDB for .NET: a provider beside the commands that its source sends.
+
+use std::time::Duration;
+
+use mongodb::bson::{DateTime, Document, doc};
+use mongodb::options::{IndexOptions, ReturnDocument};
+use mongodb::{Collection, IndexModel};
+use mongolock::{IndexState, LockError};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
+
+use crate::fixture::Fixture;
+
+/// One acquisition as the .NET library makes it: a lock is free if `expiresAt` is missing or has passed, and the token
+/// counts from 1.
+struct DotnetLock {
+    locks: Collection<Document>,
+    lock_id: String,
+    token: i64,
+}
+
+impl DotnetLock {
+    async fn try_acquire(
+        locks: &Collection<Document>,
+        name: &str,
+        lock_id: &str,
+        millis: i64,
+    ) -> Option<Self> {
+        let free = doc! { "$lte": [{ "$ifNull": ["$expiresAt", DateTime::from_millis(0)] }, "$$NOW"] };
+        let if_free = |new: Document, old: &str| doc! { "$cond": [free.clone(), new, old] };
+        let end = doc! { "$dateAdd": { "startDate": "$$NOW", "unit": "millisecond", "amount": millis } };
+        let next = doc! { "$add": [{ "$ifNull": ["$fencingToken", 0_i64] }, 1_i64] };
+        let stage = doc! { "$set": {
+            "lockId": { "$cond": [free.clone(), lock_id, "$lockId"] },
+            "expiresAt": if_free(end, "$expiresAt"),
+            "acquiredAt": { "$cond": [free.clone(), "$$NOW", "$acquiredAt"] },
+            "fencingToken": if_free(next, "$fencingToken"),
+        } };
+        let found = locks
+            .find_one_and_update(doc! { "_id": name }, vec![stage])
+            .upsert(true)
+            .return_document(ReturnDocument::After)
+            .await
+            .unwrap()
+            .unwrap();
+        (found.get_str("lockId").unwrap() == lock_id).then(|| Self {
+            locks: locks.clone(),
+            lock_id: lock_id.to_owned(),
+            token: found.get_i64("fencingToken").unwrap(),
+        })
+    }
+
+    /// Releases the lock as the .NET library does: it deletes the document if it is still its own.
+    async fn release(self, name: &str) -> u64 {
+        let own = doc! { "_id": name, "lockId": self.lock_id };
+        self.locks.delete_one(own).await.unwrap().deleted_count
+    }
+}
+
+/// Each library keeps the other one out and can acquire what the other one has released. Tokens rise, also after the
+/// .NET library has deleted the document.
+#[tokio::test]
+async fn both_share_a_lock() {
+    let fixture = Fixture::mongodb().await;
+    let (lock, locks) = (fixture.provider.lock("shared"), fixture.locks());
+    let ours = lock.acquire().await.unwrap();
+    assert!(
+        DotnetLock::try_acquire(&locks, "shared", "a", 30_000)
+            .await
+            .is_none()
+    );
+    let token = ours.fencing_token().get();
+    ours.release().await.unwrap();
+
+    let theirs = DotnetLock::try_acquire(&locks, "shared", "b", 30_000)
+        .await
+        .expect("it was released");
+    assert_eq!(theirs.token, token + 1);
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    assert_eq!(theirs.release("shared").await, 1);
+    let ours = tokio::time::timeout(BEFORE_EXPIRY, waiting)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    assert!(ours.fencing_token().get() > token + 1, "also after the deletion");
+    ours.release().await.unwrap();
+}
+
+/// Each library can acquire an expired lock of the other one, and the former holder's release changes nothing.
+#[tokio::test]
+async fn both_take_over_from_each_other() {
+    let fixture = Fixture::mongodb().await;
+    let (lock, locks) = (fixture.provider.lock("shared"), fixture.locks());
+    let theirs = DotnetLock::try_acquire(&locks, "shared", "a", 100).await.unwrap();
+    let ours = lock
+        .clone()
+        .expiry(Duration::from_millis(200))
+        .max_hold(Duration::ZERO);
+    let ours = ours.acquire().await.unwrap();
+    assert!(ours.fencing_token().get() > theirs.token);
+    assert_eq!(
+        theirs.release("shared").await,
+        0,
+        "the document is no longer its own"
+    );
+    let taken = async || DotnetLock::try_acquire(&locks, "shared", "b", 30_000).await;
+    let theirs = must(eventually(AMPLE, "the end of the lease", taken).await);
+    assert!(theirs.token > ours.fencing_token().get());
+    assert!(matches!(ours.release().await, Err(LockError::Lost { .. })));
+    assert_eq!(
+        theirs.release("shared").await,
+        1,
+        "the release of the lost lock changed nothing"
+    );
+}
+
+/// The TTL index of the .NET library removes expired documents at once. Locks still work, tokens rise, and
+/// `index_state` reports the conflict.
+#[tokio::test]
+async fn the_dotnet_index_does_no_harm() {
+    let fixture = Fixture::mongodb().await;
+    let at_once = IndexOptions::builder()
+        .name("expiresAt_ttl".to_owned())
+        .expire_after(Duration::ZERO)
+        .build();
+    let index = IndexModel::builder()
+        .keys(doc! { "expiresAt": 1 })
+        .options(at_once)
+        .build();
+    fixture.locks().create_index(index).await.unwrap();
+    let first = fixture.provider.lock("swept").await.unwrap();
+    let token = first.fencing_token();
+    first.release().await.unwrap();
+    let gone = async || fixture.document("swept").await.is_none().then_some(());
+    must(eventually(AMPLE, "the sweep", gone).await);
+    let next = fixture.provider.lock("swept").await.unwrap();
+    assert!(next.fencing_token() > token);
+    next.release().await.unwrap();
+    assert!(matches!(
+        fixture.provider.admin().index_state().await,
+        IndexState::Conflict { .. }
+    ));
+}

@@ -1,0 +1,159 @@
+//! The commands that locks send: how many, and with which concerns.
+
+use std::time::Duration;
+
+use mongodb::bson::{Document, RawDocumentBuf, doc};
+use mongolock::{IndexState, LockProvider};
+use mongolock_tests::{AMPLE, eventually, must, names, recorded};
+use tokio::time::sleep;
+
+use crate::fixture::{Fixture, acquire_and_release};
+
+/// S0.7: one command acquires the lock and one releases it. The driver's own `listCollections` does not count.
+#[tokio::test]
+async fn a_hold_costs_two_commands() {
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let provider = LockProvider::new(&database);
+    acquire_and_release(&provider.lock("warm")).await;
+    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+    commands.clear();
+    for _ in 0..10 {
+        acquire_and_release(&provider.lock("hot")).await;
+    }
+    let sent = commands.take();
+    let own: Vec<&str> = names(&sent)
+        .into_iter()
+        .filter(|name| *name != "listCollections")
+        .collect();
+    assert_eq!(own, ["findAndModify", "update"].repeat(10));
+}
+
+/// S0.7, S1.17: a failed attempt leaves the document as it is, to the byte, and writes nothing to the oplog.
+#[tokio::test]
+async fn a_failed_attempt_changes_nothing() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let _held = fixture.provider.lock("held").await.unwrap();
+    let oplog = fixture
+        .database()
+        .client()
+        .database("local")
+        .collection::<Document>("oplog.rs");
+    let entries = async || {
+        let namespace = format!("{}.distributed_locks", fixture.database().name());
+        oplog
+            .count_documents(doc! { "ns": namespace, "op": { "$in": ["i", "u", "d"] } })
+            .await
+            .unwrap()
+    };
+    let raw = fixture.locks().clone_with_type::<RawDocumentBuf>();
+    let before = (
+        raw.find_one(doc! { "_id": "held" }).await.unwrap().unwrap(),
+        entries().await,
+    );
+    let rival = fixture.rival().lock("held");
+    for _ in 0..20 {
+        assert!(rival.try_acquire().await.unwrap().is_none());
+    }
+    let after = (
+        raw.find_one(doc! { "_id": "held" }).await.unwrap().unwrap(),
+        entries().await,
+    );
+    assert_eq!(before.0.as_bytes(), after.0.as_bytes());
+    assert_eq!(before.1, after.1);
+}
+
+/// S3.1, B12: the settings of the client do not matter.
+#[tokio::test]
+async fn majority_and_primary_are_set_on_every_command() {
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = recorded(
+        fixture.db(),
+        &["w=1", "readPreference=secondary", "readConcernLevel=local"],
+    )
+    .await;
+    let provider = LockProvider::new(&database);
+    let lock = provider.lock("safe").expiry(Duration::from_millis(600));
+    let guard = lock.acquire().await.unwrap();
+    commands.until_sent("update").await;
+    guard.release().await.unwrap();
+    drop(lock.acquire().await.unwrap());
+    must(
+        eventually(AMPLE, "the dropped guard is released", async || {
+            lock.try_acquire().await.unwrap().map(drop)
+        })
+        .await,
+    );
+    let sent = commands.take();
+    let writes = sent
+        .iter()
+        .filter(|c| c.contains_key("findAndModify") || c.contains_key("update"));
+    let mut seen = 0;
+    for command in writes {
+        assert_eq!(
+            command.get_document("writeConcern").unwrap().get_str("w"),
+            Ok("majority"),
+            "{command}"
+        );
+        assert!(
+            command
+                .get("$readPreference")
+                .is_none_or(|p| p.as_document() == Some(&doc! { "mode": "primary" }))
+        );
+        seen += 1;
+    }
+    assert!(seen >= 5, "{seen}");
+}
+
+/// B18: of fifty waiters in one process, only one at a time sends attempts.
+#[tokio::test]
+async fn waiters_of_one_process_ask_one_at_a_time() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let pause = Duration::from_millis(100);
+    let provider = LockProvider::builder(&database)
+        .retry_interval(pause..=pause)
+        .build()
+        .unwrap();
+    let held = fixture.rival().lock("crowded").await.unwrap();
+    let mut waiters = tokio::task::JoinSet::new();
+    for _ in 0..50 {
+        let lock = provider.lock("crowded").acquire_timeout(AMPLE);
+        waiters.spawn(async move { lock.acquire().await.unwrap().release().await });
+    }
+    sleep(pause * 10).await;
+    let asked = commands.count("findAndModify");
+    assert!((2..=11).contains(&asked), "{asked} attempts in ten pauses");
+    held.release().await.unwrap();
+    while let Some(done) = waiters.join_next().await {
+        done.unwrap().unwrap();
+    }
+}
+
+/// B19: the renewal of a hundred locks takes a few commands.
+#[tokio::test]
+async fn many_locks_are_renewed_together() {
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let provider = LockProvider::builder(&database)
+        .expiry(Duration::from_secs(3))
+        .build()
+        .unwrap();
+    let mut guards = Vec::new();
+    for index in 0..100 {
+        guards.push(provider.lock(index).await.unwrap());
+    }
+    commands.clear();
+    sleep(Duration::from_secs(5)).await;
+    let renewals = commands.count("update");
+    assert!(
+        (4..=20).contains(&renewals),
+        "{renewals} renewals in five intervals"
+    );
+    for guard in guards {
+        assert!(!guard.is_lost());
+        guard.release().await.unwrap();
+    }
+}

@@ -1,0 +1,267 @@
+//! The documents that store locks, and documents that another program has changed or damaged.
+
+use std::time::Duration;
+
+use mongodb::bson::{Bson, DateTime, Document, Timestamp, doc};
+use mongolock::LockError;
+use mongolock_tests::{AMPLE, change_lock, eventually, must};
+use tokio::time::sleep;
+
+use crate::fixture::{Fixture, acquire_and_release};
+
+/// S1.3, S1.7, S1.8, S1.16, S0.15, S2.2, S2.4, S3.5
+#[tokio::test]
+async fn a_held_lock_is_one_document_of_five_fields() {
+    let fixture = Fixture::mongodb().await;
+    let provider = fixture.provider.to_builder().owner("billing#1").build().unwrap();
+    let guard = provider
+        .lock("report:1")
+        .expiry(Duration::from_secs(60))
+        .acquire()
+        .await
+        .unwrap();
+    let document = fixture.document("report:1").await.unwrap();
+    let mut fields: Vec<&str> = document.keys().map(String::as_str).collect();
+    fields.sort_unstable();
+    assert_eq!(
+        fields,
+        ["_id", "acquiredAt", "expiresAt", "fencingToken", "lockId"]
+    );
+    assert_eq!(
+        document.get_i64("fencingToken").unwrap(),
+        guard.fencing_token().get()
+    );
+    let acquired = document.get_datetime("acquiredAt").unwrap().timestamp_millis();
+    let expires = document.get_datetime("expiresAt").unwrap().timestamp_millis();
+    assert_eq!(expires - acquired, 60_000);
+    let id = document.get_str("lockId").unwrap();
+    let uuid = id
+        .strip_prefix("billing#1#")
+        .expect("the owner can be read from the id");
+    assert!(mongodb::bson::Uuid::parse_str(uuid).is_ok(), "{id}");
+
+    guard.release().await.unwrap();
+    let again = provider.lock("report:1").await.unwrap();
+    let next = fixture.document("report:1").await.unwrap();
+    assert_ne!(next.get_str("lockId").unwrap(), id, "an id is never used again");
+    again.release().await.unwrap();
+}
+
+/// S1.18: a released lock is free at once, and its document stays.
+#[tokio::test]
+async fn a_released_lock_keeps_its_document() {
+    let fixture = Fixture::mongodb().await;
+    let guard = fixture.provider.lock("kept").await.unwrap();
+    let held = fixture.document("kept").await.unwrap();
+    guard.release().await.unwrap();
+    let released = fixture.document("kept").await.unwrap();
+    assert_eq!(released.get_str("lockId").unwrap(), "");
+    assert_eq!(released.get("fencingToken"), held.get("fencingToken"));
+    assert!(released.get_datetime("expiresAt").unwrap() < held.get_datetime("expiresAt").unwrap());
+    assert_eq!(released.len(), 5);
+}
+
+/// S1.23: the new expiry counts from the renewal, not from the old expiry.
+#[tokio::test]
+async fn a_renewal_counts_from_the_servers_now() {
+    let fixture = Fixture::mongodb().await;
+    let expiry = Duration::from_secs(2);
+    let lock = fixture
+        .provider
+        .lock("renewed")
+        .expiry(expiry)
+        .renew_interval(Duration::from_millis(100));
+    let guard = lock.acquire().await.unwrap();
+    let first = fixture.document("renewed").await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let later = fixture.document("renewed").await.unwrap();
+    let moved = later.get_datetime("expiresAt").unwrap().timestamp_millis()
+        - first.get_datetime("expiresAt").unwrap().timestamp_millis();
+    // Ten intervals at least have passed; had each added the expiry, it would be twenty seconds.
+    assert!((500..10_000).contains(&moved), "{moved} ms");
+    assert_eq!(later.get("acquiredAt"), first.get("acquiredAt"));
+    assert_eq!(later.get("fencingToken"), first.get("fencingToken"));
+    guard.release().await.unwrap();
+}
+
+/// S3.8, S2.10, S2.6: after another program has changed the id in the document, a release changes nothing and reports
+/// the loss.
+#[tokio::test]
+async fn only_the_own_claim_is_released() {
+    let fixture = Fixture::mongodb().await;
+    let guard = fixture.provider.lock("mine").await.unwrap();
+    let foreign = doc! { "$set": { "lockId": "another#process" } };
+    change_lock(fixture.database(), "mine", foreign).await;
+    let before = fixture.document("mine").await.unwrap();
+    let error = guard.release().await.unwrap_err();
+    assert!(
+        matches!(&error, LockError::Lost { name, .. } if name == "mine"),
+        "{error}"
+    );
+    assert_eq!(fixture.document("mine").await.unwrap(), before);
+}
+
+/// S2.1: the lock is a separate document, and the protected document is never changed.
+#[tokio::test]
+async fn the_locked_document_is_left_alone() {
+    let fixture = Fixture::mongodb().await;
+    let orders = fixture.database().collection("orders");
+    let order = doc! { "_id": "order:1", "total": 7 };
+    orders.insert_one(&order).await.unwrap();
+    let guard = fixture.provider.lock("order:1").await.unwrap();
+    assert_eq!(orders.find_one(doc! {}).await.unwrap().as_ref(), Some(&order));
+    guard.release().await.unwrap();
+    assert_eq!(orders.find_one(doc! {}).await.unwrap(), Some(order));
+}
+
+/// S3.2, S0.12: names are unique by `_id`; a name that looks like an expression is only a name.
+#[tokio::test]
+async fn strings_of_the_caller_are_only_strings() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let provider = fixture.provider.to_builder().owner("$$NOW").build().unwrap();
+    for name in ["$expiresAt", "$$NOW", "{ $gt: 0 }", "a.b"] {
+        let guard = provider.lock(name).await.unwrap();
+        let document = fixture.document(name).await.unwrap();
+        assert!(document.get_str("lockId").unwrap().starts_with("$$NOW#"));
+        assert!(fixture.rival().lock(name).try_acquire().await.unwrap().is_none());
+        guard.release().await.unwrap();
+    }
+    assert_eq!(fixture.locks().count_documents(doc! {}).await.unwrap(), 4);
+}
+
+/// The problem that acquiring reports for this document of the lock `bad`.
+async fn problem_of(fixture: &Fixture, document: Document) -> String {
+    fixture.locks().insert_one(document).await.unwrap();
+    match fixture.provider.lock("bad").acquire().await {
+        Err(LockError::CorruptDocument { name, problem }) if name == "bad" => problem,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_document_is_reported_and_not_held() {
+    let fixture = Fixture::mongodb().await;
+    let problem = problem_of(&fixture, doc! { "_id": "bad", "fencingToken": 1e300 }).await;
+    assert_eq!(
+        problem,
+        "`fencingToken` is not a 64-bit integer, its type is Double"
+    );
+    must(
+        eventually(AMPLE, "the claim is withdrawn", async || {
+            (fixture.document("bad").await?.get("lockId") == Some(&Bson::from(""))).then_some(())
+        })
+        .await,
+    );
+}
+
+/// Values of types that the server cannot compare or add.
+#[tokio::test]
+async fn a_field_of_another_type_is_a_damaged_document() {
+    let fixture = Fixture::mongodb().await;
+    for (field, value) in [
+        ("fencingToken", Bson::from("1")),
+        ("expiresAt", Bson::MaxKey),
+        (
+            "expiresAt",
+            Bson::Timestamp(Timestamp {
+                time: u32::MAX,
+                increment: 0,
+            }),
+        ),
+    ] {
+        let problem = problem_of(&fixture, doc! { "_id": "bad", field: value.clone() }).await;
+        assert!(
+            problem.contains("a type that the server cannot compute with"),
+            "{problem}"
+        );
+        let found = fixture.document("bad").await.unwrap();
+        assert_eq!(found.get(field), Some(&value), "it is left as it was");
+        fixture.locks().delete_one(doc! { "_id": "bad" }).await.unwrap();
+    }
+}
+
+/// S0.12: a duplicate key means "not acquired", whichever index reports it, and is not an error of the caller.
+#[tokio::test]
+async fn a_duplicate_key_is_a_busy_lock() {
+    let fixture = Fixture::mongodb().await;
+    let _first = fixture.provider.lock("first").await.unwrap();
+    let unique = mongodb::options::IndexOptions::builder().unique(true).build();
+    let index = mongodb::IndexModel::builder()
+        .keys(doc! { "missing": 1 })
+        .options(unique)
+        .build();
+    fixture.locks().create_index(index).await.unwrap();
+    let second = fixture
+        .provider
+        .lock("second")
+        .acquire_timeout(Duration::from_millis(100));
+    assert!(second.try_acquire().await.unwrap().is_none());
+    assert!(matches!(second.acquire().await, Err(LockError::Timeout { .. })));
+}
+
+/// S1.7, S1.8
+#[tokio::test]
+async fn a_chosen_collection_is_created_by_use() {
+    let fixture = Fixture::mongodb().await;
+    let provider = fixture
+        .provider
+        .to_builder()
+        .collection("my.locks")
+        .build()
+        .unwrap();
+    assert!(
+        fixture
+            .database()
+            .list_collection_names()
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    acquire_and_release(&provider.lock("here")).await;
+    let mine = fixture.database().collection::<Document>("my.locks");
+    assert_eq!(mine.count_documents(doc! { "_id": "here" }).await.unwrap(), 1);
+    assert!(
+        !fixture
+            .database()
+            .list_collection_names()
+            .await
+            .unwrap()
+            .contains(&"distributed_locks".to_owned())
+    );
+}
+
+/// S3.9: the lease has expired, and the holder renews it after the rival has read the document and before its attempt.
+#[tokio::test]
+async fn a_renewal_between_a_read_and_an_attempt_wins() {
+    let fixture = Fixture::mongodb().await;
+    let _guard = fixture.provider.lock("renewing").await.unwrap();
+    let past = doc! { "$set": { "expiresAt": DateTime::from_millis(0) } };
+    change_lock(fixture.database(), "renewing", past).await;
+    let seen = fixture.document("renewing").await.unwrap();
+    assert_eq!(
+        seen.get_datetime("expiresAt").unwrap().timestamp_millis(),
+        0,
+        "a rival sees it expired"
+    );
+    let renewal = vec![doc! { "$set": { "expiresAt": { "$add": ["$$NOW", 30_000_i64] } } }];
+    let own = doc! { "_id": "renewing", "lockId": seen.get_str("lockId").unwrap() };
+    assert_eq!(
+        fixture
+            .locks()
+            .update_one(own, renewal)
+            .await
+            .unwrap()
+            .matched_count,
+        1
+    );
+    assert!(
+        fixture
+            .rival()
+            .lock("renewing")
+            .try_acquire()
+            .await
+            .unwrap()
+            .is_none()
+    );
+}
