@@ -248,7 +248,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if !self.is_lease && self.copies.give_up() {
+        if !self.is_lease && self.copies.give_up(Duration::ZERO) {
             let (key, expiry) = (self.key.clone(), self.terms.expiry);
             self.engine.keeper.withdraw(vec![
                 Withdrawal::of_claim(key.clone(), expiry, Arc::clone(&self.place)),
@@ -267,7 +267,8 @@ impl Request {
             self.engine.silent.answered();
         }
         if self.copies.answered(sent, answer.as_ref()) {
-            let release = Withdrawal::of_claim(self.key.clone(), self.expiry, Arc::clone(&self.place));
+            let mut release = Withdrawal::of_claim(self.key.clone(), self.expiry, Arc::clone(&self.place));
+            release.min_hold = self.copies.min_hold();
             self.engine.keeper.withdraw(vec![release]);
         }
         Some(Reply {

@@ -31,6 +31,8 @@ struct State {
     /// A reply said that the claim has the lock.
     has_acquired: bool,
     is_given_up: bool,
+    /// With which the claim is released: that of its hold, if it had one, whose own release may come after this one.
+    min_hold: Duration,
 }
 
 impl Copies {
@@ -61,10 +63,15 @@ impl Copies {
     }
 
     /// Nobody wants the claim any more. Whether it may stand, now or later.
-    pub(crate) fn give_up(&self) -> bool {
+    pub(crate) fn give_up(&self, min_hold: Duration) -> bool {
         let mut state = lock(&self.0);
         state.is_given_up = true;
+        state.min_hold = min_hold;
         state.has_acquired || state.may_take_effect()
+    }
+
+    pub(crate) fn min_hold(&self) -> Duration {
+        lock(&self.0).min_hold
     }
 
     /// Whether a request of the claim may take effect from now on.

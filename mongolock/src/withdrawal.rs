@@ -85,7 +85,7 @@ impl Withdrawal {
     fn of_unused(lease: &Lease, at: Instant) -> Self {
         let expiry = lease.terms.expiry;
         if let Some(copies) = lease.copies() {
-            copies.give_up();
+            copies.give_up(lease.min_hold());
             let mut late = Self::late(lease.key.clone(), expiry, Arc::clone(copies));
             late.unused_from = at;
             lease.engine.keeper.withdraw(vec![late]);
@@ -100,7 +100,7 @@ impl Withdrawal {
 
     /// Releases what a request without a reply may do later; more than once, see [`Copies::next_release`].
     pub(crate) fn late(key: ClaimKey, expiry: Duration, copies: Arc<Copies>) -> Self {
-        let mut withdrawal = Self::new(key, Duration::ZERO, expiry, Kept::Nothing);
+        let mut withdrawal = Self::new(key, copies.min_hold(), expiry, Kept::Nothing);
         if let Some(at) = copies.next_release() {
             withdrawal.at = at;
             withdrawal.until = at + expiry;
