@@ -53,6 +53,19 @@ impl GivenUp {
     }
 }
 
+impl Pending {
+    /// One more pending release of the same id.
+    pub(crate) fn another(&self) -> Self {
+        if let Some(entry) = lock(&self.given_up.ids).get_mut(&self.lock_id) {
+            entry.releases += 1;
+        }
+        Self {
+            given_up: Arc::clone(&self.given_up),
+            lock_id: Arc::clone(&self.lock_id),
+        }
+    }
+}
+
 impl Drop for Pending {
     fn drop(&mut self) {
         let mut ids = lock(&self.given_up.ids);

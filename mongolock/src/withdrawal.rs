@@ -121,7 +121,10 @@ impl Withdrawal {
         let copies = self.late.as_ref()?;
         copies.next_release()?;
         let expiry = self.until - self.at;
-        Some(Self::late(self.key.clone(), expiry, Arc::clone(copies)))
+        let mut next = Self::late(self.key.clone(), expiry, Arc::clone(copies));
+        // Until then the id stays known as one that nobody uses.
+        next.pending = self.pending.as_ref().map(Pending::another);
+        Some(next)
     }
 
     /// Whether the server need not be told any more: all requests have been answered.
