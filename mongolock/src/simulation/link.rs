@@ -46,7 +46,7 @@ impl Link {
 
     pub(crate) async fn claim(&self, key: &ClaimKey, ask: Ask, limit: Duration) -> Result<Answer, LockError> {
         let contacts = &self.process.contacts;
-        contacts.claims(&key.name);
+        let ended = contacts.claims(&key.name);
         let order = Order {
             kind: Command::Claim,
             keys: vec![key.clone()],
@@ -58,11 +58,13 @@ impl Link {
             Ok(Reply::Found(_)) => unreachable!("a claim is answered by an answer to a claim"),
             Err(error) if fault::is_blocked(&error) => {
                 contacts.heard(&key.name);
+                contacts.replied(&key.name, ended);
                 return Err(fault::blocked(&key.name, error));
             }
             Err(error) => return Err(error.into()),
         };
         self.hear(key, &answer);
+        contacts.replied(&key.name, ended);
         // The driver has repeated the command: the server answers from its log, without computed fields.
         if let Answer::Mine { remaining, .. } = &mut answer
             && *remaining == Some(ask.expiry)
