@@ -112,7 +112,7 @@ impl Ledger {
         }
         record.last_token = record.last_token.max(token);
         let min_hold = lease.terms.min_hold.saturating_sub(BLUR);
-        record.kept_until = granted.map(|at| at + min_hold);
+        record.kept_until = granted.filter(|_| !is_forced).map(|at| at + min_hold);
         record.holders.retain(|holder| holder.strong_count() > 0);
         record.holders.push(Arc::downgrade(lease));
     }
