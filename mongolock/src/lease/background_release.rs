@@ -80,8 +80,9 @@ impl Withdrawal {
     }
 
     /// The release that follows this one when this one has ended: at once if the claim may stand again, later if a request
-    /// of it may still take effect; `None` if nothing can come any more.
-    fn next(&self) -> Option<Self> {
+    /// of it may still take effect; `None` if nothing can come any more. As long as the server has not confirmed a release
+    /// with the minimum hold, all of them have it.
+    fn next(&self, is_confirmed: bool) -> Option<Self> {
         let copies = Arc::clone(self.copies.as_ref()?);
         let is_late = !copies.end_release();
         let at = if is_late {
@@ -89,12 +90,17 @@ impl Withdrawal {
         } else {
             Instant::now()
         };
+        let min_hold = if is_confirmed {
+            Duration::ZERO
+        } else {
+            self.min_hold
+        };
         Some(Self {
             at,
             is_late,
             copies: Some(copies),
             pending: self.pending.clone(),
-            ..Self::new(self.key.clone(), Duration::ZERO, self.expiry, Kept::Nothing)
+            ..Self::new(self.key.clone(), min_hold, self.expiry, Kept::Nothing)
         })
     }
 
@@ -162,8 +168,9 @@ impl Withdrawal {
 impl Keeper {
     /// After releases have ended, confirmed or given up: ids are released once more where a request may take effect late.
     /// Not before that: two releases of one claim must not overtake each other.
-    pub(super) fn released(self: &Arc<Self>, ended: &[Withdrawal]) {
-        self.withdraw(ended.iter().filter_map(Withdrawal::next).collect());
+    pub(super) fn released(self: &Arc<Self>, ended: &[Withdrawal], is_confirmed: bool) {
+        let next = ended.iter().filter_map(|release| release.next(is_confirmed));
+        self.withdraw(next.collect());
     }
 }
 
@@ -225,14 +232,14 @@ pub(crate) async fn withdraw(keeper: Arc<Keeper>, mut batch: Vec<Withdrawal>) {
             return;
         };
         let Err(error) = answer else {
-            return keeper.released(&batch);
+            return keeper.released(&batch, true);
         };
         drop(permit);
         batch = batch.into_iter().map(Withdrawal::without_turn).collect();
         let pause = backoff.next();
         if driver_error::forbids_release(&error) || Instant::now() + pause >= until {
             trace::release_failed(keys.len(), &keys[0].name, &error);
-            return keeper.released(&batch);
+            return keeper.released(&batch, false);
         }
         if batch.len() > 1 && driver_error::is_out_of_time(&error) {
             return repeat_alone(&keeper, batch, until, &error);
@@ -254,6 +261,6 @@ fn repeat_alone(keeper: &Arc<Keeper>, batch: Vec<Withdrawal>, until: Instant, er
     } else {
         let first = batch.first().map_or("", |withdrawal| &*withdrawal.key.name);
         trace::release_failed(batch.len(), first, error);
-        keeper.released(&batch);
+        keeper.released(&batch, false);
     }
 }

@@ -144,7 +144,7 @@ async fn tell(renewer: Arc<Keeper>, lease: Arc<Lease>) -> Result<bool, LockError
                 continue;
             }
         };
-        renewer.released(std::slice::from_ref(&withdrawal));
+        renewer.released(std::slice::from_ref(&withdrawal), told.is_ok());
         return told;
     }
 }

@@ -35,7 +35,9 @@ pub(super) struct Contact {
     pub(super) holding: usize,
     /// The last moment at which a reply or a hold here said that the lock was held.
     pub(super) held: Option<Instant>,
-    /// The last usable reply to a claim, or the last change of a hold here.
+    /// How many calls have ended.
+    ended: u64,
+    /// The last usable reply to a claim of which its caller has heard, or the last change of a hold here.
     pub(super) heard: Option<Instant>,
     /// The first claim that no usable reply has followed.
     pub(super) silent_since: Option<Instant>,
@@ -71,6 +73,7 @@ impl Contacts {
         self.change(name, |contact| {
             contact.holding += 1;
             contact.hear_held();
+            contact.heard = contact.held;
         });
         self.present(name, true)
     }
@@ -109,16 +112,29 @@ impl Contacts {
         troubled.values().filter(|request| counts(request)).count()
     }
 
-    pub(super) fn claims(&self, name: &Arc<str>) {
+    /// A claim is sent. How many calls had ended by then: if others end, nobody may hear of the reply.
+    pub(super) fn claims(&self, name: &Arc<str>) -> u64 {
+        let mut ended = 0;
         self.change(name, |contact| {
             contact.silent_since.get_or_insert_with(Instant::now);
+            ended = contact.ended;
+        });
+        ended
+    }
+
+    /// A usable reply has come to a claim that was sent when so many calls had ended.
+    pub(super) fn replied(&self, name: &Arc<str>, ended: u64) {
+        self.change(name, |contact| {
+            if contact.ended == ended {
+                contact.heard = Some(Instant::now());
+            }
         });
     }
 
     /// A usable reply that says nothing about a holder.
     pub(super) fn heard(&self, name: &Arc<str>) {
         self.change(name, |contact| {
-            contact.hear();
+            contact.silent_since = None;
             contact.ghost = None;
         });
     }
@@ -170,14 +186,9 @@ impl Contacts {
 }
 
 impl Contact {
-    fn hear(&mut self) {
-        self.heard = Some(Instant::now());
-        self.silent_since = None;
-    }
-
     fn hear_held(&mut self) {
-        self.hear();
-        self.held = self.heard;
+        self.held = Some(Instant::now());
+        self.silent_since = None;
     }
 }
 
@@ -189,6 +200,11 @@ impl Drop for Present {
                 contact.held = Some(Instant::now());
             } else {
                 contact.callers -= 1;
+                contact.ended += 1;
+            }
+            // A process forgets what it has heard of a name that nobody in it wants.
+            if contact.callers + contact.holding == 0 {
+                contact.silent_since = None;
             }
         });
     }

@@ -47,7 +47,7 @@ impl Link {
 
     pub(crate) async fn claim(&self, key: &LeaseId, ask: Ask, limit: Duration) -> Result<Answer, LockError> {
         let contacts = &self.process.contacts;
-        contacts.claims(&key.name);
+        let ended = contacts.claims(&key.name);
         let order = Order {
             kind: Command::Claim,
             keys: vec![key.clone()],
@@ -59,11 +59,13 @@ impl Link {
             Ok(Reply::Found(_)) => unreachable!("a claim is answered by an answer to a claim"),
             Err(error) if driver_error::is_blocked(&error) => {
                 contacts.heard(&key.name);
+                contacts.replied(&key.name, ended);
                 return Err(driver_error::blocked(&key.name, error));
             }
             Err(error) => return Err(error.into()),
         };
         self.hear(key, &answer);
+        contacts.replied(&key.name, ended);
         // The driver has repeated the command: the server answers from its log, without computed fields.
         if let Answer::Mine { remaining, .. } = &mut answer
             && *remaining == Some(ask.expiry)

@@ -1,5 +1,5 @@
 //! A fleet of processes and one server in virtual time, with everything that can go wrong between them, drawn from a
-//! seed.
+//! seed. `README.md` beside this file says what is in which file, and what the simulation finds.
 //!
 //! `MONGOLOCK_SEEDS=10000` runs that many seeds, `MONGOLOCK_SEED=7` that one and prints what happened when.
 
