@@ -150,7 +150,7 @@ impl LockAdmin {
             let ended = engine.store.force_release(&name).await?;
             if ended {
                 trace::forced(&name);
-                engine.keeper.renew_now(|lease| *lease.key.name == *name);
+                engine.renewer.renew_now(|lease| *lease.key.name == *name);
             }
             Ok(ended)
         };
@@ -197,7 +197,7 @@ impl LockAdmin {
             let ended = engine.store.release_owner(&owner).await?;
             trace::owner_forced(&owner, ended);
             if ended > 0 && *engine.owner == owner {
-                engine.keeper.renew_now(|_| true);
+                engine.renewer.renew_now(|_| true);
             }
             Ok(ended)
         };

@@ -12,7 +12,7 @@ use crate::backoff::Backoff;
 use crate::lease::{CancelShield, Lease, LossReason, OpenCommit};
 use crate::store::driver_error;
 use crate::store::reply::labelled;
-use crate::store::{Store, Touch};
+use crate::store::{GuardOutcome, Store};
 use crate::timing::{COMMIT_LIMIT, COMMIT_NO_REPLY};
 
 const NOT_BEGUN: &str = "the session has no transaction; start one first, which takes a replica set or a sharded cluster (a \
@@ -47,18 +47,18 @@ pub(crate) async fn guarded(
 /// commit could be undone.
 async fn guard(lease: &Lease, store: &Store, session: &mut ClientSession) -> Result<(), LockError> {
     lease.ensure_held()?;
-    let expiry = lease.is_renewable(Instant::now()).then_some(lease.terms.expiry);
+    let expiry = lease.is_renewable(Instant::now()).then_some(lease.options.expiry);
     let touched = store.touch(&lease.key, expiry, session);
     match timeout(COMMIT_NO_REPLY, touched)
         .await
         .unwrap_or_else(|_| Err(no_guard()))
     {
-        Ok(Touch::Done) => Ok(()),
-        Ok(Touch::Gone) => {
+        Ok(GuardOutcome::Guarded) => Ok(()),
+        Ok(GuardOutcome::Lost) => {
             lease.end(LossReason::Gone);
             Err(lease.lost_error())
         }
-        Ok(Touch::Unseen) => Err(none_to_guard(lease, BEGUN_TOO_EARLY)),
+        Ok(GuardOutcome::NotVisible) => Err(none_to_guard(lease, BEGUN_TOO_EARLY)),
         Err(LockError::Mongo(error)) if driver_error::is_no_transaction(&error) => {
             Err(none_to_guard(lease, NOT_BEGUN))
         }

@@ -5,8 +5,8 @@ use tokio::sync::Notify;
 
 use crate::index_task::IndexTask;
 use crate::lease::Queues;
-use crate::lease::renewer::Keeper;
-use crate::notifier::WakeUps;
+use crate::lease::renewer::Renewer;
+use crate::notifier::ReleaseNotifier;
 use crate::options::Config;
 use crate::store::Store;
 use crate::timing::SHUTDOWN_LIMIT;
@@ -14,9 +14,9 @@ use crate::timing::SHUTDOWN_LIMIT;
 /// What all clones of a provider, its locks and its leases share.
 pub(crate) struct Engine {
     pub(crate) store: Arc<Store>,
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) renewer: Arc<Renewer>,
     pub(crate) queues: Arc<Queues>,
-    pub(crate) wake_ups: Arc<WakeUps>,
+    pub(crate) notifier: Arc<ReleaseNotifier>,
     index_task: IndexTask,
     pub(crate) config: Config,
     pub(crate) owner: Arc<str>,
@@ -28,8 +28,8 @@ impl Engine {
     pub(crate) fn new(store: Store, config: Config, owner: Arc<str>) -> Self {
         let store = Arc::new(store);
         Self {
-            keeper: Arc::new(Keeper::new(Arc::clone(&store))),
-            wake_ups: Arc::new(WakeUps::new(Arc::clone(&store), config.wake_up)),
+            renewer: Arc::new(Renewer::new(Arc::clone(&store))),
+            notifier: Arc::new(ReleaseNotifier::new(Arc::clone(&store), config.wake_up)),
             index_task: IndexTask::new(Arc::clone(&store), config.retention),
             store,
             queues: Queues::new(),
@@ -42,7 +42,7 @@ impl Engine {
 
     /// Starts the background tasks on the caller's runtime if they do not run.
     pub(crate) fn ensure_running(&self) {
-        self.keeper.ensure_running();
+        self.renewer.ensure_running();
         self.index_task.ensure_running();
     }
 
@@ -62,15 +62,15 @@ impl Engine {
         let _stopping = Stopping(self);
         self.closed.store(true, Ordering::Release);
         self.closing.notify_waiters();
-        self.keeper.ensure_running();
-        self.keeper.end_leases();
+        self.renewer.ensure_running();
+        self.renewer.end_leases();
         let _ = tokio::time::timeout(SHUTDOWN_LIMIT, self.queues.until_idle()).await;
     }
 
     fn stop(&self) {
-        self.keeper.stop();
+        self.renewer.stop();
         self.index_task.stop();
-        self.wake_ups.stop();
+        self.notifier.stop();
     }
 }
 

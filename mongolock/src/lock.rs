@@ -7,7 +7,7 @@ use crate::acquire::Acquire;
 use crate::context::LockContext;
 use crate::engine::Engine;
 use crate::options::Options;
-use crate::run::{Held, OnLost};
+use crate::run::{Acquired, OnLost};
 use crate::{LockError, LockGuard, LockOutput, name, output};
 
 /// A lock by name, with the options under which it is acquired. Made by [`LockProvider::lock`](crate::LockProvider::lock).
@@ -39,8 +39,8 @@ pub struct DistributedLock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnBusy {
     Wait,
-    /// Ask once and give up.
-    Leave,
+    /// AcquireRequest once and give up.
+    TryOnce,
 }
 
 impl DistributedLock {
@@ -198,7 +198,7 @@ impl DistributedLock {
     }
 
     /// The lock for a body that is to run under it: joined, if the caller is under it already.
-    pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<Option<Held>, LockError> {
+    pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<Option<Acquired>, LockError> {
         self.check()?;
         if let Some(outer) = LockContext::enclosing(&self.engine, &self.name) {
             return join(&outer, on_busy, on_lost).await;
@@ -206,9 +206,9 @@ impl DistributedLock {
         let acquire = self.acquiring();
         let hold = match on_busy {
             OnBusy::Wait => Some(acquire.wait().await?),
-            OnBusy::Leave => acquire.try_once().await?,
+            OnBusy::TryOnce => acquire.try_once().await?,
         };
-        Ok(hold.map(|hold| Held::own(LockGuard::new(hold, &self.engine), on_lost)))
+        Ok(hold.map(|hold| Acquired::own(LockGuard::new(hold, &self.engine), on_lost)))
     }
 
     pub(crate) fn busy_error(&self) -> LockError {
@@ -237,12 +237,12 @@ impl DistributedLock {
 }
 
 /// One's own hold is never busy, but another call within it is; the options of the inner call do not apply.
-async fn join(outer: &LockContext, on_busy: OnBusy, on_lost: OnLost) -> Result<Option<Held>, LockError> {
+async fn join(outer: &LockContext, on_busy: OnBusy, on_lost: OnLost) -> Result<Option<Acquired>, LockError> {
     let lease = outer.lease();
     lease.ensure_held()?;
     let inner_calls = outer.inner_calls();
     let alone = match on_busy {
-        OnBusy::Leave => inner_calls.try_acquire_owned().ok(),
+        OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
         OnBusy::Wait => tokio::select! {
             biased;
             alone = inner_calls.acquire_owned() => alone.ok(),
@@ -251,7 +251,7 @@ async fn join(outer: &LockContext, on_busy: OnBusy, on_lost: OnLost) -> Result<O
     };
     // The wait for a sibling may have outlasted the hold.
     lease.ensure_held()?;
-    Ok(alone.map(|alone| Held::joined(outer, alone, on_lost)))
+    Ok(alone.map(|alone| Acquired::joined(outer, alone, on_lost)))
 }
 
 impl IntoFuture for DistributedLock {

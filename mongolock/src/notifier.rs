@@ -18,14 +18,14 @@ use crate::{LockError, trace};
 /// Wakes those who wait for a lock when somebody releases it, by one stream of the store's releases for the whole
 /// provider, open only while somebody waits. A wake-up is a hint: who is woken asks the server, and who is not asks it
 /// later.
-pub(crate) struct WakeUps {
+pub(crate) struct ReleaseNotifier {
     store: Arc<Store>,
-    desk: Mutex<Desk>,
+    state: Mutex<State>,
 }
 
-struct Desk {
+struct State {
     waiters: BTreeMap<Arc<str>, Arc<Notify>>,
-    stream: Stream,
+    stream: StreamState,
     task: Option<JoinHandle<()>>,
     /// When the stream last answered, be it that there is nothing new.
     heard: Instant,
@@ -34,7 +34,7 @@ struct Desk {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stream {
+enum StreamState {
     Closed,
     Open,
     /// The server has no change streams, or does not allow them: not opened again before this time.
@@ -44,16 +44,20 @@ enum Stream {
 }
 
 /// One who waits for a lock, until dropped.
-pub(crate) struct Watch {
-    wake_ups: Arc<WakeUps>,
+pub(crate) struct Subscription {
+    notifier: Arc<ReleaseNotifier>,
     name: Arc<str>,
     woken: Arc<Notify>,
 }
 
-impl WakeUps {
+impl ReleaseNotifier {
     pub(crate) fn new(store: Arc<Store>, enabled: bool) -> Self {
-        let stream = if enabled { Stream::Closed } else { Stream::Off };
-        let desk = Desk {
+        let stream = if enabled {
+            StreamState::Closed
+        } else {
+            StreamState::Off
+        };
+        let state = State {
             waiters: BTreeMap::new(),
             stream,
             task: None,
@@ -62,67 +66,67 @@ impl WakeUps {
         };
         Self {
             store,
-            desk: Mutex::new(desk),
+            state: Mutex::new(state),
         }
     }
 
     /// Has the caller woken by releases of the lock from now on; `None` where wake-ups are switched off. Whatever happened
     /// before, the caller has to ask the server once more: it is woken for that as soon as the stream is open.
-    pub(crate) fn watch(self: &Arc<Self>, name: &Arc<str>) -> Option<Watch> {
-        let mut desk = lock(&self.desk);
+    pub(crate) fn subscribe(self: &Arc<Self>, name: &Arc<str>) -> Option<Subscription> {
+        let mut state = lock(&self.state);
         let woken = Arc::new(Notify::new());
-        match desk.stream {
-            Stream::Off => return None,
-            Stream::Open => woken.notify_one(),
-            Stream::Closed | Stream::Unavailable(_) => {}
+        match state.stream {
+            StreamState::Off => return None,
+            StreamState::Open => woken.notify_one(),
+            StreamState::Closed | StreamState::Unavailable(_) => {}
         }
-        desk.waiters.insert(Arc::clone(name), Arc::clone(&woken));
-        desk.used = Instant::now();
-        self.ensure_running(&mut desk);
-        Some(Watch {
-            wake_ups: Arc::clone(self),
+        state.waiters.insert(Arc::clone(name), Arc::clone(&woken));
+        state.used = Instant::now();
+        self.ensure_running(&mut state);
+        Some(Subscription {
+            notifier: Arc::clone(self),
             name: Arc::clone(name),
             woken,
         })
     }
 
     /// Starts the task that opens the stream, unless there is one or the time for it has not come.
-    fn ensure_running(self: &Arc<Self>, desk: &mut Desk) {
-        let may_open = match desk.stream {
-            Stream::Closed | Stream::Open => true,
-            Stream::Unavailable(until) => until <= Instant::now(),
-            Stream::Off => false,
+    fn ensure_running(self: &Arc<Self>, state: &mut State) {
+        let may_open = match state.stream {
+            StreamState::Closed | StreamState::Open => true,
+            StreamState::Unavailable(until) => until <= Instant::now(),
+            StreamState::Off => false,
         };
-        if may_open && desk.task.as_ref().is_none_or(JoinHandle::is_finished) {
-            desk.task = Some(crate::task::spawn(run(Arc::clone(self))));
+        if may_open && state.task.as_ref().is_none_or(JoinHandle::is_finished) {
+            state.task = Some(crate::task::spawn(run(Arc::clone(self))));
         }
     }
 
     /// Whether nobody waits and no stream is open.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        let desk = lock(&self.desk);
-        desk.waiters.is_empty() && desk.stream != Stream::Open
+        let state = lock(&self.state);
+        state.waiters.is_empty() && state.stream != StreamState::Open
     }
 
     fn heard(&self) {
-        lock(&self.desk).heard = Instant::now();
+        lock(&self.state).heard = Instant::now();
     }
 
     fn wake(&self, name: &str) {
-        if let Some(woken) = lock(&self.desk).waiters.get(name) {
+        if let Some(woken) = lock(&self.state).waiters.get(name) {
             woken.notify_one();
         }
     }
 
     /// Everybody looks again: what happened while the stream was in another state was not seen.
-    fn turn(&self, stream: Stream) {
-        let mut desk = lock(&self.desk);
-        if desk.stream != Stream::Off {
-            desk.stream = stream;
+    fn set_stream(&self, stream: StreamState) {
+        let mut state = lock(&self.state);
+        if state.stream != StreamState::Off {
+            state.stream = stream;
         }
-        desk.heard = Instant::now();
-        desk.waiters.values().for_each(|woken| woken.notify_one());
+        state.heard = Instant::now();
+        state.waiters.values().for_each(|woken| woken.notify_one());
     }
 
     /// Notes that the stream could not be opened; returns whether the task goes on and tries again soon.
@@ -132,42 +136,42 @@ impl WakeUps {
         if is_unavailable {
             // A fifth more or less, so that a fleet does not try again together.
             let pause = STREAM_UNAVAILABLE.mul_f64(0.8 + 0.4 * fastrand::f64());
-            self.turn(Stream::Unavailable(Instant::now() + pause));
+            self.set_stream(StreamState::Unavailable(Instant::now() + pause));
         }
         !is_unavailable
     }
 
     /// Ends the task if nobody has waited for a while, or for good; whoever comes after an idle while starts another.
     fn close_if_idle(&self) -> bool {
-        let mut desk = lock(&self.desk);
-        if desk.stream == Stream::Off {
+        let mut state = lock(&self.state);
+        if state.stream == StreamState::Off {
             return true;
         }
-        let idle = desk.waiters.is_empty() && desk.used.elapsed() >= STREAM_IDLE;
+        let idle = state.waiters.is_empty() && state.used.elapsed() >= STREAM_IDLE;
         if idle {
-            desk.stream = Stream::Closed;
-            desk.task = None;
+            state.stream = StreamState::Closed;
+            state.task = None;
         }
         idle
     }
 
     /// For good: the stream is closed with its next answer.
     pub(crate) fn stop(&self) {
-        self.turn(Stream::Off);
+        self.set_stream(StreamState::Off);
     }
 }
 
-impl Watch {
+impl Subscription {
     /// Tries to open a stream again that was unavailable, if it is time for that. Called at each poll, so that no task has
     /// to live through the pause.
     pub(crate) fn retry(&self) {
-        self.wake_ups.ensure_running(&mut lock(&self.wake_ups.desk));
+        self.notifier.ensure_running(&mut lock(&self.notifier.state));
     }
 
     /// Whether releases reach the caller now.
     pub(crate) fn is_open(&self) -> bool {
-        let desk = lock(&self.wake_ups.desk);
-        desk.stream == Stream::Open && desk.heard.elapsed() < STREAM_SILENT
+        let state = lock(&self.notifier.state);
+        state.stream == StreamState::Open && state.heard.elapsed() < STREAM_SILENT
     }
 
     pub(crate) async fn woken(&self) {
@@ -175,42 +179,42 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut desk = lock(&self.wake_ups.desk);
+        let mut state = lock(&self.notifier.state);
         // A later watch of the same name has taken the place.
-        if desk
+        if state
             .waiters
             .get(&self.name)
             .is_some_and(|woken| Arc::ptr_eq(woken, &self.woken))
         {
-            desk.waiters.remove(&self.name);
+            state.waiters.remove(&self.name);
         }
-        desk.used = Instant::now();
+        state.used = Instant::now();
     }
 }
 
-async fn run(wake_ups: Arc<WakeUps>) {
+async fn run(notifier: Arc<ReleaseNotifier>) {
     let pauses = Duration::from_millis(100)..=Duration::from_secs(10);
     let mut backoff = Backoff::new(pauses.clone());
     loop {
-        match wake_ups.store.watch().await {
+        match notifier.store.watch().await {
             Ok(releases) => {
-                wake_ups.turn(Stream::Open);
+                notifier.set_stream(StreamState::Open);
                 let opened = Instant::now();
-                match follow(&wake_ups, releases).await {
+                match follow(&notifier, releases).await {
                     Ok(()) => return,
                     Err(error) => trace::wake_up_failed(&error),
                 }
-                wake_ups.turn(Stream::Closed);
+                notifier.set_stream(StreamState::Closed);
                 if opened.elapsed() > *pauses.end() {
                     backoff = Backoff::new(pauses.clone());
                 }
             }
-            Err(error) if !wake_ups.retries_after(&error) => return,
+            Err(error) if !notifier.retries_after(&error) => return,
             Err(_) => {}
         }
-        if wake_ups.close_if_idle() {
+        if notifier.close_if_idle() {
             return;
         }
         tokio::time::sleep(backoff.next()).await;
@@ -218,14 +222,14 @@ async fn run(wake_ups: Arc<WakeUps>) {
 }
 
 /// Passes releases on until nobody waits any more.
-async fn follow(wake_ups: &WakeUps, mut releases: Releases) -> Result<(), LockError> {
+async fn follow(notifier: &ReleaseNotifier, mut releases: Releases) -> Result<(), LockError> {
     loop {
         let name = releases.next().await?;
-        wake_ups.heard();
+        notifier.heard();
         if let Some(name) = name {
-            wake_ups.wake(&name);
+            notifier.wake(&name);
         }
-        if wake_ups.close_if_idle() {
+        if notifier.close_if_idle() {
             return Ok(());
         }
     }
@@ -240,13 +244,13 @@ mod tests {
     use super::*;
     use crate::store::MemoryStore;
 
-    fn in_memory() -> Arc<WakeUps> {
+    fn in_memory() -> Arc<ReleaseNotifier> {
         let store = Store::Memory(Arc::new(MemoryStore::new()));
-        Arc::new(WakeUps::new(Arc::new(store), true))
+        Arc::new(ReleaseNotifier::new(Arc::new(store), true))
     }
 
-    fn watch(wake_ups: &Arc<WakeUps>) -> Watch {
-        wake_ups.watch(&Arc::from("n")).expect("it is switched on")
+    fn watch(notifier: &Arc<ReleaseNotifier>) -> Subscription {
+        notifier.subscribe(&Arc::from("n")).expect("it is switched on")
     }
 
     /// As the server answers it.
@@ -257,7 +261,7 @@ mod tests {
     }
 
     /// A waiter polls for so long; returns whether the stream is open then.
-    async fn opens_within(watch: &Watch, time: Duration) -> bool {
+    async fn opens_within(watch: &Subscription, time: Duration) -> bool {
         let end = Instant::now() + time;
         while !watch.is_open() && Instant::now() < end {
             watch.retry();
@@ -269,9 +273,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_unavailable_stream_is_tried_again_after_minutes() {
         for code in [13, 40573] {
-            let wake_ups = in_memory();
-            assert!(!wake_ups.retries_after(&command_error(code)));
-            let waiter = watch(&wake_ups);
+            let notifier = in_memory();
+            assert!(!notifier.retries_after(&command_error(code)));
+            let waiter = watch(&notifier);
             assert!(!opens_within(&waiter, STREAM_UNAVAILABLE * 3 / 4).await);
             assert!(opens_within(&waiter, STREAM_UNAVAILABLE / 2).await);
         }
@@ -280,47 +284,47 @@ mod tests {
     /// Nobody waits when the time has come.
     #[tokio::test(start_paused = true)]
     async fn an_unavailable_stream_is_tried_again_for_the_next_waiter() {
-        let wake_ups = in_memory();
-        wake_ups.retries_after(&command_error(13));
-        drop(watch(&wake_ups));
+        let notifier = in_memory();
+        notifier.retries_after(&command_error(13));
+        drop(watch(&notifier));
         tokio::time::sleep(STREAM_UNAVAILABLE * 2).await;
         assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
-        let waiter = watch(&wake_ups);
+        let waiter = watch(&notifier);
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert!(waiter.is_open());
     }
 
     #[tokio::test(start_paused = true)]
     async fn every_other_error_is_tried_again_soon() {
-        let (wake_ups, connection) = (in_memory(), std::io::Error::other("cut"));
+        let (notifier, connection) = (in_memory(), std::io::Error::other("cut"));
         let others = [20, 40, 136, 280, 8000].map(command_error);
         for error in others.into_iter().chain([LockError::Mongo(connection.into())]) {
-            assert!(wake_ups.retries_after(&error), "{error}");
-            assert_eq!(lock(&wake_ups.desk).stream, Stream::Closed);
+            assert!(notifier.retries_after(&error), "{error}");
+            assert_eq!(lock(&notifier.state).stream, StreamState::Closed);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_stopped_stays_off() {
-        let wake_ups = in_memory();
-        let waiter = watch(&wake_ups);
-        wake_ups.stop();
-        wake_ups.retries_after(&command_error(13));
+        let notifier = in_memory();
+        let waiter = watch(&notifier);
+        notifier.stop();
+        notifier.retries_after(&command_error(13));
         assert!(!opens_within(&waiter, STREAM_UNAVAILABLE * 3).await);
-        assert!(wake_ups.watch(&Arc::from("n")).is_none());
-        let off = Arc::new(WakeUps::new(Arc::clone(&wake_ups.store), false));
+        assert!(notifier.subscribe(&Arc::from("n")).is_none());
+        let off = Arc::new(ReleaseNotifier::new(Arc::clone(&notifier.store), false));
         tokio::time::sleep(STREAM_UNAVAILABLE * 3).await;
-        assert!(off.watch(&Arc::from("n")).is_none());
+        assert!(off.subscribe(&Arc::from("n")).is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_stream_counts_as_open_while_it_answers() {
-        let wake_ups = in_memory();
-        let watch = watch(&wake_ups);
+        let notifier = in_memory();
+        let watch = watch(&notifier);
         tokio::time::sleep(STREAM_SILENT * 3).await;
         assert!(watch.is_open(), "nothing is released, and it says so");
         // From here on nothing is heard of it.
-        lock(&wake_ups.desk).task.as_ref().unwrap().abort();
+        lock(&notifier.state).task.as_ref().unwrap().abort();
         assert!(watch.is_open());
         tokio::time::sleep(STREAM_SILENT).await;
         assert!(!watch.is_open());

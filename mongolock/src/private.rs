@@ -7,7 +7,7 @@ use crate::lock::{DistributedLock, OnBusy};
 use crate::options::Options;
 pub use crate::output::{Output, output};
 use crate::run::OnLost;
-pub use crate::run::{Held, Locked, Ran};
+pub use crate::run::{Acquired, Finished, LockedBody};
 use crate::{LockError, LockProvider};
 pub use crate::{LockOutput, Skipped};
 
@@ -72,7 +72,7 @@ impl Name {
 
 /// Gives the lock back after the body and returns what the call returns. Without a bound: that of an opaque
 /// future would be reported a second time, at the attribute.
-pub fn finish<T>(ran: Ran<T>, output: Output<T>) -> impl Future<Output = T> {
+pub fn finish<T>(ran: Finished<T>, output: Output<T>) -> impl Future<Output = T> {
     ran.finish(output)
 }
 
@@ -181,18 +181,22 @@ impl Call {
     // Not `async fn`s: what they take is put together before the future begins, and takes no room in it.
 
     /// `on_busy = "wait"`.
-    pub fn wait(self, name: Name) -> impl Future<Output = Result<Held, LockError>> {
+    pub fn wait(self, name: Name) -> impl Future<Output = Result<Acquired, LockError>> {
         self.hold(name, OnBusy::Wait)
     }
 
     /// `on_busy = "fail"`.
-    pub fn fail(self, name: Name) -> impl Future<Output = Result<Held, LockError>> {
-        self.hold(name, OnBusy::Leave)
+    pub fn fail(self, name: Name) -> impl Future<Output = Result<Acquired, LockError>> {
+        self.hold(name, OnBusy::TryOnce)
     }
 
     /// `on_busy = "skip"`: one attempt, or as long as an `acquire_timeout` of the attribute itself allows.
-    pub fn skip(self, name: Name) -> impl Future<Output = Result<Option<Held>, LockError>> {
-        let on_busy = if self.patient { OnBusy::Wait } else { OnBusy::Leave };
+    pub fn skip(self, name: Name) -> impl Future<Output = Result<Option<Acquired>, LockError>> {
+        let on_busy = if self.patient {
+            OnBusy::Wait
+        } else {
+            OnBusy::TryOnce
+        };
         let acquiring = self.hold(name, on_busy);
         async move {
             match acquiring.await {
@@ -203,7 +207,7 @@ impl Call {
         }
     }
 
-    fn hold(self, name: Name, on_busy: OnBusy) -> impl Future<Output = Result<Held, LockError>> {
+    fn hold(self, name: Name, on_busy: OnBusy) -> impl Future<Output = Result<Acquired, LockError>> {
         let on_lost = self.on_lost;
         let lock = self.lock(name);
         async move {

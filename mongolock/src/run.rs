@@ -18,9 +18,9 @@ use crate::output::Output;
 use crate::{LockError, LockGuard, trace};
 
 /// A lock that a call has: its own, or that of the call it was made in.
-pub struct Held {
+pub struct Acquired {
     context: LockContext,
-    hold: Hold,
+    hold: LockSource,
     on_lost: OnLost,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum OnLost {
     Continue,
 }
 
-enum Hold {
+enum LockSource {
     Own(LockGuard),
     Joined(Joined),
 }
@@ -49,11 +49,11 @@ impl Drop for Joined {
     }
 }
 
-impl Held {
+impl Acquired {
     pub(crate) fn own(guard: LockGuard, on_lost: OnLost) -> Self {
         Self {
             context: guard.context(),
-            hold: Hold::Own(guard),
+            hold: LockSource::Own(guard),
             on_lost,
         }
     }
@@ -66,7 +66,7 @@ impl Held {
         };
         Self {
             context,
-            hold: Hold::Joined(joined),
+            hold: LockSource::Joined(joined),
             on_lost,
         }
     }
@@ -76,9 +76,9 @@ impl Held {
     }
 
     /// Runs the body under the lock. The future takes the body by value: it adds a constant to its size.
-    pub fn run<B: Future>(self, body: B) -> Locked<B, impl Future<Output = ()>> {
+    pub fn run<B: Future>(self, body: B) -> LockedBody<B, impl Future<Output = ()>> {
         let lease = Arc::clone(self.context.lease());
-        Locked {
+        LockedBody {
             span: trace::hold_span(&lease.fields()),
             body: Some(CURRENT.scope(self.context, body)),
             lost: async move { lease.cancelled().await },
@@ -88,7 +88,7 @@ impl Held {
     }
 }
 
-impl Hold {
+impl LockSource {
     fn lease(&self) -> &Arc<Lease> {
         match self {
             Self::Own(guard) => guard.lease(),
@@ -106,20 +106,20 @@ impl Hold {
 
 pin_project! {
     /// The body of a call while it runs under its lock.
-    pub struct Locked<B, L> {
+    pub struct LockedBody<B, L> {
         // Before the hold: when the call is cancelled, the body's locals are dropped while the lock is still held.
         #[pin]
         body: Option<TaskLocalFuture<LockContext, B>>,
         #[pin]
         lost: L,
-        hold: Option<Hold>,
+        hold: Option<LockSource>,
         on_lost: OnLost,
         span: Span,
     }
 }
 
-impl<B: Future, L: Future<Output = ()>> Future for Locked<B, L> {
-    type Output = Ran<B::Output>;
+impl<B: Future, L: Future<Output = ()>> Future for LockedBody<B, L> {
+    type Output = Finished<B::Output>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
@@ -128,15 +128,15 @@ impl<B: Future, L: Future<Output = ()>> Future for Locked<B, L> {
         let lost = this.hold.as_ref().is_none_or(|hold| hold.lease().should_cancel());
         // Asked before the body goes on: a process that was stopped must not do a step more without the lock.
         let ended = if cancel && lost {
-            Ended::Lost
+            BodyOutcome::Lost
         } else {
             let Some(body) = this.body.as_mut().as_pin_mut() else {
                 unreachable!("polled after it was ready");
             };
             match catch_unwind(AssertUnwindSafe(|| body.poll(cx))) {
-                Ok(Poll::Ready(output)) => Ended::Returned(output),
-                Err(payload) => Ended::Panicked(payload),
-                Ok(Poll::Pending) if cancel && this.lost.poll(cx).is_ready() => Ended::Lost,
+                Ok(Poll::Ready(output)) => BodyOutcome::Returned(output),
+                Err(payload) => BodyOutcome::Panicked(payload),
+                Ok(Poll::Pending) if cancel && this.lost.poll(cx).is_ready() => BodyOutcome::Lost,
                 Ok(Poll::Pending) => return Poll::Pending,
             }
         };
@@ -146,7 +146,7 @@ impl<B: Future, L: Future<Output = ()>> Future for Locked<B, L> {
             unreachable!("the hold is taken once")
         };
         trace::hold_ended(this.span, &hold.lease().fields(), ended.name());
-        Poll::Ready(Ran {
+        Poll::Ready(Finished {
             ended,
             hold,
             on_lost: *this.on_lost,
@@ -155,19 +155,19 @@ impl<B: Future, L: Future<Output = ()>> Future for Locked<B, L> {
 }
 
 /// A call whose body has ended, and whose lock has not been given back.
-pub struct Ran<T> {
-    ended: Ended<T>,
-    hold: Hold,
+pub struct Finished<T> {
+    ended: BodyOutcome<T>,
+    hold: LockSource,
     on_lost: OnLost,
 }
 
-enum Ended<T> {
+enum BodyOutcome<T> {
     Returned(T),
     Lost,
     Panicked(Box<dyn Any + Send>),
 }
 
-impl<T> Ended<T> {
+impl<T> BodyOutcome<T> {
     fn name(&self) -> &'static str {
         match self {
             Self::Returned(_) => "returned",
@@ -177,7 +177,7 @@ impl<T> Ended<T> {
     }
 }
 
-impl<T> Ran<T> {
+impl<T> Finished<T> {
     /// Gives the lock back and decides what the call returns: the body's own failure first, then the loss of the lock.
     pub async fn finish(mut self, output: Output<T>) -> T {
         let lost = self.hold.lease().lost_error();
@@ -185,9 +185,9 @@ impl<T> Ran<T> {
         let told = self.on_lost == OnLost::Cancel && !self.hold.lease().has_committed();
         let released = self.hold.release().await;
         match self.ended {
-            Ended::Panicked(payload) => resume_unwind(payload),
-            Ended::Lost => (output.from_lock_error)(lost),
-            Ended::Returned(value) => match released {
+            BodyOutcome::Panicked(payload) => resume_unwind(payload),
+            BodyOutcome::Lost => (output.from_lock_error)(lost),
+            BodyOutcome::Returned(value) => match released {
                 Err(error @ LockError::Lost { .. }) if told && (output.is_success)(&value) => {
                     (output.from_lock_error)(error)
                 }

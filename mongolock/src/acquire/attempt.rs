@@ -11,16 +11,16 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::engine::Engine;
-use crate::lease::background_release::Withdrawal;
+use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
-use crate::lease::{Grant, Hold, Lease, Place, Terms, counted};
+use crate::lease::{Entry, Grant, Hold, Lease, LeaseOptions, counted};
 use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_ANSWER,
 };
 
 use crate::store::LeaseId;
 use crate::store::driver_error;
-use crate::store::{Answer, Ask};
+use crate::store::{AcquireReply, AcquireRequest};
 use crate::{FencingToken, LockError, trace};
 
 /// Tokens reserved when others wait in this process: one for each hold that can be handed over.
@@ -31,7 +31,7 @@ const HANDOVERS: i64 = 1000;
 /// Each request is sent on a task of its own and runs to its end whatever becomes of the caller. Sending it again is
 /// harmless: the server finds the id there. A claim that is dropped without having become a lease is released, as long
 /// as it may stand: that is how a cancelled wait, a lost reply or a task that ends with its runtime leave nothing behind.
-pub(crate) struct Claim {
+pub(crate) struct Attempt {
     shared: Arc<Shared>,
     /// Asked for with every request of this claim: the reply to a copy is read with the same number.
     tokens: i64,
@@ -46,14 +46,14 @@ pub(crate) struct Claim {
 struct Shared {
     engine: Arc<Engine>,
     key: LeaseId,
-    terms: Terms,
+    options: LeaseOptions,
     /// Keeps a shutdown waiting for replies.
-    place: Arc<Place>,
+    entry: Arc<Entry>,
     copies: Arc<Copies>,
 }
 
 /// How one request ended.
-pub(crate) enum Attempt {
+pub(crate) enum AttemptOutcome {
     Won(Hold),
     /// Held by another for as long as the server says.
     Held {
@@ -73,20 +73,25 @@ pub(crate) enum Attempt {
 struct Reply {
     sent: Instant,
     limit: Duration,
-    answer: Result<Answer, LockError>,
+    answer: Result<AcquireReply, LockError>,
 }
 
 /// One request, on its own task.
 struct Request {
     shared: Arc<Shared>,
-    ask: Ask,
+    ask: AcquireRequest,
     limit: Duration,
     /// One of the few requests of the name that may be without a reply.
     _permit: OwnedSemaphorePermit,
 }
 
-impl Claim {
-    pub(crate) fn new(engine: &Arc<Engine>, name: &Arc<str>, terms: Terms, place: &Arc<Place>) -> Self {
+impl Attempt {
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        name: &Arc<str>,
+        options: LeaseOptions,
+        entry: &Arc<Entry>,
+    ) -> Self {
         let lock_id = format!("{}#{}", engine.owner, Uuid::new_v4());
         let shared = Shared {
             engine: Arc::clone(engine),
@@ -94,8 +99,8 @@ impl Claim {
                 name: Arc::clone(name),
                 lock_id: lock_id.into(),
             },
-            terms,
-            place: Arc::clone(place),
+            options,
+            entry: Arc::clone(entry),
             copies: Arc::default(),
         };
         Self {
@@ -112,7 +117,7 @@ impl Claim {
         if !self.shared.may_send() {
             return None;
         }
-        let permit = self.shared.place.try_request_permit()?;
+        let permit = self.shared.entry.try_request_permit()?;
         self.send(permit, deadline);
         let overdue = Instant::now() + ACQUIRE_OVERDUE;
         Some(deadline.map_or(overdue, |deadline| deadline.min(overdue)))
@@ -120,10 +125,10 @@ impl Claim {
 
     /// Asks the server, and again on another connection when a reply is overdue; nothing is sent after the deadline.
     /// Cancel safe: the requests go on.
-    pub(crate) async fn ask(&mut self, deadline: Option<Instant>) -> Attempt {
+    pub(crate) async fn ask(&mut self, deadline: Option<Instant>) -> AttemptOutcome {
         let shared = Arc::clone(&self.shared);
         // A request that may not even be sent, because too many others are silent, is no sign that the lock is held.
-        shared.place.front().asked();
+        shared.entry.front().asked();
         tokio::select! {
             biased;
             attempt = self.reply() => return attempt,
@@ -135,7 +140,7 @@ impl Claim {
                 return attempt;
             }
             if shared.engine.queues.silent.allow_copy()
-                && let Some(permit) = shared.place.try_request_permit()
+                && let Some(permit) = shared.entry.try_request_permit()
             {
                 self.send(permit, deadline);
             }
@@ -143,7 +148,7 @@ impl Claim {
     }
 
     /// The next reply to a request that is under way; waits for ever if there is none.
-    pub(crate) async fn reply(&mut self) -> Attempt {
+    pub(crate) async fn reply(&mut self) -> AttemptOutcome {
         loop {
             match poll_fn(|cx| poll_first(&mut self.replies, |reply| Pin::new(reply).poll(cx))).await {
                 Ok(Some(reply)) => return self.attempt(reply),
@@ -151,7 +156,7 @@ impl Claim {
                 Ok(None) => {}
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(_) => return Attempt::Stopped,
+                    Err(_) => return AttemptOutcome::Stopped,
                 },
             }
         }
@@ -161,19 +166,19 @@ impl Claim {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return;
         }
-        if !self.shared.copies.may_take_effect() && self.shared.place.others_wait() {
+        if !self.shared.copies.may_take_effect() && self.shared.entry.others_wait() {
             self.tokens = HANDOVERS;
         }
         let request = Request {
             shared: Arc::clone(&self.shared),
-            ask: Ask {
-                expiry: self.shared.terms.expiry,
+            ask: AcquireRequest {
+                expiry: self.shared.options.expiry,
                 tokens: self.tokens,
             },
             limit: limit_until(deadline),
             _permit: permit,
         };
-        self.shared.place.front().asked();
+        self.shared.entry.front().asked();
         self.shared.copies.sent();
         self.replies
             .push(crate::task::spawn(request.run().in_current_span()));
@@ -187,31 +192,36 @@ impl Claim {
         }
     }
 
-    fn attempt(&mut self, reply: Reply) -> Attempt {
+    fn attempt(&mut self, reply: Reply) -> AttemptOutcome {
         let is_blocked = reply
             .answer
             .as_ref()
             .is_err_and(driver_error::is_blocked_document);
         self.is_blocked = is_blocked;
         match reply.answer {
-            Ok(Answer::Mine {
+            Ok(AcquireReply::Acquired {
                 last_token,
                 remaining,
             }) => self.won(reply.sent, last_token, remaining),
-            Ok(Answer::Other { holder, remaining }) => Attempt::Held { holder, remaining },
-            Err(error) if is_blocked && reply.limit < SLOW_ANSWER => Attempt::OutOfTime(error),
-            Err(error) => Attempt::Failed(error),
+            Ok(AcquireReply::Held { holder, remaining }) => AttemptOutcome::Held { holder, remaining },
+            Err(error) if is_blocked && reply.limit < SLOW_ANSWER => AttemptOutcome::OutOfTime(error),
+            Err(error) => AttemptOutcome::Failed(error),
         }
     }
 
     /// A win counts only before its deadline: the reply may have been on its way for longer than the lease lasts, and
     /// somebody else has the lock already.
-    fn won(&mut self, sent: Instant, last_token: FencingToken, remaining: Option<Duration>) -> Attempt {
-        let lasts = remaining.map_or(self.shared.terms.expiry, |left| {
-            left.min(self.shared.terms.expiry)
+    fn won(
+        &mut self,
+        sent: Instant,
+        last_token: FencingToken,
+        remaining: Option<Duration>,
+    ) -> AttemptOutcome {
+        let lasts = remaining.map_or(self.shared.options.expiry, |left| {
+            left.min(self.shared.options.expiry)
         });
         if self.shared.engine.is_closed() || Instant::now() >= sent + counted(lasts) {
-            return Attempt::TooLate;
+            return AttemptOutcome::TooLate;
         }
         self.is_lease = true;
         let grant = Grant {
@@ -225,10 +235,10 @@ impl Claim {
             sent,
             lasts,
         };
-        let place = Arc::clone(&self.shared.place);
-        let lease = Lease::new(self.shared.key.clone(), grant, self.shared.terms, place);
+        let entry = Arc::clone(&self.shared.entry);
+        let lease = Lease::new(self.shared.key.clone(), grant, self.shared.options, entry);
         trace::acquired(&lease.fields());
-        Attempt::Won(self.shared.engine.keeper.hold(lease))
+        AttemptOutcome::Won(self.shared.engine.renewer.hold(lease))
     }
 }
 
@@ -237,22 +247,22 @@ impl Shared {
         while !self.may_send() {
             sleep(ACQUIRE_ALLOWED_POLL).await;
         }
-        self.place.request_permit().await
+        self.entry.request_permit().await
     }
 
     fn may_send(&self) -> bool {
-        self.engine.queues.silent.allow_first(self.place.has_requests())
+        self.engine.queues.silent.allow_first(self.entry.has_requests())
     }
 
     /// Releases the claim in the background, and once more where a request of it may take effect late.
     fn release(&self, copies: Option<Arc<Copies>>) {
-        let (key, place) = (self.key.clone(), Arc::clone(&self.place));
-        let release = Withdrawal::of_claim(key, self.terms.expiry, place, copies);
-        self.engine.keeper.withdraw(vec![release]);
+        let (key, entry) = (self.key.clone(), Arc::clone(&self.entry));
+        let release = BackgroundRelease::of_claim(key, self.options.expiry, entry, copies);
+        self.engine.renewer.release_in_background(vec![release]);
     }
 }
 
-impl Drop for Claim {
+impl Drop for Attempt {
     fn drop(&mut self) {
         if !self.is_lease && self.shared.copies.give_up() {
             self.shared.release(Some(Arc::clone(&self.shared.copies)));
@@ -278,7 +288,7 @@ impl Request {
         })
     }
 
-    async fn answer(&self) -> Option<Result<Answer, LockError>> {
+    async fn answer(&self) -> Option<Result<AcquireReply, LockError>> {
         let Shared { engine, key, .. } = &*self.shared;
         let asked = engine.store.claim(key, self.ask, self.limit);
         timeout(ACQUIRE_NO_REPLY, engine.queues.silent.count(asked))
@@ -287,7 +297,7 @@ impl Request {
     }
 }
 
-fn is_from_server(answer: &Result<Answer, LockError>) -> bool {
+fn is_from_server(answer: &Result<AcquireReply, LockError>) -> bool {
     answer
         .as_ref()
         .map_or_else(driver_error::is_blocked_document, |_| true)

@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
-use crate::acquire::attempt::{Attempt, Claim};
+use crate::acquire::attempt::{Attempt, AttemptOutcome};
 use crate::acquire::pacing::Waiting;
 use crate::engine::Engine;
-use crate::lease::{Hold, Place, Terms, Turn};
+use crate::lease::{Entry, Hold, LeaseOptions, Turn};
 use crate::options::Options;
 use crate::queue::FrontStatus;
 use crate::store::LeaseId;
@@ -78,19 +78,19 @@ impl<'a> Acquire<'a> {
 
     async fn once(&self) -> Result<Option<Hold>, LockError> {
         self.ready()?;
-        let place = self.engine.queues.join(self.name);
-        let Some(turn) = place.try_turn() else {
-            return self.busy_here(&place).await;
+        let entry = self.engine.queues.join(self.name);
+        let Some(turn) = entry.try_turn() else {
+            return self.busy_here(&entry).await;
         };
         let deadline = Some(self.begun + self.options.attempt_limit());
         let asked = self.bounded(
-            &place,
+            &entry,
             deadline,
-            Box::pin(self.one_answer(&place, &turn, deadline)),
+            Box::pin(self.one_answer(&entry, &turn, deadline)),
         );
         match asked.await? {
-            Some(answered) => Ok(answered?.map(|guard| won(guard, &place, turn))),
-            None => match place.front().status() {
+            Some(answered) => Ok(answered?.map(|guard| won(guard, &entry, turn))),
+            None => match entry.front().status() {
                 FrontStatus::Held => Ok(None),
                 status => Err(self.gave_up(status)),
             },
@@ -100,18 +100,18 @@ impl<'a> Acquire<'a> {
     /// Asks until the server has said whether the lock is free.
     async fn one_answer(
         &self,
-        place: &Arc<Place>,
+        entry: &Arc<Entry>,
         turn: &Turn,
         deadline: Option<Instant>,
     ) -> Result<Option<Hold>, LockError> {
-        if let Some(guard) = self.taken_over(place, turn).await {
+        if let Some(guard) = self.taken_over(entry, turn).await {
             return Ok(Some(guard));
         }
         let mut waiting = Waiting::new(self.engine, self.name);
-        let mut claim = self.claim(place);
+        let mut claim = self.claim(entry);
         loop {
             let attempt = claim.ask(deadline).await;
-            match self.step(place, &mut claim, &mut waiting, attempt).await? {
+            match self.step(entry, &mut claim, &mut waiting, attempt).await? {
                 Step::Acquired(guard) => return Ok(Some(guard)),
                 Step::Held(_) => return Ok(None),
                 Step::AskAgain(pause) => tokio::time::sleep(pause).await,
@@ -123,28 +123,28 @@ impl<'a> Acquire<'a> {
     /// cost an allocation, and the future of a call stays small.
     async fn in_turn(&self, deadline: Option<Instant>) -> Result<Hold, LockError> {
         self.ready()?;
-        let place = self.engine.queues.join(self.name);
-        let (turn, first) = match place.try_turn() {
+        let entry = self.engine.queues.join(self.name);
+        let (turn, first) = match entry.try_turn() {
             Some(turn) if turn.is_fresh() => {
-                let mut claim = self.claim(&place);
+                let mut claim = self.claim(&entry);
                 match self.first_reply(&mut claim, deadline).await? {
-                    Some(Attempt::Won(guard)) if !guard.lease().is_over() => {
-                        return Ok(won(guard, &place, turn));
+                    Some(AttemptOutcome::Won(guard)) if !guard.lease().is_over() => {
+                        return Ok(won(guard, &entry, turn));
                     }
                     attempt => (Some(turn), Some((claim, attempt))),
                 }
             }
             turn => (turn, None),
         };
-        Box::pin(self.until_deadline(place, turn, first, deadline)).await
+        Box::pin(self.until_deadline(entry, turn, first, deadline)).await
     }
 
     /// The reply to the first request; `None` if that cannot be sent at once or the reply is overdue.
     async fn first_reply(
         &self,
-        claim: &mut Claim,
+        claim: &mut Attempt,
         deadline: Option<Instant>,
-    ) -> Result<Option<Attempt>, LockError> {
+    ) -> Result<Option<AttemptOutcome>, LockError> {
         let Some(overdue) = claim.try_send(deadline) else {
             return Ok(None);
         };
@@ -157,45 +157,45 @@ impl<'a> Acquire<'a> {
 
     async fn until_deadline(
         &self,
-        place: Arc<Place>,
+        entry: Arc<Entry>,
         turn: Option<Turn>,
-        first: Option<(Claim, Option<Attempt>)>,
+        first: Option<(Attempt, Option<AttemptOutcome>)>,
         deadline: Option<Instant>,
     ) -> Result<Hold, LockError> {
-        let waiting = self.patiently(&place, turn, first, deadline);
-        match self.bounded(&place, deadline, waiting).await? {
+        let waiting = self.patiently(&entry, turn, first, deadline);
+        match self.bounded(&entry, deadline, waiting).await? {
             Some(ended) => ended,
-            None => Err(self.gave_up(place.front().status())),
+            None => Err(self.gave_up(entry.front().status())),
         }
     }
 
     async fn patiently(
         &self,
-        place: &Arc<Place>,
+        entry: &Arc<Entry>,
         turn: Option<Turn>,
-        first: Option<(Claim, Option<Attempt>)>,
+        first: Option<(Attempt, Option<AttemptOutcome>)>,
         deadline: Option<Instant>,
     ) -> Result<Hold, LockError> {
         let turn = match turn {
             Some(turn) => turn,
-            None => place.turn().await,
+            None => entry.turn().await,
         };
         if first.is_none()
-            && let Some(guard) = self.begin(place, &turn).await
+            && let Some(guard) = self.begin(entry, &turn).await
         {
-            return Ok(won(guard, place, turn));
+            return Ok(won(guard, entry, turn));
         }
         let mut waiting = Waiting::new(self.engine, self.name);
-        let (mut claim, mut attempt) = first.unwrap_or_else(|| (self.claim(place), None));
+        let (mut claim, mut attempt) = first.unwrap_or_else(|| (self.claim(entry), None));
         loop {
             let answered = match attempt.take() {
                 Some(attempt) => attempt,
                 None => claim.ask(deadline).await,
             };
-            let pause = match self.step(place, &mut claim, &mut waiting, answered).await? {
-                Step::Acquired(guard) => return Ok(won(guard, place, turn)),
+            let pause = match self.step(entry, &mut claim, &mut waiting, answered).await? {
+                Step::Acquired(guard) => return Ok(won(guard, entry, turn)),
                 Step::Held(remaining) => {
-                    turn.streak().others_want_it();
+                    turn.budget().shrink();
                     let pause = waiting.after_held(remaining);
                     trace::waiting(self.name, remaining, pause);
                     pause
@@ -214,47 +214,47 @@ impl<'a> Acquire<'a> {
     /// What a reply means for the wait.
     async fn step(
         &self,
-        place: &Arc<Place>,
-        claim: &mut Claim,
+        entry: &Arc<Entry>,
+        claim: &mut Attempt,
         waiting: &mut Waiting<'_>,
-        attempt: Attempt,
+        attempt: AttemptOutcome,
     ) -> Result<Step, LockError> {
         let error = match attempt {
-            Attempt::Stopped => return Err(self.shut_down()),
+            AttemptOutcome::Stopped => return Err(self.shut_down()),
             _ if self.engine.is_closed() => return Err(self.shut_down()),
             // The caller's thread was not free to take it in time.
-            Attempt::Won(guard) if !guard.lease().is_over() => return Ok(Step::Acquired(guard)),
+            AttemptOutcome::Won(guard) if !guard.lease().is_over() => return Ok(Step::Acquired(guard)),
             // The old claim releases itself; its id must not be used again.
-            Attempt::Won(_) | Attempt::TooLate => {
-                *claim = self.claim(place);
+            AttemptOutcome::Won(_) | AttemptOutcome::TooLate => {
+                *claim = self.claim(entry);
                 return Ok(Step::AskAgain(Duration::ZERO));
             }
-            Attempt::Held { holder, remaining } => match self.release_given_up(holder).await {
+            AttemptOutcome::Held { holder, remaining } => match self.release_given_up(holder).await {
                 Ok(true) => return Ok(Step::AskAgain(Duration::ZERO)),
                 Ok(false) => {
-                    place.front().heard_held();
+                    entry.front().heard_held();
                     return Ok(Step::Held(remaining));
                 }
                 Err(error) => error,
             },
-            Attempt::OutOfTime(error)
+            AttemptOutcome::OutOfTime(error)
                 if matches!(
-                    place.front().status(),
+                    entry.front().status(),
                     FrontStatus::Failed(_) | FrontStatus::NoReply
                 ) =>
             {
                 error
             }
             // Held when it was heard of last, and too little time was left to ask again.
-            Attempt::OutOfTime(_) => return Ok(Step::AskAgain(waiting.after_error())),
-            Attempt::Failed(error) => error,
+            AttemptOutcome::OutOfTime(_) => return Ok(Step::AskAgain(waiting.after_error())),
+            AttemptOutcome::Failed(error) => error,
         };
-        if !driver_error::is_passing(&error) {
+        if !driver_error::is_transient(&error) {
             return Err(error);
         }
         let pause = waiting.after_error();
         trace::retrying(self.name, &error, pause);
-        place.front().heard_failure(error);
+        entry.front().heard_failure(error);
         Ok(Step::AskAgain(pause))
     }
 
@@ -264,7 +264,7 @@ impl<'a> Acquire<'a> {
         let Some(lock_id) = holder else {
             return Ok(false);
         };
-        let Some(min_hold) = self.engine.keeper.given_up.find(&lock_id) else {
+        let Some(min_hold) = self.engine.renewer.given_up.find(&lock_id) else {
             return Ok(false);
         };
         let (store, name) = (Arc::clone(&self.engine.store), Arc::clone(self.name));
@@ -279,12 +279,12 @@ impl<'a> Acquire<'a> {
     }
 
     /// The hold that was handed over with the turn; if there is none, others get their moment.
-    async fn begin(&self, place: &Place, turn: &Turn) -> Option<Hold> {
-        let taken_over = self.taken_over(place, turn).await;
+    async fn begin(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
+        let taken_over = self.taken_over(entry, turn).await;
         if taken_over.is_none() {
-            let courtesy = turn.streak().courtesy();
-            if let Some(moment) = courtesy {
-                turn.streak().nobody_wants_it();
+            let yield_to_others = turn.budget().yield_to_others();
+            if let Some(moment) = yield_to_others {
+                turn.budget().grow();
                 tokio::time::sleep(moment).await;
             }
         }
@@ -292,14 +292,14 @@ impl<'a> Acquire<'a> {
     }
 
     /// The hold that was handed over with the turn, if it fits what this call asks for.
-    async fn taken_over(&self, place: &Place, turn: &Turn) -> Option<Hold> {
+    async fn taken_over(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
         let mut guard = turn.take_over()?;
-        if guard.lease().terms == self.terms() && !guard.lease().is_over() {
+        if guard.lease().options == self.lease_options() && !guard.lease().is_over() {
             trace::acquired(&guard.lease().fields());
             return Some(guard);
         }
         // Its outcome does not matter to this call, which asks for the lock anew; a release without a reply does.
-        place.front().asked();
+        entry.front().asked();
         let _ = Box::pin(guard.release()).await;
         None
     }
@@ -312,13 +312,13 @@ impl<'a> Acquire<'a> {
         Ok(())
     }
 
-    fn claim(&self, place: &Arc<Place>) -> Claim {
-        Claim::new(self.engine, self.name, self.terms(), place)
+    fn claim(&self, entry: &Arc<Entry>) -> Attempt {
+        Attempt::new(self.engine, self.name, self.lease_options(), entry)
     }
 
-    fn terms(&self) -> Terms {
+    fn lease_options(&self) -> LeaseOptions {
         let options = self.options;
-        Terms {
+        LeaseOptions {
             expiry: options.expiry,
             renew_interval: options.renew_interval(),
             min_hold: options.min_hold,
@@ -329,14 +329,14 @@ impl<'a> Acquire<'a> {
     /// One step of the call; `None` at its deadline or, without one, when the server has been silent for too long.
     async fn bounded<F: Future>(
         &self,
-        place: &Place,
+        entry: &Entry,
         deadline: Option<Instant>,
         step: F,
     ) -> Result<Option<F::Output>, LockError> {
         let time_is_up = async {
             match deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
-                None => place.front().silence(self.begun).await,
+                None => entry.front().silence(self.begun).await,
             }
         };
         tokio::select! {
@@ -349,12 +349,12 @@ impl<'a> Acquire<'a> {
 
     /// The answer of a try whose name another caller in this process holds or asks for: it is busy, unless the first
     /// thing that is heard from the server is that it does not work.
-    async fn busy_here(&self, place: &Place) -> Result<Option<Hold>, LockError> {
+    async fn busy_here(&self, entry: &Entry) -> Result<Option<Hold>, LockError> {
         let limit = self.options.attempt_limit();
-        let status = tokio::time::timeout(limit, Box::pin(place.front().first_news())).await;
-        match status.unwrap_or_else(|_| place.front().status()) {
+        let status = tokio::time::timeout(limit, Box::pin(entry.front().first_news())).await;
+        match status.unwrap_or_else(|_| entry.front().status()) {
             FrontStatus::Failed(error) => Err(*error),
-            FrontStatus::NoReply if place.front().is_silent() => Err(self.gave_up(FrontStatus::NoReply)),
+            FrontStatus::NoReply if entry.front().is_silent() => Err(self.gave_up(FrontStatus::NoReply)),
             FrontStatus::Held | FrontStatus::NoReply => Ok(None),
         }
     }
@@ -382,8 +382,8 @@ impl<'a> Acquire<'a> {
 }
 
 /// From now on the turn goes with the lease; those behind wait for its holder.
-fn won(guard: Hold, place: &Place, turn: Turn) -> Hold {
-    place.front().heard_held();
+fn won(guard: Hold, entry: &Entry, turn: Turn) -> Hold {
+    entry.front().heard_held();
     guard.lease().deliver(turn);
     guard
 }

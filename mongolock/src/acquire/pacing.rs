@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::engine::Engine;
-use crate::notifier::Watch;
+use crate::notifier::Subscription;
 use crate::timing::{POLL_BESIDE_STREAM, WOKEN_START};
 
 /// So many attempts may fail before a wait is thought worth a stream.
@@ -15,7 +15,7 @@ pub(crate) struct Waiting<'a> {
     name: &'a Arc<str>,
     backoff: Backoff,
     failed: u32,
-    watch: Option<Watch>,
+    watch: Option<Subscription>,
     /// How often it was woken, and others were faster.
     woken: usize,
 }
@@ -43,10 +43,10 @@ impl<'a> Waiting<'a> {
         self.failed += 1;
         match &self.watch {
             Some(watch) => watch.retry(),
-            None if self.failed > SHORT_WAIT => self.watch = self.engine.wake_ups.watch(self.name),
+            None if self.failed > SHORT_WAIT => self.watch = self.engine.notifier.subscribe(self.name),
             None => {}
         }
-        let open = self.watch.as_ref().is_some_and(Watch::is_open);
+        let open = self.watch.as_ref().is_some_and(Subscription::is_open);
         // A fifth more or less, so that a fleet does not look again together.
         let pause = if open {
             POLL_BESIDE_STREAM.mul_f64(0.8 + 0.4 * fastrand::f64())

@@ -11,7 +11,7 @@ use mongodb::options::{
 };
 use mongodb::results::{DeleteResult, InsertOneResult, UpdateResult};
 
-use super::write::{FencedWrite, Order};
+use super::write::{FencedWrite, PreparedWrite};
 use crate::LockError;
 
 /// A kind of write, by the type of its options.
@@ -23,7 +23,7 @@ pub trait Write: Default + Clone + Send + Sync + 'static {
 
     /// Makes the write, or says why it is refused.
     fn make(
-        order: Order<Self>,
+        order: PreparedWrite<Self>,
         session: Option<&mut ClientSession>,
     ) -> impl Future<Output = Result<Self::Result, LockError>> + Send;
 }
@@ -32,19 +32,19 @@ pub trait Write: Default + Clone + Send + Sync + 'static {
 pub trait Modify: Write {
     /// Sends it as one command; with `upsert` it inserts a document where it finds none.
     fn send(
-        order: &Order<Self>,
+        order: &PreparedWrite<Self>,
         upsert: bool,
         session: Option<&mut ClientSession>,
     ) -> impl Future<Output = Result<Self::Result, Error>> + Send;
 
     /// Whether it met a document, or made one.
-    fn has_met(result: &Self::Result) -> bool;
+    fn matched(result: &Self::Result) -> bool;
 
     /// Whether the caller wants a document inserted where there is none.
     fn upserts(&self) -> bool;
 
     /// How to find the documents that the write finds.
-    fn finding(&self) -> FindOneOptions;
+    fn find_options(&self) -> FindOneOptions;
 }
 
 impl Write for InsertOneOptions {
@@ -52,7 +52,7 @@ impl Write for InsertOneOptions {
     type Result = InsertOneResult;
 
     async fn make(
-        order: Order<Self>,
+        order: PreparedWrite<Self>,
         session: Option<&mut ClientSession>,
     ) -> Result<InsertOneResult, LockError> {
         order.insert(session).await
@@ -60,14 +60,14 @@ impl Write for InsertOneOptions {
 }
 
 /// Updating and replacing differ in what is written, and in the name.
-macro_rules! upserting {
+macro_rules! update_like {
     ($options:ty: $change:ty, $method:ident) => {
         impl Write for $options {
             type Change = $change;
             type Result = UpdateResult;
 
             async fn make(
-                order: Order<Self>,
+                order: PreparedWrite<Self>,
                 session: Option<&mut ClientSession>,
             ) -> Result<UpdateResult, LockError> {
                 order.modify(session).await
@@ -76,7 +76,7 @@ macro_rules! upserting {
 
         impl Modify for $options {
             async fn send(
-                order: &Order<Self>,
+                order: &PreparedWrite<Self>,
                 upsert: bool,
                 session: Option<&mut ClientSession>,
             ) -> Result<UpdateResult, Error> {
@@ -92,7 +92,7 @@ macro_rules! upserting {
                 }
             }
 
-            fn has_met(result: &UpdateResult) -> bool {
+            fn matched(result: &UpdateResult) -> bool {
                 result.matched_count > 0 || result.upserted_id.is_some()
             }
 
@@ -100,8 +100,8 @@ macro_rules! upserting {
                 self.upsert == Some(true)
             }
 
-            fn finding(&self) -> FindOneOptions {
-                finding(
+            fn find_options(&self) -> FindOneOptions {
+                find_options(
                     self.collation.as_ref(),
                     self.hint.as_ref(),
                     self.let_vars.as_ref(),
@@ -111,15 +111,15 @@ macro_rules! upserting {
     };
 }
 
-upserting! { UpdateOptions: UpdateModifications, update_one }
-upserting! { ReplaceOptions: Document, replace_one }
+update_like! { UpdateOptions: UpdateModifications, update_one }
+update_like! { ReplaceOptions: Document, replace_one }
 
 impl Write for DeleteOptions {
     type Change = ();
     type Result = DeleteResult;
 
     async fn make(
-        order: Order<Self>,
+        order: PreparedWrite<Self>,
         session: Option<&mut ClientSession>,
     ) -> Result<DeleteResult, LockError> {
         order.modify(session).await
@@ -128,7 +128,7 @@ impl Write for DeleteOptions {
 
 impl Modify for DeleteOptions {
     async fn send(
-        order: &Order<Self>,
+        order: &PreparedWrite<Self>,
         _: bool,
         session: Option<&mut ClientSession>,
     ) -> Result<DeleteResult, Error> {
@@ -140,7 +140,7 @@ impl Modify for DeleteOptions {
         }
     }
 
-    fn has_met(result: &DeleteResult) -> bool {
+    fn matched(result: &DeleteResult) -> bool {
         result.deleted_count > 0
     }
 
@@ -148,8 +148,8 @@ impl Modify for DeleteOptions {
         false
     }
 
-    fn finding(&self) -> FindOneOptions {
-        finding(
+    fn find_options(&self) -> FindOneOptions {
+        find_options(
             self.collation.as_ref(),
             self.hint.as_ref(),
             self.let_vars.as_ref(),
@@ -157,7 +157,7 @@ impl Modify for DeleteOptions {
     }
 }
 
-fn finding(
+fn find_options(
     collation: Option<&Collation>,
     hint: Option<&Hint>,
     let_vars: Option<&Document>,

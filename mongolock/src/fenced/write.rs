@@ -16,7 +16,7 @@ use super::options::{Modify, Write};
 use crate::store::driver_error;
 use crate::{LockError, task, trace};
 
-/// How often a write is made again when the document comes or goes between a refusal and the look at its reason.
+/// How often a write is made again when the document comes or goes between a refusal and the diagnose at its reason.
 const ROUNDS: usize = 10;
 
 /// A write that waits to be awaited, with the options `O` of the driver. Made by
@@ -112,7 +112,7 @@ impl<'a, O: Write> IntoFuture for FencedWrite<'a, O> {
 
     fn into_future(self) -> Self::IntoFuture {
         let checked = self.fence.check();
-        let order = checked.and(self.change).map(|change| Order {
+        let order = checked.and(self.change).map(|change| PreparedWrite {
             options: self.options,
             documents: self.documents,
             fence: self.fence,
@@ -136,7 +136,7 @@ impl<O: Write> fmt::Debug for FencedWrite<'_, O> {
 }
 
 /// A write with all that belongs to it, checked.
-pub struct Order<O: Write> {
+pub struct PreparedWrite<O: Write> {
     pub(super) options: O,
     pub(super) documents: Collection<Document>,
     pub(super) change: O::Change,
@@ -152,23 +152,23 @@ enum Found {
     Open,
 }
 
-impl<O: Write> Order<O> {
+impl<O: Write> PreparedWrite<O> {
     /// The query for documents only that have seen no later holder.
     pub(super) fn restricted(&self) -> Document {
         self.fence.restrict(&self.query)
     }
 
     /// Why a write has met nothing; `Stale` if a later holder was there.
-    async fn look(
+    async fn diagnose(
         &self,
         query: Document,
-        finding: FindOneOptions,
+        find_options: FindOneOptions,
         session: Option<&mut ClientSession>,
     ) -> Result<Found, LockError> {
         let find = self
             .documents
             .find_one(query)
-            .with_options(finding)
+            .with_options(find_options)
             // A secondary may not know yet what the primary has refused.
             .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
             .projection(doc! { self.fence.field.as_str(): 1 });
@@ -189,21 +189,21 @@ impl<O: Write> Order<O> {
 
     /// What an insertion has collided with: the document of these values; `Stale` if a later holder was there. In a
     /// transaction the collision has ended that, and nothing can be learned any more.
-    async fn look_at_obstacle(
+    async fn diagnose_collision(
         &self,
         values: Document,
         collision: &Error,
         session: Option<&mut ClientSession>,
     ) -> Result<Found, LockError> {
         let in_session = session.is_some();
-        match self.look(values, FindOneOptions::default(), session).await {
+        match self.diagnose(values, FindOneOptions::default(), session).await {
             Err(LockError::Mongo(_)) if in_session => Err(collision.clone().into()),
             looked => looked,
         }
     }
 }
 
-impl Order<InsertOneOptions> {
+impl PreparedWrite<InsertOneOptions> {
     pub(super) async fn insert(
         self,
         mut session: Option<&mut ClientSession>,
@@ -217,7 +217,8 @@ impl Order<InsertOneOptions> {
         match (inserted, self.change.get("_id")) {
             (Ok(result), _) => Ok(result),
             (Err(error), Some(id)) if driver_error::is_duplicate_key(&error) => {
-                self.look_at_obstacle(doc! { "_id": id }, &error, session).await?;
+                self.diagnose_collision(doc! { "_id": id }, &error, session)
+                    .await?;
                 Err(error.into())
             }
             (Err(error), _) => Err(error.into()),
@@ -225,7 +226,7 @@ impl Order<InsertOneOptions> {
     }
 }
 
-impl<O: Modify> Order<O> {
+impl<O: Modify> PreparedWrite<O> {
     pub(super) async fn modify(
         self,
         mut session: Option<&mut ClientSession>,
@@ -233,8 +234,8 @@ impl<O: Modify> Order<O> {
         // Two documents cannot have one `_id`: a late upsert collides. By other fields, or by an `_id` that only a
         // collation takes for another's, it could make a second document; and within a transaction a collision would end
         // that. So an update comes first there.
-        let (upserts, finding) = (self.options.upserts(), self.options.finding());
-        let by_id = names_id(&self.query) && finding.collation.is_none();
+        let (upserts, find_options) = (self.options.upserts(), self.options.find_options());
+        let by_id = names_id(&self.query) && find_options.collation.is_none();
         let mut insert = upserts && session.is_none() && by_id;
         for _ in 0..ROUNDS {
             if insert {
@@ -244,11 +245,11 @@ impl<O: Modify> Order<O> {
                 }
             }
             let result = O::send(&self, false, session.as_deref_mut()).await?;
-            if O::has_met(&result) {
+            if O::matched(&result) {
                 return Ok(result);
             }
             let found = self
-                .look(self.query.clone(), finding.clone(), session.as_deref_mut())
+                .diagnose(self.query.clone(), find_options.clone(), session.as_deref_mut())
                 .await?;
             if found == Found::Nothing && !upserts {
                 return Ok(result);
@@ -277,11 +278,11 @@ impl<O: Modify> Order<O> {
         };
         let has_more_conditions = self.query.len() > wanted.len();
         let found = self
-            .look_at_obstacle(wanted, &collision, session.as_deref_mut())
+            .diagnose_collision(wanted, &collision, session.as_deref_mut())
             .await?;
         if found == Found::Open && has_more_conditions {
             let result = O::send(self, false, session).await?;
-            return if O::has_met(&result) {
+            return if O::matched(&result) {
                 Ok(Upserted::Made(result))
             } else {
                 Err(collision.into())
@@ -317,7 +318,7 @@ fn names_id(query: &Document) -> bool {
 
 /// As MongoDB compares: numbers of different types can be equal.
 fn are_equal(one: &Bson, other: &Bson) -> bool {
-    // Beyond 2^53 two integers can look the same here. Then a document is looked at in vain.
+    // Beyond 2^53 two integers can diagnose the same here. Then a document is looked at in vain.
     #[allow(clippy::cast_precision_loss)]
     let number = |value: &Bson| match value {
         Bson::Int32(number) => Some(f64::from(*number)),

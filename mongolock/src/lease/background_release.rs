@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Kept, Place};
+use super::{Entry, QueueSlot};
 use crate::backoff::Backoff;
 use crate::lease::Lease;
 use crate::lease::copies::Copies;
 use crate::lease::given_up::{GivenUp, Pending};
 use crate::lease::renewal::BATCH;
-use crate::lease::renewer::Keeper;
+use crate::lease::renewer::Renewer;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPEAT_LIMIT};
@@ -21,7 +21,7 @@ use crate::{LockError, trace};
 pub(crate) const REPEATS: usize = 3;
 
 /// A claim that is no longer wanted, to be released in the background.
-pub(crate) struct Withdrawal {
+pub(crate) struct BackgroundRelease {
     pub(crate) key: LeaseId,
     pub(crate) min_hold: Duration,
     pub(crate) at: Instant,
@@ -30,7 +30,7 @@ pub(crate) struct Withdrawal {
     /// The claim has ended by itself so long after `at`.
     expiry: Duration,
     /// Given up once the server has been told.
-    kept: Kept,
+    slot: QueueSlot,
     /// Commands that failed or are without a reply. After the first one each claim has a command of its own.
     failed: u32,
     /// The requests of the claim, if one of them may take effect late: the id is released once more after this then.
@@ -41,8 +41,8 @@ pub(crate) struct Withdrawal {
     pending: Option<Pending>,
 }
 
-impl Withdrawal {
-    fn new(key: LeaseId, min_hold: Duration, expiry: Duration, kept: Kept) -> Self {
+impl BackgroundRelease {
+    fn new(key: LeaseId, min_hold: Duration, expiry: Duration, slot: QueueSlot) -> Self {
         let now = Instant::now();
         Self {
             key,
@@ -50,7 +50,7 @@ impl Withdrawal {
             at: now,
             unused_from: now,
             expiry,
-            kept,
+            slot,
             failed: 0,
             copies: None,
             is_late: false,
@@ -62,20 +62,20 @@ impl Withdrawal {
     pub(crate) fn of_claim(
         key: LeaseId,
         expiry: Duration,
-        place: Arc<Place>,
+        entry: Arc<Entry>,
         copies: Option<Arc<Copies>>,
     ) -> Self {
         Self {
             copies,
-            ..Self::new(key, Duration::ZERO, expiry, Kept::Place { _place: place })
+            ..Self::new(key, Duration::ZERO, expiry, QueueSlot::Entry { _entry: entry })
         }
     }
 
     /// Releases the claim of a lease that has ended.
-    pub(super) fn of_lease(lease: &Lease, kept: Kept) -> Self {
+    pub(super) fn of_lease(lease: &Lease, slot: QueueSlot) -> Self {
         Self {
             copies: lease.copies().cloned(),
-            ..Self::new(lease.key.clone(), lease.min_hold(), lease.terms.expiry, kept)
+            ..Self::new(lease.key.clone(), lease.min_hold(), lease.options.expiry, slot)
         }
     }
 
@@ -100,7 +100,7 @@ impl Withdrawal {
             is_late,
             copies: Some(copies),
             pending: self.pending.clone(),
-            ..Self::new(self.key.clone(), min_hold, self.expiry, Kept::Nothing)
+            ..Self::new(self.key.clone(), min_hold, self.expiry, QueueSlot::Nothing)
         })
     }
 
@@ -129,14 +129,14 @@ impl Withdrawal {
 
     /// Somebody waits until it is done.
     pub(crate) fn is_awaited(&self) -> bool {
-        !matches!(self.kept, Kept::Nothing)
+        !matches!(self.slot, QueueSlot::Nothing)
     }
 
     /// After a command that has failed or is without a reply: the next in this process has to hear for itself that the
     /// server does not work.
     pub(crate) fn without_turn(self) -> Self {
         Self {
-            kept: self.kept.without_turn(),
+            slot: self.slot.without_turn(),
             ..self
         }
     }
@@ -165,24 +165,24 @@ impl Withdrawal {
     }
 }
 
-impl Keeper {
+impl Renewer {
     /// After releases have ended, confirmed or given up: ids are released once more where a request may take effect late.
     /// Not before that: two releases of one claim must not overtake each other.
-    pub(super) fn released(self: &Arc<Self>, ended: &[Withdrawal], is_confirmed: bool) {
+    pub(super) fn released(self: &Arc<Self>, ended: &[BackgroundRelease], is_confirmed: bool) {
         let next = ended.iter().filter_map(|release| release.next(is_confirmed));
-        self.withdraw(next.collect());
+        self.release_in_background(next.collect());
     }
 }
 
 /// Withdrawals that one command can make: of one minimum hold. The server stops at a document that a foreign
 /// transaction has changed, and the rest of the command waits: after a command that failed there each claim has one of
 /// its own.
-pub(crate) fn batches(withdrawals: Vec<Withdrawal>) -> Vec<Vec<Withdrawal>> {
+pub(crate) fn batches(releases: Vec<BackgroundRelease>) -> Vec<Vec<BackgroundRelease>> {
     let now = Instant::now();
-    let mut groups: BTreeMap<(Duration, Instant, u32), Vec<Withdrawal>> = BTreeMap::new();
-    for withdrawal in withdrawals {
-        let group = (withdrawal.min_hold, withdrawal.at.max(now), withdrawal.failed);
-        groups.entry(group).or_default().push(withdrawal);
+    let mut groups: BTreeMap<(Duration, Instant, u32), Vec<BackgroundRelease>> = BTreeMap::new();
+    for release in releases {
+        let group = (release.min_hold, release.at.max(now), release.failed);
+        groups.entry(group).or_default().push(release);
     }
     let mut batches = Vec::new();
     for ((.., failed), mut group) in groups {
@@ -196,19 +196,23 @@ pub(crate) fn batches(withdrawals: Vec<Withdrawal>) -> Vec<Vec<Withdrawal>> {
 }
 
 /// Releases claims with one command when they are due, and again after an error while one of them may stand. Without
-/// a reply the keeper sees to them.
-pub(crate) async fn withdraw(keeper: Arc<Keeper>, mut batch: Vec<Withdrawal>) {
+/// a reply the renewer sees to them.
+pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease>) {
     let Some(first) = batch.first() else {
         return;
     };
     let (min_hold, is_repeat, reply_limit) = (first.min_hold, first.failed > 0, first.reply_limit());
-    let until = batch.iter().map(Withdrawal::until).max().unwrap_or(first.at);
+    let until = batch
+        .iter()
+        .map(BackgroundRelease::until)
+        .max()
+        .unwrap_or(first.at);
     let keys: Vec<LeaseId> = batch.iter().map(|w| w.key.clone()).collect();
     let mut backoff = Backoff::new(Duration::from_millis(50)..=Duration::from_secs(2));
     tokio::time::sleep_until(first.at).await;
     loop {
         let permit = if is_repeat {
-            keeper.repeats.acquire().await.ok()
+            renewer.repeats.acquire().await.ok()
         } else {
             None
         };
@@ -217,12 +221,12 @@ pub(crate) async fn withdraw(keeper: Arc<Keeper>, mut batch: Vec<Withdrawal>) {
         } else {
             RELEASE_LIMIT
         };
-        let mut released = pin!(keeper.store().release_many(&keys, min_hold, limit));
+        let mut released = pin!(renewer.store().release_many(&keys, min_hold, limit));
         let Ok(answer) = tokio::time::timeout(reply_limit, released.as_mut()).await else {
             // A dead connection must not keep the others waiting for their repeats.
             drop(permit);
             repeat_alone(
-                &keeper,
+                &renewer,
                 batch,
                 until,
                 &LockError::no_reply("release", reply_limit),
@@ -232,35 +236,30 @@ pub(crate) async fn withdraw(keeper: Arc<Keeper>, mut batch: Vec<Withdrawal>) {
             return;
         };
         let Err(error) = answer else {
-            return keeper.released(&batch, true);
+            return renewer.released(&batch, true);
         };
         drop(permit);
-        batch = batch.into_iter().map(Withdrawal::without_turn).collect();
+        batch = batch.into_iter().map(BackgroundRelease::without_turn).collect();
         let pause = backoff.next();
         if driver_error::forbids_release(&error) || Instant::now() + pause >= until {
             trace::release_failed(keys.len(), &keys[0].name, &error);
-            return keeper.released(&batch, false);
+            return renewer.released(&batch, false);
         }
         if batch.len() > 1 && driver_error::is_out_of_time(&error) {
-            return repeat_alone(&keeper, batch, until, &error);
+            return repeat_alone(&renewer, batch, until, &error);
         }
         tokio::time::sleep(pause).await;
     }
 }
 
 /// Has each claim released by a command of its own, as long as one of them may stand.
-fn repeat_alone(keeper: &Arc<Keeper>, batch: Vec<Withdrawal>, until: Instant, error: &LockError) {
+fn repeat_alone(renewer: &Arc<Renewer>, batch: Vec<BackgroundRelease>, until: Instant, error: &LockError) {
     let now = Instant::now();
     if now < until {
-        keeper.withdraw(
-            batch
-                .into_iter()
-                .map(|withdrawal| withdrawal.alone(now))
-                .collect(),
-        );
+        renewer.release_in_background(batch.into_iter().map(|release| release.alone(now)).collect());
     } else {
-        let first = batch.first().map_or("", |withdrawal| &*withdrawal.key.name);
+        let first = batch.first().map_or("", |release| &*release.key.name);
         trace::release_failed(batch.len(), first, error);
-        keeper.released(&batch, false);
+        renewer.released(&batch, false);
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::LockError;
-use crate::store::Answer;
+use crate::store::AcquireReply;
 use crate::store::driver_error;
 use crate::sync::lock;
 use crate::timing::{LATE_RELEASES, SLOW_ANSWER};
@@ -47,16 +47,16 @@ impl Copies {
     ///
     /// A reply that took longer than a healthy server needs may be that of a repetition on the way whose first
     /// copy arrives later.
-    pub(crate) fn answered(&self, sent: Instant, answer: Option<&Result<Answer, LockError>>) -> bool {
+    pub(crate) fn answered(&self, sent: Instant, answer: Option<&Result<AcquireReply, LockError>>) -> bool {
         let mut state = lock(&self.0);
         state.in_flight -= 1;
         let (may_stand, is_certain) = match answer {
-            Some(Ok(Answer::Mine { .. })) => {
+            Some(Ok(AcquireReply::Acquired { .. })) => {
                 state.has_acquired = true;
                 (true, true)
             }
-            Some(Ok(Answer::Other { .. })) => (false, true),
-            Some(Err(error)) if driver_error::did_nothing(error) => (false, true),
+            Some(Ok(AcquireReply::Held { .. })) => (false, true),
+            Some(Err(error)) if driver_error::was_not_applied(error) => (false, true),
             Some(Err(_)) | None => (true, false),
         };
         state.is_uncertain |= !is_certain || sent.elapsed() >= SLOW_ANSWER;
@@ -114,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    const HELD: Result<Answer, LockError> = Ok(Answer::Other {
+    const HELD: Result<AcquireReply, LockError> = Ok(AcquireReply::Held {
         holder: None,
         remaining: None,
     });

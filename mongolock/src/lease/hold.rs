@@ -2,18 +2,18 @@ use std::sync::Arc;
 
 use super::Lease;
 use super::release;
-use super::renewer::Keeper;
+use super::renewer::Renewer;
 use crate::LockError;
 
 /// A lease and the duty to release it: dropping it releases in the background.
 pub(crate) struct Hold {
     lease: Arc<Lease>,
-    renewer: Arc<Keeper>,
+    renewer: Arc<Renewer>,
     is_released: bool,
 }
 
 impl Hold {
-    pub(super) fn new(lease: Arc<Lease>, renewer: Arc<Keeper>) -> Self {
+    pub(super) fn new(lease: Arc<Lease>, renewer: Arc<Renewer>) -> Self {
         Self {
             lease,
             renewer,

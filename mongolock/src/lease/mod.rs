@@ -39,9 +39,9 @@ use crate::{FencingToken, LockError};
 
 /// The waiters of this process hand holds on to one another.
 pub(crate) type Queues = crate::queue::Queues<Hold>;
-pub(crate) type Place = crate::queue::Place<Hold>;
+pub(crate) type Entry = crate::queue::Entry<Hold>;
 pub(crate) type Turn = crate::queue::Turn<Hold>;
-pub(crate) type Kept = crate::queue::Kept<Hold>;
+pub(crate) type QueueSlot = crate::queue::QueueSlot<Hold>;
 
 /// What the server granted.
 pub(crate) struct Grant {
@@ -58,7 +58,7 @@ pub(crate) struct Grant {
 
 /// The part of the options that a lease needs while it is held.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Terms {
+pub(crate) struct LeaseOptions {
     pub(crate) expiry: Duration,
     pub(crate) renew_interval: Duration,
     pub(crate) min_hold: Duration,
@@ -91,7 +91,7 @@ impl LossReason {
 pub(crate) struct Lease {
     pub(crate) key: LeaseId,
     pub(crate) token: FencingToken,
-    pub(crate) terms: Terms,
+    pub(crate) options: LeaseOptions,
     /// When this hold began.
     pub(crate) acquired: Instant,
     last_token: FencingToken,
@@ -99,8 +99,8 @@ pub(crate) struct Lease {
     claimed: Instant,
     state: Mutex<State>,
     changed: Notify,
-    /// Kept here and not in the guard: a lease that is lost must not keep the name from this process's other callers.
-    kept: Mutex<Kept>,
+    /// QueueSlot here and not in the guard: a lease that is lost must not keep the name from this process's other callers.
+    slot: Mutex<QueueSlot>,
     copies: Option<Arc<Copies>>,
     /// A renewal was sent and not confirmed: the claim may stand longer than this process knows.
     unconfirmed: AtomicBool,
@@ -120,11 +120,11 @@ enum State {
 }
 
 impl Lease {
-    pub(crate) fn new(key: LeaseId, grant: Grant, terms: Terms, place: Arc<Place>) -> Self {
+    pub(crate) fn new(key: LeaseId, grant: Grant, options: LeaseOptions, entry: Arc<Entry>) -> Self {
         Self {
             key,
             token: grant.token,
-            terms,
+            options,
             acquired: grant.sent,
             last_token: grant.last_token,
             claimed: grant.sent,
@@ -132,7 +132,7 @@ impl Lease {
                 deadline: grant.sent + counted(grant.lasts),
             }),
             changed: Notify::new(),
-            kept: Mutex::new(Kept::Place { _place: place }),
+            slot: Mutex::new(QueueSlot::Entry { _entry: entry }),
             copies: grant.copies,
             unconfirmed: AtomicBool::new(false),
             delivered: AtomicBool::new(false),
@@ -147,15 +147,15 @@ impl Lease {
         (token <= self.last_token).then(|| Self {
             key: self.key.clone(),
             token,
-            terms: self.terms,
+            options: self.options,
             acquired: Instant::now(),
             last_token: self.last_token,
             claimed: self.claimed,
             state: Mutex::new(State::Live { deadline }),
             changed: Notify::new(),
-            kept: Mutex::new(Kept::Nothing),
+            slot: Mutex::new(QueueSlot::Nothing),
             copies: self.copies.clone(),
-            unconfirmed: AtomicBool::new(self.may_stand()),
+            unconfirmed: AtomicBool::new(self.may_outlive_deadline()),
             delivered: AtomicBool::new(false),
             commits: Commits::default(),
         })
@@ -175,7 +175,7 @@ impl Lease {
     pub(crate) fn confirmed(&self) -> Instant {
         let deadline = self.deadline().unwrap_or(self.acquired);
         deadline
-            .checked_sub(counted(self.terms.expiry))
+            .checked_sub(counted(self.options.expiry))
             .unwrap_or(self.acquired)
     }
 
@@ -227,12 +227,12 @@ impl Lease {
     }
 
     /// A renewal is sent.
-    pub(crate) fn ask(&self) {
+    pub(crate) fn renewal_sent(&self) {
         self.unconfirmed.store(true, Ordering::Relaxed);
     }
 
     /// Whether the claim may stand at the server after the lease has run out here.
-    pub(crate) fn may_stand(&self) -> bool {
+    pub(crate) fn may_outlive_deadline(&self) -> bool {
         self.unconfirmed.load(Ordering::Relaxed)
     }
 
@@ -243,7 +243,7 @@ impl Lease {
         if let State::Live { deadline } = &mut *state
             && *deadline > Instant::now()
         {
-            *deadline = (*deadline).max(sent + counted(self.terms.expiry));
+            *deadline = (*deadline).max(sent + counted(self.options.expiry));
             self.unconfirmed.store(false, Ordering::Relaxed);
         }
     }
@@ -262,15 +262,15 @@ impl Lease {
             return;
         }
         self.changed.notify_waiters();
-        let is_awaited = reason == LossReason::Expired && self.may_stand();
-        let mut kept = lock(&self.kept);
-        let ended = std::mem::replace(&mut *kept, Kept::Nothing);
+        let is_awaited = reason == LossReason::Expired && self.may_outlive_deadline();
+        let mut slot = lock(&self.slot);
+        let ended = std::mem::replace(&mut *slot, QueueSlot::Nothing);
         if is_awaited {
             // A shutdown waits until the claim is released. Not a moment without it: the renewer may come to take it.
-            *kept = ended.without_turn();
-            drop(kept);
+            *slot = ended.without_turn();
+            drop(slot);
         } else {
-            drop(kept);
+            drop(slot);
             drop(ended);
         }
         trace::lost(&self.fields(), reason.name());
@@ -290,25 +290,25 @@ impl Lease {
     /// The caller has the lock now, and keeps its turn for as long as it holds it.
     pub(crate) fn deliver(&self, turn: Turn) {
         self.delivered.store(true, Ordering::Relaxed);
-        self.keep(Kept::Turn(turn));
+        self.put_slot(QueueSlot::Turn(turn));
         if self.deadline().is_none() {
-            drop(self.take_kept());
+            drop(self.take_slot());
         }
     }
 
-    pub(crate) fn keep(&self, kept: Kept) {
-        *lock(&self.kept) = kept;
+    pub(crate) fn put_slot(&self, slot: QueueSlot) {
+        *lock(&self.slot) = slot;
     }
 
     /// What is to be given up once the server has been told.
-    pub(crate) fn take_kept(&self) -> Kept {
-        std::mem::replace(&mut *lock(&self.kept), Kept::Nothing)
+    pub(crate) fn take_slot(&self) -> QueueSlot {
+        std::mem::replace(&mut *lock(&self.slot), QueueSlot::Nothing)
     }
 
     /// A hold that no caller has got has no minimum.
     pub(crate) fn min_hold(&self) -> Duration {
         if self.delivered.load(Ordering::Relaxed) {
-            self.terms.min_hold
+            self.options.min_hold
         } else {
             Duration::ZERO
         }
@@ -333,7 +333,7 @@ impl Lease {
 
     /// Whether a renewal may be sent at this moment: not beyond the cap.
     pub(crate) fn is_renewable(&self, at: Instant) -> bool {
-        self.terms.max_hold.is_none_or(|cap| at < self.acquired + cap)
+        self.options.max_hold.is_none_or(|cap| at < self.acquired + cap)
     }
 
     pub(crate) fn fields(&self) -> HoldFields<'_> {

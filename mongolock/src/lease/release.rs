@@ -8,9 +8,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::background_release::Withdrawal;
-use super::renewer::Keeper;
-use super::{Kept, Lease, LossReason};
+use super::background_release::BackgroundRelease;
+use super::renewer::Renewer;
+use super::{Lease, LossReason, QueueSlot};
 use crate::backoff::Backoff;
 use crate::store::driver_error;
 use crate::timing::{RELEASE_ANSWER, RELEASE_LIMIT, RELEASE_NO_REPLY};
@@ -24,10 +24,10 @@ pub(super) enum Begun {
 }
 
 /// Begins to release a lease; it goes on whatever becomes of the caller.
-pub(super) fn begin(renewer: &Arc<Keeper>, lease: &Arc<Lease>) -> Begun {
+pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Begun {
     let Some(deadline) = end(renewer, lease) else {
         // Perhaps the claim still stands, but nothing can be learned from it: no reason to wait.
-        renewer.release_claim(lease, lease.take_kept());
+        renewer.release_claim(lease, lease.take_slot());
         return Begun::Lost;
     };
     if hand_over(renewer, lease, deadline) {
@@ -52,16 +52,16 @@ pub(super) async fn finish(lease: &Arc<Lease>, begun: Begun) -> Result<(), LockE
 }
 
 /// Releases a lease whose guard was dropped: no caller waits for it, and no runtime need be there.
-pub(super) fn in_background(renewer: &Arc<Keeper>, lease: &Arc<Lease>) {
+pub(super) fn in_background(renewer: &Arc<Renewer>, lease: &Arc<Lease>) {
     match end(renewer, lease) {
         Some(deadline) if hand_over(renewer, lease, deadline) => return,
         Some(_) => trace::released(&lease.fields()),
         None => {}
     }
-    renewer.release_claim(lease, lease.take_kept());
+    renewer.release_claim(lease, lease.take_slot());
 }
 
-fn end(renewer: &Arc<Keeper>, lease: &Arc<Lease>) -> Option<Instant> {
+fn end(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Option<Instant> {
     renewer.forget(lease);
     lease.begin_release()
 }
@@ -69,25 +69,25 @@ fn end(renewer: &Arc<Keeper>, lease: &Arc<Lease>) -> Option<Instant> {
 /// Gives the hold to the next caller that waits in this process, without a word to the server; not when the lease is
 /// short, when other processes are to have their turn, or when the lock is to stay taken for a minimum time. Nor when a
 /// guarded commit may still be made: the claim guards it, and the next hold would be on the same claim.
-fn hand_over(renewer: &Arc<Keeper>, lease: &Arc<Lease>, deadline: Instant) -> bool {
-    let long_enough = deadline.saturating_duration_since(Instant::now()) > lease.terms.expiry / 2;
-    if !long_enough || !lease.terms.min_hold.is_zero() || lease.may_commit() || renewer.is_closing() {
+fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> bool {
+    let long_enough = deadline.saturating_duration_since(Instant::now()) > lease.options.expiry / 2;
+    if !long_enough || !lease.options.min_hold.is_zero() || lease.may_commit() || renewer.is_closing() {
         return false;
     }
-    let turn = match lease.take_kept() {
-        Kept::Turn(turn) => turn,
+    let turn = match lease.take_slot() {
+        QueueSlot::Turn(turn) => turn,
         other => {
-            lease.keep(other);
+            lease.put_slot(other);
             return false;
         }
     };
-    let next = if turn.others_wait() && turn.streak().goes_on(lease.claimed().elapsed()) {
+    let next = if turn.others_wait() && turn.budget().allows(lease.claimed().elapsed()) {
         lease.successor(deadline)
     } else {
         None
     };
     let Some(next) = next else {
-        lease.keep(Kept::Turn(turn));
+        lease.put_slot(QueueSlot::Turn(turn));
         return false;
     };
     trace::released(&lease.fields());
@@ -98,17 +98,17 @@ fn hand_over(renewer: &Arc<Keeper>, lease: &Arc<Lease>, deadline: Instant) -> bo
 /// Whether the claim stood when it was released. Errors that pass are answered by another command, at first by this
 /// task; after that, and without a reply, the renewer's task goes on. The turn goes on when the server has been told,
 /// or with the first error: the next in this process has to hear for itself that the server does not work.
-async fn tell(renewer: Arc<Keeper>, lease: Arc<Lease>) -> Result<bool, LockError> {
+async fn tell(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockError> {
     lease.claim_ends();
-    let mut withdrawal = Withdrawal::of_lease(&lease, lease.take_kept());
+    let mut release = BackgroundRelease::of_lease(&lease, lease.take_slot());
     let by = Instant::now() + RELEASE_NO_REPLY;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
     let mut is_first = true;
     loop {
         let store = renewer.store();
-        let mut asked = pin!(store.release(&lease.key, withdrawal.min_hold, RELEASE_LIMIT));
+        let mut asked = pin!(store.release(&lease.key, release.min_hold, RELEASE_LIMIT));
         let Ok(told) = tokio::time::timeout_at(by, asked.as_mut()).await else {
-            renewer.withdraw(vec![withdrawal.alone(Instant::now())]);
+            renewer.release_in_background(vec![release.alone(Instant::now())]);
             let told = asked.await;
             if told.as_ref().is_ok_and(|stood| *stood) {
                 trace::released(&lease.fields());
@@ -132,11 +132,11 @@ async fn tell(renewer: Arc<Keeper>, lease: Arc<Lease>) -> Result<bool, LockError
                 Err(error)
             }
             Err(error) => {
-                withdrawal = withdrawal.without_turn();
-                withdrawal.announce(&renewer.given_up);
+                release = release.without_turn();
+                release.announce(&renewer.given_up);
                 let pause = backoff.next();
-                if !driver_error::is_passing(&error) || Instant::now() + pause >= by {
-                    renewer.withdraw(vec![withdrawal.alone(Instant::now() + pause)]);
+                if !driver_error::is_transient(&error) || Instant::now() + pause >= by {
+                    renewer.release_in_background(vec![release.alone(Instant::now() + pause)]);
                     return Err(error);
                 }
                 is_first = false;
@@ -144,7 +144,7 @@ async fn tell(renewer: Arc<Keeper>, lease: Arc<Lease>) -> Result<bool, LockError
                 continue;
             }
         };
-        renewer.released(std::slice::from_ref(&withdrawal), told.is_ok());
+        renewer.released(std::slice::from_ref(&release), told.is_ok());
         return told;
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::lease::Lease;
 use crate::lease::LossReason;
-use crate::lease::renewer::Keeper;
+use crate::lease::renewer::Renewer;
 use crate::lease::schedule::Renewal;
 use crate::store::LeaseId;
 use crate::store::driver_error;
@@ -32,7 +32,7 @@ pub(crate) fn batches(renewals: Vec<Renewal>) -> Vec<Vec<Arc<Lease>>> {
             _ => 1,
         };
         groups
-            .entry((lease.terms.expiry, together))
+            .entry((lease.options.expiry, together))
             .or_default()
             .push(lease);
     }
@@ -44,17 +44,17 @@ pub(crate) fn batches(renewals: Vec<Renewal>) -> Vec<Vec<Arc<Lease>>> {
 }
 
 /// Renews leases of one expiry with one command, on a task of its own: it may hang.
-pub(crate) async fn renew(keeper: Arc<Keeper>, leases: Vec<Arc<Lease>>) {
-    let Some(expiry) = leases.first().map(|lease| lease.terms.expiry) else {
+pub(crate) async fn renew(renewer: Arc<Renewer>, leases: Vec<Arc<Lease>>) {
+    let Some(expiry) = leases.first().map(|lease| lease.options.expiry) else {
         return;
     };
     let keys: Vec<LeaseId> = leases.iter().map(|lease| lease.key.clone()).collect();
     for lease in &leases {
-        lease.ask();
+        lease.renewal_sent();
     }
     let limit = (expiry / 6).clamp(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX);
     let sent = Instant::now();
-    match keeper.store().renew(&keys, expiry, limit).await {
+    match renewer.store().renew(&keys, expiry, limit).await {
         Ok(standing) => {
             for lease in &leases {
                 if standing.includes(&lease.key) {
@@ -63,15 +63,15 @@ pub(crate) async fn renew(keeper: Arc<Keeper>, leases: Vec<Arc<Lease>>) {
                 } else {
                     lease.end(LossReason::Gone);
                     // It may have been lost before, and its claim waited for.
-                    drop(lease.take_kept());
-                    keeper.forget(lease);
+                    drop(lease.take_slot());
+                    renewer.forget(lease);
                 }
             }
-            keeper.renewed(&leases);
+            renewer.renewed(&leases);
         }
         Err(error) => {
             trace::renewal_failed(keys.len(), &keys[0].name, &error);
-            keeper.renewal_failed(&leases, driver_error::is_out_of_time(&error));
+            renewer.renewal_failed(&leases, driver_error::is_out_of_time(&error));
         }
     }
 }

@@ -6,8 +6,8 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Hold, Kept, Lease, LossReason, margin};
-use crate::lease::background_release::{self, Withdrawal};
+use super::{Hold, Lease, LossReason, QueueSlot, margin};
+use crate::lease::background_release::{self, BackgroundRelease};
 use crate::lease::given_up::GivenUp;
 use crate::lease::renewal;
 use crate::lease::schedule::{self, Schedule};
@@ -17,9 +17,9 @@ use crate::timing::RENEWAL_RETRY;
 
 /// The background task of a provider: renews leases, ends those that nobody confirmed, and withdraws claims that
 /// were dropped. It starts with the first acquire and needs no runtime before that.
-pub(crate) struct Keeper {
+pub(crate) struct Renewer {
     store: Arc<Store>,
-    agenda: Mutex<Agenda>,
+    state: Mutex<State>,
     wake: Notify,
     /// Releases of single claims that are under way again after a failure.
     pub(crate) repeats: Semaphore,
@@ -28,32 +28,32 @@ pub(crate) struct Keeper {
 }
 
 #[derive(Default)]
-struct Agenda {
+struct State {
     schedule: Schedule,
     /// By the time at which they are due; the number keeps those of one time apart.
-    withdrawals: BTreeMap<(Instant, u64), Withdrawal>,
-    last_withdrawal: u64,
+    releases: BTreeMap<(Instant, u64), BackgroundRelease>,
+    last_number: u64,
     /// When the task wakes up by itself; a lease that is due later need not wake it.
     wakes_at: Option<Instant>,
-    /// No lease is kept any more.
+    /// No lease is slot any more.
     closing: bool,
     stopped: bool,
 }
 
-/// What the task does in one round.
-struct Round {
+/// What the task does in one due.
+struct DueWork {
     over: Vec<Arc<Lease>>,
     renewals: Vec<Vec<Arc<Lease>>>,
-    withdrawals: Vec<Vec<Withdrawal>>,
+    releases: Vec<Vec<BackgroundRelease>>,
     next: Option<Instant>,
     last: bool,
 }
 
-impl Keeper {
+impl Renewer {
     pub(crate) fn new(store: Arc<Store>) -> Self {
         Self {
             store,
-            agenda: Mutex::default(),
+            state: Mutex::default(),
             wake: Notify::new(),
             repeats: Semaphore::new(background_release::REPEATS),
             given_up: Arc::default(),
@@ -79,45 +79,45 @@ impl Keeper {
     }
 
     pub(super) fn is_closing(&self) -> bool {
-        lock(&self.agenda).closing
+        lock(&self.state).closing
     }
 
     /// `false` when the provider is shut down.
     fn keep(&self, lease: Arc<Lease>) -> bool {
-        let mut agenda = lock(&self.agenda);
-        if agenda.closing {
+        let mut state = lock(&self.state);
+        if state.closing {
             return false;
         }
-        let at = agenda.schedule.insert(lease);
-        if agenda.wakes_at.is_none_or(|wakes_at| at < wakes_at) {
+        let at = state.schedule.insert(lease);
+        if state.wakes_at.is_none_or(|wakes_at| at < wakes_at) {
             self.wake.notify_one();
         }
         true
     }
 
     pub(crate) fn forget(&self, lease: &Arc<Lease>) {
-        lock(&self.agenda).schedule.remove(lease);
+        lock(&self.state).schedule.remove(lease);
     }
 
     /// Takes claims back in the background. Needs no runtime: without one they wait for the next acquire or shutdown.
-    pub(crate) fn withdraw(self: &Arc<Self>, mut withdrawals: Vec<Withdrawal>) {
+    pub(crate) fn release_in_background(self: &Arc<Self>, mut releases: Vec<BackgroundRelease>) {
         let has_runtime = Handle::try_current().is_ok();
-        for withdrawal in &mut withdrawals {
-            withdrawal.announce(&self.given_up);
+        for release in &mut releases {
+            release.announce(&self.given_up);
         }
-        let mut agenda = lock(&self.agenda);
-        if !agenda.stopped {
-            agenda.add(withdrawals);
-            drop(agenda);
+        let mut state = lock(&self.state);
+        if !state.stopped {
+            state.add(releases);
+            drop(state);
             self.wake.notify_one();
             if has_runtime {
                 self.ensure_running();
             }
         } else if has_runtime {
-            drop(agenda);
-            // The task has made its last round.
-            for claims in background_release::batches(withdrawals) {
-                crate::task::spawn(background_release::withdraw(Arc::clone(self), claims));
+            drop(state);
+            // The task has made its last due.
+            for claims in background_release::batches(releases) {
+                crate::task::spawn(background_release::send(Arc::clone(self), claims));
             }
         }
     }
@@ -136,11 +136,11 @@ impl Keeper {
     /// alone already.
     pub(crate) fn renewal_failed(&self, leases: &[Arc<Lease>], is_blocked: bool) {
         let (now, late) = (Instant::now(), 1.0 + schedule::jitter());
-        let soon = |lease: &Lease| now + RENEWAL_RETRY.min(lease.terms.renew_interval / 2).mul_f64(late);
+        let soon = |lease: &Lease| now + RENEWAL_RETRY.min(lease.options.renew_interval / 2).mul_f64(late);
         if is_blocked {
             let is_group = leases.len() > 1;
             let at = |lease: &Lease| if is_group { now } else { soon(lease) };
-            lock(&self.agenda).schedule.split(leases, at);
+            lock(&self.state).schedule.split(leases, at);
             self.wake.notify_one();
         } else {
             self.replan(leases, soon);
@@ -149,15 +149,15 @@ impl Keeper {
 
     /// Asks for a renewal of these leases at once: it finds out which of them have been ended at the server.
     pub(crate) fn renew_now(&self, concerned: impl Fn(&Lease) -> bool) {
-        let leases = lock(&self.agenda).schedule.leases(concerned);
+        let leases = lock(&self.state).schedule.leases(concerned);
         let now = Instant::now();
         self.replan(&leases, |_| now);
     }
 
     fn replan(&self, leases: &[Arc<Lease>], renewal: impl Fn(&Lease) -> Instant) {
-        let mut agenda = lock(&self.agenda);
+        let mut state = lock(&self.state);
         for lease in leases {
-            agenda.schedule.replan(lease, renewal(lease));
+            state.schedule.replan(lease, renewal(lease));
         }
         self.wake.notify_one();
     }
@@ -165,12 +165,12 @@ impl Keeper {
     /// Ends a lease whose deadline has passed.
     fn end(self: &Arc<Self>, lease: &Arc<Lease>) {
         if lease.expire() {
-            if lease.may_stand() {
-                let end = Instant::now() + margin(lease.terms.expiry);
+            if lease.may_outlive_deadline() {
+                let end = Instant::now() + margin(lease.options.expiry);
                 lease.claim_ends();
-                let release = Withdrawal::of_lease(lease, lease.take_kept());
+                let release = BackgroundRelease::of_lease(lease, lease.take_slot());
                 // The next in this process need not wait for that.
-                self.withdraw(vec![release.without_turn().unused_from(end)]);
+                self.release_in_background(vec![release.without_turn().unused_from(end)]);
             }
         } else if lease.deadline().is_some() && !self.keep(Arc::clone(lease)) {
             // A renewal was confirmed this very moment. In a shutdown nothing else ends it.
@@ -181,10 +181,10 @@ impl Keeper {
     /// Ends every lease and has its claim released, at once.
     pub(crate) fn end_leases(self: &Arc<Self>) {
         let leases = {
-            let mut agenda = lock(&self.agenda);
-            agenda.closing = true;
-            agenda.hasten_awaited();
-            agenda.schedule.drain()
+            let mut state = lock(&self.state);
+            state.closing = true;
+            state.hasten_awaited();
+            state.schedule.drain()
         };
         for lease in leases {
             self.end_at_shutdown(&lease);
@@ -194,66 +194,65 @@ impl Keeper {
 
     /// The turn stays with the release: the shutdown waits for it.
     fn end_at_shutdown(self: &Arc<Self>, lease: &Arc<Lease>) {
-        let kept = lease.take_kept();
+        let slot = lease.take_slot();
         lease.end(LossReason::ShutDown);
-        self.release_claim(lease, kept);
+        self.release_claim(lease, slot);
     }
 
     /// Releases the claim of a lease that has ended, in the background.
-    pub(super) fn release_claim(self: &Arc<Self>, lease: &Lease, kept: Kept) {
+    pub(super) fn release_claim(self: &Arc<Self>, lease: &Lease, slot: QueueSlot) {
         lease.claim_ends();
-        self.withdraw(vec![Withdrawal::of_lease(lease, kept)]);
+        self.release_in_background(vec![BackgroundRelease::of_lease(lease, slot)]);
     }
 
-    /// Lets the task make a last round, in which it starts every withdrawal that is left; late ones wait by themselves.
+    /// Lets the task make a last due, in which it starts every release that is left; late ones wait by themselves.
     pub(crate) fn stop(&self) {
-        lock(&self.agenda).stopped = true;
+        lock(&self.state).stopped = true;
         self.wake.notify_one();
     }
 
-    /// Whether there is nothing to renew and nothing to withdraw.
+    /// Whether there is nothing to renew and nothing to release_in_background.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
-        let agenda = lock(&self.agenda);
-        agenda.schedule.next().is_none() && agenda.withdrawals.is_empty()
+        let state = lock(&self.state);
+        state.schedule.next().is_none() && state.releases.is_empty()
     }
 
-    fn round(&self) -> Round {
+    fn due_work(&self) -> DueWork {
         let now = Instant::now();
-        let mut agenda = lock(&self.agenda);
-        let due = agenda.schedule.take_due(now);
-        let last = agenda.stopped;
-        let withdrawals = agenda.take_withdrawals(now);
-        let first = agenda.withdrawals.keys().next().map(|(at, _)| *at);
-        let next = first.into_iter().chain(agenda.schedule.next()).min();
-        agenda.wakes_at = next;
-        drop(agenda);
-        Round {
+        let mut state = lock(&self.state);
+        let due = state.schedule.take_due(now);
+        let last = state.stopped;
+        let releases = state.take_releases(now);
+        let first = state.releases.keys().next().map(|(at, _)| *at);
+        let next = first.into_iter().chain(state.schedule.next()).min();
+        state.wakes_at = next;
+        drop(state);
+        DueWork {
             over: due.over,
             renewals: renewal::batches(due.renew),
-            withdrawals: background_release::batches(withdrawals),
+            releases: background_release::batches(releases),
             next,
             last,
         }
     }
 }
 
-impl Agenda {
-    fn add(&mut self, withdrawals: Vec<Withdrawal>) {
-        for withdrawal in withdrawals {
-            self.last_withdrawal += 1;
-            self.withdrawals
-                .insert((withdrawal.at, self.last_withdrawal), withdrawal);
+impl State {
+    fn add(&mut self, releases: Vec<BackgroundRelease>) {
+        for release in releases {
+            self.last_number += 1;
+            self.releases.insert((release.at, self.last_number), release);
         }
     }
 
-    /// Those that are due, or all of them in the last round. Late releases that have become needless are left out.
-    fn take_withdrawals(&mut self, now: Instant) -> Vec<Withdrawal> {
+    /// Those that are due, or all of them in the last due. Late releases that have become needless are left out.
+    fn take_releases(&mut self, now: Instant) -> Vec<BackgroundRelease> {
         let due = if self.stopped {
-            std::mem::take(&mut self.withdrawals)
+            std::mem::take(&mut self.releases)
         } else {
-            let later = self.withdrawals.split_off(&(now, u64::MAX));
-            std::mem::replace(&mut self.withdrawals, later)
+            let later = self.releases.split_off(&(now, u64::MAX));
+            std::mem::replace(&mut self.releases, later)
         };
         due.into_values().filter(|w| !w.is_settled()).collect()
     }
@@ -261,28 +260,28 @@ impl Agenda {
     /// A shutdown waits for these: they do not wait for their time.
     fn hasten_awaited(&mut self) {
         let now = Instant::now();
-        let all = std::mem::take(&mut self.withdrawals).into_values();
+        let all = std::mem::take(&mut self.releases).into_values();
         let hastened = all.map(|w| if w.is_awaited() { w.due_at(now) } else { w });
         self.add(hastened.collect());
     }
 }
 
-async fn run(keeper: Arc<Keeper>) {
+async fn run(renewer: Arc<Renewer>) {
     loop {
-        let round = keeper.round();
-        for lease in round.over {
-            keeper.end(&lease);
+        let due = renewer.due_work();
+        for lease in due.over {
+            renewer.end(&lease);
         }
-        for leases in round.renewals {
-            crate::task::spawn(renewal::renew(Arc::clone(&keeper), leases));
+        for leases in due.renewals {
+            crate::task::spawn(renewal::renew(Arc::clone(&renewer), leases));
         }
-        for claims in round.withdrawals {
-            crate::task::spawn(background_release::withdraw(Arc::clone(&keeper), claims));
+        for claims in due.releases {
+            crate::task::spawn(background_release::send(Arc::clone(&renewer), claims));
         }
-        if round.last {
+        if due.last {
             return;
         }
-        wait_until(round.next, &keeper.wake).await;
+        wait_until(due.next, &renewer.wake).await;
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::lease::Lease;
 use crate::timing::HANDED_OVER_CHECK;
 
-/// When which lease is renewed, and when it is over if nothing is heard of it. Plain data, driven by the keeper.
+/// When which lease is renewed, and when it is over if nothing is heard of it. Plain data, driven by the renewer.
 #[derive(Default)]
 pub(crate) struct Schedule {
     entries: HashMap<Id, Entry>,
@@ -60,7 +60,7 @@ impl Schedule {
         }
     }
 
-    /// Plans the next renewal of a lease that is still kept.
+    /// Plans the next renewal of a lease that is still slot.
     pub(crate) fn replan(&mut self, lease: &Arc<Lease>, renewal: Instant) {
         if self.entries.contains_key(&id(lease)) {
             self.remove(lease);
@@ -68,7 +68,7 @@ impl Schedule {
         }
     }
 
-    /// Renews leases that are still kept once more, in smaller groups than before.
+    /// Renews leases that are still slot once more, in smaller groups than before.
     pub(crate) fn split(&mut self, leases: &[Arc<Lease>], at: impl Fn(&Lease) -> Instant) {
         for lease in leases {
             if let Some(unanswered) = self.entries.get(&id(lease)).map(|entry| entry.unanswered) {
@@ -102,7 +102,7 @@ impl Schedule {
                 over.push(Arc::clone(&entry.lease));
                 continue;
             }
-            let together = entry.lease.terms.renew_interval / 2;
+            let together = entry.lease.options.renew_interval / 2;
             if *at <= now {
                 horizon = horizon.max(now + together);
             } else if entry.unanswered > 0 || *at > now + together {
@@ -145,7 +145,7 @@ impl Schedule {
                 .deadline()
                 .map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(now));
             let patience = if entry.unanswered < MOST_UNANSWERED {
-                entry.lease.terms.renew_interval.min(left / 4)
+                entry.lease.options.renew_interval.min(left / 4)
             } else {
                 left
             };
@@ -181,10 +181,10 @@ fn next_look(lease: &Lease, renewal: Instant) -> Instant {
 /// When a lease that has just been confirmed is renewed: after a part of its interval, and in time for more than one
 /// attempt however long that is.
 pub(crate) fn next_renewal(lease: &Lease, part: f64) -> Instant {
-    let renewal = lease.confirmed() + lease.terms.renew_interval.mul_f64(part);
+    let renewal = lease.confirmed() + lease.options.renew_interval.mul_f64(part);
     let latest = lease
         .deadline()
-        .and_then(|deadline| deadline.checked_sub(lease.terms.expiry / 10));
+        .and_then(|deadline| deadline.checked_sub(lease.options.expiry / 10));
     latest.map_or(renewal, |latest| renewal.min(latest))
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use fairness::Streak;
+use fairness::HandoverBudget;
 pub(crate) use front::{Front, FrontStatus};
 pub(crate) use silent::SilentRequests;
 
@@ -25,16 +25,16 @@ const MOST_REQUESTS: usize = 3;
 /// the others wait in the order in which they came. What one of them hands over to the next is of the type `H`, which
 /// releases itself when it is dropped.
 pub(crate) struct Queues<H> {
-    names: Mutex<HashMap<Arc<str>, Entry<H>>>,
+    names: Mutex<HashMap<Arc<str>, NamedQueue<H>>>,
     /// The requests of all fronts that have had no reply for a while.
     pub(crate) silent: Arc<SilentRequests>,
     idle: Notify,
 }
 
-struct Entry<H> {
+struct NamedQueue<H> {
     queue: Arc<Queue<H>>,
     /// The one whose turn it is, those behind it, and claims that are still to be settled with the server.
-    people: usize,
+    refs: usize,
 }
 
 struct Queue<H> {
@@ -45,11 +45,11 @@ struct Queue<H> {
     requests: Arc<Semaphore>,
     /// A hold on its way from one caller to the next. Dropped with the queue, it releases the lock.
     handed_over: Mutex<Option<H>>,
-    streak: Mutex<Streak>,
+    budget: Mutex<HandoverBudget>,
 }
 
-/// A place with a name, left on drop.
-pub(crate) struct Place<H> {
+/// A entry with a name, left on drop.
+pub(crate) struct Entry<H> {
     queues: Arc<Queues<H>>,
     name: Arc<str>,
     queue: Arc<Queue<H>>,
@@ -57,9 +57,9 @@ pub(crate) struct Place<H> {
 
 /// The right to hold a name in this process, or to ask the server for it.
 pub(crate) struct Turn<H> {
-    // Given back before the place is left, so that the next in the queue finds the same semaphore.
+    // Given back before the entry is left, so that the next in the queue finds the same semaphore.
     _permit: OwnedSemaphorePermit,
-    place: Arc<Place<H>>,
+    entry: Arc<Entry<H>>,
 }
 
 impl<H> Queues<H> {
@@ -71,14 +71,14 @@ impl<H> Queues<H> {
         })
     }
 
-    pub(crate) fn join(self: &Arc<Self>, name: &Arc<str>) -> Arc<Place<H>> {
+    pub(crate) fn join(self: &Arc<Self>, name: &Arc<str>) -> Arc<Entry<H>> {
         let mut names = lock(&self.names);
-        let entry = names.entry(Arc::clone(name)).or_insert_with(|| Entry {
+        let entry = names.entry(Arc::clone(name)).or_insert_with(|| NamedQueue {
             queue: Queue::new(),
-            people: 0,
+            refs: 0,
         });
-        entry.people += 1;
-        Arc::new(Place {
+        entry.refs += 1;
+        Arc::new(Entry {
             queues: Arc::clone(self),
             name: Arc::clone(name),
             queue: Arc::clone(&entry.queue),
@@ -110,7 +110,7 @@ impl<H> Queue<H> {
             front: Front::new(),
             requests: Arc::new(Semaphore::new(MOST_REQUESTS)),
             handed_over: Mutex::new(None),
-            streak: Mutex::new(Streak::default()),
+            budget: Mutex::new(HandoverBudget::default()),
         })
     }
 
@@ -127,8 +127,8 @@ impl<H> Queue<H> {
     }
 }
 
-impl<H> Place<H> {
-    /// Waits for the turn. Cancel safe: a dropped wait gives up its place in the order.
+impl<H> Entry<H> {
+    /// Waits for the turn. Cancel safe: a dropped wait gives up its entry in the order.
     pub(crate) async fn turn(self: &Arc<Self>) -> Turn<H> {
         let _waiting = Waiting::begin(&self.queue);
         match Arc::clone(&self.queue.turn).acquire_owned().await {
@@ -148,7 +148,7 @@ impl<H> Place<H> {
     fn take(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Turn<H> {
         Turn {
             _permit: permit,
-            place: Arc::clone(self),
+            entry: Arc::clone(self),
         }
     }
 
@@ -181,21 +181,21 @@ impl<H> Place<H> {
 }
 
 /// What is given up once the server has been told of a release.
-pub(crate) enum Kept<H> {
+pub(crate) enum QueueSlot<H> {
     /// The next in this process may go on.
     Turn(Turn<H>),
     /// Nobody waits for it but a shutdown.
-    Place {
-        _place: Arc<Place<H>>,
+    Entry {
+        _entry: Arc<Entry<H>>,
     },
     Nothing,
 }
 
-impl<H> Kept<H> {
+impl<H> QueueSlot<H> {
     /// Lets the next in this process ask the server himself, and still keeps a shutdown waiting.
     pub(crate) fn without_turn(self) -> Self {
         match self {
-            Self::Turn(turn) => Self::Place { _place: turn.place },
+            Self::Turn(turn) => Self::Entry { _entry: turn.entry },
             other => other,
         }
     }
@@ -203,29 +203,29 @@ impl<H> Kept<H> {
 
 impl<H> Turn<H> {
     pub(crate) fn others_wait(&self) -> bool {
-        self.place.others_wait()
+        self.entry.others_wait()
     }
 
     /// Nothing came with it: no hold to take over, and no moment owed to others.
     pub(crate) fn is_fresh(&self) -> bool {
-        lock(&self.place.queue.handed_over).is_none() && !self.streak().owes_courtesy()
+        lock(&self.entry.queue.handed_over).is_none() && !self.budget().must_yield()
     }
 
-    pub(crate) fn streak(&self) -> MutexGuard<'_, Streak> {
-        lock(&self.place.queue.streak)
+    pub(crate) fn budget(&self) -> MutexGuard<'_, HandoverBudget> {
+        lock(&self.entry.queue.budget)
     }
 
     /// Ends the turn and leaves a hold for the next in the queue.
     pub(crate) fn hand_over(self, hold: H) {
-        let place = Arc::clone(&self.place);
-        *lock(&place.queue.handed_over) = Some(hold);
+        let entry = Arc::clone(&self.entry);
+        *lock(&entry.queue.handed_over) = Some(hold);
         drop(self);
-        place.queue.release_if_abandoned();
+        entry.queue.release_if_abandoned();
     }
 
     /// The hold that the turn came with.
     pub(crate) fn take_over(&self) -> Option<H> {
-        lock(&self.place.queue.handed_over).take()
+        lock(&self.entry.queue.handed_over).take()
     }
 }
 
@@ -246,12 +246,12 @@ impl<H> Drop for Waiting<'_, H> {
     }
 }
 
-impl<H> Drop for Place<H> {
+impl<H> Drop for Entry<H> {
     fn drop(&mut self) {
         let mut names = lock(&self.queues.names);
         if let Some(entry) = names.get_mut(&self.name) {
-            entry.people -= 1;
-            if entry.people == 0 {
+            entry.refs -= 1;
+            if entry.refs == 0 {
                 names.remove(&self.name);
             }
         }
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
     use crate::task::is_pending;
 
-    fn join<H>(queues: &Arc<Queues<H>>, name: &str) -> Arc<Place<H>> {
+    fn join<H>(queues: &Arc<Queues<H>>, name: &str) -> Arc<Entry<H>> {
         queues.join(&Arc::from(name))
     }
 

@@ -148,7 +148,7 @@ impl Contacts {
 
     /// A claim was answered with one of this process that nobody here holds. Whether that goes on for seconds.
     pub(super) fn heard_ghost(&self, name: &Arc<str>, lock_id: &Arc<str>) -> bool {
-        let mut goes_on = false;
+        let mut allows = false;
         self.change(name, |contact| {
             contact.hear_held();
             let ghost = contact
@@ -161,10 +161,10 @@ impl Contacts {
                     replies: 0,
                 });
             let replies = ghost.replies + 1;
-            goes_on = replies > 3 && ghost.since.elapsed() > Duration::from_secs(5);
+            allows = replies > 3 && ghost.since.elapsed() > Duration::from_secs(5);
             contact.ghost = Some(Ghost { replies, ..ghost });
         });
-        goes_on
+        allows
     }
 
     /// A release of a claim is sent: it may be lost.

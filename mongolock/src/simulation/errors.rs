@@ -54,7 +54,7 @@ pub(super) fn refusal() -> Fault {
     }
 }
 
-pub(super) fn is_refusal(error: &Error) -> bool {
+pub(super) fn is_permanent(error: &Error) -> bool {
     matches!(&*error.kind, ErrorKind::Command(command) if command.code == UNAUTHORIZED)
 }
 

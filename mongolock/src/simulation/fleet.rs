@@ -169,12 +169,12 @@ impl World {
         let engine = member.provider.engine();
         let idle = (
             engine.queues.is_idle(),
-            engine.keeper.is_idle(),
-            engine.wake_ups.is_idle(),
+            engine.renewer.is_idle(),
+            engine.notifier.is_idle(),
         );
         if idle != (true, true, true) {
             self.breach(format!(
-                "{number} leaves something behind: queues, keeper, wake-ups are idle: {idle:?}"
+                "{number} leaves something behind: queues, renewer, wake-ups are idle: {idle:?}"
             ));
         }
         let others = Arc::strong_count(engine) - 1;

@@ -112,7 +112,7 @@ impl Ledger {
             self.expect(!kept, lease, "begins within the minimum hold of another");
         }
         record.last_token = record.last_token.max(token);
-        let min_hold = lease.terms.min_hold.saturating_sub(BLUR);
+        let min_hold = lease.options.min_hold.saturating_sub(BLUR);
         record.kept_until = granted.filter(|_| !is_forced).map(|at| at + min_hold);
         record.holders.retain(|holder| holder.strong_count() > 0);
         record.holders.push(Arc::downgrade(lease));
@@ -227,8 +227,8 @@ impl Record {
 /// Whether the holder must have learned by now that its lease was ended: at its next renewal, or at the first look after
 /// it has been handed over.
 fn is_told(lease: &Lease, ended: Instant) -> bool {
-    let renewed = lease.terms.renew_interval + Duration::from_secs(1) + BLUR;
-    lease.terms.max_hold.is_none() && Instant::now() > ended + renewed
+    let renewed = lease.options.renew_interval + Duration::from_secs(1) + BLUR;
+    lease.options.max_hold.is_none() && Instant::now() > ended + renewed
 }
 
 /// Whether its holder believes to hold. Unlike the library's own question, asking changes nothing.

@@ -19,7 +19,7 @@ use crate::LockError;
 use crate::store::IndexState;
 use crate::store::LeaseId;
 use crate::store::driver_error;
-use crate::store::{Answer, Ask, MemoryStore, Standing};
+use crate::store::{AcquireReply, AcquireRequest, MemoryStore, RenewReply};
 use crate::sync::lock;
 
 /// What one process has of the network to the server.
@@ -45,7 +45,12 @@ impl Link {
         &self.server.memory
     }
 
-    pub(crate) async fn claim(&self, key: &LeaseId, ask: Ask, limit: Duration) -> Result<Answer, LockError> {
+    pub(crate) async fn claim(
+        &self,
+        key: &LeaseId,
+        ask: AcquireRequest,
+        limit: Duration,
+    ) -> Result<AcquireReply, LockError> {
         let contacts = &self.process.contacts;
         let ended = contacts.claims(&key.name);
         let order = Order {
@@ -67,7 +72,7 @@ impl Link {
         self.hear(key, &answer);
         contacts.replied(&key.name, ended);
         // The driver has repeated the command: the server answers from its log, without computed fields.
-        if let Answer::Mine { remaining, .. } = &mut answer
+        if let AcquireReply::Acquired { remaining, .. } = &mut answer
             && *remaining == Some(ask.expiry)
             && self.is_faulty()
         {
@@ -76,11 +81,11 @@ impl Link {
         Ok(answer)
     }
 
-    fn hear(&self, key: &LeaseId, answer: &Answer) {
+    fn hear(&self, key: &LeaseId, answer: &AcquireReply) {
         let contacts = &self.process.contacts;
         match answer {
-            Answer::Mine { .. } => contacts.heard(&key.name),
-            Answer::Other { holder: Some(id), .. } if self.is_own_ghost(id) => {
+            AcquireReply::Acquired { .. } => contacts.heard(&key.name),
+            AcquireReply::Held { holder: Some(id), .. } if self.is_own_ghost(id) => {
                 if contacts.heard_ghost(&key.name, id) {
                     let (number, name) = (self.process.number, &key.name);
                     self.server.ledger.breach(format!(
@@ -88,7 +93,7 @@ impl Link {
                     ));
                 }
             }
-            Answer::Other { .. } => contacts.heard_held(&key.name),
+            AcquireReply::Held { .. } => contacts.heard_held(&key.name),
         }
     }
 
@@ -102,7 +107,7 @@ impl Link {
         keys: &[LeaseId],
         expiry: Duration,
         limit: Duration,
-    ) -> Result<Standing, LockError> {
+    ) -> Result<RenewReply, LockError> {
         let order = Order {
             kind: Command::Renew,
             keys: keys.to_vec(),
@@ -110,8 +115,8 @@ impl Link {
             limit,
         };
         match self.request(order).await? {
-            Reply::Found(found) if found.len() == keys.len() => Ok(Standing::All),
-            Reply::Found(found) => Ok(Standing::Only(found)),
+            Reply::Found(found) if found.len() == keys.len() => Ok(RenewReply::All),
+            Reply::Found(found) => Ok(RenewReply::Only(found)),
             Reply::Claimed(_) => unreachable!("a renewal is no claim"),
         }
     }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::errors;
 use super::server::{Command, Server};
 use crate::store::LeaseId;
-use crate::store::{Answer, Ask, Standing};
+use crate::store::{AcquireReply, AcquireRequest, RenewReply};
 
 /// A command on its way to the server.
 #[derive(Clone)]
@@ -23,14 +23,14 @@ pub(super) struct Order {
 /// What a command does to each of its documents.
 #[derive(Clone, Copy)]
 pub(super) enum Change {
-    Claim(Ask),
+    Claim(AcquireRequest),
     Renew(Duration),
     Release { min_hold: Duration },
 }
 
 /// What the server replies.
 pub(super) enum Reply {
-    Claimed(Answer),
+    Claimed(AcquireReply),
     /// The ids of the claims that stood.
     Found(HashSet<Arc<str>>),
 }
@@ -96,7 +96,7 @@ impl Server {
 
     fn renew(&self, now: Duration, key: &LeaseId, expiry: Duration) -> bool {
         let standing = self.memory.renew_at(now, std::slice::from_ref(key), expiry);
-        let stands = matches!(standing, Standing::All);
+        let stands = matches!(standing, RenewReply::All);
         if stands {
             self.check_renewal(now, key, expiry);
             self.observe(&key.name);

@@ -12,7 +12,7 @@ use super::order::Order;
 use super::plan::Scenario;
 use super::tenure::Tenures;
 use crate::store::LeaseId;
-use crate::store::{Answer, Ask, MemoryStore};
+use crate::store::{AcquireReply, AcquireRequest, MemoryStore};
 use crate::sync::lock;
 
 /// The server's clock at the beginning: room for jumps back.
@@ -81,11 +81,11 @@ impl Server {
         }
     }
 
-    pub(super) fn claim(&self, now: Duration, key: &LeaseId, ask: Ask) -> Answer {
+    pub(super) fn claim(&self, now: Duration, key: &LeaseId, ask: AcquireRequest) -> AcquireReply {
         let before = self.memory.claimed_by(&key.name);
         let answer = self.memory.claim_at(now, key, ask);
         self.observe(&key.name);
-        if let Answer::Mine { last_token, .. } = &answer {
+        if let AcquireReply::Acquired { last_token, .. } = &answer {
             if self.nothing_fails && before.is_some_and(|id| id != key.lock_id) {
                 self.ledger
                     .breach(format!("a lease of {} ran out though nothing failed", key.name));
@@ -170,7 +170,7 @@ impl Server {
             .map(|grant| grant.at)
     }
 
-    fn granted(&self, key: &LeaseId, ask: Ask, last_token: i64, late: Duration) {
+    fn granted(&self, key: &LeaseId, ask: AcquireRequest, last_token: i64, late: Duration) {
         let mut grants = lock(&self.grants);
         let before = grants.get(&key.name);
         if before.is_some_and(|before| before.lock_id == key.lock_id) {

@@ -12,7 +12,7 @@ use super::process::Process;
 use super::server::Server;
 use crate::LockProvider;
 use crate::provider::LockProviderBuilder;
-use crate::store::Ask;
+use crate::store::AcquireRequest;
 use crate::store::LeaseId;
 
 /// Over all scenarios.
@@ -171,7 +171,7 @@ fn names_used_once_leave_nothing_behind() {
         while tasks.join_next().await.is_some() {}
         tokio::time::sleep(Duration::from_secs(1)).await;
         let engine = provider.engine();
-        assert!(engine.queues.is_idle() && engine.keeper.is_idle() && engine.wake_ups.is_idle());
+        assert!(engine.queues.is_idle() && engine.renewer.is_idle() && engine.notifier.is_idle());
         assert!(server.memory.taken().is_empty());
         assert_eq!(Arc::strong_count(engine), 1);
     });
@@ -195,7 +195,7 @@ fn a_minute_of_silence_ends_a_wait_without_a_limit() {
                 name: name.into(),
                 lock_id: "rival".into(),
             };
-            server.memory.claim(&key, Ask { expiry, tokens });
+            server.memory.claim(&key, AcquireRequest { expiry, tokens });
         }
         let wait = async |name: &str| {
             let begun = tokio::time::Instant::now();

@@ -76,7 +76,7 @@ impl Worker {
         let LockError::Mongo(driver_error) = error else {
             return;
         };
-        let is_refused = errors::is_refusal(driver_error);
+        let is_refused = errors::is_permanent(driver_error);
         if is_refused || self.process.was_paused_within(call.begun.elapsed() + SETTLED) {
             return;
         }

@@ -111,7 +111,7 @@ impl Worker {
         if guard.is_lost() {
             self.check_loss(wish);
         }
-        let is_capped = guard.lease().terms.max_hold.is_some();
+        let is_capped = guard.lease().options.max_hold.is_some();
         match wish.end {
             End::Release => {
                 let released = guard.release().await;
@@ -158,7 +158,7 @@ impl Worker {
         let may_end = wish.limit.is_some() || wish.how == How::Try || self.world.plan.knobs.outages;
         let expected = match &error {
             LockError::Timeout { .. } => wish.limit.is_some(),
-            LockError::Mongo(error) if errors::is_refusal(error) => true,
+            LockError::Mongo(error) if errors::is_permanent(error) => true,
             // One attempt may fail, and waiting may end with an attempt that failed.
             LockError::Mongo(_) => !self.world.is_calm() && may_end,
             LockError::ShutDown { .. } => true,

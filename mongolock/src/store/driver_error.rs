@@ -12,14 +12,14 @@ use crate::store::reply::may_be_applied;
 /// Codes of a server that is busy with something else: failing over, shutting down, overloaded, out of time, in conflict
 /// with another write. From the server's `error_codes.yml`: its retryable errors first, then those that pass by
 /// themselves.
-const PASSING: [i32; 25] = [
+const TRANSIENT: [i32; 25] = [
     6, 7, 63, 89, 91, 133, 134, 150, 189, 234, 262, 462, 9001, 10058, 10107, 11600, 11601, 11602, 13388,
     13435, 13436, // retryable
     24, 46, 50, 112, // lock timeout, lock busy, out of time, write conflict
 ];
 
 /// Labels of errors that the server or the driver asks to repeat.
-const PASSING_LABELS: [&str; 4] = [
+const TRANSIENT_LABELS: [&str; 4] = [
     RETRYABLE_WRITE_ERROR,
     TRANSIENT_TRANSACTION_ERROR,
     RETRYABLE_ERROR,
@@ -37,12 +37,12 @@ const WRITE_CONFLICT: i32 = 112;
 const NO_CHANGE_STREAMS: i32 = 40573;
 
 /// Whether another attempt may succeed without anybody doing something about it.
-pub(crate) fn is_passing(error: &LockError) -> bool {
-    matches!(error, LockError::Mongo(error) if passes(error))
+pub(crate) fn is_transient(error: &LockError) -> bool {
+    matches!(error, LockError::Mongo(error) if is_transient_kind(error))
 }
 
-fn passes(error: &Error) -> bool {
-    if PASSING_LABELS.iter().any(|label| error.contains_label(label)) {
+fn is_transient_kind(error: &Error) -> bool {
+    if TRANSIENT_LABELS.iter().any(|label| error.contains_label(label)) {
         return true;
     }
     match &*error.kind {
@@ -52,8 +52,8 @@ fn passes(error: &Error) -> bool {
         | ErrorKind::ConnectionPoolCleared { .. }
         | ErrorKind::Write(WriteFailure::WriteConcernError(_)) => true,
         // The driver makes every error during a log-in into this one; the cause says whether the password is wrong.
-        ErrorKind::Authentication { .. } => cause(error).is_some_and(passes),
-        _ => code(error).is_some_and(|code| PASSING.contains(&code)),
+        ErrorKind::Authentication { .. } => cause(error).is_some_and(is_transient_kind),
+        _ => code(error).is_some_and(|code| TRANSIENT.contains(&code)),
     }
 }
 
@@ -67,12 +67,12 @@ fn cause(error: &Error) -> Option<&Error> {
 }
 
 /// Whether the server plainly said no: then nothing was written, and asking again is useless.
-pub(crate) fn is_refusal(error: &LockError) -> bool {
+pub(crate) fn is_permanent(error: &LockError) -> bool {
     let LockError::Mongo(error) = error else {
         return false;
     };
     let refused = match &*error.kind {
-        ErrorKind::Authentication { .. } => !passes(error),
+        ErrorKind::Authentication { .. } => !is_transient_kind(error),
         ErrorKind::InvalidArgument { .. } => true,
         // After a write concern error the write is there.
         ErrorKind::Write(WriteFailure::WriteConcernError(_)) => false,
@@ -84,18 +84,18 @@ pub(crate) fn is_refusal(error: &LockError) -> bool {
 /// Whether a release is hopeless: the user may not write. A log-in that fails is none of that: passwords are changed,
 /// and servers that fail over refuse log-ins with many errors.
 pub(crate) fn forbids_release(error: &LockError) -> bool {
-    is_refusal(error)
+    is_permanent(error)
         && !matches!(error, LockError::Mongo(error) if matches!(&*error.kind, ErrorKind::Authentication { .. }))
 }
 
 /// Whether the server cannot have done anything: it refused, or was never asked.
-pub(crate) fn did_nothing(error: &LockError) -> bool {
+pub(crate) fn was_not_applied(error: &LockError) -> bool {
     let LockError::Mongo(driver_error) = error else {
         return false;
     };
     match &*driver_error.kind {
         ErrorKind::ServerSelection { .. } | ErrorKind::Authentication { .. } => true,
-        _ => is_refusal(error),
+        _ => is_permanent(error),
     }
 }
 
@@ -200,13 +200,13 @@ mod tests {
     #[test]
     fn an_unanswered_claim_is_a_passing_fault_of_mongodb() {
         let error = LockError::no_reply("claim", std::time::Duration::from_secs(3));
-        assert!(is_passing(&error));
+        assert!(is_transient(&error));
         assert!(error.to_string().contains("within 3s"), "{error}");
     }
 
     #[test]
     fn errors_of_the_library_are_not_passing() {
-        assert!(!is_passing(&LockError::NoProvider));
-        assert!(!is_passing(&Error::custom("no").into()));
+        assert!(!is_transient(&LockError::NoProvider));
+        assert!(!is_transient(&Error::custom("no").into()));
     }
 }

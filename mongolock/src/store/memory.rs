@@ -13,7 +13,7 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use self::retention::Retention;
-use super::{Answer, Ask, Standing};
+use super::{AcquireReply, AcquireRequest, RenewReply};
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
 use crate::store::info::Seen;
@@ -76,12 +76,12 @@ impl MemoryStore {
         lock(&self.retention).set_period(period);
     }
 
-    pub(crate) fn claim(&self, key: &LeaseId, ask: Ask) -> Answer {
+    pub(crate) fn claim(&self, key: &LeaseId, ask: AcquireRequest) -> AcquireReply {
         self.claim_at(self.now(), key, ask)
     }
 
     /// As [`Self::claim`] with the time that the command read when it began, as for the other methods of this form.
-    pub(crate) fn claim_at(&self, now: Duration, key: &LeaseId, ask: Ask) -> Answer {
+    pub(crate) fn claim_at(&self, now: Duration, key: &LeaseId, ask: AcquireRequest) -> AcquireReply {
         let mut documents = lock(&self.documents);
         let mut retention = lock(&self.retention);
         retention.sweep(&mut documents, now);
@@ -103,23 +103,23 @@ impl MemoryStore {
         let document = &documents[&key.name];
         let remaining = Some(document.expires_at.saturating_sub(now));
         if document.lock_id == key.lock_id {
-            Answer::Mine {
+            AcquireReply::Acquired {
                 last_token: FencingToken::new(document.token),
                 remaining,
             }
         } else {
-            Answer::Other {
+            AcquireReply::Held {
                 holder: Some(Arc::clone(&document.lock_id)),
                 remaining,
             }
         }
     }
 
-    pub(crate) fn renew(&self, keys: &[LeaseId], expiry: Duration) -> Standing {
+    pub(crate) fn renew(&self, keys: &[LeaseId], expiry: Duration) -> RenewReply {
         self.renew_at(self.now(), keys, expiry)
     }
 
-    pub(crate) fn renew_at(&self, now: Duration, keys: &[LeaseId], expiry: Duration) -> Standing {
+    pub(crate) fn renew_at(&self, now: Duration, keys: &[LeaseId], expiry: Duration) -> RenewReply {
         let mut documents = lock(&self.documents);
         let mut standing = std::collections::HashSet::new();
         for key in keys {
@@ -129,9 +129,9 @@ impl MemoryStore {
             }
         }
         if standing.len() == keys.len() {
-            Standing::All
+            RenewReply::All
         } else {
-            Standing::Only(standing)
+            RenewReply::Only(standing)
         }
     }
 

@@ -41,7 +41,7 @@ pub(crate) struct LeaseId {
 
 /// What a claim asks for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ask {
+pub(crate) struct AcquireRequest {
     pub(crate) expiry: Duration,
     /// How many tokens it needs, one for each hold; the document keeps the last of them.
     pub(crate) tokens: i64,
@@ -49,9 +49,9 @@ pub(crate) struct Ask {
 
 /// The server's answer to a claim.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum AcquireReply {
     /// The document has the claim's own id.
-    Mine {
+    Acquired {
         /// The greatest of the tokens asked for.
         last_token: FencingToken,
         /// How long the lease lasts; `None` if the server did not say, as a proxy in between may repeat a command and
@@ -59,7 +59,7 @@ pub(crate) enum Answer {
         remaining: Option<Duration>,
     },
     /// Somebody else's lease runs, for as long as the server says.
-    Other {
+    Held {
         /// The id of the claim that has the lock, empty during a minimum hold; `None` if the server did not say.
         holder: Option<Arc<str>>,
         remaining: Option<Duration>,
@@ -68,12 +68,12 @@ pub(crate) enum Answer {
 
 /// Which of some claims stand at the server.
 #[derive(Debug)]
-pub(crate) enum Standing {
+pub(crate) enum RenewReply {
     All,
     Only(HashSet<Arc<str>>),
 }
 
-impl Standing {
+impl RenewReply {
     pub(crate) fn includes(&self, key: &LeaseId) -> bool {
         match self {
             Self::All => true,
@@ -84,13 +84,13 @@ impl Standing {
 
 /// What a transaction could do with a claim.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Touch {
+pub(crate) enum GuardOutcome {
     /// It has changed the claim's document: nobody else can until it ends.
-    Done,
+    Guarded,
     /// The claim does not stand any more.
-    Gone,
+    Lost,
     /// The claim stands, but not in what the transaction sees.
-    Unseen,
+    NotVisible,
 }
 
 /// The server. Each call is one command but where it says more; none of the futures is to be dropped by a caller: a command without a reply is given up here,
@@ -104,7 +104,12 @@ pub(crate) enum Store {
 
 impl Store {
     /// Takes the lock if it is free. Repeating it with the same key is harmless.
-    pub(crate) async fn claim(&self, key: &LeaseId, ask: Ask, limit: Duration) -> Result<Answer, LockError> {
+    pub(crate) async fn claim(
+        &self,
+        key: &LeaseId,
+        ask: AcquireRequest,
+        limit: Duration,
+    ) -> Result<AcquireReply, LockError> {
         match self {
             Self::Mongo(store) => answered(store.claim(key, ask, limit)).await,
             Self::Memory(store) => Ok(store.claim(key, ask)),
@@ -119,7 +124,7 @@ impl Store {
         keys: &[LeaseId],
         expiry: Duration,
         limit: Duration,
-    ) -> Result<Standing, LockError> {
+    ) -> Result<RenewReply, LockError> {
         match self {
             Self::Mongo(store) => answered(store.renew(keys, expiry, limit)).await,
             Self::Memory(store) => Ok(store.renew(keys, expiry)),
@@ -171,7 +176,7 @@ impl Store {
         key: &LeaseId,
         expiry: Option<Duration>,
         session: &mut ClientSession,
-    ) -> Result<Touch, LockError> {
+    ) -> Result<GuardOutcome, LockError> {
         if let Self::Mongo(store) = self {
             return store.touch(key, expiry, session).await;
         }

@@ -9,7 +9,7 @@ use mongodb::options::{
 use mongodb::{Collection, Database};
 use tokio::sync::Mutex;
 
-use super::{Answer, Ask, Standing, reply};
+use super::{AcquireReply, AcquireRequest, RenewReply, reply};
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::timing::LATE_COMMAND;
@@ -39,7 +39,12 @@ impl MongoStore {
         }
     }
 
-    pub(crate) async fn claim(&self, key: &LeaseId, ask: Ask, limit: Duration) -> Result<Answer, LockError> {
+    pub(crate) async fn claim(
+        &self,
+        key: &LeaseId,
+        ask: AcquireRequest,
+        limit: Duration,
+    ) -> Result<AcquireReply, LockError> {
         let command = doc! {
             "findAndModify": self.locks.name(),
             "query": { "_id": &*key.name },
@@ -61,7 +66,7 @@ impl MongoStore {
                 )),
             },
             // Two first claims of a name met: the other one has won.
-            Err(error) if driver_error::is_duplicate_key(&error) => Ok(Answer::Other {
+            Err(error) if driver_error::is_duplicate_key(&error) => Ok(AcquireReply::Held {
                 holder: None,
                 remaining: None,
             }),
@@ -82,13 +87,13 @@ impl MongoStore {
         keys: &[LeaseId],
         expiry: Duration,
         limit: Duration,
-    ) -> Result<Standing, LockError> {
+    ) -> Result<RenewReply, LockError> {
         let renewed = self
             .update(&self.background, claims(keys), renewal_stage(expiry), limit)
             .await?;
         // Matched, not modified: two renewals within one millisecond change nothing.
         if renewed == keys.len() as u64 {
-            return Ok(Standing::All);
+            return Ok(RenewReply::All);
         }
         let mut standing = HashSet::new();
         let mut found = self
@@ -102,7 +107,7 @@ impl MongoStore {
                 standing.insert(Arc::from(id));
             }
         }
-        Ok(Standing::Only(standing))
+        Ok(RenewReply::Only(standing))
     }
 
     pub(crate) async fn release(
@@ -181,7 +186,7 @@ fn collection_of(database: &Database, name: &str) -> Collection<Document> {
 
 /// All expressions read the document as it was. A missing `expiresAt` is less than every date, so an absent
 /// document is free; `$max` passes over a missing token. Strings of the caller must not be read as field paths.
-fn claim_stage(key: &LeaseId, ask: Ask) -> Document {
+fn claim_stage(key: &LeaseId, ask: AcquireRequest) -> Document {
     let free = doc! { "$lte": ["$expiresAt", "$$NOW"] };
     let if_free = |taken: Bson, old: &str| doc! { "$cond": [free.clone(), taken, old] };
     let next_token = doc! { "$max": [
@@ -226,20 +231,20 @@ fn claims(keys: &[LeaseId]) -> Document {
     doc! { "_id": { "$in": names }, "lockId": { "$in": ids } }
 }
 
-fn answer(key: &LeaseId, document: &Document) -> Result<Answer, LockError> {
+fn answer(key: &LeaseId, document: &Document) -> Result<AcquireReply, LockError> {
     let remaining = document
         .get_i64("remainingMs")
         .ok()
         .map(|left| Duration::from_millis(u64::try_from(left).unwrap_or_default()));
     let holder = document.get_str("lockId").ok();
     if holder != Some(&key.lock_id) {
-        return Ok(Answer::Other {
+        return Ok(AcquireReply::Held {
             holder: holder.map(Arc::from),
             remaining,
         });
     }
     match document.get("fencingToken") {
-        Some(Bson::Int64(token)) => Ok(Answer::Mine {
+        Some(Bson::Int64(token)) => Ok(AcquireReply::Acquired {
             last_token: FencingToken::new(*token),
             remaining,
         }),

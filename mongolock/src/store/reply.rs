@@ -128,7 +128,7 @@ mod tests {
         match outcome(Ok(reply)) {
             Ok(_) => Seen::Confirmed,
             Err(error) if driver_error::is_duplicate_key(&error) => Seen::DuplicateKey,
-            Err(error) if driver_error::is_passing(&error.clone().into()) => Seen::Repeated,
+            Err(error) if driver_error::is_transient(&error.clone().into()) => Seen::Repeated,
             Err(_) => Seen::Refused,
         }
     }
@@ -233,6 +233,6 @@ mod tests {
     #[test]
     fn a_write_that_is_not_confirmed_may_stand() {
         let error = outcome(Ok(doc! { "ok": 1.0, "writeConcernError": concern(64) })).unwrap_err();
-        assert!(!driver_error::did_nothing(&LockError::from(error)));
+        assert!(!driver_error::was_not_applied(&LockError::from(error)));
     }
 }

@@ -4,7 +4,7 @@ use mongodb::ClientSession;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ReadConcern;
 
-use super::Touch;
+use super::GuardOutcome;
 use super::mongo::{MongoStore, claim, millis};
 use crate::LockError;
 use crate::store::LeaseId;
@@ -17,7 +17,7 @@ impl MongoStore {
         key: &LeaseId,
         expiry: Option<Duration>,
         session: &mut ClientSession,
-    ) -> Result<Touch, LockError> {
+    ) -> Result<GuardOutcome, LockError> {
         let namespace = self.locks.namespace();
         // A session works with the client that it came from only.
         let locks = session
@@ -29,13 +29,13 @@ impl MongoStore {
             .session(session)
             .await;
         match touched {
-            Ok(touched) if touched.matched_count > 0 => Ok(Touch::Done),
-            Ok(_) if self.stands(key).await? => Ok(Touch::Unseen),
+            Ok(touched) if touched.matched_count > 0 => Ok(GuardOutcome::Guarded),
+            Ok(_) if self.stands(key).await? => Ok(GuardOutcome::NotVisible),
             Err(error) if !driver_error::is_conflict(&error) => Err(error.into()),
             // The document has changed since the transaction began. If not by another holder, by a renewal; if that
             // cannot be learned, the conflict is what the caller can act on.
             Err(error) if self.stands(key).await.unwrap_or(true) => Err(error.into()),
-            Ok(_) | Err(_) => Ok(Touch::Gone),
+            Ok(_) | Err(_) => Ok(GuardOutcome::Lost),
         }
     }
 

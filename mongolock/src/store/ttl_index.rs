@@ -12,7 +12,7 @@ use uuid::Uuid;
 use listed::Listed;
 
 use super::mongo::{MongoStore, millis};
-use super::{Answer, Ask};
+use super::{AcquireReply, AcquireRequest};
 use crate::LockError;
 use crate::store::LeaseId;
 use crate::store::driver_error;
@@ -65,11 +65,11 @@ impl MongoStore {
     async fn build_alone(&self, retention: Duration) -> Result<IndexCheck, LockError> {
         let pause = Duration::from_secs(fastrand::u64(INDEX_BUILD_PAUSE));
         let key = build_key();
-        let ask = Ask {
+        let ask = AcquireRequest {
             expiry: pause,
             tokens: 1,
         };
-        if let Answer::Other { .. } = self.claim(&key, ask, COMMAND_LIMIT).await? {
+        if let AcquireReply::Held { .. } = self.claim(&key, ask, COMMAND_LIMIT).await? {
             return Ok(self.built_elsewhere(retention).await?.into());
         }
         // Another process may have built it since the last listing.

@@ -90,7 +90,7 @@ mod tests {
     use tokio::time::{advance, sleep};
 
     use crate::store::LeaseId;
-    use crate::store::{Answer, Ask, MemoryStore};
+    use crate::store::{AcquireReply, AcquireRequest, MemoryStore};
     use crate::sync::lock;
     use crate::{LockFilter, LockProvider};
 
@@ -108,9 +108,9 @@ mod tests {
     /// Acquires the lock for a second, and returns the last of so many tokens.
     fn claim(store: &MemoryStore, name: &str, tokens: i64) -> i64 {
         let expiry = SECOND;
-        match store.claim(&key(name), Ask { expiry, tokens }) {
-            Answer::Mine { last_token, .. } => last_token.get(),
-            Answer::Other { .. } => panic!("{name} is held"),
+        match store.claim(&key(name), AcquireRequest { expiry, tokens }) {
+            AcquireReply::Acquired { last_token, .. } => last_token.get(),
+            AcquireReply::Held { .. } => panic!("{name} is held"),
         }
     }
 
