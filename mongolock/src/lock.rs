@@ -39,7 +39,7 @@ pub struct DistributedLock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnBusy {
     Wait,
-    /// AcquireRequest once and give up.
+    /// Ask once and give up.
     TryOnce,
 }
 

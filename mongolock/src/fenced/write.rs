@@ -16,7 +16,7 @@ use super::options::{Modify, Write};
 use crate::store::driver_error;
 use crate::{LockError, task, trace};
 
-/// How often a write is made again when the document comes or goes between a refusal and the diagnose at its reason.
+/// How often a write is made again when the document comes or goes between a refusal and the search for its reason.
 const ROUNDS: usize = 10;
 
 /// A write that waits to be awaited, with the options `O` of the driver. Made by
@@ -318,7 +318,7 @@ fn names_id(query: &Document) -> bool {
 
 /// As MongoDB compares: numbers of different types can be equal.
 fn are_equal(one: &Bson, other: &Bson) -> bool {
-    // Beyond 2^53 two integers can diagnose the same here. Then a document is looked at in vain.
+    // Beyond 2^53 two integers can look the same here. Then a document is read in vain.
     #[allow(clippy::cast_precision_loss)]
     let number = |value: &Bson| match value {
         Bson::Int32(number) => Some(f64::from(*number)),

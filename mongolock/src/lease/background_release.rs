@@ -196,7 +196,7 @@ pub(crate) fn batches(releases: Vec<BackgroundRelease>) -> Vec<Vec<BackgroundRel
 }
 
 /// Releases claims with one command when they are due, and again after an error while one of them may stand. Without
-/// a reply the renewer sees to them.
+/// a reply the renewer's task goes on with them.
 pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease>) {
     let Some(first) = batch.first() else {
         return;

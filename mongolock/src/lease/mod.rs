@@ -99,7 +99,7 @@ pub(crate) struct Lease {
     claimed: Instant,
     state: Mutex<State>,
     changed: Notify,
-    /// QueueSlot here and not in the guard: a lease that is lost must not keep the name from this process's other callers.
+    /// The slot is here and not in the guard: a lease that is lost must not keep the name from this process's other callers.
     slot: Mutex<QueueSlot>,
     copies: Option<Arc<Copies>>,
     /// A renewal was sent and not confirmed: the claim may stand longer than this process knows.

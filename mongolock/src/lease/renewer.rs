@@ -35,7 +35,7 @@ struct State {
     last_number: u64,
     /// When the task wakes up by itself; a lease that is due later need not wake it.
     wakes_at: Option<Instant>,
-    /// No lease is slot any more.
+    /// The provider is shut down: no lease is renewed any more.
     closing: bool,
     stopped: bool,
 }
@@ -211,7 +211,7 @@ impl Renewer {
         self.wake.notify_one();
     }
 
-    /// Whether there is nothing to renew and nothing to release_in_background.
+    /// Whether there is nothing to renew and nothing to release in the background.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         let state = lock(&self.state);
@@ -246,7 +246,7 @@ impl State {
         }
     }
 
-    /// Those that are due, or all of them in the last due. Late releases that have become needless are left out.
+    /// Those that are due, or all of them in the last round. Late releases that have become needless are left out.
     fn take_releases(&mut self, now: Instant) -> Vec<BackgroundRelease> {
         let due = if self.stopped {
             std::mem::take(&mut self.releases)

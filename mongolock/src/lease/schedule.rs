@@ -60,7 +60,7 @@ impl Schedule {
         }
     }
 
-    /// Plans the next renewal of a lease that is still slot.
+    /// Plans the next renewal of a lease that is still scheduled.
     pub(crate) fn replan(&mut self, lease: &Arc<Lease>, renewal: Instant) {
         if self.entries.contains_key(&id(lease)) {
             self.remove(lease);
@@ -68,7 +68,7 @@ impl Schedule {
         }
     }
 
-    /// Renews leases that are still slot once more, in smaller groups than before.
+    /// Renews leases that are still scheduled once more, in smaller groups than before.
     pub(crate) fn split(&mut self, leases: &[Arc<Lease>], at: impl Fn(&Lease) -> Instant) {
         for lease in leases {
             if let Some(unanswered) = self.entries.get(&id(lease)).map(|entry| entry.unanswered) {

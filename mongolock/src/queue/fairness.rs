@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct HandoverBudget {
     limit: Duration,
-    /// The last budget has used up its time: the next claim leaves others a moment.
+    /// The last row of hand-overs has used up its time: the next acquire request leaves others a moment.
     ended: bool,
 }
 
@@ -20,7 +20,7 @@ impl Default for HandoverBudget {
 }
 
 impl HandoverBudget {
-    /// Whether a budget that has lasted so long may go on.
+    /// Whether a row of hand-overs that has lasted so long may go on.
     pub(crate) fn allows(&mut self, lasted: Duration) -> bool {
         self.ended = lasted >= self.limit;
         !self.ended
@@ -30,7 +30,7 @@ impl HandoverBudget {
         self.ended
     }
 
-    /// The moment that the next claim leaves to others, if it follows a budget that has used up its time.
+    /// The moment that the next acquire request leaves to others, if the last row of hand-overs has used up its time.
     pub(crate) fn yield_to_others(&mut self) -> Option<Duration> {
         std::mem::take(&mut self.ended).then(|| Duration::from_millis(fastrand::u64(2..=5)))
     }

@@ -48,7 +48,7 @@ struct Queue<H> {
     budget: Mutex<HandoverBudget>,
 }
 
-/// A entry with a name, left on drop.
+/// A reference to the queue of one name, given up on drop.
 pub(crate) struct Entry<H> {
     queues: Arc<Queues<H>>,
     name: Arc<str>,
@@ -57,7 +57,7 @@ pub(crate) struct Entry<H> {
 
 /// The right to hold a name in this process, or to ask the server for it.
 pub(crate) struct Turn<H> {
-    // Given back before the entry is left, so that the next in the queue finds the same semaphore.
+    // Given up before the entry, so that the next in the queue finds the same semaphore.
     _permit: OwnedSemaphorePermit,
     entry: Arc<Entry<H>>,
 }
@@ -128,7 +128,7 @@ impl<H> Queue<H> {
 }
 
 impl<H> Entry<H> {
-    /// Waits for the turn. Cancel safe: a dropped wait gives up its entry in the order.
+    /// Waits for the turn. Cancel safe: a dropped wait gives up its position in the order.
     pub(crate) async fn turn(self: &Arc<Self>) -> Turn<H> {
         let _waiting = Waiting::begin(&self.queue);
         match Arc::clone(&self.queue.turn).acquire_owned().await {
