@@ -35,8 +35,8 @@ pub(super) struct Contact {
     pub(super) holding: usize,
     /// The last moment at which a reply or a hold here said that the lock was held.
     pub(super) held: Option<Instant>,
-    /// How many calls have ended.
-    ended: u64,
+    /// When the last call ended.
+    last_end: Option<Instant>,
     /// The last usable reply to a claim of which its caller has heard, or the last change of a hold here.
     pub(super) heard: Option<Instant>,
     /// The first claim that no usable reply has followed.
@@ -112,20 +112,17 @@ impl Contacts {
         troubled.values().filter(|request| counts(request)).count()
     }
 
-    /// A claim is sent. How many calls had ended by then: if others end, nobody may hear of the reply.
-    pub(super) fn claims(&self, name: &Arc<str>) -> u64 {
-        let mut ended = 0;
+    pub(super) fn claims(&self, name: &Arc<str>) {
         self.change(name, |contact| {
             contact.silent_since.get_or_insert_with(Instant::now);
-            ended = contact.ended;
         });
-        ended
     }
 
-    /// A usable reply has come to a claim that was sent when so many calls had ended.
-    pub(super) fn replied(&self, name: &Arc<str>, ended: u64) {
+    /// A usable reply has come to a claim. If a call has ended since it was sent, or just before, that may have been its
+    /// caller, and nobody hears of the reply.
+    pub(super) fn replied(&self, name: &Arc<str>, sent: Instant) {
         self.change(name, |contact| {
-            if contact.ended == ended {
+            if contact.last_end.is_none_or(|end| end + ON_ITS_WAY < sent) {
                 contact.heard = Some(Instant::now());
             }
         });
@@ -200,7 +197,7 @@ impl Drop for Present {
                 contact.held = Some(Instant::now());
             } else {
                 contact.callers -= 1;
-                contact.ended += 1;
+                contact.last_end = Some(Instant::now());
             }
             // A process forgets what it has heard of a name that nobody in it wants.
             if contact.callers + contact.holding == 0 {

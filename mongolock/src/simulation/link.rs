@@ -7,7 +7,7 @@ use fastrand::Rng;
 use mongodb::error::Error;
 use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::knobs::Knobs;
 use super::order::{Change, Course, Order, Reply};
@@ -52,7 +52,8 @@ impl Link {
         limit: Duration,
     ) -> Result<AcquireReply, LockError> {
         let contacts = &self.process.contacts;
-        let ended = contacts.claims(&key.name);
+        contacts.claims(&key.name);
+        let sent = Instant::now();
         let order = Order {
             kind: Command::Claim,
             keys: vec![key.clone()],
@@ -64,13 +65,13 @@ impl Link {
             Ok(Reply::Found(_)) => unreachable!("a claim is answered by an answer to a claim"),
             Err(error) if driver_error::is_blocked(&error) => {
                 contacts.heard(&key.name);
-                contacts.replied(&key.name, ended);
+                contacts.replied(&key.name, sent);
                 return Err(driver_error::blocked(&key.name, error));
             }
             Err(error) => return Err(error.into()),
         };
         self.hear(key, &answer);
-        contacts.replied(&key.name, ended);
+        contacts.replied(&key.name, sent);
         // The driver has repeated the command: the server answers from its log, without computed fields.
         if let AcquireReply::Acquired { remaining, .. } = &mut answer
             && *remaining == Some(ask.expiry)
