@@ -277,6 +277,7 @@ impl Request {
         let answer = self.answer().await;
         if answer.as_ref().is_some_and(is_from_server) {
             self.shared.engine.queues.silent.answered();
+            self.shared.entry.front().replied();
         }
         if self.shared.copies.answered(sent, answer.as_ref()) {
             self.shared.release(None);

@@ -79,8 +79,12 @@ impl<'a> Acquire<'a> {
     async fn once(&self) -> Result<Option<Hold>, LockError> {
         self.ready()?;
         let entry = self.engine.queues.join(self.name);
-        let Some(turn) = entry.try_turn() else {
-            return self.busy_here(&entry).await;
+        let turn = match entry.try_turn() {
+            Some(turn) => turn,
+            None => match Box::pin(self.turn_unless_busy(&entry)).await? {
+                Some(turn) => turn,
+                None => return Ok(None),
+            },
         };
         let deadline = Some(self.begun + self.options.attempt_limit());
         let asked = self.bounded(
@@ -347,12 +351,17 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// The answer of a try whose name another caller in this process holds or asks for: it is busy, unless the first
-    /// thing that is heard from the server is that it does not work.
-    async fn busy_here(&self, entry: &Entry) -> Result<Option<Hold>, LockError> {
-        let limit = self.options.attempt_limit();
-        let status = tokio::time::timeout(limit, Box::pin(entry.front().first_news())).await;
-        match status.unwrap_or_else(|_| entry.front().status()) {
+    /// The turn for a try whose name another caller in this process holds or asks for; `None` if it is busy. That is what
+    /// it is, unless the first thing that is heard from the server is that it does not work, or the other leaves before.
+    async fn turn_unless_busy(&self, entry: &Arc<Entry>) -> Result<Option<Turn>, LockError> {
+        let by = self.begun + self.options.attempt_limit();
+        let status = tokio::select! {
+            biased;
+            status = entry.front().first_news() => status,
+            turn = entry.turn() => return Ok(Some(turn)),
+            () = tokio::time::sleep_until(by) => entry.front().status(),
+        };
+        match status {
             FrontStatus::Failed(error) => Err(*error),
             FrontStatus::NoReply if entry.front().is_silent() => Err(self.gave_up(FrontStatus::NoReply)),
             FrontStatus::Held | FrontStatus::NoReply => Ok(None),

@@ -49,6 +49,11 @@ impl Front {
         lock(&self.heard).silent_since.get_or_insert_with(Instant::now);
     }
 
+    /// The server has replied, perhaps to a request whose caller has left.
+    pub(crate) fn replied(&self) {
+        lock(&self.heard).silent_since = None;
+    }
+
     /// The server has said that the lock is held, or a caller in this process has got it.
     pub(crate) fn heard_held(&self) {
         *lock(&self.heard) = Heard {
