@@ -144,7 +144,7 @@ impl Contacts {
     }
 
     /// A claim was answered with one of this process that nobody here holds. Whether that goes on for seconds.
-    pub(super) fn heard_ghost(&self, name: &Arc<str>, lock_id: &Arc<str>) -> bool {
+    pub(super) fn heard_ghost(&self, name: &Arc<str>, lock_id: &Arc<str>, allowed: Duration) -> bool {
         let mut allows = false;
         self.change(name, |contact| {
             contact.hear_held();
@@ -158,7 +158,7 @@ impl Contacts {
                     replies: 0,
                 });
             let replies = ghost.replies + 1;
-            allows = replies > 3 && ghost.since.elapsed() > Duration::from_secs(5);
+            allows = replies > 3 && ghost.since.elapsed() > allowed;
             contact.ghost = Some(Ghost { replies, ..ghost });
         });
         allows

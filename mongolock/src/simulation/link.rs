@@ -22,6 +22,9 @@ use crate::store::driver_error;
 use crate::store::{AcquireReply, AcquireRequest, MemoryStore, RenewReply};
 use crate::sync::lock;
 
+/// A call may wait so long for a claim of its own process that nobody uses, if no release of it is sent.
+const GHOST_TIME: Duration = Duration::from_secs(5);
+
 /// What one process has of the network to the server.
 pub(crate) struct Link {
     pub(super) server: Arc<Server>,
@@ -87,7 +90,9 @@ impl Link {
         match answer {
             AcquireReply::Acquired { .. } => contacts.heard(&key.name),
             AcquireReply::Held { holder: Some(id), .. } if self.is_own_ghost(id) => {
-                if contacts.heard_ghost(&key.name, id) {
+                // A process that is paused sends no release.
+                let was_paused = self.process.was_paused_within(GHOST_TIME);
+                if contacts.heard_ghost(&key.name, id, GHOST_TIME) && !was_paused {
                     let (number, name) = (self.process.number, &key.name);
                     self.server.ledger.breach(format!(
                         "{number} waits for {name}, which its own forgotten claim {id} has"
