@@ -90,7 +90,7 @@ async fn blocked_documents_do_not_stop_other_names() {
     sleep(Duration::from_millis(2300)).await;
     for number in 0..8 {
         let lock = provider.lock(format!("free:{number}"));
-        let tried = lock.acquire_timeout(Duration::from_secs(1)).try_acquire().await;
+        let tried = lock.acquire_timeout(Duration::from_secs(2)).try_acquire().await;
         let guard = tried.unwrap_or_else(|error| panic!("try {number}: {error}"));
         assert!(guard.is_some(), "try {number}");
         // The waiters notice the reply within 100 ms, and may send copies then.

@@ -162,15 +162,15 @@ async fn a_request_that_the_library_has_repeated_leaves_no_ghost() {
 }
 
 /// B3: the first request of a claim arrives after the lease of that claim was released, and acquires the lock for nobody.
-/// The provider recognises its own id and releases it: without that its tries would find the lock busy for 7 s, until the
-/// id is released once more.
+/// The provider recognises its own id and releases it: without that its tries would find the lock busy for 5 s, until the
+/// id is released once more, 10 s after the request was sent.
 #[tokio::test]
 async fn a_request_that_arrives_after_the_release_makes_no_try_busy() {
     let db = test_db().await;
     let (proxy, database) = through_proxy(&db).await;
     let provider = with_expiry(&database, LONG_EXPIRY);
     warm_up(&provider).await;
-    let late = proxy.inject(Fault::late_request(Duration::from_secs(3)).command("findAndModify"));
+    let late = proxy.inject(Fault::late_request(Duration::from_secs(5)).command("findAndModify"));
     assert_free(&provider, "late").await;
     assert_eq!(late.hits(), 1);
     let taken = async || (!is_released(db.database(), "late").await).then_some(());
