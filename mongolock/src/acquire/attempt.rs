@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::lease::background_release::Withdrawal;
 use crate::lease::copies::Copies;
 use crate::lease::{Grant, Hold, Lease, Place, Terms, counted};
+use crate::queue::Silent;
 use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_ANSWER,
 };
@@ -83,6 +84,8 @@ struct Request {
     limit: Duration,
     /// One of the few requests of the name that may be without a reply.
     _permit: OwnedSemaphorePermit,
+    /// Given if another request of the claim is without a reply: this one counts among the silent requests at once.
+    copy: Option<Silent>,
 }
 
 impl Claim {
@@ -134,8 +137,8 @@ impl Claim {
             if let Ok(attempt) = timeout_at(overdue, self.reply()).await {
                 return attempt;
             }
-            if shared.engine.queues.silent.allow_copy()
-                && let Some(permit) = shared.place.try_request_permit()
+            if let Some(permit) = shared.place.try_request_permit()
+                && shared.engine.queues.silent.allow_copy()
             {
                 self.send(permit, deadline);
             }
@@ -172,6 +175,7 @@ impl Claim {
             },
             limit: limit_until(deadline),
             _permit: permit,
+            copy: (!self.replies.is_empty()).then(|| self.shared.engine.queues.silent.begin()),
         };
         self.shared.place.front().asked();
         self.shared.copies.sent();
@@ -241,7 +245,7 @@ impl Shared {
     }
 
     fn may_send(&self) -> bool {
-        self.engine.queues.silent.allow_first(self.place.has_requests())
+        self.engine.queues.silent.allow_request(self.place.has_requests())
     }
 
     /// Releases the claim in the background, and once more where a request of it may take effect late.
@@ -281,9 +285,12 @@ impl Request {
     async fn answer(&self) -> Option<Result<Answer, LockError>> {
         let Shared { engine, key, .. } = &*self.shared;
         let asked = engine.store.claim(key, self.ask, self.limit);
-        timeout(ACQUIRE_NO_REPLY, engine.queues.silent.count(asked))
-            .await
-            .ok()
+        let answer = if self.copy.is_some() {
+            timeout(ACQUIRE_NO_REPLY, asked).await
+        } else {
+            timeout(ACQUIRE_NO_REPLY, engine.queues.silent.count(asked)).await
+        };
+        answer.ok()
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use fairness::Streak;
 pub(crate) use front::{Front, FrontStatus};
-pub(crate) use silent::SilentRequests;
+pub(crate) use silent::{Silent, SilentRequests};
 
 use crate::sync::lock;
 

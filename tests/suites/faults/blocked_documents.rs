@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use mongodb::ClientSession;
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{TestDb, test_db, transaction_on};
-use tokio::time::Instant;
+use mongolock_tests::{AMPLE, TestDb, test_db, transaction_on};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 
 use crate::{assert_free, until_indexed};
 
@@ -65,4 +66,38 @@ async fn a_try_names_the_transaction_that_blocks_it() {
     names_the_blocked_document(&error, "stuck");
     session.abort_transaction().await.unwrap();
     assert_free(&provider, "stuck").await;
+}
+
+/// B3: six names whose documents are blocked have requests without a reply for up to 5 s. Other names are free, so every
+/// try of one acquires it.
+#[tokio::test]
+async fn blocked_documents_do_not_stop_other_names() {
+    let db = test_db().await;
+    let provider = LockProvider::new(db.database());
+    until_indexed(&provider).await;
+    let names: Vec<String> = (0..6).map(|number| format!("blocked:{number}")).collect();
+    for name in &names {
+        assert_free(&provider, name).await;
+    }
+    let foreign = db.connect_again().await.unwrap();
+    let mut session = transaction_on(&foreign, &names).await;
+    let mut waiters = JoinSet::new();
+    for name in &names {
+        let lock = provider.lock(name).acquire_timeout(AMPLE);
+        waiters.spawn(async move { lock.acquire().await.map(drop) });
+    }
+    // After 2 s a request counts as silent, and for 2 s after a reply the server counts as working.
+    sleep(Duration::from_millis(2300)).await;
+    for number in 0..8 {
+        let lock = provider.lock(format!("free:{number}"));
+        let tried = lock.acquire_timeout(Duration::from_secs(2)).try_acquire().await;
+        let guard = tried.unwrap_or_else(|error| panic!("try {number}: {error}"));
+        assert!(guard.is_some(), "try {number}");
+        // The waiters notice the reply within 100 ms, and may send copies then.
+        sleep(Duration::from_millis(150)).await;
+    }
+    session.abort_transaction().await.unwrap();
+    for waited in waiters.join_all().await {
+        waited.unwrap();
+    }
 }
