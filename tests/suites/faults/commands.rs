@@ -11,8 +11,8 @@ use mongolock_tests::{
 use tokio::time::{Instant, timeout};
 
 use crate::{
-    DEFAULT_EXPIRY, STEPPED_DOWN, acquire_soon, assert_free, connect, document, fail, is_released, patient,
-    until_indexed, warm_up, with_expiry,
+    DEFAULT_EXPIRY, MAX_TIME_EXPIRED, STEPPED_DOWN, Standalone, acquire_soon, assert_free, connect, document,
+    fail, is_released, patient, until_indexed, warm_up, with_expiry,
 };
 
 /// B5, S4.4: commands that fail with a transient error are repeated until the deadline.
@@ -183,6 +183,41 @@ async fn a_lock_that_cannot_be_renewed_is_lost_in_time() {
     guard.lost().await;
     assert!(taking.await.unwrap() > guard.fencing_token());
     must(point.clear().await);
+}
+
+/// B4, B9: the server ends every renewal of a lock because its time was over, as it does at a blocked document. The renewal
+/// is repeated after a pause and not in a loop, and the holder loses the lock no later than a rival can acquire it.
+#[tokio::test]
+async fn renewals_that_run_out_of_time_are_repeated_with_pauses() {
+    let it = Standalone::start().await;
+    let guard = with_expiry(&it.proxied, Duration::from_secs(6))
+        .lock("slow")
+        .await
+        .unwrap();
+    let point = FailPoint::on(&["update"]).always().error_code(MAX_TIME_EXPIRED);
+    // Other applications are not concerned, so the rival works.
+    let point = must(point.app_name("app").enable(&it.uri()).await);
+    let rival = connect(&it.uri(), "rival").await.client().database("app");
+    let (begun, before) = (Instant::now(), it.proxy.seen("update"));
+    let lost = async {
+        guard.lost().await;
+        (it.proxy.seen("update") - before, begun.elapsed().as_secs())
+    };
+    let taking = async {
+        let next = patient(&rival).lock("slow").acquire().await.unwrap();
+        (next, guard.is_lost())
+    };
+    let ((renewals, seconds), (next, was_lost)) = tokio::join!(lost, taking);
+    assert!(
+        was_lost,
+        "the holder knows of its loss before the rival has the lock"
+    );
+    assert!(
+        (1..=10 * (seconds + 1)).contains(&renewals),
+        "{renewals} in {seconds} s"
+    );
+    must(point.clear().await);
+    next.release().await.unwrap();
 }
 
 /// S1.11, B8: another program has changed the claim. The holder notices it with the next renewal, which extends

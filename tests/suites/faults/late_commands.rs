@@ -5,10 +5,15 @@ use std::time::Duration;
 
 use mongodb::Database;
 use mongolock::{LockError, LockGuard, LockProvider};
-use mongolock_tests::{AMPLE, FailPoint, Fault, Proxy, Server, ServerOptions, must, test_db, transaction_on};
+use mongolock_tests::{
+    AMPLE, FailPoint, Fault, Proxy, Server, ServerOptions, eventually, must, test_db, transaction_on,
+};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::{LONG_EXPIRY, acquire_soon, assert_free, connect, through_proxy, until_indexed};
+use crate::{
+    LONG_EXPIRY, acquire_soon, assert_free, connect, is_released, through_proxy, until_indexed, warm_up,
+    with_expiry,
+};
 
 /// The lease of `m` and `n`: long enough for a single renewal to pass two batches that are stuck.
 const EXPIRY: Duration = Duration::from_secs(12);
@@ -154,4 +159,24 @@ async fn a_request_that_the_library_has_repeated_leaves_no_ghost() {
         let direct = connect(&server.uri(), name).await;
         late_request_leaves_no_ghost(&proxy, &late, &direct, is_try).await;
     }
+}
+
+/// B3: the first request of a claim arrives after the lease of that claim was released, and acquires the lock for nobody.
+/// The provider recognises its own id and releases it: without that its tries would find the lock busy for 5 s, until the
+/// id is released once more, 10 s after the request was sent.
+#[tokio::test]
+async fn a_request_that_arrives_after_the_release_makes_no_try_busy() {
+    let db = test_db().await;
+    let (proxy, database) = through_proxy(&db).await;
+    let provider = with_expiry(&database, LONG_EXPIRY);
+    warm_up(&provider).await;
+    let late = proxy.inject(Fault::late_request(Duration::from_secs(5)).command("findAndModify"));
+    assert_free(&provider, "late").await;
+    assert_eq!(late.hits(), 1);
+    let taken = async || (!is_released(db.database(), "late").await).then_some(());
+    must(eventually(AMPLE, "the late request takes effect", taken).await);
+    let free = async || provider.lock("late").try_acquire().await.unwrap();
+    let limit = Duration::from_secs(1);
+    let guard = must(eventually(limit, "the lock is free", free).await);
+    guard.release().await.unwrap();
 }

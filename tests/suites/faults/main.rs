@@ -7,6 +7,7 @@ mod commands;
 mod handed_over;
 mod index_build;
 mod late_commands;
+mod late_replies;
 mod log_in;
 mod network;
 mod outage;
@@ -40,6 +41,9 @@ const LONG_EXPIRY: Duration = Duration::from_secs(60);
 /// command again.
 const STEPPED_DOWN: i32 = 189;
 
+/// The error code of a command that the server has ended because its time was over (`MaxTimeMSExpired`).
+const MAX_TIME_EXPIRED: i32 = 50;
+
 /// A proxy in front of the shared server, and the test's database through it.
 async fn through_proxy(db: &TestDb) -> (Proxy, Database) {
     let server = shared()
@@ -60,7 +64,7 @@ struct Standalone {
     direct: Database,
     proxy: Proxy,
     /// The server ends when this value is dropped, so it is the last field.
-    _server: Server,
+    server: Server,
 }
 
 impl Standalone {
@@ -71,8 +75,13 @@ impl Standalone {
             proxied: connect(&proxy.uri(), "app").await,
             direct: connect(&server.uri(), "app").await,
             proxy,
-            _server: server,
+            server,
         }
+    }
+
+    /// The connection string without the proxy.
+    fn uri(&self) -> String {
+        self.server.uri()
     }
 }
 

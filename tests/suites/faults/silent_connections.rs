@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use mongolock::{LockError, LockGuard, LockProvider};
 use mongolock_tests::{AMPLE, Fault, Injected, Proxy, TestDb, eventually, must, test_db};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{DEFAULT_EXPIRY, LONG_EXPIRY, acquire_soon, assert_free, through_proxy, with_expiry};
+use crate::{DEFAULT_EXPIRY, LONG_EXPIRY, acquire_soon, through_proxy, warm_up, with_expiry};
 
 /// The time within which an acquire request on another connection must have replaced a silent one: one repetition after
 /// 2 s, and 4 s for a slow machine.
@@ -32,7 +33,7 @@ impl Setting {
         let db = test_db().await;
         let (proxy, database) = through_proxy(&db).await;
         let provider = with_expiry(&database, expiry);
-        assert_free(&provider, "warm").await;
+        warm_up(&provider).await;
         Self {
             provider,
             rival: LockProvider::new(db.database()),
@@ -43,6 +44,11 @@ impl Setting {
 
     fn swallow_reply(&self, command: &str, times: u32) -> Injected {
         let fault = Fault::swallow_reply().command(command);
+        self.proxy.inject(fault.times(times))
+    }
+
+    fn swallow_request(&self, command: &str, times: u32) -> Injected {
+        let fault = Fault::swallow_request().command(command);
         self.proxy.inject(fault.times(times))
     }
 
@@ -95,6 +101,40 @@ async fn a_swallowed_request_costs_one_repetition() {
     guard.release().await.unwrap();
 }
 
+/// B3: the same with three requests in a row, which is the most that one name may have without a reply. The first of them
+/// is given up after 7 s, and a fourth one is sent. If it were kept for 20 s, this wait would end with an error.
+#[tokio::test]
+async fn three_swallowed_requests_do_not_cost_the_wait() {
+    let it = Setting::new(DEFAULT_EXPIRY).await;
+    let swallowed = it.swallow_request("findAndModify", 3);
+    let guard = it.acquire("silent", Duration::from_secs(15)).await.unwrap();
+    assert_eq!(swallowed.hits(), 3);
+    guard.release().await.unwrap();
+}
+
+/// B3: five requests at the same time are without a reply, until they are given up after 7 s. Copies of them are answered
+/// before that. The server works, so a request for another name is sent at once and does not wait 2.7 s for their end.
+#[tokio::test]
+async fn silent_requests_do_not_stop_other_names() {
+    let it = Setting::new(DEFAULT_EXPIRY).await;
+    let swallowed = it.swallow_request("findAndModify", 5);
+    let mut callers = JoinSet::new();
+    for number in 0..5 {
+        let lock = it.provider.lock(format!("silent:{number}"));
+        callers.spawn(async move { lock.acquire().await });
+    }
+    let begun = Instant::now();
+    let guards = callers.join_all().await;
+    assert!(begun.elapsed() < ONE_REPEAT, "{:?}", begun.elapsed());
+    assert_eq!(swallowed.hits(), 5);
+    for guard in guards {
+        guard.unwrap().release().await.unwrap();
+    }
+    // For 2 s after a reply the server counts as working.
+    sleep(Duration::from_millis(2200)).await;
+    free_within(Duration::from_secs(2), &it.provider, "sixth").await;
+}
+
 /// B3: a single try repeats its request as well, within its limit.
 #[tokio::test]
 async fn a_try_repeats_a_request_without_a_reply() {
@@ -134,6 +174,45 @@ async fn an_id_that_was_given_up_is_not_held_by_another() {
     assert!(matches!(error, LockError::Mongo(_)), "{error}");
     assert_eq!(swallowed.hits(), 1);
     free_within(Duration::from_secs(5), &it.provider, "silent").await;
+}
+
+/// B3: the same when the release of that claim is swallowed as well, in the background and by the next acquire. The lease
+/// of 120 s does not end within the wait.
+#[tokio::test]
+async fn an_id_that_was_given_up_is_released_although_releases_are_silent() {
+    let it = Setting::new(LONG_EXPIRY * 2).await;
+    let claim = it.swallow_reply("findAndModify", 1);
+    let releases = it.swallow_request("update", 2);
+    let error = it.acquire("silent", Duration::from_secs(2)).await.unwrap_err();
+    assert!(matches!(error, LockError::Mongo(_)), "{error}");
+    let begun = Instant::now();
+    let guard = it.acquire("silent", Duration::from_secs(40)).await.unwrap();
+    assert!(begun.elapsed() < FREED, "{:?}", begun.elapsed());
+    assert_eq!((claim.hits(), releases.hits()), (1, 2));
+    guard.release().await.unwrap();
+}
+
+/// A shutdown waits for a request without a reply until it is given up, 7 s after it was sent, and not for its own limit
+/// of 15 s: a copy of the request was answered, and the hold was released.
+#[tokio::test]
+async fn a_silent_request_holds_up_a_shutdown_for_seconds_only() {
+    async fn shut_down_after(fault: Fault) {
+        let it = Setting::new(DEFAULT_EXPIRY).await;
+        let swallowed = it.proxy.inject(fault.command("findAndModify"));
+        acquire_soon(&it.provider, "silent")
+            .await
+            .release()
+            .await
+            .unwrap();
+        assert_eq!(swallowed.hits(), 1);
+        let begun = Instant::now();
+        it.provider.shutdown().await;
+        assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+    }
+    tokio::join!(
+        shut_down_after(Fault::swallow_reply()),
+        shut_down_after(Fault::swallow_request())
+    );
 }
 
 /// B9: the reply of one renewal never comes. The expiry leaves time for another renewal.

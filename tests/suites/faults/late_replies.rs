@@ -1,0 +1,104 @@
+//! Replies to acquire requests that arrive late, around the release of the lock: the library's own background releases of
+//! the same claim must not be taken for a loss, and must not end a minimum hold.
+
+use std::time::Duration;
+
+use mongodb::Database;
+use mongolock::LockProvider;
+use mongolock_tests::{AMPLE, Fault, Proxy, TestDb, test_db, with_parameter};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::{connect, through_proxy, warm_up};
+
+/// The number of locks in one test, which are acquired and released at the same time.
+const LOCKS: u32 = 10;
+
+/// The minimum hold of each lock: 600 s, longer than a test lasts.
+const MIN_HOLD: Duration = Duration::from_secs(600);
+
+/// A database through the proxy with a connection for each request of the test, so that none waits for another.
+async fn with_many_connections(proxy: &Proxy, db: &TestDb) -> Database {
+    let uri = with_parameter(&proxy.uri(), "maxPoolSize=50");
+    connect(&uri, db.name()).await
+}
+
+fn name(number: u32) -> String {
+    format!("held:{number}")
+}
+
+/// Asserts that the minimum hold keeps a rival from each of the locks.
+async fn nobody_acquires(db: &TestDb) {
+    let rival = LockProvider::new(db.database());
+    for number in 0..LOCKS {
+        let acquired = rival.lock(name(number)).try_acquire().await.unwrap();
+        assert!(
+            acquired.is_none(),
+            "lock {number} is free within its minimum hold"
+        );
+    }
+}
+
+/// A copy of the request was answered first, after 2 s, and the reply to the request itself comes 30 ms later: while the
+/// release is under way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reply_during_the_release_ends_no_minimum_hold() {
+    let db = test_db().await;
+    let (proxy, _) = through_proxy(&db).await;
+    let database = with_many_connections(&proxy, &db).await;
+    // A provider sends few copies at the same time, so each lock has a provider of its own.
+    let providers: Vec<_> = (0..LOCKS).map(|_| LockProvider::new(&database)).collect();
+    for provider in &providers {
+        warm_up(provider).await;
+    }
+    let late = Fault::delay_reply(Duration::from_millis(2030)).command("findAndModify");
+    let late = proxy.inject(late.times(LOCKS));
+    let slow = Fault::delay_request(Duration::from_millis(200)).command("update");
+    let slow = proxy.inject(slow.times(LOCKS));
+    let mut rounds = JoinSet::new();
+    for (provider, number) in providers.iter().cloned().zip(0..) {
+        rounds.spawn(async move {
+            let lock = provider.lock(name(number)).min_hold(MIN_HOLD);
+            lock.acquire().await.unwrap().release().await
+        });
+    }
+    for released in rounds.join_all().await {
+        released.unwrap();
+    }
+    assert_eq!((late.hits(), slow.hits()), (LOCKS, LOCKS));
+    // A background release that follows the reply has been made by then. No event shows that there is none.
+    sleep(Duration::from_millis(500)).await;
+    nobody_acquires(&db).await;
+}
+
+/// After a slow reply the id is released once more 10 s after the request, in case another copy takes effect. The release
+/// of the hold is under way at that time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_release_does_not_overtake_the_first_one() {
+    let db = test_db().await;
+    let (proxy, _) = through_proxy(&db).await;
+    let database = with_many_connections(&proxy, &db).await;
+    let provider = LockProvider::new(&database);
+    warm_up(&provider).await;
+    let slow_reply = Fault::delay_reply(Duration::from_millis(700)).command("findAndModify");
+    let slow_reply = proxy.inject(slow_reply.times(LOCKS));
+    let sent = Instant::now();
+    let mut acquiring = JoinSet::new();
+    for number in 0..LOCKS {
+        let lock = provider.lock(name(number)).min_hold(MIN_HOLD);
+        acquiring.spawn(async move { lock.acquire_timeout(AMPLE).acquire().await });
+    }
+    let guards = acquiring.join_all().await;
+    assert_eq!(slow_reply.hits(), LOCKS);
+    sleep_until(sent + Duration::from_millis(9800)).await;
+    let slow = Fault::delay_request(Duration::from_secs(1)).command("update");
+    proxy.inject(slow.times(LOCKS));
+    let mut releasing = JoinSet::new();
+    for guard in guards {
+        releasing.spawn(guard.unwrap().release());
+    }
+    for released in releasing.join_all().await {
+        released.unwrap();
+    }
+    nobody_acquires(&db).await;
+}
