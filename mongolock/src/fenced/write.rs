@@ -330,9 +330,33 @@ fn are_equal(one: &Bson, other: &Bson) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use mongodb::Client;
     use mongodb::bson::bson;
+    use tokio::time::Instant;
 
     use super::*;
+    use crate::timing::DEAD_CONNECTION;
+    use crate::{FencedExt, FencingToken};
+
+    /// Nobody answers at the other end of the connection, and the driver itself would wait for longer.
+    #[tokio::test(start_paused = true)]
+    async fn a_write_without_a_reply_ends_after_a_minute() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let patient = "connectTimeoutMS=3600000&serverSelectionTimeoutMS=3600000";
+        let uri = format!("mongodb://{address}/?directConnection=true&{patient}");
+        let client = Client::with_uri_str(uri).await.unwrap();
+        let documents = client.database("app").collection::<Document>("documents");
+        let begun = Instant::now();
+        let writing = documents.fenced(FencingToken::new(1)).insert_one(doc! {});
+        let written = writing.await;
+        assert!(matches!(written, Err(LockError::Mongo(_))), "{written:?}");
+        let waited = begun.elapsed();
+        assert!(
+            (DEAD_CONNECTION..DEAD_CONNECTION * 2).contains(&waited),
+            "{waited:?}"
+        );
+    }
 
     #[test]
     fn only_an_equal_id_names_one_document() {
