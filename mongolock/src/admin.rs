@@ -6,7 +6,7 @@ use tracing::Instrument;
 use crate::engine::Engine;
 use crate::index_task;
 use crate::store::IndexState;
-use crate::timing::ADMIN_ANSWER;
+use crate::timing::ADMIN_REPLY_LIMIT;
 use crate::{LockError, LockFilter, LockInfo, task, trace};
 
 /// The view of an operator on the locks of a provider; made by [`LockProvider::admin`](crate::LockProvider::admin).
@@ -253,7 +253,7 @@ async fn ask<T: Send + 'static>(
     request: impl Future<Output = Result<T, LockError>> + Send + 'static,
 ) -> Result<T, LockError> {
     let asked = task::spawn(request.in_current_span());
-    task::answer(asked, what, ADMIN_ANSWER).await
+    task::wait_for_reply(asked, what, ADMIN_REPLY_LIMIT).await
 }
 
 impl fmt::Debug for LockAdmin {

@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 
 use crate::store::{IndexCheck, IndexState, Store};
 use crate::sync::lock;
-use crate::timing::INDEX_ANSWER;
+use crate::timing::INDEX_REPLY_LIMIT;
 use crate::{LockError, task, trace};
 
 /// A look on a task of its own: it runs to its end.
@@ -87,7 +87,7 @@ fn begin(store: &Arc<Store>, retention: Duration) -> Look {
 }
 
 async fn outcome(looking: impl Future<Output = <Look as Future>::Output>) -> IndexCheck {
-    let looked = task::answer(looking, "look at the index", INDEX_ANSWER).await;
+    let looked = task::wait_for_reply(looking, "look at the index", INDEX_REPLY_LIMIT).await;
     looked.unwrap_or_else(|error| {
         let reason = error.to_string();
         IndexState::Failed { reason }.into()

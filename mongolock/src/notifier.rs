@@ -28,9 +28,9 @@ struct State {
     stream: StreamState,
     task: Option<JoinHandle<()>>,
     /// When the stream last answered, be it that there is nothing new.
-    heard: Instant,
+    last_reply: Instant,
     /// When somebody last began or ended to wait.
-    used: Instant,
+    last_used: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +61,8 @@ impl ReleaseNotifier {
             waiters: BTreeMap::new(),
             stream,
             task: None,
-            heard: Instant::now(),
-            used: Instant::now(),
+            last_reply: Instant::now(),
+            last_used: Instant::now(),
         };
         Self {
             store,
@@ -81,7 +81,7 @@ impl ReleaseNotifier {
             StreamState::Closed | StreamState::Unavailable(_) => {}
         }
         state.waiters.insert(Arc::clone(name), Arc::clone(&woken));
-        state.used = Instant::now();
+        state.last_used = Instant::now();
         self.ensure_running(&mut state);
         Some(Subscription {
             notifier: Arc::clone(self),
@@ -109,8 +109,8 @@ impl ReleaseNotifier {
         state.waiters.is_empty() && state.stream != StreamState::Open
     }
 
-    fn heard(&self) {
-        lock(&self.state).heard = Instant::now();
+    fn note_reply(&self) {
+        lock(&self.state).last_reply = Instant::now();
     }
 
     fn wake(&self, name: &str) {
@@ -125,7 +125,7 @@ impl ReleaseNotifier {
         if state.stream != StreamState::Off {
             state.stream = stream;
         }
-        state.heard = Instant::now();
+        state.last_reply = Instant::now();
         state.waiters.values().for_each(|woken| woken.notify_one());
     }
 
@@ -147,7 +147,7 @@ impl ReleaseNotifier {
         if state.stream == StreamState::Off {
             return true;
         }
-        let idle = state.waiters.is_empty() && state.used.elapsed() >= STREAM_IDLE;
+        let idle = state.waiters.is_empty() && state.last_used.elapsed() >= STREAM_IDLE;
         if idle {
             state.stream = StreamState::Closed;
             state.task = None;
@@ -171,7 +171,7 @@ impl Subscription {
     /// Whether releases reach the caller now.
     pub(crate) fn is_open(&self) -> bool {
         let state = lock(&self.notifier.state);
-        state.stream == StreamState::Open && state.heard.elapsed() < STREAM_SILENT
+        state.stream == StreamState::Open && state.last_reply.elapsed() < STREAM_SILENT
     }
 
     pub(crate) async fn woken(&self) {
@@ -190,7 +190,7 @@ impl Drop for Subscription {
         {
             state.waiters.remove(&self.name);
         }
-        state.used = Instant::now();
+        state.last_used = Instant::now();
     }
 }
 
@@ -225,7 +225,7 @@ async fn run(notifier: Arc<ReleaseNotifier>) {
 async fn follow(notifier: &ReleaseNotifier, mut releases: Releases) -> Result<(), LockError> {
     loop {
         let name = releases.next().await?;
-        notifier.heard();
+        notifier.note_reply();
         if let Some(name) = name {
             notifier.wake(&name);
         }
@@ -249,7 +249,7 @@ mod tests {
         Arc::new(ReleaseNotifier::new(Arc::new(store), true))
     }
 
-    fn watch(notifier: &Arc<ReleaseNotifier>) -> Subscription {
+    fn subscribe(notifier: &Arc<ReleaseNotifier>) -> Subscription {
         notifier.subscribe(&Arc::from("n")).expect("it is switched on")
     }
 
@@ -261,13 +261,13 @@ mod tests {
     }
 
     /// A waiter polls for so long; returns whether the stream is open then.
-    async fn opens_within(watch: &Subscription, time: Duration) -> bool {
+    async fn opens_within(subscription: &Subscription, time: Duration) -> bool {
         let end = Instant::now() + time;
-        while !watch.is_open() && Instant::now() < end {
-            watch.retry();
+        while !subscription.is_open() && Instant::now() < end {
+            subscription.retry();
             tokio::time::sleep(Duration::from_millis(800)).await;
         }
-        watch.is_open()
+        subscription.is_open()
     }
 
     #[tokio::test(start_paused = true)]
@@ -275,7 +275,7 @@ mod tests {
         for code in [13, 40573] {
             let notifier = in_memory();
             assert!(!notifier.retries_after(&command_error(code)));
-            let waiter = watch(&notifier);
+            let waiter = subscribe(&notifier);
             assert!(!opens_within(&waiter, STREAM_UNAVAILABLE * 3 / 4).await);
             assert!(opens_within(&waiter, STREAM_UNAVAILABLE / 2).await);
         }
@@ -286,10 +286,10 @@ mod tests {
     async fn an_unavailable_stream_is_tried_again_for_the_next_waiter() {
         let notifier = in_memory();
         notifier.retries_after(&command_error(13));
-        drop(watch(&notifier));
+        drop(subscribe(&notifier));
         tokio::time::sleep(STREAM_UNAVAILABLE * 2).await;
         assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
-        let waiter = watch(&notifier);
+        let waiter = subscribe(&notifier);
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert!(waiter.is_open());
     }
@@ -307,7 +307,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_stopped_stays_off() {
         let notifier = in_memory();
-        let waiter = watch(&notifier);
+        let waiter = subscribe(&notifier);
         notifier.stop();
         notifier.retries_after(&command_error(13));
         assert!(!opens_within(&waiter, STREAM_UNAVAILABLE * 3).await);
@@ -320,13 +320,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_counts_as_open_while_it_answers() {
         let notifier = in_memory();
-        let watch = watch(&notifier);
+        let subscription = subscribe(&notifier);
         tokio::time::sleep(STREAM_SILENT * 3).await;
-        assert!(watch.is_open(), "nothing is released, and it says so");
+        assert!(subscription.is_open(), "nothing is released, and it says so");
         // From here on nothing is heard of it.
         lock(&notifier.state).task.as_ref().unwrap().abort();
-        assert!(watch.is_open());
+        assert!(subscription.is_open());
         tokio::time::sleep(STREAM_SILENT).await;
-        assert!(!watch.is_open());
+        assert!(!subscription.is_open());
     }
 }

@@ -20,7 +20,7 @@ use crate::{LockError, LockGuard, trace};
 /// A lock that a call has: its own, or that of the call it was made in.
 pub struct Acquired {
     context: LockContext,
-    hold: LockSource,
+    source: LockSource,
     on_lost: OnLost,
 }
 
@@ -40,7 +40,7 @@ enum LockSource {
 struct Joined {
     context: LockContext,
     /// Keeps the joined calls under one hold from running side by side.
-    _alone: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Drop for Joined {
@@ -53,20 +53,20 @@ impl Acquired {
     pub(crate) fn own(guard: LockGuard, on_lost: OnLost) -> Self {
         Self {
             context: guard.context(),
-            hold: LockSource::Own(guard),
+            source: LockSource::Own(guard),
             on_lost,
         }
     }
 
-    pub(crate) fn joined(outer: &LockContext, alone: OwnedSemaphorePermit, on_lost: OnLost) -> Self {
+    pub(crate) fn joined(outer: &LockContext, permit: OwnedSemaphorePermit, on_lost: OnLost) -> Self {
         let context = LockContext::new(Arc::clone(outer.lease()), outer.engine());
         let joined = Joined {
             context: context.clone(),
-            _alone: alone,
+            _permit: permit,
         };
         Self {
             context,
-            hold: LockSource::Joined(joined),
+            source: LockSource::Joined(joined),
             on_lost,
         }
     }
@@ -81,8 +81,8 @@ impl Acquired {
         LockedBody {
             span: trace::hold_span(&lease.fields()),
             body: Some(CURRENT.scope(self.context, body)),
-            lost: async move { lease.cancelled().await },
-            hold: Some(self.hold),
+            cancelled: async move { lease.cancelled().await },
+            source: Some(self.source),
             on_lost: self.on_lost,
         }
     }
@@ -111,8 +111,8 @@ pin_project! {
         #[pin]
         body: Option<TaskLocalFuture<LockContext, B>>,
         #[pin]
-        lost: L,
-        hold: Option<LockSource>,
+        cancelled: L,
+        source: Option<LockSource>,
         on_lost: OnLost,
         span: Span,
     }
@@ -125,9 +125,12 @@ impl<B: Future, L: Future<Output = ()>> Future for LockedBody<B, L> {
         let mut this = self.project();
         let _entered = this.span.enter();
         let cancel = *this.on_lost == OnLost::Cancel;
-        let lost = this.hold.as_ref().is_none_or(|hold| hold.lease().should_cancel());
+        let lost = this
+            .source
+            .as_ref()
+            .is_none_or(|source| source.lease().should_cancel());
         // Asked before the body goes on: a process that was stopped must not do a step more without the lock.
-        let ended = if cancel && lost {
+        let outcome = if cancel && lost {
             BodyOutcome::Lost
         } else {
             let Some(body) = this.body.as_mut().as_pin_mut() else {
@@ -136,19 +139,19 @@ impl<B: Future, L: Future<Output = ()>> Future for LockedBody<B, L> {
             match catch_unwind(AssertUnwindSafe(|| body.poll(cx))) {
                 Ok(Poll::Ready(output)) => BodyOutcome::Returned(output),
                 Err(payload) => BodyOutcome::Panicked(payload),
-                Ok(Poll::Pending) if cancel && this.lost.poll(cx).is_ready() => BodyOutcome::Lost,
+                Ok(Poll::Pending) if cancel && this.cancelled.poll(cx).is_ready() => BodyOutcome::Lost,
                 Ok(Poll::Pending) => return Poll::Pending,
             }
         };
         // What the body has captured goes before the lock does.
         this.body.set(None);
-        let Some(hold) = this.hold.take() else {
+        let Some(source) = this.source.take() else {
             unreachable!("the hold is taken once")
         };
-        trace::hold_ended(this.span, &hold.lease().fields(), ended.name());
+        trace::hold_ended(this.span, &source.lease().fields(), outcome.name());
         Poll::Ready(Finished {
-            ended,
-            hold,
+            outcome,
+            source,
             on_lost: *this.on_lost,
         })
     }
@@ -156,8 +159,8 @@ impl<B: Future, L: Future<Output = ()>> Future for LockedBody<B, L> {
 
 /// A call whose body has ended, and whose lock has not been given back.
 pub struct Finished<T> {
-    ended: BodyOutcome<T>,
-    hold: LockSource,
+    outcome: BodyOutcome<T>,
+    source: LockSource,
     on_lost: OnLost,
 }
 
@@ -180,15 +183,15 @@ impl<T> BodyOutcome<T> {
 impl<T> Finished<T> {
     /// Gives the lock back and decides what the call returns: the body's own failure first, then the loss of the lock.
     pub async fn finish(mut self, output: Output<T>) -> T {
-        let lost = self.hold.lease().lost_error();
+        let lost = self.source.lease().lost_error();
         // What was committed under guard was done under the lock, whatever has become of that since.
-        let told = self.on_lost == OnLost::Cancel && !self.hold.lease().has_committed();
-        let released = self.hold.release().await;
-        match self.ended {
+        let reports_loss = self.on_lost == OnLost::Cancel && !self.source.lease().has_committed();
+        let released = self.source.release().await;
+        match self.outcome {
             BodyOutcome::Panicked(payload) => resume_unwind(payload),
             BodyOutcome::Lost => (output.from_lock_error)(lost),
             BodyOutcome::Returned(value) => match released {
-                Err(error @ LockError::Lost { .. }) if told && (output.is_success)(&value) => {
+                Err(error @ LockError::Lost { .. }) if reports_loss && (output.is_success)(&value) => {
                     (output.from_lock_error)(error)
                 }
                 // An unconfirmed release takes nothing from the work: it was done under the lock.

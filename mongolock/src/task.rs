@@ -14,14 +14,14 @@ use crate::timing::DEAD_CONNECTION;
 pub(crate) use tokio::spawn;
 
 /// Runs a request to its end on a task of its own, whatever becomes of the caller.
-pub(crate) async fn to_end<T: Send + 'static>(
+pub(crate) async fn run_to_end<T: Send + 'static>(
     request: impl Future<Output = Result<T, LockError>> + Send + 'static,
 ) -> Result<T, LockError> {
     joined(spawn(request.in_current_span()).await)
 }
 
 /// Waits so long for a request that runs on a task of its own; it goes on when nobody waits for it any more.
-pub(crate) async fn answer<T>(
+pub(crate) async fn wait_for_reply<T>(
     asked: impl Future<Output = Result<Result<T, LockError>, JoinError>>,
     request: &str,
     limit: Duration,
@@ -33,7 +33,9 @@ pub(crate) async fn answer<T>(
 }
 
 /// Waits for the reply to a command, and gives it up when its connection must be dead: see [`DEAD_CONNECTION`].
-pub(crate) async fn answered<T>(command: impl Future<Output = Result<T, LockError>>) -> Result<T, LockError> {
+pub(crate) async fn with_reply_limit<T>(
+    command: impl Future<Output = Result<T, LockError>>,
+) -> Result<T, LockError> {
     match tokio::time::timeout(DEAD_CONNECTION, command).await {
         Ok(answer) => answer,
         Err(_) => Err(LockError::no_reply("command", DEAD_CONNECTION)),

@@ -24,7 +24,7 @@ pub(crate) const ACQUIRE_LIMIT_MIN: Duration = millis(200);
 
 /// A server that works answers an acquire request sooner, also in another city. What was heard of a lock counts for so
 /// long beside a request that is under way, and a slower reply leaves open what else of the claim may take effect.
-pub(crate) const SLOW_ANSWER: Duration = millis(500);
+pub(crate) const SLOW_REPLY: Duration = millis(500);
 
 /// An acquire request without a reply is overdue after this time: its connection may be dead, and a copy of it is sent on
 /// another one.
@@ -43,10 +43,10 @@ pub(crate) const TRY_LIMIT: Duration = seconds(10);
 
 /// A wait without a limit ends when MongoDB has given no usable answer about the name for so long: an election takes
 /// less, and a wait for a server that is gone would never end.
-pub(crate) const SILENCE_LIMIT: Duration = seconds(60);
+pub(crate) const NO_REPLY_LIMIT: Duration = seconds(60);
 
 /// A caller that begins when the server has been silent for long waits so long for it to come back.
-pub(crate) const SILENCE_LEAST: Duration = seconds(10);
+pub(crate) const NO_REPLY_LIMIT_MIN: Duration = seconds(10);
 
 // Waiting for a held lock.
 
@@ -56,7 +56,7 @@ pub(crate) const POLL_BESIDE_STREAM: Duration = seconds(5);
 
 /// How much of a start a woken waiter leaves to those that were woken in vain more often: of several processes the one
 /// that has waited longest comes next, and they do not all ask in the same moment.
-pub(crate) const WOKEN_START: [Duration; 3] = [millis(2), millis(1), Duration::ZERO];
+pub(crate) const WOKEN_DELAY: [Duration; 3] = [millis(2), millis(1), Duration::ZERO];
 
 /// How long a process hands a lock over inside itself at first, before others get a chance.
 pub(crate) const HANDOVER_MIN: Duration = millis(20);
@@ -95,7 +95,7 @@ pub(crate) const RELEASE_REPEAT_LIMIT: Duration = seconds(1);
 pub(crate) const RELEASE_NO_REPLY: Duration = seconds(5);
 
 /// How long a caller waits to hear that its release has arrived; it goes on in the background after that.
-pub(crate) const RELEASE_ANSWER: Duration = seconds(6);
+pub(crate) const RELEASE_REPLY_LIMIT: Duration = seconds(6);
 
 /// How long after the last request of a claim its id is released once more, if one of the requests may take effect late.
 /// The server ends a request after [`ACQUIRE_LIMIT`], and a silent connection is closed after [`ACQUIRE_NO_REPLY`]. What
@@ -120,7 +120,7 @@ pub(crate) const COMMIT_NO_REPLY: Duration = seconds(10);
 pub(crate) const COMMAND_LIMIT: Duration = seconds(5);
 
 /// How long an operator waits for an answer: long enough for a failover. The command itself goes on after that.
-pub(crate) const ADMIN_ANSWER: Duration = seconds(30);
+pub(crate) const ADMIN_REPLY_LIMIT: Duration = seconds(30);
 
 /// A command without a reply is given up here after this time: its connection is dead. Dropping the driver's future
 /// closes the connection and gives its place in the pool back. By then the outcome no longer depends on the reply: the
@@ -156,7 +156,7 @@ pub(crate) const INDEX_BUILD_PAUSE: RangeInclusive<u64> = 300..=600;
 pub(crate) const INDEX_RETRY: Duration = seconds(60);
 
 /// How long a caller that asks for the state of the index waits; the check itself goes on.
-pub(crate) const INDEX_ANSWER: Duration = seconds(30);
+pub(crate) const INDEX_REPLY_LIMIT: Duration = seconds(30);
 
 const fn is_less(one: Duration, other: Duration) -> bool {
     one.as_millis() < other.as_millis()
@@ -169,10 +169,10 @@ const _: () = {
     assert!(is_less(RELEASE_LIMIT, LATE_COMMAND) && is_less(COMMAND_LIMIT, LATE_COMMAND));
 
     // A healthy reply, an overdue one, one that is given up, a minute of silence.
-    assert!(is_less(SLOW_ANSWER, ACQUIRE_OVERDUE) && is_less(ACQUIRE_OVERDUE, ACQUIRE_LIMIT));
+    assert!(is_less(SLOW_REPLY, ACQUIRE_OVERDUE) && is_less(ACQUIRE_OVERDUE, ACQUIRE_LIMIT));
     assert!(is_less(ACQUIRE_LIMIT, ACQUIRE_NO_REPLY));
-    assert!(is_less(ACQUIRE_NO_REPLY, DEAD_CONNECTION) && is_less(ACQUIRE_NO_REPLY, SILENCE_LIMIT));
-    assert!(is_less(ACQUIRE_LIMIT_MIN, SLOW_ANSWER) && is_less(SILENCE_LEAST, SILENCE_LIMIT));
+    assert!(is_less(ACQUIRE_NO_REPLY, DEAD_CONNECTION) && is_less(ACQUIRE_NO_REPLY, NO_REPLY_LIMIT));
+    assert!(is_less(ACQUIRE_LIMIT_MIN, SLOW_REPLY) && is_less(NO_REPLY_LIMIT_MIN, NO_REPLY_LIMIT));
 
     // The server has ended a request before its id is released late, and the last release comes after its connection is
     // closed.
@@ -181,10 +181,10 @@ const _: () = {
 
     // The server gives a release up before this process repeats it, and a caller hears of that before a shutdown ends.
     assert!(is_less(RELEASE_REPEAT_LIMIT, RELEASE_LIMIT) && is_less(RELEASE_LIMIT, RELEASE_NO_REPLY));
-    assert!(is_less(RELEASE_NO_REPLY, RELEASE_ANSWER) && is_less(RELEASE_ANSWER, SHUTDOWN_LIMIT));
+    assert!(is_less(RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT) && is_less(RELEASE_REPLY_LIMIT, SHUTDOWN_LIMIT));
 
     assert!(is_less(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX) && is_less(HANDOVER_MIN, HANDOVER_MAX));
-    assert!(is_less(COMMIT_NO_REPLY, COMMIT_LIMIT) && is_less(COMMAND_LIMIT, ADMIN_ANSWER));
+    assert!(is_less(COMMIT_NO_REPLY, COMMIT_LIMIT) && is_less(COMMAND_LIMIT, ADMIN_REPLY_LIMIT));
     assert!(is_less(STREAM_AWAIT, STREAM_SILENT) && is_less(STREAM_SILENT, DEAD_CONNECTION));
-    assert!(is_less(INDEX_BUILD_LIMIT, COMMAND_LIMIT) && is_less(INDEX_ANSWER, DEAD_CONNECTION));
+    assert!(is_less(INDEX_BUILD_LIMIT, COMMAND_LIMIT) && is_less(INDEX_REPLY_LIMIT, DEAD_CONNECTION));
 };

@@ -120,7 +120,7 @@ impl<'a, O: Write> IntoFuture for FencedWrite<'a, O> {
             change,
         });
         match self.session {
-            None => Box::pin(async { task::to_end(task::answered(O::make(order?, None))).await }),
+            None => Box::pin(async { task::run_to_end(task::with_reply_limit(O::make(order?, None))).await }),
             Some(session) => Box::pin(async { O::make(order?, Some(session)).await }),
         }
     }

@@ -30,7 +30,9 @@ impl World {
         }
         server.note(|| format!("{id} begins {name}"));
         server.observe(name);
-        server.ledger.neighbour_holds(name, id, sent + counted(expiry));
+        server
+            .ledger
+            .neighbour_holds(name, id, sent + without_margin(expiry));
         let until = Instant::now() + between(rng, 0, 3000);
         while Instant::now() < until {
             sleep((until - Instant::now()).min(expiry / 3)).await;
@@ -40,7 +42,9 @@ impl World {
                 return server.ledger.neighbour_ends(name);
             }
             server.observe(name);
-            server.ledger.neighbour_holds(name, id, sent + counted(expiry));
+            server
+                .ledger
+                .neighbour_holds(name, id, sent + without_margin(expiry));
         }
         server.ledger.neighbour_ends(name);
         // One of five crashes, and its lease ends by itself.
@@ -51,6 +55,6 @@ impl World {
     }
 }
 
-fn counted(expiry: Duration) -> Duration {
+fn without_margin(expiry: Duration) -> Duration {
     expiry.mul_f64(0.95)
 }

@@ -107,7 +107,7 @@ impl Server {
         self.tenures.observe(name, lease);
     }
 
-    /// A renewal leaves no lease of which nobody alive could have counted on the end.
+    /// Checks that a renewal leaves no lease that lasts longer than any renewal can have granted.
     pub(super) fn check_renewal(&self, now: Duration, key: &LeaseId, expiry: Duration) {
         let lease = self.memory.lease_of(&key.name);
         let end = lease.map_or(now, |(_, lasts)| self.memory.now() + lasts);

@@ -11,7 +11,7 @@ use super::memory::MemoryStore;
 use super::mongo::MongoStore;
 use crate::LockError;
 use crate::store::driver_error;
-use crate::task::answered;
+use crate::task::with_reply_limit;
 use crate::timing::STREAM_AWAIT;
 
 /// The names of locks that are released or deleted, as it happens.
@@ -27,7 +27,7 @@ impl Releases {
     pub(crate) async fn next(&mut self) -> Result<Option<Arc<str>>, LockError> {
         match self {
             Self::Mongo(stream) => {
-                let event = answered(async { Ok(stream.next_if_any().await?) }).await?;
+                let event = with_reply_limit(async { Ok(stream.next_if_any().await?) }).await?;
                 // A stream that has ended with its collection is silent at once and for ever.
                 if event.is_none() && !stream.is_alive() {
                     return Err(driver_error::ended());

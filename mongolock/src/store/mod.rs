@@ -28,7 +28,7 @@ pub(crate) use mongo::MongoStore;
 
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::task::answered;
+use crate::task::with_reply_limit;
 use crate::{FencingToken, LockError};
 
 /// The name of a lock and the id of one claim on it, as they stand in the document.
@@ -111,10 +111,10 @@ impl Store {
         limit: Duration,
     ) -> Result<AcquireReply, LockError> {
         match self {
-            Self::Mongo(store) => answered(store.claim(key, ask, limit)).await,
+            Self::Mongo(store) => with_reply_limit(store.claim(key, ask, limit)).await,
             Self::Memory(store) => Ok(store.claim(key, ask)),
             #[cfg(test)]
-            Self::Simulated(link) => answered(link.claim(key, ask, limit)).await,
+            Self::Simulated(link) => with_reply_limit(link.claim(key, ask, limit)).await,
         }
     }
 
@@ -126,10 +126,10 @@ impl Store {
         limit: Duration,
     ) -> Result<RenewReply, LockError> {
         match self {
-            Self::Mongo(store) => answered(store.renew(keys, expiry, limit)).await,
+            Self::Mongo(store) => with_reply_limit(store.renew(keys, expiry, limit)).await,
             Self::Memory(store) => Ok(store.renew(keys, expiry)),
             #[cfg(test)]
-            Self::Simulated(link) => answered(link.renew(keys, expiry, limit)).await,
+            Self::Simulated(link) => with_reply_limit(link.renew(keys, expiry, limit)).await,
         }
     }
 
@@ -142,10 +142,10 @@ impl Store {
         limit: Duration,
     ) -> Result<bool, LockError> {
         match self {
-            Self::Mongo(store) => answered(store.release(key, min_hold, limit)).await,
+            Self::Mongo(store) => with_reply_limit(store.release(key, min_hold, limit)).await,
             Self::Memory(store) => Ok(store.release(key, min_hold)),
             #[cfg(test)]
-            Self::Simulated(link) => answered(link.release(key, min_hold, limit)).await,
+            Self::Simulated(link) => with_reply_limit(link.release(key, min_hold, limit)).await,
         }
     }
 
@@ -157,7 +157,7 @@ impl Store {
         limit: Duration,
     ) -> Result<(), LockError> {
         match self {
-            Self::Mongo(store) => answered(store.release_many(keys, min_hold, limit)).await,
+            Self::Mongo(store) => with_reply_limit(store.release_many(keys, min_hold, limit)).await,
             Self::Memory(store) => {
                 for key in keys {
                     store.release(key, min_hold);
@@ -165,7 +165,7 @@ impl Store {
                 Ok(())
             }
             #[cfg(test)]
-            Self::Simulated(link) => answered(link.release_many(keys, min_hold, limit)).await,
+            Self::Simulated(link) => with_reply_limit(link.release_many(keys, min_hold, limit)).await,
         }
     }
 
@@ -192,7 +192,7 @@ impl Store {
     pub(crate) async fn ensure_index(&self, retention: Duration) -> IndexCheck {
         match self {
             Self::Mongo(store) => {
-                let checked = answered(async { Ok(store.ensure_index(retention).await) }).await;
+                let checked = with_reply_limit(async { Ok(store.ensure_index(retention).await) }).await;
                 checked.unwrap_or_else(|error| IndexState::unknown(&error).into())
             }
             Self::Memory(_) => IndexState::Ready.into(),
@@ -204,7 +204,7 @@ impl Store {
     /// The locks that meet the filter, in the order of their names.
     pub(crate) async fn list(&self, filter: &LockFilter) -> Result<Vec<LockInfo>, LockError> {
         match self {
-            Self::Mongo(store) => answered(store.list(filter)).await,
+            Self::Mongo(store) => with_reply_limit(store.list(filter)).await,
             Self::Memory(store) => Ok(store.list(filter)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().list(filter)),
@@ -213,7 +213,7 @@ impl Store {
 
     pub(crate) async fn get(&self, name: &str) -> Result<Option<LockInfo>, LockError> {
         match self {
-            Self::Mongo(store) => answered(store.get(name)).await,
+            Self::Mongo(store) => with_reply_limit(store.get(name)).await,
             Self::Memory(store) => Ok(store.get(name)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().get(name)),
@@ -223,7 +223,7 @@ impl Store {
     /// Ends the lease of whoever has it; `false` when none runs.
     pub(crate) async fn force_release(&self, name: &str) -> Result<bool, LockError> {
         match self {
-            Self::Mongo(store) => answered(store.force_release(name)).await,
+            Self::Mongo(store) => with_reply_limit(store.force_release(name)).await,
             Self::Memory(store) => Ok(store.force_release(name)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().force_release(name)),
@@ -233,7 +233,7 @@ impl Store {
     /// Ends the leases that the owner holds, and says how many.
     pub(crate) async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
         match self {
-            Self::Mongo(store) => answered(store.release_owner(owner)).await,
+            Self::Mongo(store) => with_reply_limit(store.release_owner(owner)).await,
             Self::Memory(store) => Ok(store.release_owner(owner)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().release_owner(owner)),
@@ -243,7 +243,7 @@ impl Store {
     /// Opens the stream of releases and deletions.
     pub(crate) async fn watch(&self) -> Result<Releases, LockError> {
         match self {
-            Self::Mongo(store) => answered(store.watch()).await,
+            Self::Mongo(store) => with_reply_limit(store.watch()).await,
             Self::Memory(store) => Ok(store.watch()),
             #[cfg(test)]
             Self::Simulated(link) => link.watch().await.map(Releases::Simulated),
