@@ -243,11 +243,11 @@ impl LockAdmin {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn index_state(&self) -> IndexState {
-        index_task::look(&self.engine.store, self.engine.config.retention).await
+        index_task::check(&self.engine.store, self.engine.config.retention).await
     }
 }
 
-/// Sends a request on a task of its own, so that it runs to its end whatever becomes of the caller.
+/// Sends a request on a task of its own, so that it runs to its end even if the caller is cancelled.
 async fn ask<T: Send + 'static>(
     what: &str,
     request: impl Future<Output = Result<T, LockError>> + Send + 'static,

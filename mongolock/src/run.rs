@@ -17,7 +17,7 @@ use crate::lease::Lease;
 use crate::output::Output;
 use crate::{LockError, LockGuard, trace};
 
-/// A lock that a call has: its own, or that of the call it was made in.
+/// The lock that a call has: its own one, or that of the enclosing call.
 pub struct Acquired {
     context: LockContext,
     source: LockSource,
@@ -39,7 +39,7 @@ enum LockSource {
 /// A call within an enclosing hold of the same name.
 struct Joined {
     context: LockContext,
-    /// Keeps the joined calls under one hold from running side by side.
+    /// The permit of the enclosing hold, under which only one joined call runs at a time.
     _permit: OwnedSemaphorePermit,
 }
 
@@ -75,7 +75,7 @@ impl Acquired {
         &self.context
     }
 
-    /// Runs the body under the lock. The future takes the body by value: it adds a constant to its size.
+    /// Runs the body under the lock. The future contains the body and adds a constant to its size.
     pub fn run<B: Future>(self, body: B) -> LockedBody<B, impl Future<Output = ()>> {
         let lease = Arc::clone(self.context.lease());
         LockedBody {
@@ -107,7 +107,7 @@ impl LockSource {
 pin_project! {
     /// The body of a call while it runs under its lock.
     pub struct LockedBody<B, L> {
-        // Before the hold: when the call is cancelled, the body's locals are dropped while the lock is still held.
+        // The body stands before the source of the lock, so that a cancelled call drops it while the lock is still held.
         #[pin]
         body: Option<TaskLocalFuture<LockContext, B>>,
         #[pin]
@@ -129,7 +129,8 @@ impl<B: Future, L: Future<Output = ()>> Future for LockedBody<B, L> {
             .source
             .as_ref()
             .is_none_or(|source| source.lease().should_cancel());
-        // Asked before the body goes on: a process that was stopped must not do a step more without the lock.
+        // The lock is checked before the body goes on: after a pause of the process the body must not take another step
+        // without the lock.
         let outcome = if cancel && lost {
             BodyOutcome::Lost
         } else {
@@ -143,7 +144,7 @@ impl<B: Future, L: Future<Output = ()>> Future for LockedBody<B, L> {
                 Ok(Poll::Pending) => return Poll::Pending,
             }
         };
-        // What the body has captured goes before the lock does.
+        // The body with its captured values is dropped before the lock is released.
         this.body.set(None);
         let Some(source) = this.source.take() else {
             unreachable!("the hold is taken once")
@@ -157,7 +158,7 @@ impl<B: Future, L: Future<Output = ()>> Future for LockedBody<B, L> {
     }
 }
 
-/// A call whose body has ended, and whose lock has not been given back.
+/// A call whose body has ended, and whose lock is not released yet.
 pub struct Finished<T> {
     outcome: BodyOutcome<T>,
     source: LockSource,
@@ -181,10 +182,10 @@ impl<T> BodyOutcome<T> {
 }
 
 impl<T> Finished<T> {
-    /// Gives the lock back and decides what the call returns: the body's own failure first, then the loss of the lock.
+    /// Releases the lock and decides what the call returns: the failure of the body comes before the loss of the lock.
     pub async fn finish(mut self, output: Output<T>) -> T {
         let lost = self.source.lease().lost_error();
-        // What was committed under guard was done under the lock, whatever has become of that since.
+        // After a guarded commit the work was done under the lock, even if the lock was lost later.
         let reports_loss = self.on_lost == OnLost::Cancel && !self.source.lease().has_committed();
         let released = self.source.release().await;
         match self.outcome {
@@ -194,7 +195,7 @@ impl<T> Finished<T> {
                 Err(error @ LockError::Lost { .. }) if reports_loss && (output.is_success)(&value) => {
                     (output.from_lock_error)(error)
                 }
-                // An unconfirmed release takes nothing from the work: it was done under the lock.
+                // A release that is not confirmed does not change the outcome: the work was done under the lock.
                 _ => value,
             },
         }
