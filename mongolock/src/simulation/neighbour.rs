@@ -8,7 +8,7 @@ use super::between;
 use super::fleet::World;
 
 impl World {
-    /// A process of DistributedLock.MongoDB, which takes the same locks.
+    /// Runs a process of DistributedLock.MongoDB, which acquires the same locks.
     pub(super) async fn neighbour(self: Arc<Self>, number: u64) {
         let rng = &mut self.plan.rng((1 << 33) + number);
         let mut claims = 0;
@@ -47,7 +47,7 @@ impl World {
                 .neighbour_holds(name, id, sent + without_margin(expiry));
         }
         server.ledger.neighbour_ends(name);
-        // One of five crashes, and its lease ends by itself.
+        // One process of five crashes, and its lease expires.
         if rng.u8(0..5) > 0 {
             server.memory.neighbour_releases(name, id);
             server.observe(name);
