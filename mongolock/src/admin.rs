@@ -6,7 +6,7 @@ use tracing::Instrument;
 use crate::engine::Engine;
 use crate::index_task;
 use crate::store::IndexState;
-use crate::timing::ADMIN_ANSWER;
+use crate::timing::ADMIN_REPLY_LIMIT;
 use crate::{LockError, LockFilter, LockInfo, task, trace};
 
 /// The view of an operator on the locks of a provider; made by [`LockProvider::admin`](crate::LockProvider::admin).
@@ -243,17 +243,17 @@ impl LockAdmin {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn index_state(&self) -> IndexState {
-        index_task::look(&self.engine.store, self.engine.config.retention).await
+        index_task::check(&self.engine.store, self.engine.config.retention).await
     }
 }
 
-/// Sends a request on a task of its own, so that it runs to its end whatever becomes of the caller.
+/// Sends a request on a task of its own, so that it runs to its end even if the caller is cancelled.
 async fn ask<T: Send + 'static>(
     what: &str,
     request: impl Future<Output = Result<T, LockError>> + Send + 'static,
 ) -> Result<T, LockError> {
     let asked = task::spawn(request.in_current_span());
-    task::answer(asked, what, ADMIN_ANSWER).await
+    task::wait_for_reply(asked, what, ADMIN_REPLY_LIMIT).await
 }
 
 impl fmt::Debug for LockAdmin {

@@ -1,11 +1,12 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Pauses between two attempts: each drawn anew between the minimum and three times the one before it,
-/// so that a crowd of waiters spreads out
+/// The pauses between attempts: each is a random time between the minimum and three times the pause before it, so that
+/// many waiters spread out
 /// ([*Exponential Backoff And Jitter*](https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/), "decorrelated").
 pub(crate) struct Backoff {
     range: RangeInclusive<Duration>,
+    /// The pause before the next one.
     last: Duration,
 }
 

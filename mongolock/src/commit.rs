@@ -1,4 +1,4 @@
-//! Commits that hold only if the lock does.
+//! Commits that are made only if the lock is still held.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,9 @@ const NOT_BEGUN: &str = "the session has no transaction; start one first, which 
 const BEGUN_TOO_EARLY: &str =
     "its transaction began before the lock was acquired, or on another deployment; begin it under the lock";
 
-/// Commits the session's transaction if the claim of the context's lease stands, and ends it in any case.
+/// Commits the session's transaction if the claim of the lease still has the lock, and ends the transaction in any case.
 ///
-/// The shields keep the bodies around the commit from being cancelled once it is on its way.
+/// The shields keep the bodies around the commit from being cancelled while it is in flight.
 pub(crate) async fn guarded(
     lease: &Arc<Lease>,
     store: &Store,
@@ -31,7 +31,7 @@ pub(crate) async fn guarded(
 ) -> Result<(), LockError> {
     let open = lease.begin_commit();
     if let Err(error) = guard(lease, store, session).await {
-        // The first error says what is wrong; the server ends a transaction that is not aborted by itself.
+        // The first error is returned, not that of the abort: the server itself ends a transaction that is not aborted.
         let _ = timeout(COMMIT_NO_REPLY, session.abort_transaction()).await;
         open.ended(false);
         return Err(error);
@@ -40,16 +40,16 @@ pub(crate) async fn guarded(
     commit(lease, open, session).await
 }
 
-/// The last statement of the transaction changes the lock's document: from then on until the commit no other can take
-/// the lock, and nobody has taken it since the transaction began.
+/// Sends the last statement of the transaction, which changes the lock's document: no other client can acquire the lock
+/// from then on until the commit, and none has acquired it since the transaction began.
 ///
-/// The renewal in it is the server's; the holder does not count on it. With a weaker write concern than a majority's the
-/// commit could be undone.
+/// The statement renews the lease at the server, but the holder does not rely on that renewal. With a weaker write concern
+/// than majority the commit could be rolled back.
 async fn guard(lease: &Lease, store: &Store, session: &mut ClientSession) -> Result<(), LockError> {
     lease.ensure_held()?;
     let expiry = lease.is_renewable(Instant::now()).then_some(lease.options.expiry);
-    let touched = store.touch(&lease.key, expiry, session);
-    match timeout(COMMIT_NO_REPLY, touched)
+    let guarding = store.guard(&lease.key, expiry, session);
+    match timeout(COMMIT_NO_REPLY, guarding)
         .await
         .unwrap_or_else(|_| Err(no_guard()))
     {
@@ -66,7 +66,7 @@ async fn guard(lease: &Lease, store: &Store, session: &mut ClientSession) -> Res
     }
 }
 
-/// A commit whose outcome is not known may be repeated: it is made once. Only an outcome that is known ends it.
+/// Sends the commit until its outcome is known or the time is up. A commit may be repeated, because it is made only once.
 async fn commit(lease: &Lease, open: OpenCommit<'_>, session: &mut ClientSession) -> Result<(), LockError> {
     let until = Instant::now() + COMMIT_LIMIT;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
@@ -97,14 +97,14 @@ async fn commit(lease: &Lease, open: OpenCommit<'_>, session: &mut ClientSession
     }
 }
 
-/// The outcome is not known, and not because the caller's own limit has passed.
+/// Whether the outcome of the commit is not known, for another reason than the caller's own limit.
 fn is_unknown(error: &Error) -> bool {
     const MAX_TIME_EXPIRED: i32 = 50;
     error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
         && driver_error::code(error) != Some(MAX_TIME_EXPIRED)
 }
 
-/// The transaction is aborted, and may be made again.
+/// The error for a guarding statement without a reply: the transaction is aborted, and may be repeated as a whole.
 fn no_guard() -> LockError {
     labelled(
         TRANSIENT_TRANSACTION_ERROR,
@@ -126,7 +126,7 @@ mod tests {
 
     use crate::{FencingToken, LockGuard, LockProvider};
 
-    /// The tokens of two who waited for a lock, the one after the other.
+    /// The tokens of two holders, one after the other, that both waited for the lock.
     async fn tokens(between: impl FnOnce(&LockGuard)) -> (FencingToken, FencingToken) {
         let provider = LockProvider::in_memory();
         let rival = provider.to_builder().build().unwrap().lock("a").await.unwrap();
@@ -144,7 +144,7 @@ mod tests {
         (token, waiting.join_next().await.unwrap().unwrap().fencing_token())
     }
 
-    /// A claim guards the commit. The next hold must not be on the same one while the commit may still be made.
+    /// The claim guards the commit: the next hold must not use the same claim while the commit may still be made.
     #[tokio::test(start_paused = true)]
     async fn a_claim_with_an_open_commit_is_not_handed_over() {
         let is_next = |(token, next): (FencingToken, FencingToken)| next.get() == token.get() + 1;

@@ -30,14 +30,14 @@ pub struct LockContext {
 /// One nesting level of holds in a task.
 struct Level {
     lease: Arc<Lease>,
-    /// Keeps the background task that renews the lease.
+    /// The engine, whose drop would stop the background task that renews the lease.
     engine: Arc<Engine>,
-    /// The context of the call that this one was made in, of whatever name. Links to calls that have ended are replaced by
-    /// the next one outwards, so that a chain of tasks, each begun by the one before it, does not keep all their leases.
+    /// The context of the enclosing call, whatever its name is. A link to a call that has ended is replaced by the next
+    /// one outwards, so that a chain of tasks, each started by the one before it, does not keep all their leases.
     outer: Mutex<Option<LockContext>>,
-    /// The call of this level is over: its guard is released or dropped, or the joined call has returned.
+    /// Whether the call of this level is over: its guard is released or dropped, or the joined call has returned.
     has_ended: AtomicBool,
-    /// The joined calls directly under this level, one at a time.
+    /// The permit for the joined calls directly under this level, which run one at a time.
     inner_calls: OnceLock<Arc<Semaphore>>,
 }
 
@@ -71,8 +71,8 @@ impl LockContext {
         }
     }
 
-    /// The call of this context is over. From now on it is no enclosing call of others; only tasks that run directly in
-    /// its scope still see it.
+    /// Notes that the call of this context is over. From now on it encloses no other call; only tasks that run directly
+    /// in its scope still see it.
     pub(crate) fn end(&self) {
         self.level.has_ended.store(true, Ordering::Release);
     }
@@ -233,8 +233,7 @@ impl LockContext {
         &self.level.engine
     }
 
-    /// Keeps all bodies that a commit from here is made in from being cancelled: those around this hold, and those
-    /// around the caller.
+    /// Keeps all bodies around a commit from being cancelled: those around this hold, and those around the caller.
     pub(crate) fn shield_bodies(&self) -> Vec<CancelShield> {
         let own = std::iter::successors(Some(self.clone()), Self::outer);
         let callers = std::iter::successors(Self::current(), Self::outer);
@@ -243,7 +242,7 @@ impl LockContext {
             .collect()
     }
 
-    /// The context of the innermost enclosing call that still runs. Links to ended calls before it are cut.
+    /// The context of the innermost enclosing call that still runs. Links to ended calls before it are removed.
     fn outer(&self) -> Option<Self> {
         let mut link = lock(&self.level.outer);
         while let Some(ended) = link.take_if(|outer| outer.has_ended()) {
@@ -252,7 +251,7 @@ impl LockContext {
         link.clone()
     }
 
-    /// Cuts all ended calls out of the chain.
+    /// Removes all ended calls from the chain.
     fn cut_ended_calls(&self) {
         std::iter::successors(Some(self.clone()), Self::outer).for_each(drop);
     }
@@ -317,8 +316,8 @@ mod tests {
         assert!(Arc::ptr_eq(&outermost.level, &guard.context().level));
     }
 
-    /// One task after the other: each takes a lock in the scope of the call before it. So many earlier calls still run
-    /// then. Returns how many levels and leases were alive at most.
+    /// Runs one task after the other, each of which acquires a lock in the scope of the call before it, while `overlap`
+    /// earlier calls still run. Returns the greatest number of levels and leases that were alive.
     async fn chain_of_tasks(
         first: &LockContext,
         lock_of: impl Fn(usize) -> DistributedLock,
@@ -372,7 +371,7 @@ mod tests {
         }
     }
 
-    /// Also from within another lock, and however long it is lost.
+    /// The hold cannot be joined from within another lock either.
     #[tokio::test(start_paused = true)]
     async fn a_lost_hold_whose_call_still_runs_cannot_be_joined() {
         let (provider, other) = (short(), LockProvider::in_memory());

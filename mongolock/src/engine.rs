@@ -20,7 +20,9 @@ pub(crate) struct Engine {
     index_task: IndexTask,
     pub(crate) config: Config,
     pub(crate) owner: Arc<str>,
+    /// Whether the provider is shut down.
     closed: AtomicBool,
+    /// Notified when a shutdown begins.
     closing: Notify,
 }
 
@@ -57,7 +59,8 @@ impl Engine {
         }
     }
 
-    /// Turns waiters away, ends leases, and waits until the server knows. Its tasks end as well when nobody waits for that.
+    /// Rejects waiters, ends all leases, and waits until the server has confirmed the releases. The tasks end even if the
+    /// future is dropped before.
     pub(crate) async fn shut_down(&self) {
         let _stopping = Stopping(self);
         self.closed.store(true, Ordering::Release);

@@ -124,14 +124,14 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// A request that got no reply at all: MongoDB is broken or out of reach, not busy.
+    /// The error for a request without any reply: MongoDB is broken or unreachable, and the lock is not known to be held.
     pub(crate) fn no_reply(request: &str, waited: Duration) -> Self {
         let message =
             format!("no answer to a {request} within {waited:?}; is MongoDB reachable and has it a primary?");
         Self::Mongo(std::io::Error::new(std::io::ErrorKind::TimedOut, message).into())
     }
 
-    /// A task that ended with its runtime: the outcome of its request is not known.
+    /// The error for a task that ended with its runtime: the outcome of its request is not known.
     pub(crate) fn cut_off() -> Self {
         let message = "the tokio runtime ended before the answer of MongoDB was there";
         Self::Mongo(std::io::Error::other(message).into())

@@ -25,7 +25,7 @@ use crate::{FencingToken, LockError};
 /// ```
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct LockGuard {
-    // Before the engine: without that the release would find the background task stopped.
+    // The hold is dropped before the engine, because the drop of the engine may stop the background task.
     hold: Hold,
     engine: Arc<Engine>,
     context: GuardContext,
@@ -98,7 +98,7 @@ impl LockGuard {
         self.end().await
     }
 
-    /// As [`release`](Self::release); by reference, so that the futures around it need no room for another guard.
+    /// [`release`](Self::release) by reference, so that the futures around it need no room for another guard.
     pub(crate) async fn end(&mut self) -> Result<(), LockError> {
         self.hold.release().await
     }
@@ -108,7 +108,7 @@ impl LockGuard {
     }
 }
 
-/// The context of a guard once it is asked for; its call ends with the guard.
+/// The context of a guard, made when it is first used; its call ends with the guard.
 struct GuardContext(OnceLock<LockContext>);
 
 impl Drop for GuardContext {

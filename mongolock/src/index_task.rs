@@ -6,13 +6,13 @@ use tokio::task::JoinHandle;
 
 use crate::store::{IndexCheck, IndexState, Store};
 use crate::sync::lock;
-use crate::timing::INDEX_ANSWER;
+use crate::timing::INDEX_REPLY_LIMIT;
 use crate::{LockError, task, trace};
 
-/// A look on a task of its own: it runs to its end.
-type Look = JoinHandle<Result<IndexCheck, LockError>>;
+/// A check on a task of its own, which runs to its end.
+type Check = JoinHandle<Result<IndexCheck, LockError>>;
 
-/// Checks the index beside everything else until it is there, or for as long as the provider works.
+/// The background task that checks the TTL index until it exists or the provider ends.
 pub(crate) struct IndexTask {
     store: Arc<Store>,
     retention: Duration,
@@ -30,8 +30,8 @@ impl IndexTask {
         }
     }
 
-    /// Starts the task on the caller's runtime if the index is not known to be there and the task does not run, or ended
-    /// with the runtime it was started on.
+    /// Starts the task on the caller's runtime, unless the index is known to exist or the task is running: it ends with
+    /// the runtime that it was started on.
     pub(crate) fn ensure_running(&self) {
         if self.is_ready.load(Ordering::Relaxed) {
             return;
@@ -54,14 +54,14 @@ impl IndexTask {
     }
 }
 
-/// Never looks twice at once: each look that hangs, behind an index build that does not end, keeps a connection of the
-/// pool, and with the last of them locks would hang as well.
-async fn until_ready(begin: impl Fn() -> Look) {
+/// Checks the index until it exists, one check at a time: each check that hangs behind an index build keeps a connection
+/// of the pool, and without a free connection locks would hang as well.
+async fn until_ready(begin: impl Fn() -> Check) {
     let mut reported = None;
-    let mut looking = begin();
+    let mut checking = begin();
     loop {
-        let IndexCheck { state, next } = outcome(&mut looking).await;
-        // Once for each new finding: a missing index is a nuisance, a log full of it is another.
+        let IndexCheck { state, next } = outcome(&mut checking).await;
+        // Each new state is reported once, so that a missing index does not fill the log.
         if reported.as_ref() != Some(&state) {
             trace::index(state == IndexState::Ready, &state);
         }
@@ -70,25 +70,25 @@ async fn until_ready(begin: impl Fn() -> Look) {
         }
         reported = Some(state);
         tokio::time::sleep(next).await;
-        if looking.is_finished() {
-            looking = begin();
+        if checking.is_finished() {
+            checking = begin();
         }
     }
 }
 
-/// Creates the index if it is missing.
-pub(crate) async fn look(store: &Arc<Store>, retention: Duration) -> IndexState {
+/// Checks the index once, and creates it if it is missing.
+pub(crate) async fn check(store: &Arc<Store>, retention: Duration) -> IndexState {
     outcome(begin(store, retention)).await.state
 }
 
-fn begin(store: &Arc<Store>, retention: Duration) -> Look {
+fn begin(store: &Arc<Store>, retention: Duration) -> Check {
     let store = Arc::clone(store);
     task::spawn(async move { Ok(store.ensure_index(retention).await) })
 }
 
-async fn outcome(looking: impl Future<Output = <Look as Future>::Output>) -> IndexCheck {
-    let looked = task::answer(looking, "look at the index", INDEX_ANSWER).await;
-    looked.unwrap_or_else(|error| {
+async fn outcome(checking: impl Future<Output = <Check as Future>::Output>) -> IndexCheck {
+    let checked = task::wait_for_reply(checking, "look at the index", INDEX_REPLY_LIMIT).await;
+    checked.unwrap_or_else(|error| {
         let reason = error.to_string();
         IndexState::Failed { reason }.into()
     })
@@ -110,34 +110,34 @@ mod tests {
         }
     }
 
-    /// The seconds at which looks begin until one finds the index, if each of them takes so long and ends so.
-    async fn looks<C: Clone + Into<IndexCheck>>(plan: &[(u64, C)]) -> Vec<u64> {
-        let (start, looks) = (Instant::now(), Mutex::new(Vec::new()));
+    /// The seconds at which checks begin until one finds the index. The plan says how long each of them takes, and its result.
+    async fn checks<C: Clone + Into<IndexCheck>>(plan: &[(u64, C)]) -> Vec<u64> {
+        let (start, checks) = (Instant::now(), Mutex::new(Vec::new()));
         let begin = || {
-            let mut looks = lock(&looks);
-            let (takes, check) = plan[looks.len()].clone();
+            let mut checks = lock(&checks);
+            let (takes, check) = plan[checks.len()].clone();
             let check = check.into();
-            looks.push(start.elapsed().as_secs());
+            checks.push(start.elapsed().as_secs());
             task::spawn(async move {
                 sleep(Duration::from_secs(takes)).await;
                 Ok(check)
             })
         };
         until_ready(begin).await;
-        let looks = lock(&looks);
-        looks.clone()
+        let checks = lock(&checks);
+        checks.clone()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_failure_it_is_looked_for_once_a_minute() {
+    async fn after_a_failure_it_is_checked_once_a_minute() {
         let plan = [
             (0, failed()),
             (0, IndexState::Capped),
             (5, failed()),
             (0, IndexState::Ready),
         ];
-        assert_eq!(looks(&plan).await, [0, 60, 120, 185]);
-        assert_eq!(looks(&[(0, IndexState::Ready)]).await, [0]);
+        assert_eq!(checks(&plan).await, [0, 60, 120, 185]);
+        assert_eq!(checks(&[(0, IndexState::Ready)]).await, [0]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -147,21 +147,25 @@ mod tests {
             next: Duration::from_secs(432),
         };
         let plan = [(1, build), (0, failed().into()), (0, IndexState::Ready.into())];
-        assert_eq!(looks(&plan).await, [0, 433, 493]);
+        assert_eq!(checks(&plan).await, [0, 433, 493]);
     }
 
-    /// Those that hang for longer than they are waited for.
+    /// The checks hang for longer than the task waits for them.
     #[tokio::test(start_paused = true)]
-    async fn no_second_look_begins_beside_one_that_hangs() {
+    async fn no_second_check_begins_beside_one_that_hangs() {
         let plan = [(3600, failed()), (40, IndexState::Ready), (0, IndexState::Ready)];
-        let looks = looks(&plan).await;
+        let checks = checks(&plan).await;
         // The end of the first is noticed with the next wait for it, 30 s and a minute each, or a minute after it.
-        assert!((3600..=3660).contains(&looks[1]), "{looks:?}");
-        assert_eq!(looks[2] - looks[1], 90, "what it found is looked at again");
+        assert!((3600..=3660).contains(&checks[1]), "{checks:?}");
+        assert_eq!(
+            checks[2] - checks[1],
+            90,
+            "an index that a hanging check has found is checked again"
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_that_hangs_is_a_failure_to_the_one_who_asks() {
+    async fn a_check_that_hangs_is_a_failure_to_the_caller() {
         let begun = Instant::now();
         let state = outcome(task::spawn(pending())).await.state;
         assert!(

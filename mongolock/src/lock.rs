@@ -39,7 +39,7 @@ pub struct DistributedLock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnBusy {
     Wait,
-    /// Ask once and give up.
+    /// The call tries once and returns.
     TryOnce,
 }
 
@@ -187,9 +187,9 @@ impl DistributedLock {
         let lock = self.clone();
         async move {
             match lock.hold(OnBusy::Wait, OnLost::Cancel).await {
-                Ok(Some(held)) => {
-                    let body = body(held.context().clone());
-                    held.run(body).await.finish(output::output()).await
+                Ok(Some(acquired)) => {
+                    let body = body(acquired.context().clone());
+                    acquired.run(body).await.finish(output::output()).await
                 }
                 Ok(None) => LockOutput::from_lock_error(lock.busy_error()),
                 Err(error) => LockOutput::from_lock_error(error),
@@ -197,7 +197,7 @@ impl DistributedLock {
         }
     }
 
-    /// The lock for a body that is to run under it: joined, if the caller is under it already.
+    /// Acquires the lock for a body, or joins the hold that the caller already runs under.
     pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<Option<Acquired>, LockError> {
         self.check()?;
         if let Some(outer) = LockContext::enclosing(&self.engine, &self.name) {
@@ -236,22 +236,23 @@ impl DistributedLock {
     }
 }
 
-/// One's own hold is never busy, but another call within it is; the options of the inner call do not apply.
+/// Joins the hold of the enclosing call. That is busy only while another call runs within it; the options of the inner
+/// call do not apply.
 async fn join(outer: &LockContext, on_busy: OnBusy, on_lost: OnLost) -> Result<Option<Acquired>, LockError> {
     let lease = outer.lease();
     lease.ensure_held()?;
     let inner_calls = outer.inner_calls();
-    let alone = match on_busy {
+    let permit = match on_busy {
         OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
         OnBusy::Wait => tokio::select! {
             biased;
-            alone = inner_calls.acquire_owned() => alone.ok(),
+            permit = inner_calls.acquire_owned() => permit.ok(),
             () = lease.until_over() => return Err(lease.lost_error()),
         },
     };
     // The wait for a sibling may have outlasted the hold.
     lease.ensure_held()?;
-    Ok(alone.map(|alone| Acquired::joined(outer, alone, on_lost)))
+    Ok(permit.map(|permit| Acquired::joined(outer, permit, on_lost)))
 }
 
 impl IntoFuture for DistributedLock {
@@ -274,7 +275,7 @@ impl std::fmt::Debug for DistributedLock {
 
 #[cfg(test)]
 mod tests {
-    /// Futures of calls nest: what one of them takes is paid at every level of an application.
+    /// The futures of calls nest, so that the size of one of them counts at every level of an application.
     #[tokio::test]
     async fn the_futures_are_small() {
         let lock = crate::LockProvider::in_memory().lock("small");

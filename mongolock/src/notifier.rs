@@ -1,4 +1,4 @@
-//! Push instead of poll: releases in other processes wake those who wait here.
+//! Wake-ups instead of polling: releases in other processes wake the waiters of this process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,35 +15,37 @@ use crate::sync::lock;
 use crate::timing::{STREAM_IDLE, STREAM_SILENT, STREAM_UNAVAILABLE};
 use crate::{LockError, trace};
 
-/// Wakes those who wait for a lock when somebody releases it, by one stream of the store's releases for the whole
-/// provider, open only while somebody waits. A wake-up is a hint: who is woken asks the server, and who is not asks it
-/// later.
+/// Wakes the waiters for a lock when another process releases it. One change stream serves the whole provider, and it is
+/// open only while there are waiters. A wake-up is a hint: a waiter that is woken sends an acquire request, and one that
+/// is not woken sends it later.
 pub(crate) struct ReleaseNotifier {
     store: Arc<Store>,
     state: Mutex<State>,
 }
 
 struct State {
+    /// What wakes the waiter of a name.
     waiters: BTreeMap<Arc<str>, Arc<Notify>>,
     stream: StreamState,
+    /// The task that opens and reads the stream.
     task: Option<JoinHandle<()>>,
-    /// When the stream last answered, be it that there is nothing new.
-    heard: Instant,
-    /// When somebody last began or ended to wait.
-    used: Instant,
+    /// The time of the stream's last reply, with or without a release.
+    last_reply: Instant,
+    /// The time at which a waiter last came or left.
+    last_used: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StreamState {
     Closed,
     Open,
-    /// The server has no change streams, or does not allow them: not opened again before this time.
+    /// The server has no change streams or does not allow them; the stream is not opened again before this time.
     Unavailable(Instant),
-    /// Switched off, or shut down: never opened again.
+    /// Wake-ups are switched off, or the provider is shut down; the stream is never opened again.
     Off,
 }
 
-/// One who waits for a lock, until dropped.
+/// The registration of one waiter, until it is dropped.
 pub(crate) struct Subscription {
     notifier: Arc<ReleaseNotifier>,
     name: Arc<str>,
@@ -61,8 +63,8 @@ impl ReleaseNotifier {
             waiters: BTreeMap::new(),
             stream,
             task: None,
-            heard: Instant::now(),
-            used: Instant::now(),
+            last_reply: Instant::now(),
+            last_used: Instant::now(),
         };
         Self {
             store,
@@ -70,8 +72,8 @@ impl ReleaseNotifier {
         }
     }
 
-    /// Has the caller woken by releases of the lock from now on; `None` where wake-ups are switched off. Whatever happened
-    /// before, the caller has to ask the server once more: it is woken for that as soon as the stream is open.
+    /// Registers the caller for wake-ups by releases of the lock; `None` if wake-ups are switched off. A release before
+    /// the stream is open is not seen, so the caller is woken once as soon as it is open, to send another request.
     pub(crate) fn subscribe(self: &Arc<Self>, name: &Arc<str>) -> Option<Subscription> {
         let mut state = lock(&self.state);
         let woken = Arc::new(Notify::new());
@@ -81,7 +83,7 @@ impl ReleaseNotifier {
             StreamState::Closed | StreamState::Unavailable(_) => {}
         }
         state.waiters.insert(Arc::clone(name), Arc::clone(&woken));
-        state.used = Instant::now();
+        state.last_used = Instant::now();
         self.ensure_running(&mut state);
         Some(Subscription {
             notifier: Arc::clone(self),
@@ -90,7 +92,7 @@ impl ReleaseNotifier {
         })
     }
 
-    /// Starts the task that opens the stream, unless there is one or the time for it has not come.
+    /// Starts the task that opens the stream, unless it runs or the stream is not available at this time.
     fn ensure_running(self: &Arc<Self>, state: &mut State) {
         let may_open = match state.stream {
             StreamState::Closed | StreamState::Open => true,
@@ -102,15 +104,15 @@ impl ReleaseNotifier {
         }
     }
 
-    /// Whether nobody waits and no stream is open.
+    /// Whether there is no waiter and no open stream.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         let state = lock(&self.state);
         state.waiters.is_empty() && state.stream != StreamState::Open
     }
 
-    fn heard(&self) {
-        lock(&self.state).heard = Instant::now();
+    fn note_reply(&self) {
+        lock(&self.state).last_reply = Instant::now();
     }
 
     fn wake(&self, name: &str) {
@@ -119,35 +121,36 @@ impl ReleaseNotifier {
         }
     }
 
-    /// Everybody looks again: what happened while the stream was in another state was not seen.
+    /// Changes the state of the stream and wakes all waiters: releases before the change may not have been seen.
     fn set_stream(&self, stream: StreamState) {
         let mut state = lock(&self.state);
         if state.stream != StreamState::Off {
             state.stream = stream;
         }
-        state.heard = Instant::now();
+        state.last_reply = Instant::now();
         state.waiters.values().for_each(|woken| woken.notify_one());
     }
 
-    /// Notes that the stream could not be opened; returns whether the task goes on and tries again soon.
+    /// Notes that the stream could not be opened, and returns whether the task tries again soon.
     fn retries_after(&self, error: &LockError) -> bool {
         trace::wake_up_failed(error);
         let is_unavailable = driver_error::is_unavailable_stream(error);
         if is_unavailable {
-            // A fifth more or less, so that a fleet does not try again together.
+            // The pause varies by a fifth, so that many processes do not try again at the same time.
             let pause = STREAM_UNAVAILABLE.mul_f64(0.8 + 0.4 * fastrand::f64());
             self.set_stream(StreamState::Unavailable(Instant::now() + pause));
         }
         !is_unavailable
     }
 
-    /// Ends the task if nobody has waited for a while, or for good; whoever comes after an idle while starts another.
+    /// Closes the stream if there was no waiter for a while, and returns whether the task ends; the next waiter starts
+    /// another one.
     fn close_if_idle(&self) -> bool {
         let mut state = lock(&self.state);
         if state.stream == StreamState::Off {
             return true;
         }
-        let idle = state.waiters.is_empty() && state.used.elapsed() >= STREAM_IDLE;
+        let idle = state.waiters.is_empty() && state.last_used.elapsed() >= STREAM_IDLE;
         if idle {
             state.stream = StreamState::Closed;
             state.task = None;
@@ -155,23 +158,23 @@ impl ReleaseNotifier {
         idle
     }
 
-    /// For good: the stream is closed with its next answer.
+    /// Ends wake-ups for good; the stream is closed after its next reply.
     pub(crate) fn stop(&self) {
         self.set_stream(StreamState::Off);
     }
 }
 
 impl Subscription {
-    /// Tries to open a stream again that was unavailable, if it is time for that. Called at each poll, so that no task has
-    /// to live through the pause.
+    /// Tries to open an unavailable stream again if its time has come. It is called at each poll, so that no task has to
+    /// exist during the pause.
     pub(crate) fn retry(&self) {
         self.notifier.ensure_running(&mut lock(&self.notifier.state));
     }
 
-    /// Whether releases reach the caller now.
+    /// Whether releases wake the caller at present.
     pub(crate) fn is_open(&self) -> bool {
         let state = lock(&self.notifier.state);
-        state.stream == StreamState::Open && state.heard.elapsed() < STREAM_SILENT
+        state.stream == StreamState::Open && state.last_reply.elapsed() < STREAM_SILENT
     }
 
     pub(crate) async fn woken(&self) {
@@ -182,7 +185,7 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let mut state = lock(&self.notifier.state);
-        // A later watch of the same name has taken the place.
+        // A later subscription of the same name may have replaced this one.
         if state
             .waiters
             .get(&self.name)
@@ -190,7 +193,7 @@ impl Drop for Subscription {
         {
             state.waiters.remove(&self.name);
         }
-        state.used = Instant::now();
+        state.last_used = Instant::now();
     }
 }
 
@@ -221,11 +224,11 @@ async fn run(notifier: Arc<ReleaseNotifier>) {
     }
 }
 
-/// Passes releases on until nobody waits any more.
+/// Wakes waiters by the releases of an open stream until there are none any more.
 async fn follow(notifier: &ReleaseNotifier, mut releases: Releases) -> Result<(), LockError> {
     loop {
         let name = releases.next().await?;
-        notifier.heard();
+        notifier.note_reply();
         if let Some(name) = name {
             notifier.wake(&name);
         }
@@ -249,25 +252,25 @@ mod tests {
         Arc::new(ReleaseNotifier::new(Arc::new(store), true))
     }
 
-    fn watch(notifier: &Arc<ReleaseNotifier>) -> Subscription {
+    fn subscribe(notifier: &Arc<ReleaseNotifier>) -> Subscription {
         notifier.subscribe(&Arc::from("n")).expect("it is switched on")
     }
 
-    /// As the server answers it.
+    /// A command error with this code, as the server sends it.
     fn command_error(code: i32) -> LockError {
         let reply = MapDeserializer::<_, serde::de::value::Error>::new([("code", code)].into_iter());
         let error = CommandError::deserialize(reply).unwrap();
         LockError::Mongo(ErrorKind::Command(error).into())
     }
 
-    /// A waiter polls for so long; returns whether the stream is open then.
-    async fn opens_within(watch: &Subscription, time: Duration) -> bool {
+    /// Polls as a waiter does for this time, and returns whether the stream is open then.
+    async fn opens_within(subscription: &Subscription, time: Duration) -> bool {
         let end = Instant::now() + time;
-        while !watch.is_open() && Instant::now() < end {
-            watch.retry();
+        while !subscription.is_open() && Instant::now() < end {
+            subscription.retry();
             tokio::time::sleep(Duration::from_millis(800)).await;
         }
-        watch.is_open()
+        subscription.is_open()
     }
 
     #[tokio::test(start_paused = true)]
@@ -275,21 +278,21 @@ mod tests {
         for code in [13, 40573] {
             let notifier = in_memory();
             assert!(!notifier.retries_after(&command_error(code)));
-            let waiter = watch(&notifier);
+            let waiter = subscribe(&notifier);
             assert!(!opens_within(&waiter, STREAM_UNAVAILABLE * 3 / 4).await);
             assert!(opens_within(&waiter, STREAM_UNAVAILABLE / 2).await);
         }
     }
 
-    /// Nobody waits when the time has come.
+    /// There is no waiter when the pause ends, and no task lives until the next waiter comes.
     #[tokio::test(start_paused = true)]
     async fn an_unavailable_stream_is_tried_again_for_the_next_waiter() {
         let notifier = in_memory();
         notifier.retries_after(&command_error(13));
-        drop(watch(&notifier));
+        drop(subscribe(&notifier));
         tokio::time::sleep(STREAM_UNAVAILABLE * 2).await;
         assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
-        let waiter = watch(&notifier);
+        let waiter = subscribe(&notifier);
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert!(waiter.is_open());
     }
@@ -307,7 +310,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_stopped_stays_off() {
         let notifier = in_memory();
-        let waiter = watch(&notifier);
+        let waiter = subscribe(&notifier);
         notifier.stop();
         notifier.retries_after(&command_error(13));
         assert!(!opens_within(&waiter, STREAM_UNAVAILABLE * 3).await);
@@ -320,13 +323,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_counts_as_open_while_it_answers() {
         let notifier = in_memory();
-        let watch = watch(&notifier);
+        let subscription = subscribe(&notifier);
         tokio::time::sleep(STREAM_SILENT * 3).await;
-        assert!(watch.is_open(), "nothing is released, and it says so");
-        // From here on nothing is heard of it.
+        assert!(subscription.is_open(), "replies without a release count");
+        // There are no replies from here on.
         lock(&notifier.state).task.as_ref().unwrap().abort();
-        assert!(watch.is_open());
+        assert!(subscription.is_open());
         tokio::time::sleep(STREAM_SILENT).await;
-        assert!(!watch.is_open());
+        assert!(!subscription.is_open());
     }
 }

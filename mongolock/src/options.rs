@@ -12,23 +12,27 @@ pub(crate) const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60)
 const MIN_EXPIRY: Duration = Duration::from_millis(100);
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// How a lock is waited for and kept; every field is checked by [`check`](Self::check).
+/// The options of one lock; every field is checked by [`check`](Self::check).
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
+    /// The time for which a lease lasts without a renewal.
     pub(crate) expiry: Duration,
-    /// `None`: a third of the expiry, whatever that is set to later.
+    /// The time between two renewals; `None` is a third of the expiry, whatever that is set to later.
     pub(crate) renew_interval: Option<Duration>,
+    /// The time for which an acquire waits; `None` is no limit.
     pub(crate) acquire_timeout: Option<Duration>,
+    /// The shortest time for which the lock stays taken, counted from its acquisition.
     pub(crate) min_hold: Duration,
+    /// The time from the acquisition after which a lease is no longer renewed; `None` is no limit.
     pub(crate) max_hold: Option<Duration>,
 }
 
-/// What a provider's engine keeps of its builder.
+/// The configuration of a provider's engine, taken from the builder.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// The options that a lock starts with.
     pub(crate) options: Options,
-    /// The shortest and the longest pause between two attempts that poll.
+    /// The shortest and the longest pause between two polls.
     pub(crate) retry_interval: RangeInclusive<Duration>,
     /// How long the document of an unused lock is kept.
     pub(crate) retention: Duration,
@@ -64,7 +68,7 @@ impl Options {
         self.renew_interval.unwrap_or(self.expiry / 3)
     }
 
-    /// The limit of a single attempt that is not to wait for the holder.
+    /// The time limit of a single try, which does not wait for the holder.
     pub(crate) fn attempt_limit(&self) -> Duration {
         match self.acquire_timeout {
             Some(limit) if !limit.is_zero() => limit,
@@ -75,7 +79,7 @@ impl Options {
     /// Refuses the first option that is out of bounds; nothing is clamped.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         within("expiry", self.expiry, MIN_EXPIRY..=WEEK, "use 100 ms to 7 days")?;
-        // MongoDB keeps dates in milliseconds: with a fraction its lease would end at another moment than the holder's.
+        // MongoDB keeps dates in milliseconds: with a fraction the lease would end there at another time than here.
         if !self.expiry.subsec_nanos().is_multiple_of(1_000_000) {
             return Err(refused("expiry", self.expiry, "use whole milliseconds"));
         }

@@ -84,7 +84,7 @@ impl<T> Skipped for Option<T> {
     }
 }
 
-/// What the end of a call needs of its return type, taken out of the trait so that nothing else asks for it.
+/// The functions of a return type that the end of a call needs, kept as values so that no other code has the bound.
 #[derive(Debug)]
 pub struct Output<T> {
     pub(crate) from_lock_error: fn(LockError) -> T,

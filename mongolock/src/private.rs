@@ -15,7 +15,7 @@ pub use crate::{LockOutput, Skipped};
 #[derive(Debug, Default)]
 pub struct Name {
     rendered: String,
-    /// The first placeholder whose value was rendered as nothing.
+    /// The first placeholder whose value was rendered as an empty string.
     empty: Option<&'static str>,
 }
 
@@ -70,10 +70,10 @@ impl Name {
 // Functions with the return type as their one generic argument: the compiler then reports a type that cannot carry
 // an error at the place where that type is written, and only once.
 
-/// Gives the lock back after the body and returns what the call returns. Without a bound: that of an opaque
-/// future would be reported a second time, at the attribute.
-pub fn finish<T>(ran: Finished<T>, output: Output<T>) -> impl Future<Output = T> {
-    ran.finish(output)
+/// Releases the lock after the body and returns what the call returns. The type has no bound: that of an opaque future
+/// would be reported a second time, at the attribute.
+pub fn finish<T>(finished: Finished<T>, output: Output<T>) -> impl Future<Output = T> {
+    finished.finish(output)
 }
 
 /// What the call returns if the lock was not acquired.
@@ -104,8 +104,8 @@ impl<T: LockOutput<Success: Skipped>> SkipOutput for T {
 pub struct Call {
     provider: Result<LockProvider, LockError>,
     options: Options,
-    /// The attribute itself says how long to wait.
-    patient: bool,
+    /// Whether the attribute itself sets an `acquire_timeout`.
+    has_acquire_timeout: bool,
     on_lost: OnLost,
 }
 
@@ -130,7 +130,7 @@ impl Call {
         Self {
             provider,
             options,
-            patient: false,
+            has_acquire_timeout: false,
             on_lost: OnLost::Cancel,
         }
     }
@@ -149,11 +149,11 @@ impl Call {
         self
     }
 
-    /// Sets `acquire_timeout`; `None` waits for ever.
+    /// Sets `acquire_timeout`; `None` waits without a limit.
     #[must_use]
     pub fn acquire_timeout(mut self, millis: Option<u64>) -> Self {
         self.options.acquire_timeout = millis.map(Duration::from_millis);
-        self.patient = true;
+        self.has_acquire_timeout = true;
         self
     }
 
@@ -178,7 +178,7 @@ impl Call {
         self
     }
 
-    // Not `async fn`s: what they take is put together before the future begins, and takes no room in it.
+    // These are no `async fn`s: their arguments are used before the future begins, and take no room in it.
 
     /// `on_busy = "wait"`.
     pub fn wait(self, name: Name) -> impl Future<Output = Result<Acquired, LockError>> {
@@ -192,7 +192,7 @@ impl Call {
 
     /// `on_busy = "skip"`: one attempt, or as long as an `acquire_timeout` of the attribute itself allows.
     pub fn skip(self, name: Name) -> impl Future<Output = Result<Option<Acquired>, LockError>> {
-        let on_busy = if self.patient {
+        let on_busy = if self.has_acquire_timeout {
             OnBusy::Wait
         } else {
             OnBusy::TryOnce
@@ -200,7 +200,7 @@ impl Call {
         let acquiring = self.hold(name, on_busy);
         async move {
             match acquiring.await {
-                Ok(held) => Ok(Some(held)),
+                Ok(acquired) => Ok(Some(acquired)),
                 Err(LockError::Busy { .. } | LockError::Timeout { .. }) => Ok(None),
                 Err(error) => Err(error),
             }

@@ -17,10 +17,10 @@ use crate::lease::Lease;
 use crate::output::Output;
 use crate::{LockError, LockGuard, trace};
 
-/// A lock that a call has: its own, or that of the call it was made in.
+/// The lock that a call has: its own one, or that of the enclosing call.
 pub struct Acquired {
     context: LockContext,
-    hold: LockSource,
+    source: LockSource,
     on_lost: OnLost,
 }
 
@@ -39,8 +39,8 @@ enum LockSource {
 /// A call within an enclosing hold of the same name.
 struct Joined {
     context: LockContext,
-    /// Keeps the joined calls under one hold from running side by side.
-    _alone: OwnedSemaphorePermit,
+    /// The permit of the enclosing hold, under which only one joined call runs at a time.
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Drop for Joined {
@@ -53,20 +53,20 @@ impl Acquired {
     pub(crate) fn own(guard: LockGuard, on_lost: OnLost) -> Self {
         Self {
             context: guard.context(),
-            hold: LockSource::Own(guard),
+            source: LockSource::Own(guard),
             on_lost,
         }
     }
 
-    pub(crate) fn joined(outer: &LockContext, alone: OwnedSemaphorePermit, on_lost: OnLost) -> Self {
+    pub(crate) fn joined(outer: &LockContext, permit: OwnedSemaphorePermit, on_lost: OnLost) -> Self {
         let context = LockContext::new(Arc::clone(outer.lease()), outer.engine());
         let joined = Joined {
             context: context.clone(),
-            _alone: alone,
+            _permit: permit,
         };
         Self {
             context,
-            hold: LockSource::Joined(joined),
+            source: LockSource::Joined(joined),
             on_lost,
         }
     }
@@ -75,14 +75,14 @@ impl Acquired {
         &self.context
     }
 
-    /// Runs the body under the lock. The future takes the body by value: it adds a constant to its size.
+    /// Runs the body under the lock. The future contains the body and adds a constant to its size.
     pub fn run<B: Future>(self, body: B) -> LockedBody<B, impl Future<Output = ()>> {
         let lease = Arc::clone(self.context.lease());
         LockedBody {
             span: trace::hold_span(&lease.fields()),
             body: Some(CURRENT.scope(self.context, body)),
-            lost: async move { lease.cancelled().await },
-            hold: Some(self.hold),
+            cancelled: async move { lease.cancelled().await },
+            source: Some(self.source),
             on_lost: self.on_lost,
         }
     }
@@ -107,12 +107,12 @@ impl LockSource {
 pin_project! {
     /// The body of a call while it runs under its lock.
     pub struct LockedBody<B, L> {
-        // Before the hold: when the call is cancelled, the body's locals are dropped while the lock is still held.
+        // The body stands before the source of the lock, so that a cancelled call drops it while the lock is still held.
         #[pin]
         body: Option<TaskLocalFuture<LockContext, B>>,
         #[pin]
-        lost: L,
-        hold: Option<LockSource>,
+        cancelled: L,
+        source: Option<LockSource>,
         on_lost: OnLost,
         span: Span,
     }
@@ -125,9 +125,13 @@ impl<B: Future, L: Future<Output = ()>> Future for LockedBody<B, L> {
         let mut this = self.project();
         let _entered = this.span.enter();
         let cancel = *this.on_lost == OnLost::Cancel;
-        let lost = this.hold.as_ref().is_none_or(|hold| hold.lease().should_cancel());
-        // Asked before the body goes on: a process that was stopped must not do a step more without the lock.
-        let ended = if cancel && lost {
+        let lost = this
+            .source
+            .as_ref()
+            .is_none_or(|source| source.lease().should_cancel());
+        // The lock is checked before the body goes on: after a pause of the process the body must not take another step
+        // without the lock.
+        let outcome = if cancel && lost {
             BodyOutcome::Lost
         } else {
             let Some(body) = this.body.as_mut().as_pin_mut() else {
@@ -136,28 +140,28 @@ impl<B: Future, L: Future<Output = ()>> Future for LockedBody<B, L> {
             match catch_unwind(AssertUnwindSafe(|| body.poll(cx))) {
                 Ok(Poll::Ready(output)) => BodyOutcome::Returned(output),
                 Err(payload) => BodyOutcome::Panicked(payload),
-                Ok(Poll::Pending) if cancel && this.lost.poll(cx).is_ready() => BodyOutcome::Lost,
+                Ok(Poll::Pending) if cancel && this.cancelled.poll(cx).is_ready() => BodyOutcome::Lost,
                 Ok(Poll::Pending) => return Poll::Pending,
             }
         };
-        // What the body has captured goes before the lock does.
+        // The body with its captured values is dropped before the lock is released.
         this.body.set(None);
-        let Some(hold) = this.hold.take() else {
+        let Some(source) = this.source.take() else {
             unreachable!("the hold is taken once")
         };
-        trace::hold_ended(this.span, &hold.lease().fields(), ended.name());
+        trace::hold_ended(this.span, &source.lease().fields(), outcome.name());
         Poll::Ready(Finished {
-            ended,
-            hold,
+            outcome,
+            source,
             on_lost: *this.on_lost,
         })
     }
 }
 
-/// A call whose body has ended, and whose lock has not been given back.
+/// A call whose body has ended, and whose lock is not released yet.
 pub struct Finished<T> {
-    ended: BodyOutcome<T>,
-    hold: LockSource,
+    outcome: BodyOutcome<T>,
+    source: LockSource,
     on_lost: OnLost,
 }
 
@@ -178,20 +182,20 @@ impl<T> BodyOutcome<T> {
 }
 
 impl<T> Finished<T> {
-    /// Gives the lock back and decides what the call returns: the body's own failure first, then the loss of the lock.
+    /// Releases the lock and decides what the call returns: the failure of the body comes before the loss of the lock.
     pub async fn finish(mut self, output: Output<T>) -> T {
-        let lost = self.hold.lease().lost_error();
-        // What was committed under guard was done under the lock, whatever has become of that since.
-        let told = self.on_lost == OnLost::Cancel && !self.hold.lease().has_committed();
-        let released = self.hold.release().await;
-        match self.ended {
+        let lost = self.source.lease().lost_error();
+        // After a guarded commit the work was done under the lock, even if the lock was lost later.
+        let reports_loss = self.on_lost == OnLost::Cancel && !self.source.lease().has_committed();
+        let released = self.source.release().await;
+        match self.outcome {
             BodyOutcome::Panicked(payload) => resume_unwind(payload),
             BodyOutcome::Lost => (output.from_lock_error)(lost),
             BodyOutcome::Returned(value) => match released {
-                Err(error @ LockError::Lost { .. }) if told && (output.is_success)(&value) => {
+                Err(error @ LockError::Lost { .. }) if reports_loss && (output.is_success)(&value) => {
                     (output.from_lock_error)(error)
                 }
-                // An unconfirmed release takes nothing from the work: it was done under the lock.
+                // A release that is not confirmed does not change the outcome: the work was done under the lock.
                 _ => value,
             },
         }

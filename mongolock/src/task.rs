@@ -1,4 +1,4 @@
-//! Where the library starts its tasks: the simulation stops and crashes them with the process that they belong to.
+//! How the library starts its tasks: the simulation stops and crashes them with the process that they belong to.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,44 +13,46 @@ use crate::timing::DEAD_CONNECTION;
 #[cfg(not(test))]
 pub(crate) use tokio::spawn;
 
-/// Runs a request to its end on a task of its own, whatever becomes of the caller.
-pub(crate) async fn to_end<T: Send + 'static>(
+/// Runs a request to its end on a task of its own, even if the caller is cancelled.
+pub(crate) async fn run_to_end<T: Send + 'static>(
     request: impl Future<Output = Result<T, LockError>> + Send + 'static,
 ) -> Result<T, LockError> {
     joined(spawn(request.in_current_span()).await)
 }
 
-/// Waits so long for a request that runs on a task of its own; it goes on when nobody waits for it any more.
-pub(crate) async fn answer<T>(
-    asked: impl Future<Output = Result<Result<T, LockError>, JoinError>>,
+/// Waits for the reply to a request that runs on a task of its own; the request goes on after the limit.
+pub(crate) async fn wait_for_reply<T>(
+    task: impl Future<Output = Result<Result<T, LockError>, JoinError>>,
     request: &str,
     limit: Duration,
 ) -> Result<T, LockError> {
-    match tokio::time::timeout(limit, asked).await {
+    match tokio::time::timeout(limit, task).await {
         Ok(ended) => joined(ended),
         Err(_) => Err(LockError::no_reply(request, limit)),
     }
 }
 
-/// Waits for the reply to a command, and gives it up when its connection must be dead: see [`DEAD_CONNECTION`].
-pub(crate) async fn answered<T>(command: impl Future<Output = Result<T, LockError>>) -> Result<T, LockError> {
+/// Waits for the reply to a command for at most [`DEAD_CONNECTION`]; after that its connection must be dead.
+pub(crate) async fn with_reply_limit<T>(
+    command: impl Future<Output = Result<T, LockError>>,
+) -> Result<T, LockError> {
     match tokio::time::timeout(DEAD_CONNECTION, command).await {
-        Ok(answer) => answer,
+        Ok(reply) => reply,
         Err(_) => Err(LockError::no_reply("command", DEAD_CONNECTION)),
     }
 }
 
-/// Polls a future once, and says whether it has more to wait for.
+/// Polls a future once, and returns whether it is still pending.
 #[cfg(test)]
 pub(crate) async fn is_pending<F: Future>(mut future: std::pin::Pin<&mut F>) -> bool {
     std::future::poll_fn(|cx| std::task::Poll::Ready(future.as_mut().poll(cx).is_pending())).await
 }
 
-/// A panic goes on in the caller.
+/// The output of a task that has ended; a panic of the task continues in the caller.
 fn joined<T>(ended: Result<Result<T, LockError>, JoinError>) -> Result<T, LockError> {
     ended.unwrap_or_else(|ended| match ended.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
-        // The runtime is going down, and the task with it.
+        // The runtime is shutting down, and the task with it.
         Err(_) => Err(LockError::cut_off()),
     })
 }

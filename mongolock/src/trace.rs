@@ -49,7 +49,7 @@ pub(crate) fn acquire_ended(
     }
 }
 
-/// What events say of one hold.
+/// The fields of one hold in events.
 pub(crate) struct HoldFields<'a> {
     pub(crate) name: &'a str,
     pub(crate) owner: &'a str,
@@ -125,12 +125,12 @@ pub(crate) fn lost(hold: &HoldFields<'_>, reason: &'static str) {
     );
 }
 
-/// An operator has taken a lock from whoever had it.
+/// An operator has released a lock by force.
 pub(crate) fn forced(name: &str) {
     info!(name: "mongolock.forced", target: target!(), { lock.name = name }, "released by force");
 }
 
-/// An operator has taken all its locks from an owner.
+/// An operator has released all locks of an owner by force.
 pub(crate) fn owner_forced(owner: &str, locks: u64) {
     info!(
         name: "mongolock.forced", target: target!(),
@@ -139,7 +139,7 @@ pub(crate) fn owner_forced(owner: &str, locks: u64) {
     );
 }
 
-/// A holder who came too late has been kept from writing.
+/// The write of a stale holder was refused.
 pub(crate) fn stale(collection: &Namespace, token: FencingToken, seen: FencingToken) {
     warn!(
         name: "mongolock.stale", target: target!(),

@@ -13,10 +13,10 @@ use uuid::Uuid;
 use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
-use crate::lease::{Entry, Grant, Hold, Lease, LeaseOptions, counted};
-use crate::queue::Silent;
+use crate::lease::{Entry, Grant, Hold, Lease, LeaseOptions, without_margin};
+use crate::queue::Overdue;
 use crate::timing::{
-    ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_ANSWER,
+    ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY,
 };
 
 use crate::store::LeaseId;
@@ -24,68 +24,76 @@ use crate::store::driver_error;
 use crate::store::{AcquireReply, AcquireRequest};
 use crate::{FencingToken, LockError, trace};
 
-/// Tokens reserved when others wait in this process: one for each hold that can be handed over.
+/// The number of tokens that are reserved when others wait in this process: one for each hold that can be handed over.
 const HANDOVERS: i64 = 1000;
 
-/// One logical acquisition of a lock, with an id that is its own.
+/// One logical acquisition of a lock, with an id of its own.
 ///
-/// Each request is sent on a task of its own and runs to its end whatever becomes of the caller. Sending it again is
-/// harmless: the server finds the id there. A claim that is dropped without having become a lease is released, as long
-/// as it may stand: that is how a cancelled wait, a lost reply or a task that ends with its runtime leave nothing behind.
+/// Its requests are copies of one another. Each is sent on a task of its own and runs to its end even if the caller is
+/// cancelled. Sending it again is harmless, because the server then finds the id in the document. An attempt that is
+/// dropped without having become a lease releases its id, as long as one of its requests may have acquired the lock: so
+/// a cancelled wait, a lost reply or a task that ends with its runtime leaves no lock held.
 pub(crate) struct Attempt {
     shared: Arc<Shared>,
-    /// Asked for with every request of this claim: the reply to a copy is read with the same number.
+    /// The number of tokens that every copy asks for: the reply to any of them is read with the same number.
     tokens: i64,
-    replies: Vec<JoinHandle<Option<Reply>>>,
-    /// The server works, and another operation blocks the document: copies would only wait beside the first request.
+    /// The requests in flight.
+    requests: Vec<JoinHandle<Option<Reply>>>,
+    /// Whether the last reply said that another operation blocks the document: further copies would only wait with the
+    /// first request.
     is_blocked: bool,
-    /// From then on the lease releases the claim.
+    /// Whether the attempt has become a lease, which then releases the claim.
     is_lease: bool,
 }
 
-/// What a claim and its requests have in common.
+/// What an attempt and its requests have in common.
 struct Shared {
     engine: Arc<Engine>,
     key: LeaseId,
     options: LeaseOptions,
-    /// Keeps a shutdown waiting for replies.
+    /// The entry in the queue, which keeps a shutdown waiting for replies.
     entry: Arc<Entry>,
     copies: Arc<Copies>,
 }
 
-/// How one request ended.
+/// How one request of an attempt ended.
 pub(crate) enum AttemptOutcome {
-    Won(Hold),
-    /// Held by another for as long as the server says.
+    /// The lock was acquired.
+    Acquired(Hold),
+    /// Another holder has the lock, for the remaining time if the server has sent one.
     Held {
         holder: Option<Arc<str>>,
         remaining: Option<Duration>,
     },
-    /// Won, but the reply came when the lease was over: a claim with a new id has to go on.
-    TooLate,
+    /// The lock was acquired, but the reply came when the lease was over: the next attempt needs a new id.
+    AlreadyOver,
+    /// The request failed.
     Failed(LockError),
-    /// The server gave up before it could have said more than that it is slow.
+    /// The server ended the request at its limit, which was too short to tell a slow server from a broken one.
     OutOfTime(LockError),
-    /// The runtime is going down, and the provider's tasks with it.
-    Stopped,
+    /// The runtime is shutting down, and the provider's tasks with it.
+    RuntimeStopped,
 }
 
 /// The reply to one request.
 struct Reply {
+    /// The time at which the request was sent.
     sent: Instant,
+    /// The limit of the request at the server.
     limit: Duration,
-    answer: Result<AcquireReply, LockError>,
+    result: Result<AcquireReply, LockError>,
 }
 
-/// One request, on its own task.
+/// One request, on a task of its own.
 struct Request {
     shared: Arc<Shared>,
-    ask: AcquireRequest,
+    command: AcquireRequest,
+    /// The limit of the request at the server.
     limit: Duration,
-    /// One of the few requests of the name that may be without a reply.
+    /// The permit bounds how many requests of the name are without a reply.
     _permit: OwnedSemaphorePermit,
-    /// Given if another request of the claim is without a reply: this one counts among the silent requests at once.
-    copy: Option<Silent>,
+    /// Given if another request of the claim is without a reply: this one counts among the overdue requests at once.
+    copy: Option<Overdue>,
 }
 
 impl Attempt {
@@ -109,13 +117,13 @@ impl Attempt {
         Self {
             shared: Arc::new(shared),
             tokens: 1,
-            replies: Vec::new(),
+            requests: Vec::new(),
             is_blocked: false,
             is_lease: false,
         }
     }
 
-    /// Sends the first request if that needs no waiting, and says until when to wait for its reply.
+    /// Sends the first request if that needs no waiting, and returns the time at which its reply is overdue.
     pub(crate) fn try_send(&mut self, deadline: Option<Instant>) -> Option<Instant> {
         if !self.shared.may_send() {
             return None;
@@ -126,40 +134,41 @@ impl Attempt {
         Some(deadline.map_or(overdue, |deadline| deadline.min(overdue)))
     }
 
-    /// Asks the server, and again on another connection when a reply is overdue; nothing is sent after the deadline.
-    /// Cancel safe: the requests go on.
-    pub(crate) async fn ask(&mut self, deadline: Option<Instant>) -> AttemptOutcome {
+    /// Sends a request, and a copy on another connection when a reply is overdue, until one of them has an outcome;
+    /// nothing is sent after the deadline. Cancel safe: the requests go on.
+    pub(crate) async fn request(&mut self, deadline: Option<Instant>) -> AttemptOutcome {
         let shared = Arc::clone(&self.shared);
-        // A request that may not even be sent, because too many others are silent, is no sign that the lock is held.
-        shared.entry.front().asked();
+        // This is noted before the permit is there: while too many requests are overdue, none is sent, and "held" must
+        // not stay the last known status.
+        shared.entry.front().request_sent();
         tokio::select! {
             biased;
-            attempt = self.reply() => return attempt,
-            permit = shared.permit() => self.send(permit, deadline),
+            outcome = self.next_outcome() => return outcome,
+            permit = shared.request_permit() => self.send(permit, deadline),
         }
         loop {
             let overdue = Instant::now() + self.overdue_after();
-            if let Ok(attempt) = timeout_at(overdue, self.reply()).await {
-                return attempt;
+            if let Ok(outcome) = timeout_at(overdue, self.next_outcome()).await {
+                return outcome;
             }
             if let Some(permit) = shared.entry.try_request_permit()
-                && shared.engine.queues.silent.allow_copy()
+                && shared.engine.queues.overdue.allow_copy()
             {
                 self.send(permit, deadline);
             }
         }
     }
 
-    /// The next reply to a request that is under way; waits for ever if there is none.
-    pub(crate) async fn reply(&mut self) -> AttemptOutcome {
+    /// The outcome of the next request in flight; waits forever if there is none.
+    pub(crate) async fn next_outcome(&mut self) -> AttemptOutcome {
         loop {
-            match poll_fn(|cx| poll_first(&mut self.replies, |reply| Pin::new(reply).poll(cx))).await {
-                Ok(Some(reply)) => return self.attempt(reply),
-                // Given up: another copy is the only hope.
+            match poll_fn(|cx| poll_first(&mut self.requests, |request| Pin::new(request).poll(cx))).await {
+                Ok(Some(reply)) => return self.outcome(reply),
+                // A request without a reply was given up; another copy may have one.
                 Ok(None) => {}
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(_) => return AttemptOutcome::Stopped,
+                    Err(_) => return AttemptOutcome::RuntimeStopped,
                 },
             }
         }
@@ -174,17 +183,17 @@ impl Attempt {
         }
         let request = Request {
             shared: Arc::clone(&self.shared),
-            ask: AcquireRequest {
+            command: AcquireRequest {
                 expiry: self.shared.options.expiry,
                 tokens: self.tokens,
             },
             limit: limit_until(deadline),
             _permit: permit,
-            copy: (!self.replies.is_empty()).then(|| self.shared.engine.queues.silent.begin()),
+            copy: (!self.requests.is_empty()).then(|| self.shared.engine.queues.overdue.begin()),
         };
-        self.shared.entry.front().asked();
+        self.shared.entry.front().request_sent();
         self.shared.copies.sent();
-        self.replies
+        self.requests
             .push(crate::task::spawn(request.run().in_current_span()));
     }
 
@@ -196,26 +205,26 @@ impl Attempt {
         }
     }
 
-    fn attempt(&mut self, reply: Reply) -> AttemptOutcome {
+    fn outcome(&mut self, reply: Reply) -> AttemptOutcome {
         let is_blocked = reply
-            .answer
+            .result
             .as_ref()
             .is_err_and(driver_error::is_blocked_document);
         self.is_blocked = is_blocked;
-        match reply.answer {
+        match reply.result {
             Ok(AcquireReply::Acquired {
                 last_token,
                 remaining,
-            }) => self.won(reply.sent, last_token, remaining),
+            }) => self.acquired(reply.sent, last_token, remaining),
             Ok(AcquireReply::Held { holder, remaining }) => AttemptOutcome::Held { holder, remaining },
-            Err(error) if is_blocked && reply.limit < SLOW_ANSWER => AttemptOutcome::OutOfTime(error),
+            Err(error) if is_blocked && reply.limit < SLOW_REPLY => AttemptOutcome::OutOfTime(error),
             Err(error) => AttemptOutcome::Failed(error),
         }
     }
 
-    /// A win counts only before its deadline: the reply may have been on its way for longer than the lease lasts, and
-    /// somebody else has the lock already.
-    fn won(
+    /// Makes a lease of the claim, unless the lease is over: the reply may have taken longer than the lease lasts, and
+    /// another holder may have the lock already.
+    fn acquired(
         &mut self,
         sent: Instant,
         last_token: FencingToken,
@@ -224,8 +233,8 @@ impl Attempt {
         let lasts = remaining.map_or(self.shared.options.expiry, |left| {
             left.min(self.shared.options.expiry)
         });
-        if self.shared.engine.is_closed() || Instant::now() >= sent + counted(lasts) {
-            return AttemptOutcome::TooLate;
+        if self.shared.engine.is_closed() || Instant::now() >= sent + without_margin(lasts) {
+            return AttemptOutcome::AlreadyOver;
         }
         self.is_lease = true;
         let grant = Grant {
@@ -242,12 +251,13 @@ impl Attempt {
         let entry = Arc::clone(&self.shared.entry);
         let lease = Lease::new(self.shared.key.clone(), grant, self.shared.options, entry);
         trace::acquired(&lease.fields());
-        AttemptOutcome::Won(self.shared.engine.renewer.hold(lease))
+        AttemptOutcome::Acquired(self.shared.engine.renewer.hold(lease))
     }
 }
 
 impl Shared {
-    async fn permit(&self) -> OwnedSemaphorePermit {
+    /// Waits until another request for this name may be sent.
+    async fn request_permit(&self) -> OwnedSemaphorePermit {
         while !self.may_send() {
             sleep(ACQUIRE_ALLOWED_POLL).await;
         }
@@ -255,10 +265,13 @@ impl Shared {
     }
 
     fn may_send(&self) -> bool {
-        self.engine.queues.silent.allow_request(self.entry.has_requests())
+        self.engine
+            .queues
+            .overdue
+            .allow_request(self.entry.has_requests())
     }
 
-    /// Releases the claim in the background, and once more where a request of it may take effect late.
+    /// Releases the claim in the background, and again later if one of the copies may take effect late.
     fn release(&self, copies: Option<Arc<Copies>>) {
         let (key, entry) = (self.key.clone(), Arc::clone(&self.entry));
         let release = BackgroundRelease::of_claim(key, self.options.expiry, entry, copies);
@@ -275,43 +288,44 @@ impl Drop for Attempt {
 }
 
 impl Request {
-    /// The reply; `None` if there was none for too long.
+    /// Runs the request to its end; `None` if there was no reply for too long.
     async fn run(self) -> Option<Reply> {
         let sent = Instant::now();
-        let answer = self.answer().await;
-        if answer.as_ref().is_some_and(is_from_server) {
-            self.shared.engine.queues.silent.answered();
+        let result = self.result().await;
+        if result.as_ref().is_some_and(is_from_server) {
+            self.shared.engine.queues.overdue.answered();
             self.shared.entry.front().replied();
         }
-        if self.shared.copies.answered(sent, answer.as_ref()) {
+        if self.shared.copies.answered(sent, result.as_ref()) {
             self.shared.release(None);
         }
         Some(Reply {
             sent,
             limit: self.limit,
-            answer: answer?,
+            result: result?,
         })
     }
 
-    async fn answer(&self) -> Option<Result<AcquireReply, LockError>> {
+    async fn result(&self) -> Option<Result<AcquireReply, LockError>> {
         let Shared { engine, key, .. } = &*self.shared;
-        let asked = engine.store.claim(key, self.ask, self.limit);
-        let answer = if self.copy.is_some() {
-            timeout(ACQUIRE_NO_REPLY, asked).await
+        let request = engine.store.claim(key, self.command, self.limit);
+        let result = if self.copy.is_some() {
+            timeout(ACQUIRE_NO_REPLY, request).await
         } else {
-            timeout(ACQUIRE_NO_REPLY, engine.queues.silent.count(asked)).await
+            timeout(ACQUIRE_NO_REPLY, engine.queues.overdue.count(request)).await
         };
-        answer.ok()
+        result.ok()
     }
 }
 
-fn is_from_server(answer: &Result<AcquireReply, LockError>) -> bool {
-    answer
+fn is_from_server(result: &Result<AcquireReply, LockError>) -> bool {
+    result
         .as_ref()
         .map_or_else(driver_error::is_blocked_document, |_| true)
 }
 
-/// A part of the time that is left: the reply has to come back before the caller's time is up.
+/// The limit of a request at the server: a part of the caller's remaining time, so that the reply arrives before the
+/// deadline.
 fn limit_until(deadline: Option<Instant>) -> Duration {
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     left.map_or(ACQUIRE_LIMIT, |left| {
@@ -319,15 +333,15 @@ fn limit_until(deadline: Option<Instant>) -> Duration {
     })
 }
 
-/// Takes out the first of them that is ready.
+/// Takes out the first task that has ended, and returns its output.
 fn poll_first<T>(
-    replies: &mut Vec<JoinHandle<T>>,
+    tasks: &mut Vec<JoinHandle<T>>,
     mut poll: impl FnMut(&mut JoinHandle<T>) -> Poll<Result<T, JoinError>>,
 ) -> Poll<Result<T, JoinError>> {
-    for index in 0..replies.len() {
-        if let Poll::Ready(reply) = poll(&mut replies[index]) {
-            drop(replies.swap_remove(index));
-            return Poll::Ready(reply);
+    for index in 0..tasks.len() {
+        if let Poll::Ready(output) = poll(&mut tasks[index]) {
+            drop(tasks.swap_remove(index));
+            return Poll::Ready(output);
         }
     }
     Poll::Pending

@@ -1,3 +1,5 @@
+//! Getting a lease: how one call waits for a lock, and how it fails.
+
 mod attempt;
 mod pacing;
 
@@ -9,7 +11,7 @@ use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::acquire::attempt::{Attempt, AttemptOutcome};
-use crate::acquire::pacing::Waiting;
+use crate::acquire::pacing::Pacing;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, LeaseOptions, Turn};
 use crate::options::Options;
@@ -19,21 +21,23 @@ use crate::store::driver_error;
 use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
 use crate::{LockError, task, trace};
 
-/// One call that wants a lock: how it waits and how it fails.
+/// One call that acquires a lock.
 pub(crate) struct Acquire<'a> {
     engine: &'a Arc<Engine>,
     name: &'a Arc<str>,
     options: &'a Options,
+    /// The time at which the call began.
     begun: Instant,
 }
 
-/// What to do after a reply.
+/// What a call does after the outcome of a request.
 enum Step {
+    /// The call ends with this hold.
     Acquired(Hold),
-    /// Wait for the holder, whose lease lasts so long.
+    /// The call waits for the holder; the value is the remaining time of the holder's lease, if the server has sent it.
     Held(Option<Duration>),
-    /// Send another request after this pause.
-    AskAgain(Duration),
+    /// The call sends another request after this pause.
+    Retry(Duration),
 }
 
 impl<'a> Acquire<'a> {
@@ -50,34 +54,38 @@ impl<'a> Acquire<'a> {
     pub(crate) async fn wait(&self) -> Result<Hold, LockError> {
         let span = trace::acquire_span(self.name, &self.engine.owner);
         let outcome = match self.options.acquire_timeout {
-            // No time to wait still is time to ask.
-            Some(Duration::ZERO) => Box::pin(self.once()).instrument(span.clone()).await,
+            // A call without time to wait sends a request all the same.
+            Some(Duration::ZERO) => Box::pin(self.attempt_once()).instrument(span.clone()).await,
             limit => {
                 let deadline = limit.map(|limit| self.begun + limit);
-                self.in_turn(deadline).instrument(span.clone()).await.map(Some)
+                self.wait_in_turn(deadline)
+                    .instrument(span.clone())
+                    .await
+                    .map(Some)
             }
         };
-        self.observe(&span, &outcome);
-        outcome?.ok_or_else(|| self.timeout())
+        self.record(&span, &outcome);
+        outcome?.ok_or_else(|| self.timeout_error())
     }
 
-    /// Asks once, and not at all if this process itself holds or awaits the lock.
+    /// Tries to acquire the lock; no request is sent if another caller in this process holds the lock or waits for it.
     pub(crate) async fn try_once(&self) -> Result<Option<Hold>, LockError> {
         let span = trace::acquire_span(self.name, &self.engine.owner);
-        let outcome = self.once().instrument(span.clone()).await;
-        self.observe(&span, &outcome);
+        let outcome = self.attempt_once().instrument(span.clone()).await;
+        self.record(&span, &outcome);
         outcome
     }
 
-    fn observe(&self, span: &Span, outcome: &Result<Option<Hold>, LockError>) {
+    /// Records how the call ended on its span.
+    fn record(&self, span: &Span, outcome: &Result<Option<Hold>, LockError>) {
         let token = outcome
             .as_ref()
-            .map(|guard| guard.as_ref().map(|guard| guard.lease().token));
+            .map(|hold| hold.as_ref().map(|hold| hold.lease().token));
         trace::acquire_ended(span, self.begun.elapsed(), token);
     }
 
-    async fn once(&self) -> Result<Option<Hold>, LockError> {
-        self.ready()?;
+    async fn attempt_once(&self) -> Result<Option<Hold>, LockError> {
+        self.ensure_open()?;
         let entry = self.engine.queues.join(self.name);
         let turn = match entry.try_turn() {
             Some(turn) => turn,
@@ -87,93 +95,94 @@ impl<'a> Acquire<'a> {
             },
         };
         let deadline = Some(self.begun + self.options.attempt_limit());
-        let asked = self.bounded(
+        let attempting = self.bounded(
             &entry,
             deadline,
-            Box::pin(self.one_answer(&entry, &turn, deadline)),
+            Box::pin(self.request_until_reply(&entry, &turn, deadline)),
         );
-        match asked.await? {
-            Some(answered) => Ok(answered?.map(|guard| won(guard, &entry, turn))),
+        match attempting.await? {
+            Some(result) => Ok(result?.map(|hold| deliver(hold, &entry, turn))),
             None => match entry.front().status() {
                 FrontStatus::Held => Ok(None),
-                status => Err(self.gave_up(status)),
+                status => Err(self.gave_up_error(status)),
             },
         }
     }
 
-    /// Asks until the server has said whether the lock is free.
-    async fn one_answer(
+    /// Sends requests until a reply says whether the lock is free.
+    async fn request_until_reply(
         &self,
         entry: &Arc<Entry>,
         turn: &Turn,
         deadline: Option<Instant>,
     ) -> Result<Option<Hold>, LockError> {
-        if let Some(guard) = self.taken_over(entry, turn).await {
-            return Ok(Some(guard));
+        if let Some(hold) = self.take_over_hold(entry, turn).await {
+            return Ok(Some(hold));
         }
-        let mut waiting = Waiting::new(self.engine, self.name);
-        let mut claim = self.claim(entry);
+        let mut pacing = Pacing::new(self.engine, self.name);
+        let mut attempt = self.new_attempt(entry);
         loop {
-            let attempt = claim.ask(deadline).await;
-            match self.step(entry, &mut claim, &mut waiting, attempt).await? {
-                Step::Acquired(guard) => return Ok(Some(guard)),
+            let outcome = attempt.request(deadline).await;
+            match self.step(entry, &mut attempt, &mut pacing, outcome).await? {
+                Step::Acquired(hold) => return Ok(Some(hold)),
                 Step::Held(_) => return Ok(None),
-                Step::AskAgain(pause) => tokio::time::sleep(pause).await,
+                Step::Retry(pause) => tokio::time::sleep(pause).await,
             }
         }
     }
 
-    /// Asks at once if no caller in this process is in the way. Whatever takes longer goes on on the heap: a wait may
-    /// cost an allocation, and the future of a call stays small.
-    async fn in_turn(&self, deadline: Option<Instant>) -> Result<Hold, LockError> {
-        self.ready()?;
+    /// Sends a request at once if no other caller in this process holds the lock or waits for it. A longer wait runs in a
+    /// future on the heap: it may cost an allocation, and the future of a call stays small.
+    async fn wait_in_turn(&self, deadline: Option<Instant>) -> Result<Hold, LockError> {
+        self.ensure_open()?;
         let entry = self.engine.queues.join(self.name);
         let (turn, first) = match entry.try_turn() {
             Some(turn) if turn.is_fresh() => {
-                let mut claim = self.claim(&entry);
-                match self.first_reply(&mut claim, deadline).await? {
-                    Some(AttemptOutcome::Won(guard)) if !guard.lease().is_over() => {
-                        return Ok(won(guard, &entry, turn));
+                let mut attempt = self.new_attempt(&entry);
+                match self.first_outcome(&mut attempt, deadline).await? {
+                    Some(AttemptOutcome::Acquired(hold)) if !hold.lease().is_over() => {
+                        return Ok(deliver(hold, &entry, turn));
                     }
-                    attempt => (Some(turn), Some((claim, attempt))),
+                    outcome => (Some(turn), Some((attempt, outcome))),
                 }
             }
             turn => (turn, None),
         };
-        Box::pin(self.until_deadline(entry, turn, first, deadline)).await
+        Box::pin(self.wait_until_deadline(entry, turn, first, deadline)).await
     }
 
-    /// The reply to the first request; `None` if that cannot be sent at once or the reply is overdue.
-    async fn first_reply(
+    /// The outcome of the first request; `None` if it cannot be sent at once or its reply is overdue.
+    async fn first_outcome(
         &self,
-        claim: &mut Attempt,
+        attempt: &mut Attempt,
         deadline: Option<Instant>,
     ) -> Result<Option<AttemptOutcome>, LockError> {
-        let Some(overdue) = claim.try_send(deadline) else {
+        let Some(overdue) = attempt.try_send(deadline) else {
             return Ok(None);
         };
         tokio::select! {
             biased;
-            reply = tokio::time::timeout_at(overdue, claim.reply()) => Ok(reply.ok()),
-            () = self.engine.until_closed() => Err(self.shut_down()),
+            outcome = tokio::time::timeout_at(overdue, attempt.next_outcome()) => Ok(outcome.ok()),
+            () = self.engine.until_closed() => Err(self.shut_down_error()),
         }
     }
 
-    async fn until_deadline(
+    async fn wait_until_deadline(
         &self,
         entry: Arc<Entry>,
         turn: Option<Turn>,
         first: Option<(Attempt, Option<AttemptOutcome>)>,
         deadline: Option<Instant>,
     ) -> Result<Hold, LockError> {
-        let waiting = self.patiently(&entry, turn, first, deadline);
+        let waiting = self.wait_for_lock(&entry, turn, first, deadline);
         match self.bounded(&entry, deadline, waiting).await? {
-            Some(ended) => ended,
-            None => Err(self.gave_up(entry.front().status())),
+            Some(result) => result,
+            None => Err(self.gave_up_error(entry.front().status())),
         }
     }
 
-    async fn patiently(
+    /// Waits for the turn, and then sends requests until the lock is acquired.
+    async fn wait_for_lock(
         &self,
         entry: &Arc<Entry>,
         turn: Option<Turn>,
@@ -185,85 +194,79 @@ impl<'a> Acquire<'a> {
             None => entry.turn().await,
         };
         if first.is_none()
-            && let Some(guard) = self.begin(entry, &turn).await
+            && let Some(hold) = self.take_over_or_yield(entry, &turn).await
         {
-            return Ok(won(guard, entry, turn));
+            return Ok(deliver(hold, entry, turn));
         }
-        let mut waiting = Waiting::new(self.engine, self.name);
-        let (mut claim, mut attempt) = first.unwrap_or_else(|| (self.claim(entry), None));
+        let mut pacing = Pacing::new(self.engine, self.name);
+        let (mut attempt, mut next) = first.unwrap_or_else(|| (self.new_attempt(entry), None));
         loop {
-            let answered = match attempt.take() {
-                Some(attempt) => attempt,
-                None => claim.ask(deadline).await,
+            let outcome = match next.take() {
+                Some(outcome) => outcome,
+                None => attempt.request(deadline).await,
             };
-            let pause = match self.step(entry, &mut claim, &mut waiting, answered).await? {
-                Step::Acquired(guard) => return Ok(won(guard, entry, turn)),
+            let pause = match self.step(entry, &mut attempt, &mut pacing, outcome).await? {
+                Step::Acquired(hold) => return Ok(deliver(hold, entry, turn)),
                 Step::Held(remaining) => {
                     turn.budget().shrink();
-                    let pause = waiting.after_held(remaining);
+                    let pause = pacing.after_held(remaining);
                     trace::waiting(self.name, remaining, pause);
                     pause
                 }
-                Step::AskAgain(pause) => pause,
+                Step::Retry(pause) => pause,
             };
-            // A reply that is overdue may come now, and may be a win.
+            // An overdue reply may arrive during the pause, and may be an acquisition.
             tokio::select! {
                 biased;
-                late = claim.reply() => attempt = Some(late),
-                () = waiting.pause(pause) => {}
+                late = attempt.next_outcome() => next = Some(late),
+                () = pacing.pause(pause) => {}
             }
         }
     }
 
-    /// What a reply means for the wait.
+    /// Decides what the call does after the outcome of a request.
     async fn step(
         &self,
         entry: &Arc<Entry>,
-        claim: &mut Attempt,
-        waiting: &mut Waiting<'_>,
-        attempt: AttemptOutcome,
+        attempt: &mut Attempt,
+        pacing: &mut Pacing<'_>,
+        outcome: AttemptOutcome,
     ) -> Result<Step, LockError> {
-        let error = match attempt {
-            AttemptOutcome::Stopped => return Err(self.shut_down()),
-            _ if self.engine.is_closed() => return Err(self.shut_down()),
-            // The caller's thread was not free to take it in time.
-            AttemptOutcome::Won(guard) if !guard.lease().is_over() => return Ok(Step::Acquired(guard)),
-            // The old claim releases itself; its id must not be used again.
-            AttemptOutcome::Won(_) | AttemptOutcome::TooLate => {
-                *claim = self.claim(entry);
-                return Ok(Step::AskAgain(Duration::ZERO));
+        let error = match outcome {
+            AttemptOutcome::RuntimeStopped => return Err(self.shut_down_error()),
+            _ if self.engine.is_closed() => return Err(self.shut_down_error()),
+            AttemptOutcome::Acquired(hold) if !hold.lease().is_over() => return Ok(Step::Acquired(hold)),
+            // The lease was over before the caller's thread took it. The old claim releases itself, and its id must not
+            // be used again.
+            AttemptOutcome::Acquired(_) | AttemptOutcome::AlreadyOver => {
+                *attempt = self.new_attempt(entry);
+                return Ok(Step::Retry(Duration::ZERO));
             }
             AttemptOutcome::Held { holder, remaining } => match self.release_given_up(holder).await {
-                Ok(true) => return Ok(Step::AskAgain(Duration::ZERO)),
+                Ok(true) => return Ok(Step::Retry(Duration::ZERO)),
                 Ok(false) => {
-                    entry.front().heard_held();
+                    entry.front().set_held();
                     return Ok(Step::Held(remaining));
                 }
                 Err(error) => error,
             },
-            AttemptOutcome::OutOfTime(error)
-                if matches!(
-                    entry.front().status(),
-                    FrontStatus::Failed(_) | FrontStatus::NoReply
-                ) =>
-            {
-                error
+            // The last known status is "held", and the server had too little time to confirm it.
+            AttemptOutcome::OutOfTime(_) if matches!(entry.front().status(), FrontStatus::Held) => {
+                return Ok(Step::Retry(pacing.after_error()));
             }
-            // Held when it was heard of last, and too little time was left to ask again.
-            AttemptOutcome::OutOfTime(_) => return Ok(Step::AskAgain(waiting.after_error())),
-            AttemptOutcome::Failed(error) => error,
+            AttemptOutcome::OutOfTime(error) | AttemptOutcome::Failed(error) => error,
         };
         if !driver_error::is_transient(&error) {
             return Err(error);
         }
-        let pause = waiting.after_error();
+        let pause = pacing.after_error();
         trace::retrying(self.name, &error, pause);
-        entry.front().heard_failure(error);
-        Ok(Step::AskAgain(pause))
+        entry.front().set_failed(error);
+        Ok(Step::Retry(pause))
     }
 
     /// Releases the claim that has the lock if this process has given it up: a lost reply or a cancelled call must not
-    /// make the lock busy. `false` if it is another's.
+    /// make the lock busy. `false` if it is the claim of another holder.
     async fn release_given_up(&self, holder: Option<Arc<str>>) -> Result<bool, LockError> {
         let Some(lock_id) = holder else {
             return Ok(false);
@@ -273,18 +276,19 @@ impl<'a> Acquire<'a> {
         };
         let (store, name) = (Arc::clone(&self.engine.store), Arc::clone(self.name));
         let key = LeaseId { name, lock_id };
-        let silent = Arc::clone(&self.engine.queues.silent);
-        let release = async move { silent.count(store.release(&key, min_hold, RELEASE_LIMIT)).await };
-        // Without a reply the next request tells whether the claim still stands.
-        match tokio::time::timeout(ACQUIRE_OVERDUE, task::to_end(release)).await {
-            Ok(released) => released.map(|_| true),
+        let overdue = Arc::clone(&self.engine.queues.overdue);
+        let release = async move { overdue.count(store.release(&key, min_hold, RELEASE_LIMIT)).await };
+        // Without a reply the next acquire request shows whether the claim still has the lock.
+        match tokio::time::timeout(ACQUIRE_OVERDUE, task::run_to_end(release)).await {
+            Ok(reply) => reply.map(|_| true),
             Err(_) => Ok(true),
         }
     }
 
-    /// The hold that was handed over with the turn; if there is none, others get their moment.
-    async fn begin(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
-        let taken_over = self.taken_over(entry, turn).await;
+    /// The hold that was handed over with the turn. If there is none, other processes get a moment to acquire the lock
+    /// when the hand-over budget of this process is used up.
+    async fn take_over_or_yield(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
+        let taken_over = self.take_over_hold(entry, turn).await;
         if taken_over.is_none() {
             let yield_to_others = turn.budget().yield_to_others();
             if let Some(moment) = yield_to_others {
@@ -295,28 +299,28 @@ impl<'a> Acquire<'a> {
         taken_over
     }
 
-    /// The hold that was handed over with the turn, if it fits what this call asks for.
-    async fn taken_over(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
-        let mut guard = turn.take_over()?;
-        if guard.lease().options == self.lease_options() && !guard.lease().is_over() {
-            trace::acquired(&guard.lease().fields());
-            return Some(guard);
+    /// The hold that was handed over with the turn, if its options are those of this call; otherwise it is released.
+    async fn take_over_hold(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
+        let mut hold = turn.take_over()?;
+        if hold.lease().options == self.lease_options() && !hold.lease().is_over() {
+            trace::acquired(&hold.lease().fields());
+            return Some(hold);
         }
-        // Its outcome does not matter to this call, which asks for the lock anew; a release without a reply does.
-        entry.front().asked();
-        let _ = Box::pin(guard.release()).await;
+        // The outcome of the release does not matter to this call, which acquires the lock anew; a missing reply does.
+        entry.front().request_sent();
+        let _ = Box::pin(hold.release()).await;
         None
     }
 
-    fn ready(&self) -> Result<(), LockError> {
+    fn ensure_open(&self) -> Result<(), LockError> {
         if self.engine.is_closed() {
-            return Err(self.shut_down());
+            return Err(self.shut_down_error());
         }
         self.engine.ensure_running();
         Ok(())
     }
 
-    fn claim(&self, entry: &Arc<Entry>) -> Attempt {
+    fn new_attempt(&self, entry: &Arc<Entry>) -> Attempt {
         Attempt::new(self.engine, self.name, self.lease_options(), entry)
     }
 
@@ -330,7 +334,7 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// One step of the call; `None` at its deadline or, without one, when the server has been silent for too long.
+    /// One step of the call; `None` at its deadline or, without one, when the server has not replied for too long.
     async fn bounded<F: Future>(
         &self,
         entry: &Entry,
@@ -340,61 +344,63 @@ impl<'a> Acquire<'a> {
         let time_is_up = async {
             match deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
-                None => entry.front().silence(self.begun).await,
+                None => entry.front().no_reply(self.begun).await,
             }
         };
         tokio::select! {
             biased;
             output = step => Ok(Some(output)),
-            () = self.engine.until_closed() => Err(self.shut_down()),
+            () = self.engine.until_closed() => Err(self.shut_down_error()),
             () = time_is_up => Ok(None),
         }
     }
 
-    /// The turn for a try whose name another caller in this process holds or asks for; `None` if it is busy. That is what
-    /// it is, unless the first thing that is heard from the server is that it does not work, or the other leaves before.
+    /// The turn for a try when another caller in this process holds the lock or waits for it; `None` if the lock is busy.
+    /// It is busy unless the first known status is that the server does not work, or the other caller leaves before.
     async fn turn_unless_busy(&self, entry: &Arc<Entry>) -> Result<Option<Turn>, LockError> {
         let by = self.begun + self.options.attempt_limit();
         let status = tokio::select! {
             biased;
-            status = entry.front().first_news() => status,
+            status = entry.front().first_status() => status,
             turn = entry.turn() => return Ok(Some(turn)),
             () = tokio::time::sleep_until(by) => entry.front().status(),
         };
         match status {
             FrontStatus::Failed(error) => Err(*error),
-            FrontStatus::NoReply if entry.front().is_silent() => Err(self.gave_up(FrontStatus::NoReply)),
+            FrontStatus::NoReply if entry.front().is_reply_slow() => {
+                Err(self.gave_up_error(FrontStatus::NoReply))
+            }
             FrontStatus::Held | FrontStatus::NoReply => Ok(None),
         }
     }
 
-    fn gave_up(&self, status: FrontStatus) -> LockError {
+    fn gave_up_error(&self, status: FrontStatus) -> LockError {
         match status {
-            FrontStatus::Held => self.timeout(),
+            FrontStatus::Held => self.timeout_error(),
             FrontStatus::Failed(error) => *error,
             FrontStatus::NoReply => LockError::no_reply("claim", self.begun.elapsed()),
         }
     }
 
-    fn timeout(&self) -> LockError {
+    fn timeout_error(&self) -> LockError {
         LockError::Timeout {
             name: self.name.to_string(),
             waited: self.begun.elapsed(),
         }
     }
 
-    fn shut_down(&self) -> LockError {
+    fn shut_down_error(&self) -> LockError {
         LockError::ShutDown {
             name: self.name.to_string(),
         }
     }
 }
 
-/// From now on the turn goes with the lease; those behind wait for its holder.
-fn won(guard: Hold, entry: &Entry, turn: Turn) -> Hold {
-    entry.front().heard_held();
-    guard.lease().deliver(turn);
-    guard
+/// Delivers the hold to the caller: the turn goes with the lease, and the waiters behind wait for its holder.
+fn deliver(hold: Hold, entry: &Entry, turn: Turn) -> Hold {
+    entry.front().set_held();
+    hold.lease().deliver(turn);
+    hold
 }
 
 #[cfg(test)]

@@ -4,51 +4,54 @@ use std::time::Duration;
 use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::notifier::Subscription;
-use crate::timing::{POLL_BESIDE_STREAM, WOKEN_START};
+use crate::timing::{POLL_BESIDE_STREAM, WOKEN_DELAY};
 
-/// So many attempts may fail before a wait is thought worth a stream.
-const SHORT_WAIT: u32 = 2;
+/// The number of "held" replies after which a waiter opens the change stream: shorter waits are not worth it.
+const REPLIES_BEFORE_STREAM: u32 = 2;
 
-/// The pauses of the one in this process who asks the server for a held lock.
-pub(crate) struct Waiting<'a> {
+/// The pauses between the requests of the waiter at the front of a queue.
+pub(crate) struct Pacing<'a> {
     engine: &'a Arc<Engine>,
     name: &'a Arc<str>,
     backoff: Backoff,
-    failed: u32,
-    watch: Option<Subscription>,
-    /// How often it was woken, and others were faster.
-    woken: usize,
+    /// The number of replies that said that the lock is held.
+    held_replies: u32,
+    subscription: Option<Subscription>,
+    /// The number of wake-ups so far: another process acquired the lock after each of them.
+    wake_ups: usize,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> Pacing<'a> {
     pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a Arc<str>) -> Self {
         let backoff = Backoff::new(engine.config.retry_interval.clone());
         Self {
             engine,
             name,
             backoff,
-            failed: 0,
-            watch: None,
-            woken: 0,
+            held_replies: 0,
+            subscription: None,
+            wake_ups: 0,
         }
     }
 
-    /// The pause after an attempt that ended with an error.
+    /// The pause after a request that ended with an error.
     pub(crate) fn after_error(&mut self) -> Duration {
         self.backoff.next()
     }
 
-    /// The longest pause after an attempt that found the lock held; a wake-up may end it early.
+    /// The longest pause after a reply that found the lock held; a wake-up may end it early.
     pub(crate) fn after_held(&mut self, remaining: Option<Duration>) -> Duration {
-        self.failed += 1;
-        match &self.watch {
-            Some(watch) => watch.retry(),
-            None if self.failed > SHORT_WAIT => self.watch = self.engine.notifier.subscribe(self.name),
+        self.held_replies += 1;
+        match &self.subscription {
+            Some(subscription) => subscription.retry(),
+            None if self.held_replies > REPLIES_BEFORE_STREAM => {
+                self.subscription = self.engine.notifier.subscribe(self.name);
+            }
             None => {}
         }
-        let open = self.watch.as_ref().is_some_and(Subscription::is_open);
-        // A fifth more or less, so that a fleet does not look again together.
-        let pause = if open {
+        let is_open = self.subscription.as_ref().is_some_and(Subscription::is_open);
+        // The pause varies by a fifth, so that many processes do not send their requests at the same time.
+        let pause = if is_open {
             POLL_BESIDE_STREAM.mul_f64(0.8 + 0.4 * fastrand::f64())
         } else {
             self.backoff.next()
@@ -56,22 +59,22 @@ impl<'a> Waiting<'a> {
         until_free(pause, remaining)
     }
 
-    /// Waits so long, or until the lock is released.
+    /// Waits for this time, or until the lock is released.
     pub(crate) async fn pause(&mut self, longest: Duration) {
-        let Some(watch) = &self.watch else {
+        let Some(subscription) = &self.subscription else {
             return tokio::time::sleep(longest).await;
         };
-        if tokio::time::timeout(longest, watch.woken()).await.is_ok() {
-            let start = WOKEN_START[self.woken.min(WOKEN_START.len() - 1)];
-            self.woken += 1;
-            if !start.is_zero() {
-                tokio::time::sleep(start).await;
+        if tokio::time::timeout(longest, subscription.woken()).await.is_ok() {
+            let delay = WOKEN_DELAY[self.wake_ups.min(WOKEN_DELAY.len() - 1)];
+            self.wake_ups += 1;
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
             }
         }
     }
 }
 
-/// Nobody need wait longer than the holder's lease lasts, by the server's own count.
+/// Shortens a pause to the remaining time of the holder's lease by the server's clock: a longer one would be useless.
 fn until_free(pause: Duration, remaining: Option<Duration>) -> Duration {
     let just_after = Duration::from_millis(1 + fastrand::u64(0..10));
     remaining.map_or(pause, |remaining| pause.min(remaining + just_after))

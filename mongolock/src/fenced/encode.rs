@@ -1,6 +1,6 @@
-//! A value as the driver would send it.
+//! Encodes a value as the driver would send it.
 
-// Which of the functions are called depends on the version of bson that the application has chosen.
+// The version of bson that the application has chosen decides which of the functions are called.
 #![allow(
     dead_code,
     unused_imports,
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::LockError;
 
-/// The raw form first: it is what the driver encodes to, and it does not write binary values as text.
+/// Encodes by way of the raw form: the driver does the same, and binary values do not become text.
 pub(super) fn document<T: Serialize>(value: &T) -> Result<Document, LockError> {
     // bson 2 has a function of this name. With bson 3 the import brings none, and the one next to this is called.
     use mongodb::bson::*;
@@ -23,14 +23,14 @@ pub(super) fn document<T: Serialize>(value: &T) -> Result<Document, LockError> {
     Ok(document)
 }
 
-/// bson 3 has renamed it. Which of the two the application has chosen cannot be seen from here, only whose name is
-/// there: an import in a function comes before what stands around it.
+/// Encodes with bson 3, which has renamed the function of bson 2. An import in a function takes precedence over the items
+/// around it: with bson 2 its own function is called, and with bson 3 this one.
 fn to_raw_document_buf<T: Serialize>(value: &T) -> Result<mongodb::bson::RawDocumentBuf, Error> {
     use mongodb::bson::*;
     serialize_to_raw_document_buf(value).map_err(Error::from)
 }
 
-/// Only so that bson 2, which does not get here, compiles.
+/// This function exists so that the code compiles with bson 2, which does not call it.
 fn serialize_to_raw_document_buf<T: Serialize>(_: &T) -> Result<mongodb::bson::RawDocumentBuf, Error> {
     unreachable!("bson has one of the two functions")
 }

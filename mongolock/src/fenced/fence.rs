@@ -1,11 +1,11 @@
-//! The token of a holder and the field that remembers it: what of a write has to be changed for it.
+//! The fencing token of a holder, the field that stores it, and how queries and updates are changed for it.
 
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::UpdateModifications;
 
 use crate::{FencingToken, LockError};
 
-/// The name that the field has if nobody chooses another.
+/// The default name of the field that stores the token.
 const FIELD: &str = "fencingToken";
 
 #[derive(Debug, Clone)]
@@ -14,12 +14,12 @@ pub(super) struct Fence {
     pub(super) field: String,
 }
 
-/// What a document says to a token.
+/// How the token in a document compares with the holder's token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// It accepts the token.
+    /// The document has no greater token and accepts the write.
     NotLater,
-    /// It has seen a later holder.
+    /// The document has this greater token of a later holder.
     Later(FencingToken),
 }
 
@@ -43,15 +43,15 @@ impl Fence {
         Err(self.invalid(format!("{broken}; choose a name at the top of the document")))
     }
 
-    /// The query, for documents only that have seen no later holder. What is no number is not less than any, but of an
-    /// array one element would do: what cannot be compared is refused.
+    /// Restricts the query to documents without a greater token. A value that is no number does not match; an array would
+    /// match by one of its elements, and is excluded.
     pub(super) fn restrict(&self, query: &Document) -> Document {
         let field = self.field.as_str();
         let unseen = doc! { field: { "$exists": false } };
         let not_later = doc! { field: { "$lte": self.token, "$not": { "$type": "array" } } };
         let mut all = vec![doc! { "$or": [unseen, not_later] }];
         let mut restricted = query.clone();
-        // Only the own condition goes into an `$and`: some conditions must stand at the top of a query, and an upsert
+        // Only the added condition goes into an `$and`: some conditions must stay at the top of a query, and an upsert
         // takes the new document's fields from there.
         if let Some(and) = restricted.remove("$and") {
             all.push(doc! { "$and": and });
@@ -60,11 +60,11 @@ impl Fence {
         restricted
     }
 
-    /// A whole document with the token. It may have one from an earlier read, which the own token follows.
+    /// Adds the token to a whole document. The document may have one from an earlier read, if that is not greater.
     pub(super) fn mark(&self, mut document: Document) -> Result<Document, LockError> {
         match document.get(&self.field) {
             None | Some(Bson::Null) => {}
-            Some(brought) => match self.judge(brought) {
+            Some(value) => match self.compare(value) {
                 Some(Seen::NotLater) => {}
                 Some(Seen::Later(seen)) => return Err(self.stale(seen)),
                 None => return Err(self.touched("the document")),
@@ -74,12 +74,12 @@ impl Fence {
         Ok(document)
     }
 
-    /// An update that sets the token as well.
+    /// Adds the token to an update.
     pub(super) fn add_to(&self, update: UpdateModifications) -> Result<UpdateModifications, LockError> {
         match update {
             UpdateModifications::Document(mut operators) => {
                 self.refuse_touching(&operators, "the update")?;
-                // What is no update stays as it is, for the driver or the server to refuse.
+                // An empty document is no update; it stays as it is, and the driver or the server refuses it.
                 if !operators.is_empty() {
                     let set = operators
                         .entry("$set".to_owned())
@@ -94,7 +94,7 @@ impl Fence {
                 for stage in &stages {
                     self.refuse_touching(stage, "the pipeline")?;
                 }
-                // Last: an earlier stage may have made another document of it.
+                // The stage comes last, because an earlier stage may have replaced the document.
                 stages.push(doc! { "$set": { self.field.as_str(): self.token } });
                 Ok(stages.into())
             }
@@ -102,12 +102,12 @@ impl Fence {
         }
     }
 
-    /// What a document that was found says to the token.
-    pub(super) fn look_at(&self, document: &Document) -> Result<Seen, LockError> {
+    /// Compares the token in a document that was found.
+    pub(super) fn compare_document(&self, document: &Document) -> Result<Seen, LockError> {
         let Some(value) = document.get(&self.field) else {
             return Ok(Seen::NotLater);
         };
-        self.judge(value).ok_or_else(|| {
+        self.compare(value).ok_or_else(|| {
             let id = document.get("_id").unwrap_or(&Bson::Null);
             self.invalid(format!(
                 "the document with the _id {id} has {value} in it, which is no token: remove that from the document, or \
@@ -116,12 +116,12 @@ impl Fence {
         })
     }
 
-    /// `None` for what is no number.
-    fn judge(&self, value: &Bson) -> Option<Seen> {
+    /// Compares a stored token; `None` if the value is no number.
+    fn compare(&self, value: &Bson) -> Option<Seen> {
         let seen = match value {
             Bson::Int32(seen) => i64::from(*seen),
             Bson::Int64(seen) => *seen,
-            // Written by a shell or by JavaScript. Tokens are below 2^53, which a double can hold exactly.
+            // A shell or JavaScript writes doubles. Tokens are below 2^53, which a double represents exactly.
             #[allow(clippy::cast_possible_truncation)]
             Bson::Double(seen) if !seen.is_nan() => seen.ceil() as i64,
             _ => return None,
@@ -134,8 +134,8 @@ impl Fence {
         })
     }
 
-    /// Looks at the fields that operators or stages name. What the expressions of a pipeline compute cannot be seen
-    /// here, and need not be: the last stage decides.
+    /// Refuses operators or stages that name the field. The expressions of a pipeline need not be checked, because its
+    /// last stage sets the field.
     fn refuse_touching(&self, operators: &Document, what: &str) -> Result<(), LockError> {
         let touching = operators.iter().any(|(operator, operand)| match operand {
             Bson::Document(fields) => fields.iter().any(|(path, value)| {

@@ -1,4 +1,4 @@
-//! Writes that a holder who came too late cannot make.
+//! Fenced writes: the writes of a stale holder are refused.
 
 mod concern;
 mod encode;
@@ -91,7 +91,7 @@ impl<T: Send + Sync> FencedExt<T> for Collection<T> {
 pub struct FencedCollection<T> {
     documents: Collection<Document>,
     fence: Fence,
-    /// Takes values of this type and holds none.
+    /// The type of the documents that are written; no value of it is kept.
     written: PhantomData<fn(&T)>,
 }
 

@@ -21,9 +21,9 @@ pub trait Write: Default + Clone + Send + Sync + 'static {
     /// The driver's result.
     type Result: Send + 'static;
 
-    /// Makes the write, or says why it is refused.
+    /// Makes the write, or returns why it is refused.
     fn make(
-        order: PreparedWrite<Self>,
+        prepared: PreparedWrite<Self>,
         session: Option<&mut ClientSession>,
     ) -> impl Future<Output = Result<Self::Result, LockError>> + Send;
 }
@@ -32,18 +32,18 @@ pub trait Write: Default + Clone + Send + Sync + 'static {
 pub trait Modify: Write {
     /// Sends it as one command; with `upsert` it inserts a document where it finds none.
     fn send(
-        order: &PreparedWrite<Self>,
+        prepared: &PreparedWrite<Self>,
         upsert: bool,
         session: Option<&mut ClientSession>,
     ) -> impl Future<Output = Result<Self::Result, Error>> + Send;
 
-    /// Whether it met a document, or made one.
+    /// Whether the write matched a document or inserted one.
     fn matched(result: &Self::Result) -> bool;
 
     /// Whether the caller wants a document inserted where there is none.
     fn upserts(&self) -> bool;
 
-    /// How to find the documents that the write finds.
+    /// The options with which a query finds the same documents as the write.
     fn find_options(&self) -> FindOneOptions;
 }
 
@@ -52,14 +52,14 @@ impl Write for InsertOneOptions {
     type Result = InsertOneResult;
 
     async fn make(
-        order: PreparedWrite<Self>,
+        prepared: PreparedWrite<Self>,
         session: Option<&mut ClientSession>,
     ) -> Result<InsertOneResult, LockError> {
-        order.insert(session).await
+        prepared.insert(session).await
     }
 }
 
-/// Updating and replacing differ in what is written, and in the name.
+/// Implements updating and replacing, which differ only in the type of the change and in the driver's method.
 macro_rules! update_like {
     ($options:ty: $change:ty, $method:ident) => {
         impl Write for $options {
@@ -67,24 +67,24 @@ macro_rules! update_like {
             type Result = UpdateResult;
 
             async fn make(
-                order: PreparedWrite<Self>,
+                prepared: PreparedWrite<Self>,
                 session: Option<&mut ClientSession>,
             ) -> Result<UpdateResult, LockError> {
-                order.modify(session).await
+                prepared.modify(session).await
             }
         }
 
         impl Modify for $options {
             async fn send(
-                order: &PreparedWrite<Self>,
+                prepared: &PreparedWrite<Self>,
                 upsert: bool,
                 session: Option<&mut ClientSession>,
             ) -> Result<UpdateResult, Error> {
-                let mut options = order.options.clone();
+                let mut options = prepared.options.clone();
                 options.upsert = upsert.then_some(true);
-                let write = order
+                let write = prepared
                     .documents
-                    .$method(order.restricted(), order.change.clone());
+                    .$method(prepared.restricted(), prepared.change.clone());
                 let write = write.with_options(options);
                 match session {
                     Some(session) => write.session(session).await,
@@ -119,21 +119,21 @@ impl Write for DeleteOptions {
     type Result = DeleteResult;
 
     async fn make(
-        order: PreparedWrite<Self>,
+        prepared: PreparedWrite<Self>,
         session: Option<&mut ClientSession>,
     ) -> Result<DeleteResult, LockError> {
-        order.modify(session).await
+        prepared.modify(session).await
     }
 }
 
 impl Modify for DeleteOptions {
     async fn send(
-        order: &PreparedWrite<Self>,
+        prepared: &PreparedWrite<Self>,
         _: bool,
         session: Option<&mut ClientSession>,
     ) -> Result<DeleteResult, Error> {
-        let delete = order.documents.delete_one(order.restricted());
-        let delete = delete.with_options(order.options.clone());
+        let delete = prepared.documents.delete_one(prepared.restricted());
+        let delete = delete.with_options(prepared.options.clone());
         match session {
             Some(session) => delete.session(session).await,
             None => delete.await,

@@ -16,7 +16,7 @@ use super::options::{Modify, Write};
 use crate::store::driver_error;
 use crate::{LockError, task, trace};
 
-/// How often a write is made again when the document comes or goes between a refusal and the search for its reason.
+/// The number of times a write is made when the document is created or deleted between a refusal and its diagnosis.
 const ROUNDS: usize = 10;
 
 /// A write that waits to be awaited, with the options `O` of the driver. Made by
@@ -112,7 +112,7 @@ impl<'a, O: Write> IntoFuture for FencedWrite<'a, O> {
 
     fn into_future(self) -> Self::IntoFuture {
         let checked = self.fence.check();
-        let order = checked.and(self.change).map(|change| PreparedWrite {
+        let prepared = checked.and(self.change).map(|change| PreparedWrite {
             options: self.options,
             documents: self.documents,
             fence: self.fence,
@@ -120,8 +120,10 @@ impl<'a, O: Write> IntoFuture for FencedWrite<'a, O> {
             change,
         });
         match self.session {
-            None => Box::pin(async { task::to_end(task::answered(O::make(order?, None))).await }),
-            Some(session) => Box::pin(async { O::make(order?, Some(session)).await }),
+            None => {
+                Box::pin(async { task::run_to_end(task::with_reply_limit(O::make(prepared?, None))).await })
+            }
+            Some(session) => Box::pin(async { O::make(prepared?, Some(session)).await }),
         }
     }
 }
@@ -135,7 +137,7 @@ impl<O: Write> fmt::Debug for FencedWrite<'_, O> {
     }
 }
 
-/// A write with all that belongs to it, checked.
+/// A write whose fence field and change have been checked.
 pub struct PreparedWrite<O: Write> {
     pub(super) options: O,
     pub(super) documents: Collection<Document>,
@@ -144,21 +146,21 @@ pub struct PreparedWrite<O: Write> {
     query: Document,
 }
 
-/// What there is at the place of a write that met nothing.
+/// What the diagnosis of a write that matched no document has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     Nothing,
-    /// A document that has seen no later holder.
+    /// A document without a greater token.
     Open,
 }
 
 impl<O: Write> PreparedWrite<O> {
-    /// The query for documents only that have seen no later holder.
+    /// The query, restricted to documents without a greater token.
     pub(super) fn restricted(&self) -> Document {
         self.fence.restrict(&self.query)
     }
 
-    /// Why a write has met nothing; `Stale` if a later holder was there.
+    /// Finds out why a write matched no document; the error is `Stale` if a later holder has written the document.
     async fn diagnose(
         &self,
         query: Document,
@@ -169,15 +171,18 @@ impl<O: Write> PreparedWrite<O> {
             .documents
             .find_one(query)
             .with_options(find_options)
-            // A secondary may not know yet what the primary has refused.
+            // A secondary may not have the document yet that made the primary refuse the write.
             .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
             .projection(doc! { self.fence.field.as_str(): 1 });
         let found = match session {
             Some(session) => find.session(session).await?,
-            // Nor may a majority; in a transaction its beginning has decided what is read.
+            // A majority may not have it yet either. A transaction reads by its own read concern.
             None => find.read_concern(ReadConcern::local()).await?,
         };
-        match found.map(|document| self.fence.look_at(&document)).transpose()? {
+        match found
+            .map(|document| self.fence.compare_document(&document))
+            .transpose()?
+        {
             None => Ok(Found::Nothing),
             Some(Seen::NotLater) => Ok(Found::Open),
             Some(Seen::Later(seen)) => {
@@ -187,8 +192,8 @@ impl<O: Write> PreparedWrite<O> {
         }
     }
 
-    /// What an insertion has collided with: the document of these values; `Stale` if a later holder was there. In a
-    /// transaction the collision has ended that, and nothing can be learned any more.
+    /// Finds out with what document of these values an insertion has collided; the error is `Stale` if a later holder has
+    /// written it. A collision ends a transaction, in which nothing can be read any more.
     async fn diagnose_collision(
         &self,
         values: Document,
@@ -198,7 +203,7 @@ impl<O: Write> PreparedWrite<O> {
         let in_session = session.is_some();
         match self.diagnose(values, FindOneOptions::default(), session).await {
             Err(LockError::Mongo(_)) if in_session => Err(collision.clone().into()),
-            looked => looked,
+            result => result,
         }
     }
 }
@@ -231,9 +236,9 @@ impl<O: Modify> PreparedWrite<O> {
         self,
         mut session: Option<&mut ClientSession>,
     ) -> Result<O::Result, LockError> {
-        // Two documents cannot have one `_id`: a late upsert collides. By other fields, or by an `_id` that only a
-        // collation takes for another's, it could make a second document; and within a transaction a collision would end
-        // that. So an update comes first there.
+        // Two documents cannot have the same `_id`, so the upsert of a stale holder collides. By other fields, or by an
+        // `_id` that is equal to another only under a collation, it could insert a second document; and a collision would
+        // end a transaction. In these cases an update is tried first.
         let (upserts, find_options) = (self.options.upserts(), self.options.find_options());
         let by_id = names_id(&self.query) && find_options.collation.is_none();
         let mut insert = upserts && session.is_none() && by_id;
@@ -256,13 +261,13 @@ impl<O: Modify> PreparedWrite<O> {
             }
             insert = upserts && found == Found::Nothing;
         }
-        // Others make and delete the document all the time.
+        // Other clients keep creating and deleting the document.
         Ok(O::send(&self, upserts, session).await?)
     }
 
-    /// One upsert. If it collides, the server says with which values: where the query asks for just these, that is the
-    /// document that is wanted, and it is a later holder's, or not as the query wants it, or others have made it this very
-    /// moment. A collision with anything else has nothing to do with the fence.
+    /// Makes one upsert. If it collides, the server says with which values. If the query asks for just these, it is the
+    /// document of the query: a later holder has written it, or it does not match the other conditions, or another client
+    /// has just inserted it. Any other collision has nothing to do with the fence.
     async fn upsert(
         &self,
         mut session: Option<&mut ClientSession>,
@@ -300,14 +305,14 @@ impl<O: Modify> PreparedWrite<O> {
     }
 }
 
-/// How an upsert ended that met no error.
+/// How an upsert without an error ended.
 enum Upserted<R> {
     Made(R),
-    /// Somebody has just made the document.
+    /// Another client has just inserted the document.
     Overtaken,
 }
 
-/// Whether the query is for the document of just one `_id`.
+/// Whether the query names one `_id`.
 fn names_id(query: &Document) -> bool {
     match query.get("_id") {
         None | Some(Bson::RegularExpression(_)) => false,
@@ -316,9 +321,9 @@ fn names_id(query: &Document) -> bool {
     }
 }
 
-/// As MongoDB compares: numbers of different types can be equal.
+/// Whether MongoDB takes two values for equal: numbers of different types can be.
 fn are_equal(one: &Bson, other: &Bson) -> bool {
-    // Beyond 2^53 two integers can look the same here. Then a document is read in vain.
+    // Beyond 2^53 two different integers can be equal here; then a document is read needlessly.
     #[allow(clippy::cast_precision_loss)]
     let number = |value: &Bson| match value {
         Bson::Int32(number) => Some(f64::from(*number)),

@@ -17,27 +17,32 @@ use crate::store::driver_error;
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPEAT_LIMIT};
 use crate::{LockError, trace};
 
-/// Releases of single claims that are repeated at the same time: each may keep a connection of the user's pool.
+/// The number of releases of single claims that are repeated at the same time: each may keep a connection of the
+/// user's pool.
 pub(crate) const REPEATS: usize = 3;
 
-/// A claim that is no longer wanted, to be released in the background.
+/// The release of a claim that this process no longer needs, made by the renewer's task.
 pub(crate) struct BackgroundRelease {
+    /// The lock's name and the id of the claim.
     pub(crate) key: LeaseId,
+    /// The minimum hold that the release leaves in the document.
     pub(crate) min_hold: Duration,
+    /// The time at which the release is due.
     pub(crate) at: Instant,
-    /// From then on nobody uses the claim: others in this process may release it before `at` if it is in their way.
+    /// The time from which no holder uses the claim: a waiter that meets it may release it even before `at`.
     unused_from: Instant,
-    /// The claim has ended by itself so long after `at`.
+    /// The time from `at` until the claim has expired at the server.
     expiry: Duration,
-    /// Given up once the server has been told.
+    /// The claim's slot in the queue, which is dropped when the server has confirmed the release.
     slot: QueueSlot,
-    /// Commands that failed or are without a reply. After the first one each claim has a command of its own.
-    failed: u32,
-    /// The requests of the claim, if one of them may take effect late: the id is released once more after this then.
+    /// The number of commands that failed or are without a reply. After the first one each claim has a command of its
+    /// own.
+    failures: u32,
+    /// The acquire requests of the claim, if one of them may take effect late: the id is then released again after this.
     copies: Option<Arc<Copies>>,
-    /// Made only because a request may have taken effect late.
+    /// Whether the only reason for this release is an acquire request that may have taken effect late.
     is_late: bool,
-    /// Makes the id known as one that nobody uses.
+    /// The entry of the id among the ids that this process has given up.
     pending: Option<Pending>,
 }
 
@@ -51,7 +56,7 @@ impl BackgroundRelease {
             unused_from: now,
             expiry,
             slot,
-            failed: 0,
+            failures: 0,
             copies: None,
             is_late: false,
             pending: None,
@@ -79,9 +84,9 @@ impl BackgroundRelease {
         }
     }
 
-    /// The release that follows this one when this one has ended: at once if the claim may stand again, later if a request
-    /// of it may still take effect; `None` if nothing can come any more. As long as the server has not confirmed a release
-    /// with the minimum hold, all of them have it.
+    /// The release that follows this one when this one has ended: at once if the claim may have been acquired again,
+    /// later if an acquire request of it may still take effect, and otherwise `None`. As long as the server has not
+    /// confirmed a release with the minimum hold, every release has it.
     fn next(&self, is_confirmed: bool) -> Option<Self> {
         let copies = Arc::clone(self.copies.as_ref()?);
         let is_late = !copies.end_release();
@@ -104,8 +109,8 @@ impl BackgroundRelease {
         })
     }
 
-    /// The claim may be in use until that moment: it is not released before. A lease may have run out by its holder's clock
-    /// while its holder is still at work, until the server's own time for it.
+    /// Delays the release until that moment, because the claim may be in use before: a lease that has expired by the
+    /// holder's clock may still run by the server's, and the holder's work may go on until that ends, too.
     pub(super) fn unused_from(self, moment: Instant) -> Self {
         Self {
             at: self.at.max(moment),
@@ -114,26 +119,26 @@ impl BackgroundRelease {
         }
     }
 
-    /// Tells the others in this process that the claim is unused.
+    /// Registers the id as given up, so that waiters in this process release the claim when they meet it.
     pub(crate) fn announce(&mut self, given_up: &Arc<GivenUp>) {
         let (id, min_hold, from) = (&self.key.lock_id, self.min_hold, self.unused_from);
         self.pending
             .get_or_insert_with(|| given_up.add(id, min_hold, from));
     }
 
-    /// Whether the server need not be told any more: all requests have been answered.
+    /// Whether the release is no longer needed: it is a late one, and all acquire requests have been answered.
     pub(crate) fn is_settled(&self) -> bool {
         let copies = self.copies.as_ref().filter(|_| self.is_late);
         copies.is_some_and(|copies| !copies.may_take_effect())
     }
 
-    /// Somebody waits until it is done.
+    /// Whether a waiter or a shutdown waits for the end of this release.
     pub(crate) fn is_awaited(&self) -> bool {
         !matches!(self.slot, QueueSlot::Nothing)
     }
 
-    /// After a command that has failed or is without a reply: the next in this process has to hear for itself that the
-    /// server does not work.
+    /// Passes the turn on after a command that has failed or is without a reply: the next waiter sends a request of its
+    /// own and finds out by itself whether the server works.
     pub(crate) fn without_turn(self) -> Self {
         Self {
             slot: self.slot.without_turn(),
@@ -141,121 +146,126 @@ impl BackgroundRelease {
         }
     }
 
-    pub(crate) fn due_at(self, at: Instant) -> Self {
+    pub(crate) fn rescheduled(self, at: Instant) -> Self {
         Self { at, ..self }
     }
 
-    /// Once more, in a command of its own.
+    /// The same release once more, in a command of its own.
     pub(crate) fn alone(self, at: Instant) -> Self {
         Self {
-            // The claim ends by itself when it would have.
-            expiry: self.until().saturating_duration_since(at),
+            // The claim expires when it would have expired.
+            expiry: self.expires_at().saturating_duration_since(at),
             at,
-            failed: self.failed + 1,
+            failures: self.failures + 1,
             ..self.without_turn()
         }
     }
 
-    fn until(&self) -> Instant {
+    fn expires_at(&self) -> Instant {
         self.at + self.expiry
     }
 
+    /// How long to wait for the reply before the next command is sent on another connection.
     fn reply_limit(&self) -> Duration {
-        RELEASE_NO_REPLY * 2_u32.saturating_pow(self.failed)
+        RELEASE_NO_REPLY * 2_u32.saturating_pow(self.failures)
     }
 }
 
 impl Renewer {
-    /// After releases have ended, confirmed or given up: ids are released once more where a request may take effect late.
-    /// Not before that: two releases of one claim must not overtake each other.
+    /// Schedules the late releases of ids whose acquire requests may take effect late. It is called when a release has
+    /// ended, confirmed or given up, and not before: two releases of one claim must not overtake each other.
     pub(super) fn released(self: &Arc<Self>, ended: &[BackgroundRelease], is_confirmed: bool) {
         let next = ended.iter().filter_map(|release| release.next(is_confirmed));
         self.release_in_background(next.collect());
     }
 }
 
-/// Withdrawals that one command can make: of one minimum hold. The server stops at a document that a foreign
-/// transaction has changed, and the rest of the command waits: after a command that failed there each claim has one of
-/// its own.
+/// Groups releases for one command each: releases of one minimum hold, which are due at one time.
+///
+/// The server stops at a document that a foreign transaction has changed, and the rest of the command waits: after a
+/// command that failed for that reason each claim has a command of its own.
 pub(crate) fn batches(releases: Vec<BackgroundRelease>) -> Vec<Vec<BackgroundRelease>> {
     let now = Instant::now();
     let mut groups: BTreeMap<(Duration, Instant, u32), Vec<BackgroundRelease>> = BTreeMap::new();
     for release in releases {
-        let group = (release.min_hold, release.at.max(now), release.failed);
+        let group = (release.min_hold, release.at.max(now), release.failures);
         groups.entry(group).or_default().push(release);
     }
     let mut batches = Vec::new();
-    for ((.., failed), mut group) in groups {
-        let together = if failed == 0 { BATCH } else { 1 };
-        while group.len() > together {
-            batches.push(group.split_off(group.len() - together));
+    for ((.., failures), mut group) in groups {
+        let size = if failures == 0 { BATCH } else { 1 };
+        while group.len() > size {
+            batches.push(group.split_off(group.len() - size));
         }
         batches.push(group);
     }
     batches
 }
 
-/// Releases claims with one command when they are due, and again after an error while one of them may stand. Without
-/// a reply the renewer's task goes on with them.
+/// Releases claims with one command when they are due, and again after an error until the last of them has expired.
+/// Without a reply the renewer's task repeats each of them alone.
 pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease>) {
     let Some(first) = batch.first() else {
         return;
     };
-    let (min_hold, is_repeat, reply_limit) = (first.min_hold, first.failed > 0, first.reply_limit());
-    let until = batch
-        .iter()
-        .map(BackgroundRelease::until)
-        .max()
-        .unwrap_or(first.at);
-    let keys: Vec<LeaseId> = batch.iter().map(|w| w.key.clone()).collect();
+    let (min_hold, is_repeat, reply_limit) = (first.min_hold, first.failures > 0, first.reply_limit());
+    let (due, last_expiry) = (first.at, last_expiry(&batch));
+    let keys: Vec<LeaseId> = batch.iter().map(|release| release.key.clone()).collect();
+    let limit = if is_repeat {
+        RELEASE_REPEAT_LIMIT
+    } else {
+        RELEASE_LIMIT
+    };
     let mut backoff = Backoff::new(Duration::from_millis(50)..=Duration::from_secs(2));
-    tokio::time::sleep_until(first.at).await;
+    tokio::time::sleep_until(due).await;
     loop {
         let permit = if is_repeat {
             renewer.repeats.acquire().await.ok()
         } else {
             None
         };
-        let limit = if is_repeat {
-            RELEASE_REPEAT_LIMIT
-        } else {
-            RELEASE_LIMIT
-        };
-        let mut released = pin!(renewer.store().release_many(&keys, min_hold, limit));
-        let Ok(answer) = tokio::time::timeout(reply_limit, released.as_mut()).await else {
-            // A dead connection must not keep the others waiting for their repeats.
+        let mut request = pin!(renewer.store().release_many(&keys, min_hold, limit));
+        let Ok(reply) = tokio::time::timeout(reply_limit, request.as_mut()).await else {
+            // A dead connection must not delay the repetitions of other claims.
             drop(permit);
-            repeat_alone(
-                &renewer,
-                batch,
-                until,
-                &LockError::no_reply("release", reply_limit),
-            );
-            // A request is never dropped half-way, and its reply changes nothing any more.
-            let _ = released.await;
+            let error = LockError::no_reply("release", reply_limit);
+            repeat_alone(&renewer, batch, last_expiry, &error);
+            // A request is never dropped before its end; the reply to this one changes nothing any more.
+            let _ = request.await;
             return;
         };
-        let Err(error) = answer else {
+        let Err(error) = reply else {
             return renewer.released(&batch, true);
         };
         drop(permit);
         batch = batch.into_iter().map(BackgroundRelease::without_turn).collect();
         let pause = backoff.next();
-        if driver_error::forbids_release(&error) || Instant::now() + pause >= until {
+        if driver_error::forbids_release(&error) || Instant::now() + pause >= last_expiry {
             trace::release_failed(keys.len(), &keys[0].name, &error);
             return renewer.released(&batch, false);
         }
         if batch.len() > 1 && driver_error::is_out_of_time(&error) {
-            return repeat_alone(&renewer, batch, until, &error);
+            return repeat_alone(&renewer, batch, last_expiry, &error);
         }
         tokio::time::sleep(pause).await;
     }
 }
 
-/// Has each claim released by a command of its own, as long as one of them may stand.
-fn repeat_alone(renewer: &Arc<Renewer>, batch: Vec<BackgroundRelease>, until: Instant, error: &LockError) {
+/// The time at which the last claim of a batch has expired at the server.
+fn last_expiry(batch: &[BackgroundRelease]) -> Instant {
+    let expiries = batch.iter().map(BackgroundRelease::expires_at);
+    expiries.max().unwrap_or_else(Instant::now)
+}
+
+/// Has each claim released by a command of its own, unless all of them have expired.
+fn repeat_alone(
+    renewer: &Arc<Renewer>,
+    batch: Vec<BackgroundRelease>,
+    last_expiry: Instant,
+    error: &LockError,
+) {
     let now = Instant::now();
-    if now < until {
+    if now < last_expiry {
         renewer.release_in_background(batch.into_iter().map(|release| release.alone(now)).collect());
     } else {
         let first = batch.first().map_or("", |release| &*release.key.name);

@@ -3,26 +3,28 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 use super::Lease;
 
-/// The guarded commits under a hold: what must not be forgotten when it ends.
+/// The guarded commits under a hold, which decide how the hold may end.
 #[derive(Default)]
 pub(super) struct Commits {
-    /// Commits that have begun and not ended: the claim guards them.
+    /// The number of commits that have begun and not ended: the claim guards them.
     begun: AtomicUsize,
-    /// A commit was dropped half-way: the server may make it at any time.
+    /// Whether a commit was dropped before its end: the server may make it at any time.
     cut_off: AtomicBool,
+    /// Whether a commit was made.
     made: AtomicBool,
-    /// The number of commits on their way to the server, under this hold or within it: bodies are not cancelled now.
+    /// The number of commits on their way to the server, under this hold or a nested one: bodies are not cancelled while
+    /// there are any.
     shields: AtomicUsize,
 }
 
-/// A guarded commit, from before its guard to its end.
+/// A guarded commit, from before its guarding statement to its end.
 pub(crate) struct OpenCommit<'a> {
     commits: &'a Commits,
     ended: bool,
 }
 
 impl OpenCommit<'_> {
-    /// The commit was made or not, and nothing of it is left at the server.
+    /// Notes that the commit has ended, made or not, and that the server cannot make it any more.
     pub(crate) fn ended(mut self, made: bool) {
         self.ended = true;
         if made {
@@ -46,13 +48,14 @@ pub(crate) struct CancelShield(Arc<Lease>);
 impl Drop for CancelShield {
     fn drop(&mut self) {
         self.0.commits.shields.fetch_sub(1, Ordering::SeqCst);
-        // A body that waits for its cancellation looks at the lease again.
+        // A body that waits for its cancellation checks the lease again.
         self.0.changed.notify_waiters();
     }
 }
 
 impl Lease {
-    /// To be called before the caller asks whether the lease is held: whoever ends the lease looks for commits after that.
+    /// Registers a commit. It is called before the check that the lease is held, because a release checks for commits
+    /// after it has ended the lease: one of the two sees the other.
     pub(crate) fn begin_commit(&self) -> OpenCommit<'_> {
         self.commits.begun.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -78,13 +81,13 @@ impl Lease {
         CancelShield(Arc::clone(self))
     }
 
-    /// Whether a body under this hold is to be cancelled: not in the middle of a commit, whose outcome nobody would
-    /// learn then.
+    /// Whether a body under this hold has to be cancelled. It is not cancelled during a commit, because the outcome of
+    /// that would remain unknown.
     pub(crate) fn should_cancel(&self) -> bool {
         self.is_over() && self.commits.shields.load(Ordering::SeqCst) == 0
     }
 
-    /// Resolves when a body under this hold is to be cancelled.
+    /// Resolves when a body under this hold has to be cancelled.
     pub(crate) async fn cancelled(&self) {
         self.until(Self::should_cancel).await;
     }

@@ -6,33 +6,35 @@ use crate::LockError;
 use crate::store::AcquireReply;
 use crate::store::driver_error;
 use crate::sync::lock;
-use crate::timing::{LATE_RELEASES, SLOW_ANSWER};
+use crate::timing::{LATE_RELEASES, SLOW_REPLY};
 
-/// What is known of the requests that were sent for one claim. They are copies of one another: whichever of them takes
-/// effect first makes the claim, and the others find it there.
+/// What is known of the acquire requests that were sent for one claim. They are copies of one another: the first one that
+/// takes effect acquires the lock, and the others find their own claim in the document.
 #[derive(Default)]
 pub(crate) struct Copies(Mutex<State>);
 
 #[derive(Default)]
 struct State {
+    /// The number of requests without a reply.
     in_flight: u32,
+    /// The time at which the last request was sent.
     last_sent: Option<Instant>,
-    /// A request may take effect after its reply, or although it failed.
+    /// Whether a request may take effect after its reply, or although it failed.
     is_uncertain: bool,
-    /// A reply said that the claim has the lock.
+    /// Whether a reply said that the claim has the lock.
     has_acquired: bool,
     phase: Phase,
 }
 
-/// What becomes of a claim.
+/// The use that this process has for a claim.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// It is wanted: a caller waits for it or holds it.
+    /// A caller waits for the lock or holds it.
     #[default]
-    Wanted,
-    /// It is being released. A reply that came meanwhile leaves open whether it stands again.
-    Ending { stands_again: bool },
-    /// It is released, and whatever makes it stand again is released, too.
+    InUse,
+    /// The claim is being released. A reply in the meantime may mean that the claim has acquired the lock again.
+    Releasing { may_be_reacquired: bool },
+    /// The claim was released, and is released again whenever a request may have acquired the lock for it.
     GivenUp,
 }
 
@@ -43,14 +45,15 @@ impl Copies {
         state.last_sent = Some(Instant::now());
     }
 
-    /// Notes a reply, or that there will be none, and says whether the claim has to be released because of it: it was given up before.
+    /// Notes a reply, or that there will be none, and returns whether the claim has to be released because of it: the
+    /// request may have acquired the lock, and the claim was given up before.
     ///
-    /// A reply that took longer than a healthy server needs may be that of a repetition on the way whose first
-    /// copy arrives later.
+    /// If a reply took longer than a healthy server needs, the driver may have repeated the request, and its first copy
+    /// may arrive at the server later.
     pub(crate) fn answered(&self, sent: Instant, answer: Option<&Result<AcquireReply, LockError>>) -> bool {
         let mut state = lock(&self.0);
         state.in_flight -= 1;
-        let (may_stand, is_certain) = match answer {
+        let (may_have_acquired, is_certain) = match answer {
             Some(Ok(AcquireReply::Acquired { .. })) => {
                 state.has_acquired = true;
                 (true, true)
@@ -59,30 +62,36 @@ impl Copies {
             Some(Err(error)) if driver_error::was_not_applied(error) => (false, true),
             Some(Err(_)) | None => (true, false),
         };
-        state.is_uncertain |= !is_certain || sent.elapsed() >= SLOW_ANSWER;
-        if let Phase::Ending { stands_again } = &mut state.phase {
-            *stands_again |= may_stand;
+        state.is_uncertain |= !is_certain || sent.elapsed() >= SLOW_REPLY;
+        if let Phase::Releasing { may_be_reacquired } = &mut state.phase {
+            *may_be_reacquired |= may_have_acquired;
         }
-        state.phase == Phase::GivenUp && may_stand
+        state.phase == Phase::GivenUp && may_have_acquired
     }
 
-    /// Nobody wants the claim any more. Whether it may stand, now or later.
+    /// Gives the claim up, and returns whether it may have the lock, now or later.
     pub(crate) fn give_up(&self) -> bool {
         let mut state = lock(&self.0);
         state.phase = Phase::GivenUp;
         state.has_acquired || state.may_take_effect()
     }
 
-    /// The claim is released from now on. Until the server has confirmed that, nothing else may release it: another
-    /// release would end a minimum hold, and would make the confirmed one look like a loss.
+    /// Notes that a release of the claim begins. Until the server has confirmed it, nothing else may release the claim:
+    /// another release would end a minimum hold, and would make the confirmed one look like a loss.
     pub(crate) fn begin_release(&self) {
-        lock(&self.0).phase = Phase::Ending { stands_again: false };
+        lock(&self.0).phase = Phase::Releasing {
+            may_be_reacquired: false,
+        };
     }
 
-    /// The release has ended. Whether the claim may stand again because of a reply that came meanwhile.
+    /// Notes that the release has ended, and returns whether a reply in the meantime may mean that the claim has the lock
+    /// again.
     pub(crate) fn end_release(&self) -> bool {
-        let ended = std::mem::replace(&mut lock(&self.0).phase, Phase::GivenUp);
-        ended == Phase::Ending { stands_again: true }
+        let phase = std::mem::replace(&mut lock(&self.0).phase, Phase::GivenUp);
+        let reacquired = Phase::Releasing {
+            may_be_reacquired: true,
+        };
+        phase == reacquired
     }
 
     /// Whether a request of the claim may take effect from now on.
@@ -90,7 +99,7 @@ impl Copies {
         lock(&self.0).may_take_effect()
     }
 
-    /// When the id is to be released next because of a request that may take effect late.
+    /// The time of the next release of the id, if one of its requests may take effect late.
     pub(crate) fn next_release(&self) -> Option<Instant> {
         let state = lock(&self.0);
         let last = state.last_sent.filter(|_| state.may_take_effect())?;
@@ -127,7 +136,7 @@ mod tests {
     async fn a_prompt_reply_settles_its_request() {
         let copies = Copies::default();
         copies.sent();
-        assert!(copies.may_take_effect(), "it is under way");
+        assert!(copies.may_take_effect(), "it is in flight");
         assert!(!copies.answered(Instant::now(), Some(&HELD)));
         assert!(!copies.may_take_effect() && !copies.give_up());
     }
@@ -135,7 +144,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_slow_a_failed_and_a_missing_reply_settle_nothing() {
         for (pause, reply) in [
-            (SLOW_ANSWER, Some(HELD)),
+            (SLOW_REPLY, Some(HELD)),
             (Duration::ZERO, Some(Err(failed()))),
             (Duration::ZERO, None),
         ] {
@@ -156,7 +165,7 @@ mod tests {
         assert!(copies.give_up());
         assert!(
             copies.answered(Instant::now(), Some(&Err(failed()))),
-            "it may stand now"
+            "it may have acquired the lock"
         );
     }
 

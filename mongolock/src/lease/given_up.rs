@@ -6,9 +6,10 @@ use tokio::time::Instant;
 
 use crate::sync::lock;
 
-/// The ids of claims that this process has given up and that may still stand at the server.
+/// The ids of claims that this process has given up and that the server may still have.
 ///
-/// A lock that is held by one of them is not busy: nobody uses it. Whoever meets such an id releases it and asks again.
+/// A lock that is held by one of them is not busy, because no holder uses it. A waiter that finds such an id in a reply
+/// releases it and sends its acquire request again.
 #[derive(Default)]
 pub(crate) struct GivenUp {
     ids: Mutex<HashMap<Arc<str>, Entry>>,
@@ -16,11 +17,12 @@ pub(crate) struct GivenUp {
 
 #[derive(Clone, Copy)]
 struct Entry {
-    /// The pending releases of the id.
+    /// The number of pending releases of the id.
     releases: usize,
+    /// The minimum hold that a release of the id leaves in the document.
     min_hold: Duration,
-    /// Not to be released before: until then its last holder may still be at work.
-    from: Instant,
+    /// The time before which a waiter does not release the id, because the work of its last holder may still go on.
+    unused_from: Instant,
 }
 
 /// One pending release of an id; the id is forgotten with the last of them.
@@ -30,16 +32,21 @@ pub(crate) struct Pending {
 }
 
 impl GivenUp {
-    pub(crate) fn add(self: &Arc<Self>, lock_id: &Arc<str>, min_hold: Duration, from: Instant) -> Pending {
+    pub(crate) fn add(
+        self: &Arc<Self>,
+        lock_id: &Arc<str>,
+        min_hold: Duration,
+        unused_from: Instant,
+    ) -> Pending {
         let mut ids = lock(&self.ids);
         let entry = ids.entry(Arc::clone(lock_id)).or_insert(Entry {
             releases: 0,
             min_hold,
-            from,
+            unused_from,
         });
         entry.releases += 1;
         entry.min_hold = entry.min_hold.max(min_hold);
-        entry.from = entry.from.min(from);
+        entry.unused_from = entry.unused_from.min(unused_from);
         Pending {
             given_up: Arc::clone(self),
             lock_id: Arc::clone(lock_id),
@@ -49,7 +56,7 @@ impl GivenUp {
     /// The minimum hold with which the id is to be released, if it may be released now.
     pub(crate) fn find(&self, lock_id: &str) -> Option<Duration> {
         let entry = lock(&self.ids).get(lock_id).copied()?;
-        (entry.from <= Instant::now()).then_some(entry.min_hold)
+        (entry.unused_from <= Instant::now()).then_some(entry.min_hold)
     }
 }
 

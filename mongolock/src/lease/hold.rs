@@ -28,7 +28,7 @@ impl Hold {
     /// Releases the lock and waits for the server's reply. Cancel safe: once polled, the release goes on.
     pub(crate) async fn release(&mut self) -> Result<(), LockError> {
         let begun = release::begin(&self.renewer, &self.lease);
-        // Only now: if there is no runtime to begin it on, dropping the hold takes care of the lock.
+        // This is set after the release has begun: without a runtime that panics, and dropping the hold releases the lock.
         self.is_released = true;
         release::finish(&self.lease, begun).await
     }

@@ -1,6 +1,6 @@
 //! One hold of a lock, from its grant to its end.
 //!
-//! Who decides that a lease is lost, and what is told:
+//! What decides that a lease is lost, and the reason that is reported:
 //!
 //! | reason | decided by | when |
 //! |---|---|---|
@@ -37,26 +37,27 @@ use crate::sync::lock;
 use crate::trace::{self, HoldFields};
 use crate::{FencingToken, LockError};
 
-/// The waiters of this process hand holds on to one another.
+/// The queues of this process, in which waiters hand holds over.
 pub(crate) type Queues = crate::queue::Queues<Hold>;
 pub(crate) type Entry = crate::queue::Entry<Hold>;
 pub(crate) type Turn = crate::queue::Turn<Hold>;
 pub(crate) type QueueSlot = crate::queue::QueueSlot<Hold>;
 
-/// What the server granted.
+/// What the server has granted to an acquire request.
 pub(crate) struct Grant {
+    /// The fencing token of the first hold.
     pub(crate) token: FencingToken,
-    /// The last of the tokens that were reserved for holds that are handed over in this process.
+    /// The last of the tokens that were reserved for hand-overs in this process.
     pub(crate) last_token: FencingToken,
-    /// Given if a request of the claim may still take effect: its id is released late as well then.
+    /// The acquire requests of the claim, if one of them may still take effect: then its id is released late as well.
     pub(crate) copies: Option<Arc<Copies>>,
-    /// Read before the request was sent: the lease cannot have begun earlier.
+    /// The time before the request was sent: the lease cannot have begun earlier.
     pub(crate) sent: Instant,
-    /// How long from `sent` the holder may count on the lease.
+    /// The time from `sent` for which the lease lasts.
     pub(crate) lasts: Duration,
 }
 
-/// The part of the options that a lease needs while it is held.
+/// The options that a lease needs while it is held.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LeaseOptions {
     pub(crate) expiry: Duration,
@@ -74,7 +75,7 @@ pub(crate) enum LossReason {
 }
 
 impl LossReason {
-    /// As events spell it.
+    /// The reason as events spell it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Expired => "expired",
@@ -84,27 +85,31 @@ impl LossReason {
     }
 }
 
-/// One hold of a lock in this process: shared by its guard, its contexts and the renewal.
+/// One hold of a lock in this process, shared by its guard, its contexts and the renewer.
 ///
-/// A lease is live until it is released or lost, or until its deadline passes on the monotonic clock. It never comes
-/// back: clock and state are read together, and a renewal that is confirmed after the deadline is refused.
+/// A lease is live until it is released or lost, or until its deadline passes on the monotonic clock. It never becomes
+/// live again: clock and state are read together, and a renewal that is confirmed after the deadline is ignored.
 pub(crate) struct Lease {
     pub(crate) key: LeaseId,
     pub(crate) token: FencingToken,
     pub(crate) options: LeaseOptions,
-    /// When this hold began.
+    /// The time at which this hold began.
     pub(crate) acquired: Instant,
+    /// The last of the tokens that were reserved for hand-overs in this process.
     last_token: FencingToken,
-    /// When the claim was won: this hold's own beginning, or that of the first in a row that was handed over.
-    claimed: Instant,
+    /// The time at which the claim was acquired from the server: the beginning of this hold, or of the first hold of
+    /// those that were handed over.
+    claim_acquired: Instant,
     state: Mutex<State>,
+    /// Notified when the lease ends, or when a body may be cancelled.
     changed: Notify,
-    /// The slot is here and not in the guard: a lease that is lost must not keep the name from this process's other callers.
+    /// The slot in the queue. It is kept here and not in the guard, so that a lost lease passes its turn on at once.
     slot: Mutex<QueueSlot>,
+    /// The acquire requests of the claim, if one of them may still take effect.
     copies: Option<Arc<Copies>>,
-    /// A renewal was sent and not confirmed: the claim may stand longer than this process knows.
+    /// Whether a renewal was sent and not confirmed: the claim may last longer than this process knows.
     unconfirmed: AtomicBool,
-    /// A caller has got the guard: from then on a minimum hold applies.
+    /// Whether a caller has received the hold: from then on a minimum hold applies.
     delivered: AtomicBool,
     commits: Commits,
 }
@@ -112,7 +117,7 @@ pub(crate) struct Lease {
 #[derive(Debug, Clone, Copy)]
 enum State {
     Live {
-        /// When the holder stops counting on the lease.
+        /// The time at which the holder stops relying on the lease.
         deadline: Instant,
     },
     Released,
@@ -127,9 +132,9 @@ impl Lease {
             options,
             acquired: grant.sent,
             last_token: grant.last_token,
-            claimed: grant.sent,
+            claim_acquired: grant.sent,
             state: Mutex::new(State::Live {
-                deadline: grant.sent + counted(grant.lasts),
+                deadline: grant.sent + without_margin(grant.lasts),
             }),
             changed: Notify::new(),
             slot: Mutex::new(QueueSlot::Entry { _entry: entry }),
@@ -140,8 +145,8 @@ impl Lease {
         }
     }
 
-    /// The next hold on the same claim, by another caller in this process: with a token of its own, and with what is
-    /// left of the lease.
+    /// The next hold on the same claim, for another caller in this process: it has a token of its own and the rest of the
+    /// lease. `None` if no reserved token is left.
     pub(crate) fn successor(&self, deadline: Instant) -> Option<Self> {
         let token = FencingToken::new(self.token.get() + 1);
         (token <= self.last_token).then(|| Self {
@@ -150,7 +155,7 @@ impl Lease {
             options: self.options,
             acquired: Instant::now(),
             last_token: self.last_token,
-            claimed: self.claimed,
+            claim_acquired: self.claim_acquired,
             state: Mutex::new(State::Live { deadline }),
             changed: Notify::new(),
             slot: Mutex::new(QueueSlot::Nothing),
@@ -161,25 +166,25 @@ impl Lease {
         })
     }
 
-    pub(crate) fn claimed(&self) -> Instant {
-        self.claimed
+    pub(crate) fn claim_acquired(&self) -> Instant {
+        self.claim_acquired
     }
 
-    /// The part of the id before the last `#`.
+    /// The owner, which is the part of the id before the last `#`.
     pub(crate) fn owner(&self) -> &str {
         let id = &*self.key.lock_id;
         id.rsplit_once('#').map_or(id, |(owner, _)| owner)
     }
 
-    /// When the request was sent that last confirmed the lease.
+    /// The time at which the request was sent that last confirmed the lease.
     pub(crate) fn confirmed(&self) -> Instant {
         let deadline = self.deadline().unwrap_or(self.acquired);
         deadline
-            .checked_sub(counted(self.options.expiry))
+            .checked_sub(without_margin(self.options.expiry))
             .unwrap_or(self.acquired)
     }
 
-    /// When the holder stops counting on the lease; `None` once it has ended.
+    /// The time at which the holder stops relying on the lease; `None` once the lease has ended.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match *lock(&self.state) {
             State::Live { deadline } => Some(deadline),
@@ -187,19 +192,19 @@ impl Lease {
         }
     }
 
-    /// Whether the lease is over: by release, by loss, or because its deadline has passed.
+    /// Whether the lease is over: it was released or lost, or its deadline has passed.
     pub(crate) fn is_over(&self) -> bool {
         self.remaining().is_zero()
     }
 
-    /// Whether it has ended without a release.
+    /// Whether the lease has ended without a release.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(*lock(&self.state), State::Lost)
     }
 
     pub(crate) fn remaining(&self) -> Duration {
         let state = lock(&self.state);
-        // The clock is read under the lock, so that what was over once stays over.
+        // The clock is read under the mutex, so that a lease that was over stays over.
         match *state {
             State::Live { deadline } => deadline.saturating_duration_since(Instant::now()),
             State::Released | State::Lost => Duration::ZERO,
@@ -226,29 +231,29 @@ impl Lease {
         self.until(Self::is_over).await;
     }
 
-    /// A renewal is sent.
+    /// Notes that a renewal is sent.
     pub(crate) fn renewal_sent(&self) {
         self.unconfirmed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the claim may stand at the server after the lease has run out here.
+    /// Whether the claim may last at the server after the lease has ended in this process.
     pub(crate) fn may_outlive_deadline(&self) -> bool {
         self.unconfirmed.load(Ordering::Relaxed)
     }
 
-    /// Counts from the moment in which the confirmed renewal was sent; of two renewals the one that was sent later
-    /// decides. A lease that is over stays over.
+    /// Moves the deadline after a confirmed renewal. It counts from the time at which the renewal was sent; of two
+    /// renewals the one that was sent later decides. A lease that is over stays over.
     pub(crate) fn extend(&self, sent: Instant) {
         let mut state = lock(&self.state);
         if let State::Live { deadline } = &mut *state
             && *deadline > Instant::now()
         {
-            *deadline = (*deadline).max(sent + counted(self.options.expiry));
+            *deadline = (*deadline).max(sent + without_margin(self.options.expiry));
             self.unconfirmed.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Ends the lease if its deadline has passed, and says whether it is lost now.
+    /// Ends the lease if its deadline has passed, and returns whether it is lost.
     pub(crate) fn expire(&self) -> bool {
         if self.is_over() {
             self.end(LossReason::Expired);
@@ -256,7 +261,8 @@ impl Lease {
         self.is_lost()
     }
 
-    /// Ends a live lease without a release: wakes those who wait for its end, passes the turn on, and reports the loss.
+    /// Ends a live lease without a release: it wakes the tasks that wait for the end, passes the turn on, and reports the
+    /// loss.
     pub(crate) fn end(&self, reason: LossReason) {
         if self.finish(State::Lost).is_none() {
             return;
@@ -266,7 +272,8 @@ impl Lease {
         let mut slot = lock(&self.slot);
         let ended = std::mem::replace(&mut *slot, QueueSlot::Nothing);
         if is_awaited {
-            // A shutdown waits until the claim is released. Not a moment without it: the renewer may come to take it.
+            // A shutdown waits until the claim is released. The slot is replaced under one lock of the mutex, because the
+            // renewer may take it at any time.
             *slot = ended.without_turn();
             drop(slot);
         } else {
@@ -276,7 +283,7 @@ impl Lease {
         trace::lost(&self.fields(), reason.name());
     }
 
-    /// Ends the lease for a release and returns the deadline it had; `None` when it was over before.
+    /// Ends the lease for a release and returns its deadline; `None` if it was over before.
     pub(crate) fn begin_release(&self) -> Option<Instant> {
         if self.is_over() {
             self.end(LossReason::Expired);
@@ -287,7 +294,7 @@ impl Lease {
         Some(deadline)
     }
 
-    /// The caller has the lock now, and keeps its turn for as long as it holds it.
+    /// Notes that a caller has received the hold, and keeps the caller's turn until the hold ends.
     pub(crate) fn deliver(&self, turn: Turn) {
         self.delivered.store(true, Ordering::Relaxed);
         self.put_slot(QueueSlot::Turn(turn));
@@ -300,12 +307,12 @@ impl Lease {
         *lock(&self.slot) = slot;
     }
 
-    /// What is to be given up once the server has been told.
+    /// Takes the slot in the queue, to be dropped when the server has confirmed the release.
     pub(crate) fn take_slot(&self) -> QueueSlot {
         std::mem::replace(&mut *lock(&self.slot), QueueSlot::Nothing)
     }
 
-    /// A hold that no caller has got has no minimum.
+    /// The minimum hold, which is zero as long as no caller has received the hold.
     pub(crate) fn min_hold(&self) -> Duration {
         if self.delivered.load(Ordering::Relaxed) {
             self.options.min_hold
@@ -314,24 +321,24 @@ impl Lease {
         }
     }
 
-    /// The requests of the claim, if one of them may take effect after the claim has ended.
+    /// The acquire requests of the claim, if one of them may take effect after the release.
     pub(crate) fn copies(&self) -> Option<&Arc<Copies>> {
         self.copies.as_ref()
     }
 
-    /// The claim is released from now on, and a request of it that takes effect later has to be noticed.
-    pub(crate) fn claim_ends(&self) {
+    /// Notes that a release of the claim begins, so that an acquire request that takes effect later is noticed.
+    pub(crate) fn begin_claim_release(&self) {
         if let Some(copies) = &self.copies {
             copies.begin_release();
         }
     }
 
-    /// Whether the hold came from another caller in this process, without a word to the server.
+    /// Whether the hold was handed over by another caller in this process, without a command.
     pub(crate) fn is_handed_over(&self) -> bool {
-        self.claimed < self.acquired
+        self.claim_acquired < self.acquired
     }
 
-    /// Whether a renewal may be sent at this moment: not beyond the cap.
+    /// Whether a renewal may be sent at this time: not after the maximum hold.
     pub(crate) fn is_renewable(&self, at: Instant) -> bool {
         self.options.max_hold.is_none_or(|cap| at < self.acquired + cap)
     }
@@ -345,7 +352,7 @@ impl Lease {
         }
     }
 
-    /// Looks again at every change, and at the deadline.
+    /// Resolves when the condition holds; it is checked at every change and at the deadline.
     async fn until(&self, ended: impl Fn(&Self) -> bool) {
         loop {
             let changed = self.changed.notified();
@@ -359,7 +366,7 @@ impl Lease {
         }
     }
 
-    /// Ends a live lease and returns the deadline it had.
+    /// Ends a live lease and returns its deadline; `None` if it had ended before.
     fn finish(&self, end: State) -> Option<Instant> {
         let mut state = lock(&self.state);
         let State::Live { deadline } = *state else {
@@ -370,13 +377,13 @@ impl Lease {
     }
 }
 
-/// The part of a lease that its holder counts on.
-pub(crate) fn counted(lasts: Duration) -> Duration {
+/// The part of a lease that its holder relies on.
+pub(crate) fn without_margin(lasts: Duration) -> Duration {
     lasts.saturating_sub(margin(lasts))
 }
 
-/// How much less than the server gives that is: one percent and two milliseconds, for clocks that do not run alike and
-/// for the server's times, which are whole milliseconds.
+/// The part of a lease that its holder does not rely on: one percent, because clocks run at different speeds, and two
+/// milliseconds, because the server's times are whole milliseconds.
 pub(crate) fn margin(lasts: Duration) -> Duration {
     lasts / 100 + Duration::from_millis(2)
 }

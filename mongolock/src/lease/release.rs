@@ -1,4 +1,5 @@
-//! The end of a hold: the turn is taken from the lease, the server is told, and the turn goes on to the next.
+//! The release of a hold: the turn is taken from the lease, the server confirms the release, and the turn passes to the
+//! next waiter in this process.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,47 +14,51 @@ use super::renewer::Renewer;
 use super::{Lease, LossReason, QueueSlot};
 use crate::backoff::Backoff;
 use crate::store::driver_error;
-use crate::timing::{RELEASE_ANSWER, RELEASE_LIMIT, RELEASE_NO_REPLY};
+use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT};
 use crate::{LockError, task, trace};
 
-/// A release that is under way.
-pub(super) enum Begun {
+/// How a release has begun.
+pub(super) enum BegunRelease {
+    /// The hold was handed over to the next waiter in this process, without a command.
     HandedOver,
+    /// The lease had ended before.
     Lost,
-    Telling(JoinHandle<Result<bool, LockError>>),
+    /// A task sends the release; its output is whether the lock was held until then.
+    Sent(JoinHandle<Result<bool, LockError>>),
 }
 
-/// Begins to release a lease; it goes on whatever becomes of the caller.
-pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Begun {
-    let Some(deadline) = end(renewer, lease) else {
-        // Perhaps the claim still stands, but nothing can be learned from it: no reason to wait.
+/// Begins to release a lease; the release goes on if the caller is cancelled.
+pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease {
+    let Some(deadline) = end_lease(renewer, lease) else {
+        // The server may still have the claim, but the reply to its release would not change the outcome of this call.
         renewer.release_claim(lease, lease.take_slot());
-        return Begun::Lost;
+        return BegunRelease::Lost;
     };
     if hand_over(renewer, lease, deadline) {
-        return Begun::HandedOver;
+        return BegunRelease::HandedOver;
     }
-    let told = tell(Arc::clone(renewer), Arc::clone(lease));
-    Begun::Telling(task::spawn(told.in_current_span()))
+    let sending = send(Arc::clone(renewer), Arc::clone(lease));
+    BegunRelease::Sent(task::spawn(sending.in_current_span()))
 }
 
-/// Waits for the end of a release, and says whether the lock was held until then.
-pub(super) async fn finish(lease: &Arc<Lease>, begun: Begun) -> Result<(), LockError> {
-    let told = match begun {
-        Begun::HandedOver => return Ok(()),
-        Begun::Lost => return Err(lease.lost_error()),
-        Begun::Telling(told) => told,
+/// Waits for the end of a release; an error says that the lock was not held until then, or that MongoDB did not confirm
+/// the release.
+pub(super) async fn finish(lease: &Arc<Lease>, begun: BegunRelease) -> Result<(), LockError> {
+    let sending = match begun {
+        BegunRelease::HandedOver => return Ok(()),
+        BegunRelease::Lost => return Err(lease.lost_error()),
+        BegunRelease::Sent(sending) => sending,
     };
-    if task::answer(told, "release", RELEASE_ANSWER).await? {
+    if task::wait_for_reply(sending, "release", RELEASE_REPLY_LIMIT).await? {
         Ok(())
     } else {
         Err(lease.lost_error())
     }
 }
 
-/// Releases a lease whose guard was dropped: no caller waits for it, and no runtime need be there.
+/// Releases a lease whose guard was dropped: no caller waits for the release, and there may be no runtime.
 pub(super) fn in_background(renewer: &Arc<Renewer>, lease: &Arc<Lease>) {
-    match end(renewer, lease) {
+    match end_lease(renewer, lease) {
         Some(deadline) if hand_over(renewer, lease, deadline) => return,
         Some(_) => trace::released(&lease.fields()),
         None => {}
@@ -61,14 +66,17 @@ pub(super) fn in_background(renewer: &Arc<Renewer>, lease: &Arc<Lease>) {
     renewer.release_claim(lease, lease.take_slot());
 }
 
-fn end(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Option<Instant> {
+/// Stops the renewal of a lease and ends it; returns its deadline, or `None` if it had ended before.
+fn end_lease(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Option<Instant> {
     renewer.forget(lease);
     lease.begin_release()
 }
 
-/// Gives the hold to the next caller that waits in this process, without a word to the server; not when the lease is
-/// short, when other processes are to have their turn, or when the lock is to stay taken for a minimum time. Nor when a
-/// guarded commit may still be made: the claim guards it, and the next hold would be on the same claim.
+/// Hands the hold over to the next waiter in this process, without a command; `false` if that is not possible.
+///
+/// A hold is not handed over when little of the lease is left, when the budget of this process is used up, when the
+/// lock has a minimum hold, when the provider is shut down, or while a guarded commit may still be made: the claim
+/// guards the commit, and the next hold would use the same claim.
 fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> bool {
     let long_enough = deadline.saturating_duration_since(Instant::now()) > lease.options.expiry / 2;
     if !long_enough || !lease.options.min_hold.is_zero() || lease.may_commit() || renewer.is_closing() {
@@ -81,7 +89,7 @@ fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> b
             return false;
         }
     };
-    let next = if turn.others_wait() && turn.budget().allows(lease.claimed().elapsed()) {
+    let next = if turn.others_wait() && turn.budget().allows(lease.claim_acquired().elapsed()) {
         lease.successor(deadline)
     } else {
         None
@@ -95,56 +103,66 @@ fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> b
     true
 }
 
-/// Whether the claim stood when it was released. Errors that pass are answered by another command, at first by this
-/// task; after that, and without a reply, the renewer's task goes on. The turn goes on when the server has been told,
-/// or with the first error: the next in this process has to hear for itself that the server does not work.
-async fn tell(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockError> {
-    lease.claim_ends();
+/// Sends the release, and returns whether the lock was held until then.
+///
+/// This task repeats the command after a transient error for [`RELEASE_NO_REPLY`]; after that, and without a reply, the
+/// renewer's task repeats it in the background. The turn passes on when the server has confirmed the release, or with
+/// the first error: the next waiter then sends a request of its own and finds out by itself whether the server works.
+async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockError> {
+    lease.begin_claim_release();
     let mut release = BackgroundRelease::of_lease(&lease, lease.take_slot());
     let by = Instant::now() + RELEASE_NO_REPLY;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
     let mut is_first = true;
     loop {
         let store = renewer.store();
-        let mut asked = pin!(store.release(&lease.key, release.min_hold, RELEASE_LIMIT));
-        let Ok(told) = tokio::time::timeout_at(by, asked.as_mut()).await else {
+        let mut request = pin!(store.release(&lease.key, release.min_hold, RELEASE_LIMIT));
+        let Ok(reply) = tokio::time::timeout_at(by, request.as_mut()).await else {
             renewer.release_in_background(vec![release.alone(Instant::now())]);
-            let told = asked.await;
-            if told.as_ref().is_ok_and(|stood| *stood) {
-                trace::released(&lease.fields());
-            }
-            // Whichever of them finds no claim: one of the others released it.
-            return told.map(|_| true);
+            return late_outcome(&lease, request.await);
         };
-        let told = match told {
-            Ok(true) => {
-                trace::released(&lease.fields());
-                Ok(true)
+        let error = match reply {
+            Ok(had_claim) => {
+                let was_held = report_outcome(&lease, had_claim, is_first);
+                renewer.released(std::slice::from_ref(&release), true);
+                return Ok(was_held);
             }
-            Ok(false) if is_first => {
-                trace::lost(&lease.fields(), LossReason::Gone.name());
-                Ok(false)
-            }
-            // A claim that a repetition does not find was released by an earlier command.
-            Ok(false) => Ok(true),
             Err(error) if driver_error::forbids_release(&error) => {
                 trace::release_failed(1, &lease.key.name, &error);
-                Err(error)
+                renewer.released(std::slice::from_ref(&release), false);
+                return Err(error);
             }
-            Err(error) => {
-                release = release.without_turn();
-                release.announce(&renewer.given_up);
-                let pause = backoff.next();
-                if !driver_error::is_transient(&error) || Instant::now() + pause >= by {
-                    renewer.release_in_background(vec![release.alone(Instant::now() + pause)]);
-                    return Err(error);
-                }
-                is_first = false;
-                tokio::time::sleep(pause).await;
-                continue;
-            }
+            Err(error) => error,
         };
-        renewer.released(std::slice::from_ref(&release), told.is_ok());
-        return told;
+        release = release.without_turn();
+        release.announce(&renewer.given_up);
+        let pause = backoff.next();
+        if !driver_error::is_transient(&error) || Instant::now() + pause >= by {
+            renewer.release_in_background(vec![release.alone(Instant::now() + pause)]);
+            return Err(error);
+        }
+        is_first = false;
+        tokio::time::sleep(pause).await;
     }
+}
+
+/// The outcome of a release whose reply came after a second release was begun in the background: if one of the two
+/// commands finds no claim, the other one has released it.
+fn late_outcome(lease: &Lease, reply: Result<bool, LockError>) -> Result<bool, LockError> {
+    let had_claim = reply?;
+    if had_claim {
+        trace::released(&lease.fields());
+    }
+    Ok(true)
+}
+
+/// Reports a confirmed release, and returns whether the lock was held until then: a claim that a repetition does not
+/// find was released by an earlier command.
+fn report_outcome(lease: &Lease, had_claim: bool, is_first: bool) -> bool {
+    if had_claim {
+        trace::released(&lease.fields());
+    } else if is_first {
+        trace::lost(&lease.fields(), LossReason::Gone.name());
+    }
+    had_claim || !is_first
 }

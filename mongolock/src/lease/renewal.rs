@@ -13,37 +13,38 @@ use crate::store::driver_error;
 use crate::timing::{RENEWAL_LIMIT_MAX, RENEWAL_LIMIT_MIN};
 use crate::trace;
 
-/// Claims in one command: larger commands cost the same, but other writers wait longer for their turn at the server.
+/// The largest number of claims in one command: larger commands cost as much per claim, and other writers would wait
+/// longer at the server.
 pub(crate) const BATCH: usize = 500;
 
-/// Claims in one command after one without an answer.
+/// The largest number of claims in one command after a command without a reply.
 const SMALL_BATCH: usize = 25;
 
-/// Leases that one command can renew: those of one expiry, a bounded number.
+/// Groups leases for one command each: leases of one expiry, at most [`BATCH`] of them.
 ///
 /// The server stops at a document that a foreign transaction has changed, and the rest of the command waits. After a
-/// command without an answer its leases are therefore asked for in small groups, and then one by one.
+/// command without a reply its leases are therefore renewed in small groups, and then one by one.
 pub(crate) fn batches(renewals: Vec<Renewal>) -> Vec<Vec<Arc<Lease>>> {
     let mut groups: BTreeMap<(Duration, usize), Vec<Arc<Lease>>> = BTreeMap::new();
-    for Renewal { lease, unanswered } in renewals {
-        let together = match unanswered {
+    for Renewal { lease, in_flight } in renewals {
+        let size = match in_flight {
             0 => BATCH,
             1 => SMALL_BATCH,
             _ => 1,
         };
         groups
-            .entry((lease.options.expiry, together))
+            .entry((lease.options.expiry, size))
             .or_default()
             .push(lease);
     }
     let mut batches = Vec::new();
-    for ((_, together), leases) in groups {
-        batches.extend(leases.chunks(together).map(<[_]>::to_vec));
+    for ((_, size), leases) in groups {
+        batches.extend(leases.chunks(size).map(<[_]>::to_vec));
     }
     batches
 }
 
-/// Renews leases of one expiry with one command, on a task of its own: it may hang.
+/// Renews leases of one expiry with one command. It runs on a task of its own, because the command may hang.
 pub(crate) async fn renew(renewer: Arc<Renewer>, leases: Vec<Arc<Lease>>) {
     let Some(expiry) = leases.first().map(|lease| lease.options.expiry) else {
         return;
@@ -55,14 +56,14 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, leases: Vec<Arc<Lease>>) {
     let limit = (expiry / 6).clamp(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX);
     let sent = Instant::now();
     match renewer.store().renew(&keys, expiry, limit).await {
-        Ok(standing) => {
+        Ok(reply) => {
             for lease in &leases {
-                if standing.includes(&lease.key) {
+                if reply.includes(&lease.key) {
                     lease.extend(sent);
                     trace::renewed(&lease.fields());
                 } else {
                     lease.end(LossReason::Gone);
-                    // It may have been lost before, and its claim waited for.
+                    // A lease that had expired before still has its slot, because its claim might have been there.
                     drop(lease.take_slot());
                     renewer.forget(lease);
                 }

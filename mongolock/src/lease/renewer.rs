@@ -15,14 +15,16 @@ use crate::store::Store;
 use crate::sync::lock;
 use crate::timing::RENEWAL_RETRY;
 
-/// The background task of a provider: renews leases, ends those that nobody confirmed, and withdraws claims that
-/// were dropped. It starts with the first acquire and needs no runtime before that.
+/// The background task of a provider: it renews leases, ends those whose renewal was not confirmed in time, and releases
+/// claims in the background. It starts with the first acquire and needs no runtime before that.
 pub(crate) struct Renewer {
     store: Arc<Store>,
     state: Mutex<State>,
+    /// Wakes the task when there is new work.
     wake: Notify,
-    /// Releases of single claims that are under way again after a failure.
+    /// Limits how many releases of single claims are repeated at the same time after a failure.
     pub(crate) repeats: Semaphore,
+    /// The ids of claims that this process has given up.
     pub(crate) given_up: Arc<GivenUp>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -30,23 +32,30 @@ pub(crate) struct Renewer {
 #[derive(Default)]
 struct State {
     schedule: Schedule,
-    /// By the time at which they are due; the number keeps those of one time apart.
+    /// The pending releases by the time at which they are due; a number tells releases of one time apart.
     releases: BTreeMap<(Instant, u64), BackgroundRelease>,
+    /// The number of the release that was added last.
     last_number: u64,
-    /// When the task wakes up by itself; a lease that is due later need not wake it.
+    /// The time at which the task wakes up by itself; a lease that is due later need not wake it.
     wakes_at: Option<Instant>,
-    /// The provider is shut down: no lease is renewed any more.
+    /// Whether the provider is shut down: then no lease is renewed any more.
     closing: bool,
+    /// Whether the task ends after one more round.
     stopped: bool,
 }
 
-/// What the task does in one due.
+/// What the task does in one round.
 struct DueWork {
-    over: Vec<Arc<Lease>>,
+    /// Leases whose deadline has passed.
+    expired: Vec<Arc<Lease>>,
+    /// Leases to renew, one batch for each command.
     renewals: Vec<Vec<Arc<Lease>>>,
+    /// Claims to release, one batch for each command.
     releases: Vec<Vec<BackgroundRelease>>,
-    next: Option<Instant>,
-    last: bool,
+    /// The time of the next round if nothing wakes the task before.
+    next_round: Option<Instant>,
+    /// Whether this is the last round.
+    is_last: bool,
 }
 
 impl Renewer {
@@ -61,7 +70,7 @@ impl Renewer {
         }
     }
 
-    /// Starts the task on the caller's runtime if it does not run, or ended with the runtime it was started on.
+    /// Starts the task on the caller's runtime, unless it is running: it ends with the runtime that it was started on.
     pub(crate) fn ensure_running(self: &Arc<Self>) {
         let mut task = lock(&self.task);
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -69,10 +78,10 @@ impl Renewer {
         }
     }
 
-    /// Keeps a lease renewed for as long as it is held; a lease that begins in a shutdown is lost at once.
+    /// Has a lease renewed for as long as it is held; a lease that begins during a shutdown is lost at once.
     pub(crate) fn hold(self: &Arc<Self>, lease: Lease) -> Hold {
         let lease = Arc::new(lease);
-        if !self.keep(Arc::clone(&lease)) {
+        if !self.schedule(Arc::clone(&lease)) {
             lease.end(LossReason::ShutDown);
         }
         Hold::new(lease, Arc::clone(self))
@@ -82,8 +91,8 @@ impl Renewer {
         lock(&self.state).closing
     }
 
-    /// `false` when the provider is shut down.
-    fn keep(&self, lease: Arc<Lease>) -> bool {
+    /// Schedules the renewals of a lease; `false` if the provider is shut down.
+    fn schedule(&self, lease: Arc<Lease>) -> bool {
         let mut state = lock(&self.state);
         if state.closing {
             return false;
@@ -95,11 +104,13 @@ impl Renewer {
         true
     }
 
+    /// Stops the renewals of a lease.
     pub(crate) fn forget(&self, lease: &Arc<Lease>) {
         lock(&self.state).schedule.remove(lease);
     }
 
-    /// Takes claims back in the background. Needs no runtime: without one they wait for the next acquire or shutdown.
+    /// Releases claims in the background. It needs no runtime: without one the releases wait for the next acquire or
+    /// shutdown.
     pub(crate) fn release_in_background(self: &Arc<Self>, mut releases: Vec<BackgroundRelease>) {
         let has_runtime = Handle::try_current().is_ok();
         for release in &mut releases {
@@ -115,9 +126,9 @@ impl Renewer {
             }
         } else if has_runtime {
             drop(state);
-            // The task has made its last due.
-            for claims in background_release::batches(releases) {
-                crate::task::spawn(background_release::send(Arc::clone(self), claims));
+            // The task has ended.
+            for batch in background_release::batches(releases) {
+                crate::task::spawn(background_release::send(Arc::clone(self), batch));
             }
         }
     }
@@ -126,28 +137,32 @@ impl Renewer {
         &self.store
     }
 
-    /// Plans the next renewal of leases that were renewed together: together again.
+    /// Plans the next renewal of leases that were renewed with one command, again for one time.
     pub(crate) fn renewed(&self, leases: &[Arc<Lease>]) {
         let part = 1.0 - schedule::jitter();
         self.replan(leases, |lease| schedule::next_renewal(lease, part));
     }
 
-    /// Repeats a renewal soon; if one of the documents is blocked, in smaller groups, and at once unless the lease was
-    /// alone already.
+    /// Plans the repetition of a failed renewal after a short pause. If one of the documents is blocked, the leases are
+    /// renewed in smaller groups, without a pause unless the lease was renewed alone already.
     pub(crate) fn renewal_failed(&self, leases: &[Arc<Lease>], is_blocked: bool) {
-        let (now, late) = (Instant::now(), 1.0 + schedule::jitter());
-        let soon = |lease: &Lease| now + RENEWAL_RETRY.min(lease.options.renew_interval / 2).mul_f64(late);
+        let (now, factor) = (Instant::now(), 1.0 + schedule::jitter());
+        let retry = |lease: &Lease| {
+            now + RENEWAL_RETRY
+                .min(lease.options.renew_interval / 2)
+                .mul_f64(factor)
+        };
         if is_blocked {
             let is_group = leases.len() > 1;
-            let at = |lease: &Lease| if is_group { now } else { soon(lease) };
+            let at = |lease: &Lease| if is_group { now } else { retry(lease) };
             lock(&self.state).schedule.split(leases, at);
             self.wake.notify_one();
         } else {
-            self.replan(leases, soon);
+            self.replan(leases, retry);
         }
     }
 
-    /// Asks for a renewal of these leases at once: it finds out which of them have been ended at the server.
+    /// Renews these leases now, to find out which of them were ended at the server.
     pub(crate) fn renew_now(&self, concerned: impl Fn(&Lease) -> bool) {
         let leases = lock(&self.state).schedule.leases(concerned);
         let now = Instant::now();
@@ -162,28 +177,29 @@ impl Renewer {
         self.wake.notify_one();
     }
 
-    /// Ends a lease whose deadline has passed.
-    fn end(self: &Arc<Self>, lease: &Arc<Lease>) {
+    /// Ends a lease whose deadline has passed. If the server may have confirmed a renewal without this process knowing,
+    /// the claim is released in the background when the holder's work can no longer overlap with it.
+    fn expire(self: &Arc<Self>, lease: &Arc<Lease>) {
         if lease.expire() {
             if lease.may_outlive_deadline() {
                 let end = Instant::now() + margin(lease.options.expiry);
-                lease.claim_ends();
+                lease.begin_claim_release();
                 let release = BackgroundRelease::of_lease(lease, lease.take_slot());
-                // The next in this process need not wait for that.
+                // The next waiter in this process need not wait for the release.
                 self.release_in_background(vec![release.without_turn().unused_from(end)]);
             }
-        } else if lease.deadline().is_some() && !self.keep(Arc::clone(lease)) {
-            // A renewal was confirmed this very moment. In a shutdown nothing else ends it.
+        } else if lease.deadline().is_some() && !self.schedule(Arc::clone(lease)) {
+            // A renewal was confirmed in the meantime. During a shutdown nothing else would end the lease.
             self.end_at_shutdown(lease);
         }
     }
 
-    /// Ends every lease and has its claim released, at once.
+    /// Ends every lease and has its claim released without delay.
     pub(crate) fn end_leases(self: &Arc<Self>) {
         let leases = {
             let mut state = lock(&self.state);
             state.closing = true;
-            state.hasten_awaited();
+            state.expedite_awaited();
             state.schedule.drain()
         };
         for lease in leases {
@@ -192,7 +208,8 @@ impl Renewer {
         self.wake.notify_one();
     }
 
-    /// The turn stays with the release: the shutdown waits for it.
+    /// Ends a lease because of a shutdown. Its slot in the queue stays with the release, because the shutdown waits for
+    /// that.
     fn end_at_shutdown(self: &Arc<Self>, lease: &Arc<Lease>) {
         let slot = lease.take_slot();
         lease.end(LossReason::ShutDown);
@@ -201,11 +218,12 @@ impl Renewer {
 
     /// Releases the claim of a lease that has ended, in the background.
     pub(super) fn release_claim(self: &Arc<Self>, lease: &Lease, slot: QueueSlot) {
-        lease.claim_ends();
+        lease.begin_claim_release();
         self.release_in_background(vec![BackgroundRelease::of_lease(lease, slot)]);
     }
 
-    /// Lets the task make a last due, in which it starts every release that is left; late ones wait by themselves.
+    /// Ends the task after one more round, which starts every release that is left, each on a task of its own that waits
+    /// until the release is due.
     pub(crate) fn stop(&self) {
         lock(&self.state).stopped = true;
         self.wake.notify_one();
@@ -222,18 +240,18 @@ impl Renewer {
         let now = Instant::now();
         let mut state = lock(&self.state);
         let due = state.schedule.take_due(now);
-        let last = state.stopped;
+        let is_last = state.stopped;
         let releases = state.take_releases(now);
-        let first = state.releases.keys().next().map(|(at, _)| *at);
-        let next = first.into_iter().chain(state.schedule.next()).min();
-        state.wakes_at = next;
+        let next_release = state.releases.keys().next().map(|(at, _)| *at);
+        let next_round = next_release.into_iter().chain(state.schedule.next()).min();
+        state.wakes_at = next_round;
         drop(state);
         DueWork {
-            over: due.over,
-            renewals: renewal::batches(due.renew),
+            expired: due.expired,
+            renewals: renewal::batches(due.renewals),
             releases: background_release::batches(releases),
-            next,
-            last,
+            next_round,
+            is_last,
         }
     }
 }
@@ -246,7 +264,8 @@ impl State {
         }
     }
 
-    /// Those that are due, or all of them in the last round. Late releases that have become needless are left out.
+    /// Takes out the releases that are due, or all of them in the last round. Late releases that are no longer needed are
+    /// dropped.
     fn take_releases(&mut self, now: Instant) -> Vec<BackgroundRelease> {
         let due = if self.stopped {
             std::mem::take(&mut self.releases)
@@ -254,34 +273,42 @@ impl State {
             let later = self.releases.split_off(&(now, u64::MAX));
             std::mem::replace(&mut self.releases, later)
         };
-        due.into_values().filter(|w| !w.is_settled()).collect()
+        due.into_values()
+            .filter(|release| !release.is_settled())
+            .collect()
     }
 
-    /// A shutdown waits for these: they do not wait for their time.
-    fn hasten_awaited(&mut self) {
+    /// Makes the releases due now for which the shutdown waits.
+    fn expedite_awaited(&mut self) {
         let now = Instant::now();
         let all = std::mem::take(&mut self.releases).into_values();
-        let hastened = all.map(|w| if w.is_awaited() { w.due_at(now) } else { w });
-        self.add(hastened.collect());
+        let expedited = all.map(|release| {
+            if release.is_awaited() {
+                release.rescheduled(now)
+            } else {
+                release
+            }
+        });
+        self.add(expedited.collect());
     }
 }
 
 async fn run(renewer: Arc<Renewer>) {
     loop {
-        let due = renewer.due_work();
-        for lease in due.over {
-            renewer.end(&lease);
+        let work = renewer.due_work();
+        for lease in work.expired {
+            renewer.expire(&lease);
         }
-        for leases in due.renewals {
+        for leases in work.renewals {
             crate::task::spawn(renewal::renew(Arc::clone(&renewer), leases));
         }
-        for claims in due.releases {
-            crate::task::spawn(background_release::send(Arc::clone(&renewer), claims));
+        for batch in work.releases {
+            crate::task::spawn(background_release::send(Arc::clone(&renewer), batch));
         }
-        if due.last {
+        if work.is_last {
             return;
         }
-        wait_until(due.next, &renewer.wake).await;
+        wait_until(work.next_round, &renewer.wake).await;
     }
 }
 

@@ -7,49 +7,52 @@ use tokio::time::Instant;
 use crate::lease::Lease;
 use crate::timing::HANDED_OVER_CHECK;
 
-/// When which lease is renewed, and when it is over if nothing is heard of it. Plain data, driven by the renewer.
+/// The times at which leases are renewed, or end if no renewal is confirmed. It is plain data, driven by the renewer.
 #[derive(Default)]
 pub(crate) struct Schedule {
     entries: HashMap<Id, Entry>,
+    /// The entries in the order in which they are due.
     by_time: BTreeSet<(Instant, Id)>,
 }
 
-/// Renewals of one lease that may be under way: each without an answer occupies a connection.
-const MOST_UNANSWERED: u32 = 3;
+/// The number of renewals of one lease that may be in flight: each of them occupies a connection.
+const MAX_IN_FLIGHT: u32 = 3;
 
-/// The address of the lease: its own for as long as the schedule keeps it.
+/// The address of a lease, which is unique for as long as the schedule keeps the lease.
 type Id = usize;
 
 struct Entry {
     lease: Arc<Lease>,
-    /// The next moment to look at the lease.
+    /// The time at which the lease is due: its next renewal or its deadline.
     at: Instant,
-    /// Renewals that were sent since the last answer.
-    unanswered: u32,
+    /// The number of renewals that were sent since the last reply.
+    in_flight: u32,
 }
 
-/// What is to be done now.
+/// The leases that are due.
 #[derive(Default)]
 pub(crate) struct Due {
-    pub(crate) over: Vec<Arc<Lease>>,
-    pub(crate) renew: Vec<Renewal>,
+    /// Leases whose deadline has passed.
+    pub(crate) expired: Vec<Arc<Lease>>,
+    /// Leases that are renewed now.
+    pub(crate) renewals: Vec<Renewal>,
 }
 
-/// A lease that is to be renewed.
+/// A lease that is due for a renewal.
 pub(crate) struct Renewal {
     pub(crate) lease: Arc<Lease>,
-    /// Earlier attempts that are still without an answer.
-    pub(crate) unanswered: u32,
+    /// The number of earlier renewals that are still without a reply.
+    pub(crate) in_flight: u32,
 }
 
 impl Schedule {
-    /// Takes the lease in and returns when it must be looked at.
+    /// Adds the lease and returns the time at which it is due.
     pub(crate) fn insert(&mut self, lease: Arc<Lease>) -> Instant {
         let mut renewal = next_renewal(&lease, 1.0 - jitter());
         if lease.is_handed_over() {
             renewal = renewal.min(Instant::now() + HANDED_OVER_CHECK);
         }
-        let at = next_look(&lease, renewal);
+        let at = next_due(&lease, renewal);
         self.put(lease, at, 0);
         at
     }
@@ -64,16 +67,16 @@ impl Schedule {
     pub(crate) fn replan(&mut self, lease: &Arc<Lease>, renewal: Instant) {
         if self.entries.contains_key(&id(lease)) {
             self.remove(lease);
-            self.put(Arc::clone(lease), next_look(lease, renewal), 0);
+            self.put(Arc::clone(lease), next_due(lease, renewal), 0);
         }
     }
 
     /// Renews leases that are still scheduled once more, in smaller groups than before.
     pub(crate) fn split(&mut self, leases: &[Arc<Lease>], at: impl Fn(&Lease) -> Instant) {
         for lease in leases {
-            if let Some(unanswered) = self.entries.get(&id(lease)).map(|entry| entry.unanswered) {
+            if let Some(in_flight) = self.entries.get(&id(lease)).map(|entry| entry.in_flight) {
                 self.remove(lease);
-                self.put(Arc::clone(lease), next_look(lease, at(lease)), unanswered.max(1));
+                self.put(Arc::clone(lease), next_due(lease, at(lease)), in_flight.max(1));
             }
         }
     }
@@ -87,40 +90,40 @@ impl Schedule {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// Takes out what is due. Leases that become due within half of their interval are renewed along with one that
-    /// is, so that a process that holds many locks renews them together and keeps doing so.
+    /// Takes the expired leases out, and returns them with those that are due for a renewal. Leases that become due
+    /// within half of their interval are renewed along with one that is due, so that a process that holds many locks
+    /// renews them together and keeps doing so.
     pub(crate) fn take_due(&mut self, now: Instant) -> Due {
         let mut due = Due::default();
         let mut horizon = now;
-        let (mut over, mut looked_at) = (Vec::new(), Vec::new());
+        let mut renewed = Vec::new();
         for (at, id) in &self.by_time {
             if *at > horizon {
                 break;
             }
             let entry = &self.entries[id];
             if entry.lease.deadline().is_none_or(|deadline| deadline <= now) {
-                over.push(Arc::clone(&entry.lease));
+                due.expired.push(Arc::clone(&entry.lease));
                 continue;
             }
-            let together = entry.lease.options.renew_interval / 2;
+            let tolerance = entry.lease.options.renew_interval / 2;
             if *at <= now {
-                horizon = horizon.max(now + together);
-            } else if entry.unanswered > 0 || *at > now + together {
+                horizon = horizon.max(now + tolerance);
+            } else if entry.in_flight > 0 || *at > now + tolerance {
                 continue;
             }
             if entry.lease.is_renewable(now) {
-                due.renew.push(Renewal {
+                due.renewals.push(Renewal {
                     lease: Arc::clone(&entry.lease),
-                    unanswered: entry.unanswered,
+                    in_flight: entry.in_flight,
                 });
             }
-            looked_at.push(*id);
+            renewed.push(*id);
         }
-        for lease in &over {
+        for lease in &due.expired {
             self.remove(lease);
         }
-        due.over = over;
-        self.look_again(now, looked_at);
+        self.schedule_retries(now, renewed);
         due
     }
 
@@ -131,45 +134,38 @@ impl Schedule {
             .collect()
     }
 
-    /// A renewal may hang: another is sent while there is time for more, and the lease is over at its deadline in any
-    /// case.
-    fn look_again(&mut self, now: Instant, looked_at: Vec<Id>) {
-        for id in looked_at {
+    /// Schedules the next renewal of leases whose renewal is sent now, in case it hangs: there are retries while time is
+    /// left, and the lease ends at its deadline in any case.
+    fn schedule_retries(&mut self, now: Instant, renewed: Vec<Id>) {
+        for id in renewed {
             let Some(entry) = self.entries.remove(&id) else {
                 continue;
             };
             self.by_time.remove(&(entry.at, id));
-            // One that has ended meanwhile is due at once.
+            // A lease that has ended meanwhile is due at once.
             let left = entry
                 .lease
                 .deadline()
                 .map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(now));
-            let patience = if entry.unanswered < MOST_UNANSWERED {
+            let attempt_timeout = if entry.in_flight < MAX_IN_FLIGHT {
                 entry.lease.options.renew_interval.min(left / 4)
             } else {
                 left
             };
-            let at = next_look(&entry.lease, now + patience);
-            self.put(entry.lease, at, entry.unanswered + 1);
+            let at = next_due(&entry.lease, now + attempt_timeout);
+            self.put(entry.lease, at, entry.in_flight + 1);
         }
     }
 
-    fn put(&mut self, lease: Arc<Lease>, at: Instant, unanswered: u32) {
+    fn put(&mut self, lease: Arc<Lease>, at: Instant, in_flight: u32) {
         let id = id(&lease);
         self.by_time.insert((at, id));
-        self.entries.insert(
-            id,
-            Entry {
-                lease,
-                at,
-                unanswered,
-            },
-        );
+        self.entries.insert(id, Entry { lease, at, in_flight });
     }
 }
 
-/// The renewal or, if that comes first or there is none any more, the end of the lease.
-fn next_look(lease: &Lease, renewal: Instant) -> Instant {
+/// The time of the renewal, or the deadline of the lease if that comes first or the lease is not renewed any more.
+fn next_due(lease: &Lease, renewal: Instant) -> Instant {
     let deadline = lease.deadline().unwrap_or(renewal);
     if lease.is_renewable(renewal) {
         renewal.min(deadline)
@@ -178,8 +174,8 @@ fn next_look(lease: &Lease, renewal: Instant) -> Instant {
     }
 }
 
-/// When a lease that has just been confirmed is renewed: after a part of its interval, and in time for more than one
-/// attempt however long that is.
+/// The time at which a lease that was just confirmed is renewed: after this part of its interval, and early enough for
+/// more than one attempt, even if the interval is almost as long as the expiry.
 pub(crate) fn next_renewal(lease: &Lease, part: f64) -> Instant {
     let renewal = lease.confirmed() + lease.options.renew_interval.mul_f64(part);
     let latest = lease
@@ -188,7 +184,7 @@ pub(crate) fn next_renewal(lease: &Lease, part: f64) -> Instant {
     latest.map_or(renewal, |latest| renewal.min(latest))
 }
 
-/// Up to a tenth, so that processes that started together do not tick together.
+/// A random part of up to a tenth, so that processes that started together do not renew at the same time.
 pub(crate) fn jitter() -> f64 {
     fastrand::f64() / 10.0
 }

@@ -11,13 +11,13 @@ use crate::simulation::Link;
 use crate::store::{MemoryStore, MongoStore, Store};
 use crate::{LockError, LockProvider};
 
-/// The shortest pause between two attempts: with less, a waiter polls in a hot loop.
+/// The shortest pause between two polls: with a shorter one a waiter would poll in a hot loop.
 const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The longest pause between two attempts: more is almost certainly a mistake of the unit.
+/// The longest pause between two polls: a longer one is almost certainly a mistake in the unit.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// MongoDB takes at most this many seconds for a TTL index.
+/// The longest retention in seconds that MongoDB accepts for a TTL index.
 const MAX_RETENTION: Duration = Duration::from_secs(i32::MAX as u64);
 
 /// Options of a provider; made by [`LockProvider::builder`]. What is not set has the default that its setter names.
@@ -159,7 +159,7 @@ impl LockProviderBuilder {
         Ok(self.with_defaults())
     }
 
-    /// For options that are known to be valid.
+    /// Builds the provider with options that are known to be valid.
     pub(crate) fn with_defaults(self) -> LockProvider {
         let owner = self.owner.clone().unwrap_or_else(default_owner);
         let engine = Engine::new(self.store(), self.config.clone(), owner.into());

@@ -38,7 +38,7 @@ tokio::task_local! {
 #[derive(Clone)]
 pub struct LockProvider {
     engine: Arc<Engine>,
-    /// What the provider was built from, for others like it.
+    /// The builder that the provider was made with, for [`to_builder`](Self::to_builder).
     builder: Arc<LockProviderBuilder>,
 }
 
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(LockProvider::in_memory().lock(7).name(), "7");
     }
 
-    /// The background task ends although nobody waits for it, and although a clone lives on.
+    /// The background task ends although the shutdown is not awaited, and although a clone of the provider exists.
     #[tokio::test(start_paused = true)]
     async fn a_dropped_shutdown_is_one() {
         let provider = LockProvider::in_memory();

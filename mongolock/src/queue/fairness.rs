@@ -2,45 +2,48 @@ use crate::timing::{HANDOVER_MAX, HANDOVER_MIN};
 
 use std::time::Duration;
 
-/// The fairness of one process to others: for how long it hands a lock over inside itself.
+/// The fairness of one process to others: the time for which it hands a lock over among its own waiters.
 #[derive(Debug)]
 pub(crate) struct HandoverBudget {
+    /// The longest time of a row of hand-overs.
     limit: Duration,
-    /// The last row of hand-overs has used up its time: the next acquire request leaves others a moment.
-    ended: bool,
+    /// Whether the last row of hand-overs has used up its time: then the next acquire request lets other processes go
+    /// first.
+    is_used_up: bool,
 }
 
 impl Default for HandoverBudget {
     fn default() -> Self {
         Self {
             limit: HANDOVER_MIN,
-            ended: false,
+            is_used_up: false,
         }
     }
 }
 
 impl HandoverBudget {
-    /// Whether a row of hand-overs that has lasted so long may go on.
+    /// Whether a row of hand-overs that has lasted for this time may go on.
     pub(crate) fn allows(&mut self, lasted: Duration) -> bool {
-        self.ended = lasted >= self.limit;
-        !self.ended
+        self.is_used_up = lasted >= self.limit;
+        !self.is_used_up
     }
 
     pub(crate) fn must_yield(&self) -> bool {
-        self.ended
+        self.is_used_up
     }
 
-    /// The moment that the next acquire request leaves to others, if the last row of hand-overs has used up its time.
+    /// The pause before the next acquire request, in which other processes can acquire the lock; `None` unless the last
+    /// row of hand-overs has used up its time.
     pub(crate) fn yield_to_others(&mut self) -> Option<Duration> {
-        std::mem::take(&mut self.ended).then(|| Duration::from_millis(fastrand::u64(2..=5)))
+        std::mem::take(&mut self.is_used_up).then(|| Duration::from_millis(fastrand::u64(2..=5)))
     }
 
-    /// Another process holds the lock: share it out in small pieces.
+    /// Shortens the budget, because another process holds the lock.
     pub(crate) fn shrink(&mut self) {
         self.limit = HANDOVER_MIN;
     }
 
-    /// Nobody has used the moment left to others.
+    /// Doubles the budget for the next row of hand-overs; it is shortened again if another process takes the lock.
     pub(crate) fn grow(&mut self) {
         self.limit = (self.limit * 2).min(HANDOVER_MAX);
     }
@@ -51,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_streak_grows_while_nobody_else_wants_the_lock() {
+    fn the_budget_grows_while_no_other_process_wants_the_lock() {
         let mut budget = HandoverBudget::default();
         assert!(budget.allows(HANDOVER_MIN / 2) && budget.yield_to_others().is_none());
         assert!(

@@ -6,115 +6,117 @@ use tokio::time::{Instant, timeout};
 use crate::LockError;
 use crate::store::driver_error;
 use crate::sync::lock;
-use crate::timing::{SILENCE_LEAST, SILENCE_LIMIT, SLOW_ANSWER};
+use crate::timing::{NO_REPLY_LIMIT, NO_REPLY_LIMIT_MIN, SLOW_REPLY};
 
-/// What is known of a lock when the time of a waiter is up.
+/// What a process knows of a lock when the time of a waiter is up.
 #[derive(Debug, Clone)]
 pub(crate) enum FrontStatus {
-    /// The server has said so, or a caller in this process has it.
+    /// A reply said that the lock is held, or a caller in this process holds it.
     Held,
-    /// The last request failed. Boxed: every lock that is held has room for it, and hardly any needs it.
+    /// The last request failed. The error is boxed, because every queue has room for it and few need it.
     Failed(Box<LockError>),
-    /// The server has said nothing yet, or not for a while.
+    /// There is no reply yet, or there was none for a while.
     NoReply,
 }
 
-/// What the fronts of one queue have heard from the server. Those behind know no more, and the next front goes on from
-/// there.
+/// What the waiters at the front of one queue have learned from the server. The waiters behind share it, and the next one
+/// at the front continues from there.
 pub(crate) struct Front {
-    heard: Mutex<Heard>,
-    /// Notified when the front has heard something.
-    news: Notify,
+    state: Mutex<State>,
+    /// Notified when a reply or an error has arrived.
+    changed: Notify,
 }
 
-struct Heard {
-    last: FrontStatus,
-    /// The first request that no usable answer has followed.
-    silent_since: Option<Instant>,
+struct State {
+    /// The status after the last reply or error.
+    status: FrontStatus,
+    /// The time of the first request since the last usable reply.
+    no_reply_since: Option<Instant>,
 }
 
 impl Front {
     pub(super) fn new() -> Self {
         Self {
-            heard: Mutex::new(Heard {
-                last: FrontStatus::NoReply,
-                silent_since: None,
+            state: Mutex::new(State {
+                status: FrontStatus::NoReply,
+                no_reply_since: None,
             }),
-            news: Notify::new(),
+            changed: Notify::new(),
         }
     }
 
-    /// A request is sent. What was heard last stays known for as long as a healthy server needs for its reply.
-    pub(crate) fn asked(&self) {
-        lock(&self.heard).silent_since.get_or_insert_with(Instant::now);
+    /// Notes that a request is sent. The last status stays valid for the time that a healthy server needs for its reply.
+    pub(crate) fn request_sent(&self) {
+        lock(&self.state).no_reply_since.get_or_insert_with(Instant::now);
     }
 
-    /// The server has replied, perhaps to a request whose caller has left.
+    /// Notes a reply of the server, perhaps to a request whose caller has left.
     pub(crate) fn replied(&self) {
-        lock(&self.heard).silent_since = None;
+        lock(&self.state).no_reply_since = None;
     }
 
-    /// The server has said that the lock is held, or a caller in this process has got it.
-    pub(crate) fn heard_held(&self) {
-        *lock(&self.heard) = Heard {
-            last: FrontStatus::Held,
-            silent_since: None,
+    /// Notes that the lock is held: a reply said so, or a caller in this process has acquired it.
+    pub(crate) fn set_held(&self) {
+        *lock(&self.state) = State {
+            status: FrontStatus::Held,
+            no_reply_since: None,
         };
-        self.news.notify_waiters();
+        self.changed.notify_waiters();
     }
 
-    /// A request has failed. The server is silent all the same, unless it said what is wrong with the document.
-    pub(crate) fn heard_failure(&self, error: LockError) {
-        let mut heard = lock(&self.heard);
+    /// Notes that a request has failed. The time without a reply goes on, unless the server said that the document is
+    /// blocked.
+    pub(crate) fn set_failed(&self, error: LockError) {
+        let mut state = lock(&self.state);
         if driver_error::is_blocked_document(&error) {
-            heard.silent_since = None;
+            state.no_reply_since = None;
         }
-        heard.last = FrontStatus::Failed(Box::new(error));
-        drop(heard);
-        self.news.notify_waiters();
+        state.status = FrontStatus::Failed(Box::new(error));
+        drop(state);
+        self.changed.notify_waiters();
     }
 
-    /// The status as soon as something was heard, or after the time that a healthy server needs. Cancel safe.
-    pub(crate) async fn first_news(&self) -> FrontStatus {
-        let news = self.news.notified();
-        if matches!(self.status(), FrontStatus::NoReply) && !self.is_silent() {
-            // Without news the status says so.
-            let _ = timeout(SLOW_ANSWER, news).await;
+    /// The status after the first reply or error, or after the time that a healthy server needs for one. Cancel safe.
+    pub(crate) async fn first_status(&self) -> FrontStatus {
+        let changed = self.changed.notified();
+        if matches!(self.status(), FrontStatus::NoReply) && !self.is_reply_slow() {
+            // If nothing has arrived, the status is `NoReply`.
+            let _ = timeout(SLOW_REPLY, changed).await;
         }
         self.status()
     }
 
     pub(crate) fn status(&self) -> FrontStatus {
-        let heard = lock(&self.heard);
-        match (&heard.last, heard.silent_since) {
-            (FrontStatus::Held, Some(since)) if since.elapsed() >= SLOW_ANSWER => FrontStatus::NoReply,
-            (last, _) => last.clone(),
+        let state = lock(&self.state);
+        match (&state.status, state.no_reply_since) {
+            (FrontStatus::Held, Some(since)) if since.elapsed() >= SLOW_REPLY => FrontStatus::NoReply,
+            (status, _) => status.clone(),
         }
     }
 
-    /// Whether the server has had more time for a reply than it needs.
-    pub(crate) fn is_silent(&self) -> bool {
-        let since = lock(&self.heard).silent_since;
-        since.is_some_and(|since| since.elapsed() >= SLOW_ANSWER)
+    /// Whether a reply is missing for longer than a healthy server needs.
+    pub(crate) fn is_reply_slow(&self) -> bool {
+        let since = lock(&self.state).no_reply_since;
+        since.is_some_and(|since| since.elapsed() >= SLOW_REPLY)
     }
 
-    /// Resolves when a wait without a limit that began then has to end, because the server is silent. The silence belongs
-    /// to the name: those who come later or stand behind do not count it anew.
-    pub(crate) async fn silence(&self, begun: Instant) {
+    /// Resolves when a wait without a limit that began at this time has to end, because the server does not reply. The
+    /// time without a reply belongs to the name: it does not start anew for later waiters and those behind.
+    pub(crate) async fn no_reply(&self, begun: Instant) {
         loop {
             let now = Instant::now();
-            match self.silence_ends(begun) {
+            match self.no_reply_ends(begun) {
                 Some(end) if end <= now => return,
                 Some(end) => tokio::time::sleep_until(end).await,
-                // A silence that begins from now on ends no earlier.
-                None => tokio::time::sleep(SILENCE_LIMIT).await,
+                // If replies are missing from now on, the limit passes no earlier.
+                None => tokio::time::sleep(NO_REPLY_LIMIT).await,
             }
         }
     }
 
-    fn silence_ends(&self, begun: Instant) -> Option<Instant> {
-        let since = lock(&self.heard).silent_since?;
-        Some((since + SILENCE_LIMIT).max(begun + SILENCE_LEAST))
+    fn no_reply_ends(&self, begun: Instant) -> Option<Instant> {
+        let since = lock(&self.state).no_reply_since?;
+        Some((since + NO_REPLY_LIMIT).max(begun + NO_REPLY_LIMIT_MIN))
     }
 }
 
@@ -123,62 +125,62 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_is_held_before_it_was_heard() {
+    async fn the_status_is_held_only_after_a_reply() {
         let front = Front::new();
         assert!(matches!(front.status(), FrontStatus::NoReply), "nothing is known");
-        front.asked();
+        front.request_sent();
         assert!(matches!(front.status(), FrontStatus::NoReply));
-        front.heard_failure(LockError::NoProvider);
+        front.set_failed(LockError::NoProvider);
         assert!(matches!(front.status(), FrontStatus::Failed(_)));
-        front.heard_held();
-        front.asked();
+        front.set_held();
+        front.request_sent();
         assert!(
             matches!(front.status(), FrontStatus::Held),
-            "an answer takes its time"
+            "a reply takes some time"
         );
-        tokio::time::sleep(SLOW_ANSWER).await;
-        front.asked();
+        tokio::time::sleep(SLOW_REPLY).await;
+        front.request_sent();
         assert!(
             matches!(front.status(), FrontStatus::NoReply),
-            "the next front does not begin anew"
+            "the time goes on for the next waiter at the front"
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_news_are_waited_for_as_long_as_a_healthy_server_needs() {
+    async fn the_first_status_is_awaited_as_long_as_a_healthy_server_needs() {
         let (front, begun) = (Front::new(), Instant::now());
-        front.asked();
-        assert!(matches!(front.first_news().await, FrontStatus::NoReply));
-        assert_eq!(begun.elapsed(), SLOW_ANSWER);
-        assert!(matches!(front.first_news().await, FrontStatus::NoReply));
-        assert_eq!(begun.elapsed(), SLOW_ANSWER, "it is known to be silent");
+        front.request_sent();
+        assert!(matches!(front.first_status().await, FrontStatus::NoReply));
+        assert_eq!(begun.elapsed(), SLOW_REPLY);
+        assert!(matches!(front.first_status().await, FrontStatus::NoReply));
+        assert_eq!(begun.elapsed(), SLOW_REPLY, "the reply is known to be missing");
         let front = Front::new();
-        let hearing = async {
+        let replying = async {
             tokio::task::yield_now().await;
-            front.heard_held();
+            front.set_held();
         };
-        let (status, ()) = tokio::join!(front.first_news(), hearing);
+        let (status, ()) = tokio::join!(front.first_status(), replying);
         assert!(matches!(status, FrontStatus::Held));
-        assert_eq!(begun.elapsed(), SLOW_ANSWER);
+        assert_eq!(begun.elapsed(), SLOW_REPLY);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_silence_of_the_server_belongs_to_the_name() {
+    async fn the_time_without_a_reply_belongs_to_the_name() {
         let (front, begun) = (Front::new(), Instant::now());
-        front.asked();
-        tokio::join!(front.silence(begun), front.silence(begun));
+        front.request_sent();
+        tokio::join!(front.no_reply(begun), front.no_reply(begun));
         assert_eq!(begun.elapsed().as_secs(), 60);
         let late = Instant::now();
-        front.silence(late).await;
+        front.no_reply(late).await;
         assert_eq!(
             late.elapsed().as_secs(),
             10,
-            "one who comes later has a chance as well"
+            "a later waiter has some time as well"
         );
-        front.heard_failure(driver_error::blocked(
+        front.set_failed(driver_error::blocked(
             "n",
             mongodb::error::Error::custom("blocked"),
         ));
-        assert_eq!(front.silence_ends(late), None, "the server has answered");
+        assert_eq!(front.no_reply_ends(late), None, "the server has answered");
     }
 }

@@ -1,8 +1,8 @@
-//! The waiters of this process: one queue for each name, in the order in which they came.
+//! The waiters of this process: one queue for each name, first in, first out.
 
 mod fairness;
 mod front;
-mod silent;
+mod overdue;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -12,38 +12,40 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use fairness::HandoverBudget;
 pub(crate) use front::{Front, FrontStatus};
-pub(crate) use silent::{Silent, SilentRequests};
+pub(crate) use overdue::{Overdue, OverdueRequests};
 
 use crate::sync::lock;
 
-/// Acquire requests of one name that may be without a reply: each keeps a connection of the user's pool.
-const MOST_REQUESTS: usize = 3;
+/// The number of acquire requests of one name that may be in flight: each keeps a connection of the user's pool.
+const MAX_REQUESTS: usize = 3;
 
-/// The queues of this process, one for each name that somebody here has to do with; an idle name costs nothing.
+/// The queues of this process, one for each name in use; a name that is not in use takes no memory.
 ///
-/// Whoever has the [`Turn`] of a name is alone in this process in holding it or asking the server for it;
-/// the others wait in the order in which they came. What one of them hands over to the next is of the type `H`, which
-/// releases itself when it is dropped.
+/// Only the caller that has the [`Turn`] of a name holds the lock or sends acquire requests for it; the others wait in
+/// the order of their arrival. `H` is the type of the hold that is handed over to the next waiter; it releases itself when
+/// it is dropped.
 pub(crate) struct Queues<H> {
     names: Mutex<HashMap<Arc<str>, NamedQueue<H>>>,
-    /// The requests of all fronts that have had no reply for a while.
-    pub(crate) silent: Arc<SilentRequests>,
+    /// The acquire requests of all names whose replies are overdue.
+    pub(crate) overdue: Arc<OverdueRequests>,
+    /// Notified when the last name is no longer in use.
     idle: Notify,
 }
 
 struct NamedQueue<H> {
     queue: Arc<Queue<H>>,
-    /// The one whose turn it is, those behind it, and claims that are still to be settled with the server.
+    /// The number of entries: callers that hold the lock or wait for it, and claims that are not yet released.
     refs: usize,
 }
 
 struct Queue<H> {
     turn: Arc<Semaphore>,
-    /// How many wait for the turn.
-    waiting: AtomicUsize,
+    /// The number of callers that wait for the turn.
+    waiters: AtomicUsize,
     front: Front,
+    /// Limits the acquire requests in flight to [`MAX_REQUESTS`].
     requests: Arc<Semaphore>,
-    /// A hold on its way from one caller to the next. Dropped with the queue, it releases the lock.
+    /// A hold that is handed over and not yet taken. If it is dropped with the queue, it releases the lock.
     handed_over: Mutex<Option<H>>,
     budget: Mutex<HandoverBudget>,
 }
@@ -55,9 +57,9 @@ pub(crate) struct Entry<H> {
     queue: Arc<Queue<H>>,
 }
 
-/// The right to hold a name in this process, or to ask the server for it.
+/// The right to hold a lock in this process, or to send acquire requests for it.
 pub(crate) struct Turn<H> {
-    // Given up before the entry, so that the next in the queue finds the same semaphore.
+    // The permit is dropped before the entry, so that the next waiter finds the same semaphore.
     _permit: OwnedSemaphorePermit,
     entry: Arc<Entry<H>>,
 }
@@ -66,7 +68,7 @@ impl<H> Queues<H> {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             names: Mutex::default(),
-            silent: SilentRequests::new(),
+            overdue: OverdueRequests::new(),
             idle: Notify::new(),
         })
     }
@@ -90,7 +92,7 @@ impl<H> Queues<H> {
         lock(&self.names).is_empty()
     }
 
-    /// Waits until nobody in this process has to do with any name.
+    /// Waits until no name is in use in this process.
     pub(crate) async fn until_idle(&self) {
         loop {
             let notified = self.idle.notified();
@@ -106,19 +108,19 @@ impl<H> Queue<H> {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             turn: Arc::new(Semaphore::new(1)),
-            waiting: AtomicUsize::new(0),
+            waiters: AtomicUsize::new(0),
             front: Front::new(),
-            requests: Arc::new(Semaphore::new(MOST_REQUESTS)),
+            requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
             handed_over: Mutex::new(None),
             budget: Mutex::new(HandoverBudget::default()),
         })
     }
 
-    /// Lets go of a hold that was left for one who has just gone, if nobody else is there to take it. Whoever leaves one
-    /// looks, and whoever goes: the later of the two sees both.
+    /// Drops a hold that was handed over to a waiter that has just been cancelled, if no other waiter can take it. It is
+    /// called after a hold was handed over and after a waiter has left: the later of the two sees both.
     fn release_if_abandoned(&self) {
         fence(Ordering::SeqCst);
-        if self.waiting.load(Ordering::SeqCst) == 0
+        if self.waiters.load(Ordering::SeqCst) == 0
             && let Ok(_permit) = self.turn.try_acquire()
         {
             let abandoned = lock(&self.handed_over).take();
@@ -130,14 +132,14 @@ impl<H> Queue<H> {
 impl<H> Entry<H> {
     /// Waits for the turn. Cancel safe: a dropped wait gives up its position in the order.
     pub(crate) async fn turn(self: &Arc<Self>) -> Turn<H> {
-        let _waiting = Waiting::begin(&self.queue);
+        let _counted = WaiterCount::begin(&self.queue);
         match Arc::clone(&self.queue.turn).acquire_owned().await {
             Ok(permit) => self.take(permit),
             Err(_) => unreachable!("the semaphore of a queue is never closed"),
         }
     }
 
-    /// The turn, if nobody in this process holds or awaits the name.
+    /// The turn, if no caller in this process holds the lock or waits for it.
     pub(crate) fn try_turn(self: &Arc<Self>) -> Option<Turn<H>> {
         Arc::clone(&self.queue.turn)
             .try_acquire_owned()
@@ -152,12 +154,12 @@ impl<H> Entry<H> {
         }
     }
 
-    /// Whether the lock would have a next holder in this process.
+    /// Whether a caller in this process waits for the turn.
     pub(crate) fn others_wait(&self) -> bool {
-        self.queue.waiting.load(Ordering::Relaxed) > 0
+        self.queue.waiters.load(Ordering::Relaxed) > 0
     }
 
-    /// The right to send one more request for this name. Cancel safe.
+    /// A permit for one more acquire request for this name. Cancel safe.
     pub(crate) async fn request_permit(&self) -> OwnedSemaphorePermit {
         match Arc::clone(&self.queue.requests).acquire_owned().await {
             Ok(permit) => permit,
@@ -165,26 +167,26 @@ impl<H> Entry<H> {
         }
     }
 
-    /// Whether a request for this name is under way.
+    /// Whether an acquire request for this name is in flight.
     pub(crate) fn has_requests(&self) -> bool {
-        self.queue.requests.available_permits() < MOST_REQUESTS
+        self.queue.requests.available_permits() < MAX_REQUESTS
     }
 
     pub(crate) fn try_request_permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.queue.requests).try_acquire_owned().ok()
     }
 
-    /// What the fronts of this queue have heard.
+    /// What the waiters at the front of this queue have learned from the server.
     pub(crate) fn front(&self) -> &Front {
         &self.queue.front
     }
 }
 
-/// What is given up once the server has been told of a release.
+/// What a hold keeps of its queue until the server has confirmed the release.
 pub(crate) enum QueueSlot<H> {
-    /// The next in this process may go on.
+    /// The turn: when it is dropped, the next waiter in this process has it.
     Turn(Turn<H>),
-    /// Nobody waits for it but a shutdown.
+    /// The entry alone: only a shutdown waits until it is dropped.
     Entry {
         _entry: Arc<Entry<H>>,
     },
@@ -192,7 +194,8 @@ pub(crate) enum QueueSlot<H> {
 }
 
 impl<H> QueueSlot<H> {
-    /// Lets the next in this process ask the server himself, and still keeps a shutdown waiting.
+    /// Passes the turn on, so that the next waiter in this process sends requests of its own; a shutdown still waits for
+    /// the entry.
     pub(crate) fn without_turn(self) -> Self {
         match self {
             Self::Turn(turn) => Self::Entry { _entry: turn.entry },
@@ -206,7 +209,7 @@ impl<H> Turn<H> {
         self.entry.others_wait()
     }
 
-    /// Nothing came with it: no hold to take over, and no moment owed to others.
+    /// Whether the turn came without a hold to take over, and without a pause for other processes.
     pub(crate) fn is_fresh(&self) -> bool {
         lock(&self.entry.queue.handed_over).is_none() && !self.budget().must_yield()
     }
@@ -215,7 +218,7 @@ impl<H> Turn<H> {
         lock(&self.entry.queue.budget)
     }
 
-    /// Ends the turn and leaves a hold for the next in the queue.
+    /// Ends the turn and hands the hold over to the next waiter.
     pub(crate) fn hand_over(self, hold: H) {
         let entry = Arc::clone(&self.entry);
         *lock(&entry.queue.handed_over) = Some(hold);
@@ -223,25 +226,25 @@ impl<H> Turn<H> {
         entry.queue.release_if_abandoned();
     }
 
-    /// The hold that the turn came with.
+    /// The hold that was handed over with the turn.
     pub(crate) fn take_over(&self) -> Option<H> {
         lock(&self.entry.queue.handed_over).take()
     }
 }
 
-/// One who waits for the turn of a queue.
-struct Waiting<'a, H>(&'a Queue<H>);
+/// One waiter, counted until it is dropped.
+struct WaiterCount<'a, H>(&'a Queue<H>);
 
-impl<'a, H> Waiting<'a, H> {
+impl<'a, H> WaiterCount<'a, H> {
     fn begin(queue: &'a Queue<H>) -> Self {
-        queue.waiting.fetch_add(1, Ordering::Relaxed);
+        queue.waiters.fetch_add(1, Ordering::Relaxed);
         Self(queue)
     }
 }
 
-impl<H> Drop for Waiting<'_, H> {
+impl<H> Drop for WaiterCount<'_, H> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.0.waiters.fetch_sub(1, Ordering::SeqCst);
         self.0.release_if_abandoned();
     }
 }
@@ -307,9 +310,9 @@ mod tests {
         assert!(join(&queues, "n").try_turn().is_some());
     }
 
-    /// Either the one who leaves a hold for the next finds that it has gone, or the one who goes finds the hold.
+    /// A hold for a waiter that is cancelled at the same time is released, by the side that sees both.
     #[tokio::test]
-    async fn a_hold_is_not_left_to_nobody() {
+    async fn a_hold_that_no_waiter_takes_is_released() {
         let queues = Queues::new();
         let (front, behind) = (join(&queues, "n"), join(&queues, "n"));
         let is_left = || lock(&front.queue.handed_over).is_some();
@@ -322,7 +325,7 @@ mod tests {
         let mut waiting = Box::pin(behind.turn());
         assert!(is_pending(waiting.as_mut()).await);
         turn.hand_over(Arc::clone(&hold));
-        assert!(is_left(), "it is for the one that waits");
+        assert!(is_left(), "it is for the waiter");
         drop(waiting);
         assert!(!is_left());
         assert_eq!(Arc::strong_count(&hold), 1, "dropping a hold releases it");

@@ -6,18 +6,19 @@ use tokio::time::Instant;
 
 use crate::sync::lock;
 
-/// A healthy server answers sooner.
+/// The time in which a healthy server replies.
 const HEALTHY: Duration = Duration::from_millis(100);
 
 /// The longest time for which a request is without a reply where nothing goes wrong.
 const ON_ITS_WAY: Duration = Duration::from_millis(20);
 
-/// What one process has sent and heard, as its network saw it.
+/// What one process has sent and received, as seen by its network.
 #[derive(Default)]
 pub(super) struct Contacts {
     names: Mutex<HashMap<Arc<str>, Contact>>,
-    /// When those requests were sent that have no reply yet, or had none for long, or ended with an error.
+    /// The requests without a reply, with a late reply or with an error, by their number.
     troubled: Mutex<HashMap<u64, Request>>,
+    /// The number of the last request.
     last_request: Mutex<u64>,
 }
 
@@ -29,19 +30,19 @@ struct Request {
 /// What is known of one name.
 #[derive(Default, Clone)]
 pub(super) struct Contact {
-    /// Calls that want or have the lock.
+    /// The number of calls that wait for the lock or hold it.
     pub(super) callers: usize,
-    /// Holds of this process.
+    /// The number of holds of this process.
     pub(super) holding: usize,
-    /// The last moment at which a reply or a hold here said that the lock was held.
+    /// The last time at which a reply or a hold of this process showed that the lock was held.
     pub(super) held: Option<Instant>,
-    /// When the last call ended.
+    /// The time at which the last call ended.
     last_end: Option<Instant>,
-    /// The last usable reply to a claim of which its caller has heard, or the last change of a hold here.
+    /// The time of the last usable reply that reached its caller, or of the last change of a hold of this process.
     pub(super) heard: Option<Instant>,
-    /// The first claim that no usable reply has followed.
+    /// The time of the first acquire request since the last usable reply.
     pub(super) silent_since: Option<Instant>,
-    /// A claim of this process that nobody here wants and that answers its claims.
+    /// A claim of this process that no caller uses and that makes the lock busy.
     ghost: Option<Ghost>,
 }
 
@@ -52,7 +53,7 @@ struct Ghost {
     replies: u32,
 }
 
-/// One of the callers or holders of a name, until dropped.
+/// One caller or holder of a name, counted until it is dropped.
 pub(super) struct Present {
     contacts: Arc<Contacts>,
     name: Arc<str>,
@@ -78,7 +79,7 @@ impl Contacts {
         self.present(name, true)
     }
 
-    /// A request is sent; its number.
+    /// Notes that a request is sent, and returns its number.
     pub(super) fn sent(&self) -> u64 {
         let mut last = lock(&self.last_request);
         *last += 1;
@@ -90,7 +91,7 @@ impl Contacts {
         *last
     }
 
-    /// A request had a reply, or has failed.
+    /// Notes that a request had a reply or has failed.
     pub(super) fn ended(&self, number: u64, is_good: bool) {
         let mut troubled = lock(&self.troubled);
         let Some(request) = troubled.get_mut(&number) else {
@@ -102,7 +103,7 @@ impl Contacts {
         }
     }
 
-    /// The requests sent since then that were not answered as they should.
+    /// The number of requests sent since then that had no reply in time or failed.
     pub(super) fn troubled_since(&self, since: Option<Instant>) -> usize {
         let troubled = lock(&self.troubled);
         let counts = |request: &Request| {
@@ -112,14 +113,15 @@ impl Contacts {
         troubled.values().filter(|request| counts(request)).count()
     }
 
+    /// Notes that an acquire request is sent.
     pub(super) fn claims(&self, name: &Arc<str>) {
         self.change(name, |contact| {
             contact.silent_since.get_or_insert_with(Instant::now);
         });
     }
 
-    /// A usable reply has come to a claim. If a call has ended since it was sent, or just before, that may have been its
-    /// caller, and nobody hears of the reply.
+    /// Notes a usable reply to an acquire request. If a call has ended since the request was sent, or just before, that may
+    /// have been its caller, and the reply reaches none.
     pub(super) fn replied(&self, name: &Arc<str>, sent: Instant) {
         self.change(name, |contact| {
             if contact.last_end.is_none_or(|end| end + ON_ITS_WAY < sent) {
@@ -128,7 +130,7 @@ impl Contacts {
         });
     }
 
-    /// A usable reply that says nothing about a holder.
+    /// Notes a usable reply that says nothing about a holder.
     pub(super) fn heard(&self, name: &Arc<str>) {
         self.change(name, |contact| {
             contact.silent_since = None;
@@ -136,6 +138,7 @@ impl Contacts {
         });
     }
 
+    /// Notes a reply that the lock is held.
     pub(super) fn heard_held(&self, name: &Arc<str>) {
         self.change(name, |contact| {
             contact.hear_held();
@@ -143,7 +146,8 @@ impl Contacts {
         });
     }
 
-    /// A claim was answered with one of this process that nobody here holds. Whether that goes on for seconds.
+    /// Notes a reply that the lock is held by an unused claim of this process, and returns whether such replies have come
+    /// for longer than allowed.
     pub(super) fn heard_ghost(&self, name: &Arc<str>, lock_id: &Arc<str>, allowed: Duration) -> bool {
         let mut allows = false;
         self.change(name, |contact| {
@@ -164,7 +168,7 @@ impl Contacts {
         allows
     }
 
-    /// A release of a claim is sent: it may be lost.
+    /// Notes that a release is sent: it may be lost.
     pub(super) fn releases(&self, name: &Arc<str>) {
         self.change(name, |contact| contact.ghost = None);
     }
@@ -199,7 +203,7 @@ impl Drop for Present {
                 contact.callers -= 1;
                 contact.last_end = Some(Instant::now());
             }
-            // A process forgets what it has heard of a name that nobody in it wants.
+            // A process forgets the status of a name without callers.
             if contact.callers + contact.holding == 0 {
                 contact.silent_since = None;
             }

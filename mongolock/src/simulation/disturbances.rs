@@ -9,12 +9,14 @@ use tokio::time::{Instant, sleep};
 use super::between;
 use super::fleet::World;
 
-/// An hour, and how far the clocks of two members are apart, in milliseconds.
+/// An hour in milliseconds.
 const HOUR: i64 = 3_600_000;
+
+/// The difference between the clocks of two members in milliseconds.
 const APART: i64 = 3000;
 
 impl World {
-    /// Starts whatever happens to the server beside the requests of the fleet; all of it ends with the simulation.
+    /// Starts the faults of the server, which all end with the simulation.
     pub(super) fn disturb(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let (knobs, mut tasks) = (&self.plan.knobs, Vec::new());
         let mut start =
@@ -88,7 +90,8 @@ impl World {
         }
     }
 
-    /// Leases that were granted ahead of time end only when the clock is there again.
+    /// Moves the clock an hour ahead and back. Leases that were granted meanwhile end only after an hour, hence the last
+    /// jump.
     async fn step_the_clock(self: Arc<Self>) {
         let rng = &mut self.plan.rng(1 << 37);
         while !self.is_over() {

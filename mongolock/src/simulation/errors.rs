@@ -13,16 +13,16 @@ pub(super) const NOT_PRIMARY: i32 = 10107;
 pub(super) const STEPPED_DOWN: i32 = 11602;
 const UNAUTHORIZED: i32 = 13;
 
-/// Codes of a server that has done nothing and will soon work again.
+/// The codes of transient errors after which the server has not applied the command.
 const NOTHING_DONE: [i32; 6] = [91, 189, 11600, 13435, 13436, 133];
 
-/// Codes of a server that has made the write, and could not have it confirmed.
+/// The codes of write concern errors: the write was made, and is not confirmed.
 const NOT_CONFIRMED: [i32; 4] = [64, 91, 189, 11602];
 
-/// What becomes of a command that ends with an error.
+/// An error, and what happens to the command that ends with it.
 pub(super) struct Fault {
     pub(super) error: Error,
-    /// Whether the server makes the change all the same.
+    /// Whether the server applies the command all the same.
     pub(super) is_executed: bool,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn broken_connection() -> Error {
     std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()
 }
 
-/// Any error that passes by itself.
+/// A random transient error.
 pub(super) fn draw(rng: &mut Rng) -> Fault {
     let (error, is_executed) = match rng.u8(0..5) {
         0 => (broken_connection(), rng.bool()),
@@ -46,7 +46,7 @@ pub(super) fn draw(rng: &mut Rng) -> Fault {
     Fault { error, is_executed }
 }
 
-/// The one error after which asking again is useless.
+/// The error after which a repetition is useless.
 pub(super) fn refusal() -> Fault {
     Fault {
         error: command(UNAUTHORIZED),
@@ -63,15 +63,16 @@ fn not_confirmed(code: i32) -> Error {
     ErrorKind::Write(WriteFailure::WriteConcernError(reply::read(&fields))).into()
 }
 
-/// The driver lets nobody else make this error: it is taken from a client of a port at which nothing listens.
+/// The error for a server that cannot be reached. Only the driver can construct it, so it is taken from a client of a
+/// port without a server.
 pub(super) fn no_server() -> Error {
     static ERROR: OnceLock<Error> = OnceLock::new();
     ERROR
-        .get_or_init(|| std::thread::spawn(ask_nobody).join().unwrap())
+        .get_or_init(|| std::thread::spawn(ping_no_server).join().unwrap())
         .clone()
 }
 
-fn ask_nobody() -> Error {
+fn ping_no_server() -> Error {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

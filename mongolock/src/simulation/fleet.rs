@@ -15,18 +15,20 @@ use super::{between, chance};
 use crate::LockProvider;
 use crate::provider::LockProviderBuilder;
 
-/// Late requests, withdrawals of claims that may have become late requests, and leases end in this time.
+/// The time in which late requests, late releases and leases end.
 const AFTERMATH: Duration = Duration::from_secs(130);
 
 /// What all parts of a simulation share.
 pub(super) struct World {
     pub(super) plan: Plan,
     pub(super) server: Arc<Server>,
+    /// The longest wait of a call with a limit in milliseconds.
     pub(super) longest_wait: AtomicU64,
+    /// The time from which no new calls begin.
     end: Instant,
 }
 
-/// A process, and what runs in it.
+/// A process with its provider and its workers.
 struct Member {
     process: Arc<Process>,
     provider: LockProvider,
@@ -78,7 +80,7 @@ impl World {
         self.plan.scenario == Scenario::Calm
     }
 
-    /// One process after the other in one place of the fleet.
+    /// Runs one process after the other in one place of the fleet.
     async fn occupy(self: Arc<Self>, place: usize) {
         let mut number = place;
         loop {
@@ -118,7 +120,7 @@ impl World {
         }
     }
 
-    /// Pauses the process now and then, until its end or that of all faults.
+    /// Pauses the process at random times, until its end or the end of all faults.
     async fn fate(&self, process: &Process, rng: &mut Rng) -> Fate {
         let scenario = self.plan.scenario;
         while !self.is_over() {
@@ -155,7 +157,7 @@ impl World {
         self.see_out(member).await;
     }
 
-    /// Everybody comes to an end, and nothing is left behind.
+    /// Checks that all workers end, and that the provider has no task, queue or stream left.
     async fn see_out(&self, member: Member) {
         let number = member.process.number;
         for worker in member.workers {

@@ -4,37 +4,37 @@ use fastrand::Rng;
 
 use super::plan::Scenario;
 
-/// What can go wrong inside the server and the driver, and who else works on the documents. By default nothing.
+/// The faults inside the server and the driver, and other clients of the documents. By default there are none.
 #[derive(Debug, Clone, Default)]
 #[expect(clippy::struct_excessive_bools)]
 pub(super) struct Knobs {
-    /// Requests in a thousand that the network delays or loses.
+    /// The number of requests in a thousand that the network delays or loses.
     pub(super) network: u32,
-    /// Commands in a thousand that take effect only some time after the server has read its clock for them.
+    /// The number of commands in a thousand that take effect some time after the server has read its clock for them.
     pub(super) late_effects: u32,
-    /// Foreign transactions block documents for seconds.
+    /// Whether foreign transactions block documents for seconds.
     pub(super) blocked_documents: bool,
-    /// Commands on several documents in a thousand that stop half-way with an error.
+    /// The number of commands on several documents in a thousand that stop with an error before their last document.
     pub(super) partial_batches: u32,
-    /// Commands in a thousand of which the driver has sent a first copy that arrives after the one that is answered.
+    /// The number of commands in a thousand that the driver repeats, so that a first copy arrives after the second one.
     pub(super) repetitions: u32,
-    /// Requests in a thousand that get neither a reply nor an error.
+    /// The number of requests in a thousand that get neither a reply nor an error.
     pub(super) silent_connections: u32,
-    /// Requests in a thousand that end with one of the driver's real errors.
+    /// The number of requests in a thousand that end with one of the driver's real errors.
     pub(super) typed_errors: u32,
-    /// Operators release locks by force and delete documents.
+    /// Whether operators release locks by force and delete documents.
     pub(super) operators: bool,
-    /// The TTL monitor deletes documents so long after the end of their leases.
+    /// The time after the end of a lease at which the TTL monitor deletes the document.
     pub(super) retention: Option<Duration>,
-    /// Processes of DistributedLock.MongoDB that take the same locks.
+    /// The number of processes of DistributedLock.MongoDB that acquire the same locks.
     pub(super) neighbours: usize,
-    /// Leases last so long that only a release can end them within the simulation.
+    /// Whether leases last so long that only a release can end them within the simulation.
     pub(super) has_long_leases: bool,
-    /// Nothing answers for up to minutes.
+    /// Whether the server does not reply for up to minutes.
     pub(super) outages: bool,
-    /// The primary changes, and the clocks of the two members differ by 3 s.
+    /// Whether the primary changes; the clocks of the two members differ by 3 s.
     pub(super) failovers: bool,
-    /// The server's clock is an hour ahead for a while.
+    /// Whether the server's clock is an hour ahead for a while.
     pub(super) clock_an_hour_ahead: bool,
 }
 
@@ -123,8 +123,9 @@ impl Knobs {
             },
         }
     }
-    /// Whether documents are deleted. Only where no claim hangs in the server: one whose document is deleted meanwhile gets
-    /// a token by the time at which it began, which may be smaller than that of the deleted document.
+
+    /// Whether documents are deleted. That must not happen while an acquire request waits in the server: it would get a
+    /// token by the time at which it began, which may be smaller than that of the deleted document.
     pub(super) fn deletes_documents(&self) -> bool {
         let deletes = self.operators || self.retention.is_some() || self.neighbours > 0;
         deletes && self.late_effects == 0 && !self.blocked_documents

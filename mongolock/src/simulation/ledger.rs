@@ -10,22 +10,23 @@ use crate::lease::Lease;
 use crate::store::LeaseId;
 use crate::sync::lock;
 
-/// Times are whole milliseconds at the server, and its clock drifts.
+/// The tolerance for times: the server's times are whole milliseconds, and its clock drifts.
 const BLUR: Duration = Duration::from_millis(50);
 
-/// Who holds what, as the holders themselves believe.
+/// The holders of all locks, by what the holders themselves know.
 #[derive(Default)]
 pub(super) struct Ledger {
     names: Mutex<HashMap<Arc<str>, Record>>,
-    /// The tokens that the server has set aside for each claim; more than once if a request of it came very late.
+    /// The tokens that the server has reserved for each claim; there are several ranges if a request of it came very late.
     reserved: Mutex<HashMap<Arc<str>, Vec<RangeInclusive<i64>>>>,
-    /// Claims that an operator has ended, and when.
+    /// The claims that an operator has ended, with the time.
     forced: Mutex<HashMap<Arc<str>, Instant>>,
-    /// Claims that have been somebody's hold.
+    /// The claims on which a hold has begun.
     begun: Mutex<HashSet<Arc<str>>>,
     breaches: Mutex<Vec<String>>,
+    /// The number of holds.
     pub(super) holds: AtomicU64,
-    /// Those of them that came from another caller in the process.
+    /// The number of holds that were handed over in their process.
     pub(super) handed_over: AtomicU64,
 }
 
@@ -35,23 +36,25 @@ struct Record {
     last_token: i64,
     /// The last token of each process.
     last_tokens: HashMap<usize, i64>,
+    /// All tokens so far.
     tokens: HashSet<i64>,
-    /// Nobody else may hold the lock before.
+    /// The end of the minimum hold, before which no other hold may begin.
     kept_until: Option<Instant>,
-    /// The claim of a process of DistributedLock.MongoDB, and until when that counts on it.
+    /// The claim of a process of DistributedLock.MongoDB, and the time until which that relies on it.
     neighbour: Option<(Arc<str>, Instant)>,
 }
 
 /// What a simulation promises about its holds.
 #[derive(Clone, Copy)]
 pub(super) struct Promise {
+    /// Whether leases last as long at the server as their holders rely on them.
     pub(super) has_sound_clock: bool,
-    /// Nothing keeps a holder from learning at its next renewal that an operator has ended its lease.
+    /// Whether every holder learns at its next renewal that an operator has ended its lease.
     pub(super) tells_of_forced_ends: bool,
 }
 
 impl Ledger {
-    /// The server has let a claim in, or has found it there.
+    /// Notes that the server has reserved tokens for a claim, or has found the claim in the document.
     pub(super) fn reserve(&self, key: &LeaseId, tokens: RangeInclusive<i64>) {
         let mut reserved = lock(&self.reserved);
         let blocks = reserved.entry(Arc::clone(&key.lock_id)).or_default();
@@ -60,8 +63,8 @@ impl Ledger {
         }
     }
 
-    /// A call has got the lock. With a server clock that runs ahead, leases end too early there: then a token
-    /// is the only protection, and only its uniqueness and the order within a process can be promised.
+    /// Checks a hold that begins. If the server's clock runs ahead, leases end too early there: then a token is the only
+    /// protection, and only its uniqueness and the order within a process can be promised.
     pub(super) fn begin(
         &self,
         process: usize,
@@ -73,8 +76,35 @@ impl Ledger {
         let record = names.entry(Arc::clone(&lease.key.name)).or_default();
         let token = lease.token.get();
         lock(&self.begun).insert(Arc::clone(&lease.key.lock_id));
+        self.check_token(record, lease);
+        if !is_live(lease) {
+            return;
+        }
+        self.holds.fetch_add(1, Relaxed);
+        let handed_over = lease.claim_acquired() < lease.acquired;
+        self.handed_over.fetch_add(handed_over.into(), Relaxed);
+        let before = record.last_tokens.insert(process, token).unwrap_or(0);
         self.expect(
-            record.tokens.insert(token),
+            before < token,
+            lease,
+            "has a smaller token than one before in its process",
+        );
+        // The reply to an acquire request may arrive after an operator has ended the claim.
+        let is_forced = lock(&self.forced).contains_key(&lease.key.lock_id);
+        if promise.has_sound_clock && !is_forced {
+            self.check_exclusive(record, lease, promise);
+        }
+        record.last_token = record.last_token.max(token);
+        let min_hold = lease.options.min_hold.saturating_sub(BLUR);
+        record.kept_until = granted.filter(|_| !is_forced).map(|at| at + min_hold);
+        record.holders.retain(|holder| holder.strong_count() > 0);
+        record.holders.push(Arc::downgrade(lease));
+    }
+
+    /// Checks that the token of a hold is unique and reserved for its claim.
+    fn check_token(&self, record: &mut Record, lease: &Lease) {
+        self.expect(
+            record.tokens.insert(lease.token.get()),
             lease,
             "has the token of another hold",
         );
@@ -83,39 +113,22 @@ impl Ledger {
             lease,
             "has a token that is not reserved for its claim",
         );
-        if !is_live(lease) {
-            return;
-        }
-        self.holds.fetch_add(1, Relaxed);
-        let handed_over = lease.claimed() < lease.acquired;
-        self.handed_over.fetch_add(handed_over.into(), Relaxed);
-        let before = record.last_tokens.insert(process, token).unwrap_or(0);
+    }
+
+    /// Checks that a hold has a greater token than all before it, and that no other hold or minimum hold still lasts.
+    fn check_exclusive(&self, record: &Record, lease: &Lease, promise: Promise) {
         self.expect(
-            before < token,
+            record.last_token < lease.token.get(),
             lease,
-            "has a smaller token than one before in its process",
+            "has a smaller token than one before",
         );
-        // Of a claim that was ended by force its process may hear only later that it was acquired.
-        let is_forced = lock(&self.forced).contains_key(&lease.key.lock_id);
-        if promise.has_sound_clock && !is_forced {
-            self.expect(
-                record.last_token < token,
-                lease,
-                "has a smaller token than one before",
-            );
-            self.expect(
-                !self.is_held(record, promise),
-                lease,
-                "begins while another believes to hold",
-            );
-            let kept = record.kept_until.is_some_and(|until| Instant::now() < until);
-            self.expect(!kept, lease, "begins within the minimum hold of another");
-        }
-        record.last_token = record.last_token.max(token);
-        let min_hold = lease.options.min_hold.saturating_sub(BLUR);
-        record.kept_until = granted.filter(|_| !is_forced).map(|at| at + min_hold);
-        record.holders.retain(|holder| holder.strong_count() > 0);
-        record.holders.push(Arc::downgrade(lease));
+        self.expect(
+            !self.is_held(record, promise),
+            lease,
+            "begins while another believes to hold",
+        );
+        let kept = record.kept_until.is_some_and(|until| Instant::now() < until);
+        self.expect(!kept, lease, "begins within the minimum hold of another");
     }
 
     fn is_held(&self, record: &Record, promise: Promise) -> bool {
@@ -128,11 +141,11 @@ impl Ledger {
                 .live()
                 .any(|lease| match lock(&self.forced).get(&lease.key.lock_id) {
                     None => true,
-                    Some(ended) => promise.tells_of_forced_ends && is_told(&lease, *ended),
+                    Some(ended) => promise.tells_of_forced_ends && knows_forced_end(&lease, *ended),
                 })
     }
 
-    /// An operator has ended whatever lease there was.
+    /// Notes that an operator has ended the lease, if there was one.
     pub(super) fn forced(&self, name: &str, lock_id: Option<Arc<str>>) {
         if let Some(record) = lock(&self.names).get_mut(name) {
             record.kept_until = None;
@@ -140,7 +153,7 @@ impl Ledger {
         lock(&self.forced).extend(lock_id.map(|id| (id, Instant::now())));
     }
 
-    /// A process of DistributedLock.MongoDB holds the lock until then.
+    /// Notes that a process of DistributedLock.MongoDB holds the lock until then.
     pub(super) fn neighbour_holds(&self, name: &Arc<str>, id: &Arc<str>, until: Instant) {
         let mut names = lock(&self.names);
         let record = names.entry(Arc::clone(name)).or_default();
@@ -161,7 +174,7 @@ impl Ledger {
         }
     }
 
-    /// The server's document must keep a lease for as long as its holder counts on it.
+    /// Checks that the server's document keeps a lease for as long as its holder relies on it.
     pub(super) fn check_end(&self, name: &str, lease: Option<&(Arc<str>, Duration)>) {
         let names = lock(&self.names);
         let Some(record) = names.get(name) else { return };
@@ -178,7 +191,7 @@ impl Ledger {
         }
     }
 
-    /// Whether somebody believes to hold by this claim.
+    /// Whether a live lease uses this claim.
     pub(super) fn is_live_claim(&self, lock_id: &str) -> bool {
         let names = lock(&self.names);
         let mut holders = names.values().flat_map(Record::live);
@@ -224,14 +237,14 @@ impl Record {
     }
 }
 
-/// Whether the holder must have learned by now that its lease was ended: at its next renewal, or at the first look after
-/// it has been handed over.
-fn is_told(lease: &Lease, ended: Instant) -> bool {
+/// Whether the holder must know by now that its lease was ended: it learns that at its next renewal, which comes early
+/// after a hand-over.
+fn knows_forced_end(lease: &Lease, ended: Instant) -> bool {
     let renewed = lease.options.renew_interval + Duration::from_secs(1) + BLUR;
     lease.options.max_hold.is_none() && Instant::now() > ended + renewed
 }
 
-/// Whether its holder believes to hold. Unlike the library's own question, asking changes nothing.
+/// Whether the lease is live by the holder's own clock.
 pub(super) fn is_live(lease: &Lease) -> bool {
     lease.deadline().is_some_and(|deadline| Instant::now() < deadline)
 }

@@ -22,10 +22,10 @@ use crate::store::driver_error;
 use crate::store::{AcquireReply, AcquireRequest, MemoryStore, RenewReply};
 use crate::sync::lock;
 
-/// A call may wait so long for a claim of its own process that nobody uses, if no release of it is sent.
+/// The time for which a call may wait for an unused claim of its own process while no release of it is sent.
 const GHOST_TIME: Duration = Duration::from_secs(5);
 
-/// What one process has of the network to the server.
+/// The network between one process and the server.
 pub(crate) struct Link {
     pub(super) server: Arc<Server>,
     pub(super) process: Arc<Process>,
@@ -43,7 +43,7 @@ impl Link {
         }
     }
 
-    /// The server as an operator sees it: nothing happens to his requests.
+    /// The server for the view of an operator, whose requests have no faults.
     pub(crate) fn memory(&self) -> &MemoryStore {
         &self.server.memory
     }
@@ -75,7 +75,7 @@ impl Link {
         };
         self.hear(key, &answer);
         contacts.replied(&key.name, sent);
-        // The driver has repeated the command: the server answers from its log, without computed fields.
+        // If the driver has repeated the command, the server replies from its log, without computed fields.
         if let AcquireReply::Acquired { remaining, .. } = &mut answer
             && *remaining == Some(ask.expiry)
             && self.is_faulty()
@@ -103,7 +103,7 @@ impl Link {
         }
     }
 
-    /// Whether it is a claim of this process that nobody in it holds.
+    /// Whether this is a claim of this process that no live lease uses.
     fn is_own_ghost(&self, lock_id: &str) -> bool {
         self.process.owns(lock_id) && !self.server.ledger.is_live_claim(lock_id)
     }
@@ -183,7 +183,7 @@ impl Link {
         })
     }
 
-    /// A look may hang for ever, behind an index build that does not end.
+    /// Checks the index; the check may hang forever, as behind an index build that does not end.
     pub(crate) async fn ensure_index(&self) -> IndexState {
         if self.is_faulty() {
             pending::<()>().await;
@@ -219,7 +219,8 @@ impl Link {
         reply
     }
 
-    /// Not a task of the process: what is on its way arrives, whatever becomes of the sender.
+    /// Delivers a request on a task that does not belong to the process: a sent request arrives even if its process
+    /// crashes.
     fn deliver(
         &self,
         order: Order,
@@ -263,7 +264,7 @@ impl Link {
     }
 }
 
-/// The stream of releases as one process gets it.
+/// The stream of releases as one process receives it.
 pub(crate) struct Hints {
     releases: broadcast::Receiver<Arc<str>>,
     link: Arc<Link>,

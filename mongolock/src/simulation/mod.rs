@@ -1,5 +1,5 @@
-//! A fleet of processes and one server in virtual time, with everything that can go wrong between them, drawn from a
-//! seed. `README.md` beside this file says what is in which file, and what the simulation finds.
+//! Simulates many processes and one server in virtual time, with random faults between them that follow from a seed.
+//! `README.md` in this folder says what is in which file, and what the simulation finds.
 //!
 //! `MONGOLOCK_SEEDS=10000` runs that many seeds, `MONGOLOCK_SEED=7` that one and prints what happened when.
 
@@ -31,7 +31,7 @@ use fastrand::Rng;
 pub(crate) use link::{Hints, Link};
 pub(crate) use process::spawn;
 
-/// A whole number of milliseconds.
+/// A random duration in whole milliseconds.
 fn between(rng: &mut Rng, min: u64, max: u64) -> Duration {
     Duration::from_millis(rng.u64(min..=max))
 }

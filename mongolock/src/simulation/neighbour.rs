@@ -8,7 +8,7 @@ use super::between;
 use super::fleet::World;
 
 impl World {
-    /// A process of DistributedLock.MongoDB, which takes the same locks.
+    /// Runs a process of DistributedLock.MongoDB, which acquires the same locks.
     pub(super) async fn neighbour(self: Arc<Self>, number: u64) {
         let rng = &mut self.plan.rng((1 << 33) + number);
         let mut claims = 0;
@@ -30,7 +30,9 @@ impl World {
         }
         server.note(|| format!("{id} begins {name}"));
         server.observe(name);
-        server.ledger.neighbour_holds(name, id, sent + counted(expiry));
+        server
+            .ledger
+            .neighbour_holds(name, id, sent + without_margin(expiry));
         let until = Instant::now() + between(rng, 0, 3000);
         while Instant::now() < until {
             sleep((until - Instant::now()).min(expiry / 3)).await;
@@ -40,10 +42,12 @@ impl World {
                 return server.ledger.neighbour_ends(name);
             }
             server.observe(name);
-            server.ledger.neighbour_holds(name, id, sent + counted(expiry));
+            server
+                .ledger
+                .neighbour_holds(name, id, sent + without_margin(expiry));
         }
         server.ledger.neighbour_ends(name);
-        // One of five crashes, and its lease ends by itself.
+        // One process of five crashes, and its lease expires.
         if rng.u8(0..5) > 0 {
             server.memory.neighbour_releases(name, id);
             server.observe(name);
@@ -51,6 +55,6 @@ impl World {
     }
 }
 
-fn counted(expiry: Duration) -> Duration {
+fn without_margin(expiry: Duration) -> Duration {
     expiry.mul_f64(0.95)
 }

@@ -23,7 +23,7 @@ impl World {
         }
     }
 
-    /// The server reads its clock when the command arrives, and the command takes effect later.
+    /// Releases a lock by force: the server reads its clock when the command arrives, and the command takes effect later.
     async fn release_by_force(self: Arc<Self>, name: String, delay: Duration) {
         let now = self.server.memory.now();
         sleep(delay).await;

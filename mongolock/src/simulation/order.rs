@@ -31,16 +31,16 @@ pub(super) enum Change {
 /// What the server replies.
 pub(super) enum Reply {
     Claimed(AcquireReply),
-    /// The ids of the claims that stood.
+    /// The ids of the claims that had their locks.
     Found(HashSet<Arc<str>>),
 }
 
 /// What happens to a command inside the server.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Course {
-    /// From the reading of the clock to the first effect.
+    /// The time from the reading of the clock to the first effect.
     pub(super) delay: Duration,
-    /// The command ends with an error after so many documents.
+    /// The number of documents after which the command ends with an error.
     pub(super) stops_after: Option<usize>,
 }
 
@@ -95,18 +95,18 @@ impl Server {
     }
 
     fn renew(&self, now: Duration, key: &LeaseId, expiry: Duration) -> bool {
-        let standing = self.memory.renew_at(now, std::slice::from_ref(key), expiry);
-        let stands = matches!(standing, RenewReply::All);
-        if stands {
+        let reply = self.memory.renew_at(now, std::slice::from_ref(key), expiry);
+        let has_lock = matches!(reply, RenewReply::All);
+        if has_lock {
             self.check_renewal(now, key, expiry);
             self.observe(&key.name);
         }
-        stands
+        has_lock
     }
 
     fn release(&self, now: Duration, key: &LeaseId, min_hold: Duration) -> bool {
-        let stood = self.memory.release_at(now, key, min_hold);
+        let had_lock = self.memory.release_at(now, key, min_hold);
         self.observe(&key.name);
-        stood
+        had_lock
     }
 }

@@ -8,15 +8,15 @@ use super::knobs::Knobs;
 /// What can go wrong in a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scenario {
-    /// Nothing.
+    /// No faults.
     Calm,
     /// Requests and replies are late or lost.
     Network,
-    /// Processes stop and go on.
+    /// Processes pause and resume.
     Pauses,
     /// Processes crash or shut down, and others start in their place.
     Crashes,
-    /// All of these and most of the other knobs, and the server's clock drifts forth and jumps back.
+    /// All of these and most of the other knobs; the server's clock drifts ahead and jumps back.
     Everything,
     /// Network, pauses and crashes, and the server's clock jumps ahead by more than a lease.
     Leaps,
@@ -26,7 +26,7 @@ pub(super) enum Scenario {
     PartialBatches,
     /// The driver repeats commands.
     Repetitions,
-    /// Requests and replies are late or lost, and no lease ends by itself.
+    /// Requests and replies are late or lost, and no lease expires.
     LongLeases,
     SilentConnections,
     TypedErrors,
@@ -48,21 +48,21 @@ pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) processes: usize,
     pub(super) names: usize,
-    /// Callers in each process.
+    /// The number of callers in each process.
     pub(super) workers: usize,
-    /// How long new calls begin and things go wrong.
+    /// The time in which new calls begin and faults happen.
     pub(super) lasts: Duration,
     pub(super) knobs: Knobs,
-    /// Processes in a thousand that get the releases pushed.
+    /// The number of processes in a thousand whose waiters are woken by a change stream.
     pub(super) wake_ups: u32,
-    /// The longest hold that is not one of the rare long ones.
+    /// The longest usual hold in milliseconds; a few holds are longer.
     pub(super) usual_hold: u64,
-    /// The longest rest of a worker between two calls.
+    /// The longest pause of a worker between two calls in milliseconds.
     pub(super) rest: u64,
 }
 
 impl Plan {
-    /// A few processes with many callers each, or the other way round.
+    /// A plan of a few processes with many callers each, or more processes with fewer callers.
     pub(super) fn small(scenario: Scenario, seed: u64) -> Self {
         let rng = &mut Rng::with_seed(seed);
         let processes = rng.usize(2..=8);
@@ -81,7 +81,7 @@ impl Plan {
         plan.adapted(rng)
     }
 
-    /// What some knobs need to show anything.
+    /// Adapts the plan to knobs that need more time or more locks to have an effect.
     fn adapted(self, rng: &mut Rng) -> Self {
         if self.knobs.outages {
             // Minutes long, with few callers.
@@ -119,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// Added to the expiry of all locks.
+    /// The time that is added to the expiry of all locks.
     pub(super) fn least_expiry(&self) -> Duration {
         if self.knobs.has_long_leases {
             Duration::from_secs(600)
@@ -138,7 +138,7 @@ impl Plan {
         )
     }
 
-    /// Whether a holder keeps its lock for as long as it wants.
+    /// Whether a holder keeps its lock until it releases it.
     pub(super) fn keeps_holds(&self) -> bool {
         use Scenario::{BlockedDocuments, Calm, Failovers, Neighbours, Sweeps};
         matches!(
@@ -153,9 +153,9 @@ impl Plan {
         match (self.scenario, rng.u8(0..4)) {
             // Tokens can fall if a document is deleted and the clock goes back.
             (Everything, 0) if self.knobs.deletes_documents() => 0,
-            // Back by anything: leases last longer then.
+            // A jump back can be of any length, because leases last longer after it.
             (Everything | Leaps, 0) => rng.i64(-2000..=0),
-            // Forth by less than the part of a lease that holders leave out.
+            // A jump ahead is shorter than the part of a lease that holders do not rely on.
             (Everything, _) => rng.i64(0..=5),
             (Leaps, 1) => rng.i64(0..=8000),
             _ => 0,
@@ -167,8 +167,8 @@ impl Plan {
         Rng::with_seed(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(part))
     }
 
-    /// How long the last waiters may take when nothing goes wrong any more: leases and late requests end, and
-    /// then everybody who waits for a name has his turn.
+    /// The time in which the last waiters end when there are no more faults: leases and late requests end, and then every
+    /// waiter for a name gets its turn.
     pub(super) fn patience(&self) -> Duration {
         let crowd = u32::try_from(self.processes * self.workers).unwrap_or(u32::MAX);
         Duration::from_secs(200) + Duration::from_secs(7) * crowd.min(100)
@@ -187,7 +187,7 @@ impl Scenario {
         matches!(self, Self::Crashes | Self::Everything | Self::Leaps)
     }
 
-    /// Whether leases last as long at the server as their holders count on them.
+    /// Whether leases last as long at the server as their holders rely on them.
     pub(super) fn has_sound_clock(self) -> bool {
         !matches!(self, Self::Leaps | Self::Failovers | Self::Steps)
     }

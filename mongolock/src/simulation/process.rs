@@ -19,14 +19,14 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Process>>> = const { RefCell::new(None) };
 }
 
-/// A process of the fleet: everything that it runs can be paused and crashed as one.
+/// A process of the fleet: all its tasks can be paused and crashed together.
 pub(super) struct Process {
     pub(super) number: usize,
-    /// Where the library's own generator stands in this process.
+    /// The state of the library's random number generator in this process.
     jitter: AtomicU64,
     started: Instant,
     state: Mutex<State>,
-    /// Callers who can be made to give up at any moment wait for this.
+    /// Notified when callers that wait for it have to give up.
     pub(super) give_up: Notify,
     pub(super) contacts: Arc<Contacts>,
 }
@@ -38,13 +38,13 @@ struct State {
     tasks: Vec<AbortHandle>,
 }
 
-/// A task of a process: it makes no step while the process is paused.
+/// A task of a process, which is not polled while the process is paused.
 struct Gate<F> {
     process: Arc<Process>,
     future: Pin<Box<F>>,
 }
 
-/// Stands in for `tokio::spawn` in the library: what a process starts belongs to it.
+/// Replaces `tokio::spawn` in the library, so that a task belongs to the process that starts it.
 #[track_caller]
 pub(crate) fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
@@ -95,7 +95,7 @@ impl Process {
         lock(&self.state).paused = true;
     }
 
-    /// Everything goes on, in any order.
+    /// Resumes all tasks in a random order.
     pub(super) fn resume(&self, rng: &mut Rng) {
         let mut state = lock(&self.state);
         state.paused = false;
@@ -106,13 +106,13 @@ impl Process {
         parked.into_iter().for_each(Waker::wake);
     }
 
-    /// Nothing of it makes another step; what it has sent is on its way.
+    /// Ends all tasks at once; requests that were sent still arrive.
     pub(super) fn crash(&self) {
         let tasks = std::mem::take(&mut lock(&self.state).tasks);
         tasks.iter().for_each(AbortHandle::abort);
     }
 
-    /// When the process began to run without a pause since then.
+    /// The time since which the process has run without a pause.
     pub(super) fn resumed(&self) -> Instant {
         lock(&self.state).resumed
     }

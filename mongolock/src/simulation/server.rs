@@ -15,22 +15,22 @@ use crate::store::LeaseId;
 use crate::store::{AcquireReply, AcquireRequest, MemoryStore};
 use crate::sync::lock;
 
-/// The server's clock at the beginning: room for jumps back.
+/// The server's clock at the beginning in milliseconds, which leaves room for jumps back.
 const HOUR: i64 = 3_600_000;
 
 /// The server of a simulation: the protocol in memory, and what is counted there.
 pub(super) struct Server {
     pub(super) memory: MemoryStore,
     pub(super) ledger: Ledger,
-    /// The network and the processes work as they should.
+    /// Whether there are no more faults of the network and the processes.
     pub(super) calm: AtomicBool,
-    /// Nothing reaches it.
+    /// Whether no request reaches the server.
     pub(super) silent: AtomicBool,
-    /// A request that does not reach it ends with an error.
+    /// Whether a request that does not reach the server ends with an error instead of no reply.
     pub(super) refuses: AtomicBool,
     pub(super) blocks: Blocks,
     pub(super) tenures: Tenures,
-    /// How often the primary has changed.
+    /// The number of changes of the primary.
     term: AtomicU64,
     no_primary: AtomicBool,
     has_sound_clock: bool,
@@ -98,7 +98,7 @@ impl Server {
         answer
     }
 
-    /// Notes who has the lock, and checks that the lease does not end before its holder stops counting on it.
+    /// Notes which claim has the lock, and checks that the lease does not end while its holder still relies on it.
     pub(super) fn observe(&self, name: &str) {
         let lease = self.memory.lease_of(name);
         if self.has_sound_clock {
@@ -107,7 +107,7 @@ impl Server {
         self.tenures.observe(name, lease);
     }
 
-    /// A renewal leaves no lease of which nobody alive could have counted on the end.
+    /// Checks that a renewal leaves no lease that lasts longer than any renewal can have granted.
     pub(super) fn check_renewal(&self, now: Duration, key: &LeaseId, expiry: Duration) {
         let lease = self.memory.lease_of(&key.name);
         let end = lease.map_or(now, |(_, lasts)| self.memory.now() + lasts);
@@ -140,12 +140,12 @@ impl Server {
         self.note(|| format!("{:?} of {process} arrives: {}", order.kind, order.names()));
     }
 
-    /// Claims, renewals, releases and withdrawals.
+    /// The numbers of acquire requests, renewals, releases and background releases.
     pub(super) fn counts(&self) -> [u64; 4] {
         [0, 1, 2, 3].map(|command| self.commands[command].load(Relaxed))
     }
 
-    /// A fingerprint of everything that was noted, and when.
+    /// A digest of everything that was noted, with the times.
     pub(super) fn digest(&self) -> u64 {
         self.digest.load(Relaxed)
     }
@@ -161,7 +161,7 @@ impl Server {
         }
     }
 
-    /// When the lease of this claim began.
+    /// The time at which the lease of this claim began.
     pub(super) fn granted_at(&self, key: &LeaseId) -> Option<Instant> {
         let grants = lock(&self.grants);
         grants

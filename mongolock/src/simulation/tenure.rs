@@ -6,21 +6,22 @@ use tokio::time::Instant;
 
 use crate::sync::lock;
 
-/// So many tenures of a name are remembered.
+/// The number of tenures of a name that are kept.
 const REMEMBERED: usize = 64;
 
-/// Who had which lock from when to when, by the server's documents.
+/// The claims that had each lock, with the times, by the server's documents.
 #[derive(Default)]
 pub(super) struct Tenures(Mutex<HashMap<Arc<str>, VecDeque<Tenure>>>);
 
 pub(super) struct Tenure {
-    /// Empty during a minimum hold.
+    /// The id of the claim, empty during a minimum hold.
     pub(super) lock_id: Arc<str>,
+    /// The end of the lease.
     pub(super) until: Instant,
 }
 
 impl Tenures {
-    /// Notes what the document says now.
+    /// Notes the present state of the document.
     pub(super) fn observe(&self, name: &str, lease: Option<(Arc<str>, Duration)>) {
         let now = Instant::now();
         let mut names = lock(&self.0);
@@ -43,7 +44,7 @@ impl Tenures {
         }
     }
 
-    /// Whether one of those that ended after this moment, or go on, meets the condition.
+    /// Whether a tenure that ended after this time, or has not ended, meets the condition.
     pub(super) fn any_since(&self, name: &str, since: Instant, is_meant: impl Fn(&str) -> bool) -> bool {
         let names = lock(&self.0);
         let mut tenures = names.get(name).into_iter().flatten();

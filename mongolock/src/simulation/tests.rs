@@ -15,7 +15,7 @@ use crate::provider::LockProviderBuilder;
 use crate::store::AcquireRequest;
 use crate::store::LeaseId;
 
-/// Over all scenarios.
+/// The number of seeds over all scenarios.
 const SEEDS: u64 = 240;
 const SCENARIOS: u64 = 19;
 
@@ -177,7 +177,7 @@ fn names_used_once_leave_nothing_behind() {
     });
 }
 
-/// It counts from the last answer, and is noticed when the attempt of that moment has ended.
+/// The minute counts from the last reply, and the call ends when its present attempt has ended.
 #[test]
 fn a_minute_of_silence_ends_a_wait_without_a_limit() {
     in_virtual_time(async {
@@ -253,11 +253,11 @@ impl Total {
     #[expect(clippy::cast_precision_loss)]
     fn report(&self, what: &str, scenario: Scenario) {
         let per_hold = |count: u64| count as f64 / self.holds as f64;
-        let [claims, renewals, releases, withdrawals] = self.commands.map(per_hold);
-        let all = claims + renewals + releases + withdrawals;
+        let [claims, renewals, releases, background] = self.commands.map(per_hold);
+        let all = claims + renewals + releases + background;
         println!(
             "{what}, {scenario:?}: {} seeds, {} holds ({} handed over), commands per hold {all:.2} (claims {claims:.2}, renewals \
-             {renewals:.2}, releases {releases:.2}, withdrawals {withdrawals:.2}), longest wait with a limit {} ms",
+             {renewals:.2}, releases {releases:.2}, background releases {background:.2}), longest wait with a limit {} ms",
             self.seeds, self.holds, self.handed_over, self.longest_wait,
         );
     }

@@ -8,17 +8,18 @@ use super::knobs::Knobs;
 use super::order::{Change, Course, Order};
 use super::{between, chance, errors};
 
-/// What becomes of one request.
+/// What happens to one request.
 pub(super) struct Trip {
-    /// Until it is on its way: the last chance of a pause or a crash.
+    /// The time until it is sent, in which a pause or a crash of the process can still stop it.
     pub(super) packed: Duration,
-    /// Until the server has it; never, if it is lost.
+    /// The time until the server receives it; `None` if it is lost.
     pub(super) there: Option<Duration>,
+    /// The time until the sender receives the reply.
     pub(super) back: Duration,
     /// What the sender gets instead of the reply.
     pub(super) end: Option<End>,
     pub(super) course: Course,
-    /// The driver has repeated the request: until the server has the first copy, whose reply nobody reads.
+    /// The time until the server receives the first copy of a request that the driver has repeated; its reply is lost.
     pub(super) first_copy: Option<Duration>,
 }
 
@@ -49,13 +50,13 @@ impl Trip {
         }
     }
 
-    /// Does to the request what the knobs say.
+    /// Adds the faults of the knobs.
     pub(super) fn spoil(&mut self, knobs: &Knobs, order: &Order, rng: &mut Rng) {
         if chance(rng, knobs.network) {
             self.delay_or_lose(rng);
         }
         if chance(rng, knobs.late_effects) {
-            // Usually within the limit, for only then it takes effect at all.
+            // The delay is usually within the limit, because only then the command takes effect at all.
             let longest = if rng.bool() {
                 order.limit
             } else {
@@ -90,7 +91,7 @@ impl Trip {
                 self.there = None;
                 self.end = Some(End::Error(between(rng, 0, slow), errors::broken_connection()));
             }
-            // The reply is lost, or the request arrives when the sender has given it up.
+            // The reply is lost, or the request arrives after the sender has given it up.
             _ => {
                 self.there = Some(between(rng, 0, slow));
                 self.end = Some(End::Error(between(rng, 0, slow), errors::broken_connection()));
@@ -98,7 +99,7 @@ impl Trip {
         }
     }
 
-    /// The reply tells of the limit, or is lost with its connection.
+    /// Stops the command before its last documents; the reply is an error, or is lost with its connection.
     fn stop_half_way(&mut self, documents: usize, rng: &mut Rng) {
         self.course.stops_after = Some(rng.usize(0..documents));
         if rng.bool() {
@@ -106,7 +107,7 @@ impl Trip {
         }
     }
 
-    /// As the driver does: after an attempt that took at least half a second.
+    /// Repeats the request as the driver does, after an attempt that took at least half a second.
     fn repeat(&mut self, rng: &mut Rng) {
         self.there = Some(between(rng, 500, 600));
         self.first_copy = Some(between(rng, 0, 9000));

@@ -9,29 +9,31 @@ use super::wish::Wish;
 use super::worker::Worker;
 use crate::LockError;
 
-/// A request is without a reply for so long before the answer is "unreachable" and no longer "held", with a little room.
+/// The time without a reply after which a call must fail with "unreachable" and no longer with "held", with some
+/// tolerance.
 const SILENT: Duration = Duration::from_millis(520);
 
-/// The front of a queue asks again at the latest after this time, and releases what it has in less.
+/// The longest time between two requests of the front of a queue; releases take less.
 const ASKS_AGAIN: Duration = Duration::from_secs(13);
 
-/// What happened to requests is settled after this time.
+/// The time after which earlier requests no longer matter.
 const SETTLED: Duration = Duration::from_secs(30);
 
-/// A lock that is free and reachable is acquired in this time: a waiter may pause for most of a second.
+/// The time in which a lock that is free and reachable is acquired: a waiter may pause for most of a second.
 const SURELY: Duration = Duration::from_secs(2);
 
-/// The same if one request gets no reply: another copy is sent after 2 s, and a lost hint costs up to 6 s.
+/// The time in which it is acquired if one request has no reply: a copy is sent after 2 s, and a lost wake-up costs up to
+/// 6 s.
 const WITH_ONE_LOST: Duration = Duration::from_millis(8500);
 
-/// The shortest limit within which a healthy server surely answers.
+/// The time in which a healthy server replies in any case.
 const ONE_ANSWER: Duration = Duration::from_millis(100);
 
-/// One call, for the verdict on how it failed.
+/// One call, kept to judge how it failed.
 pub(super) struct Call {
     pub(super) name: Arc<str>,
     pub(super) begun: Instant,
-    /// Others in this process wanted or had the lock when the call began.
+    /// Whether other callers in this process waited for the lock or held it when the call began.
     others: bool,
     _present: Present,
 }
@@ -49,7 +51,7 @@ impl Worker {
         }
     }
 
-    /// "Busy" is right only if somebody has the lock, and the server has said so.
+    /// Checks a call that failed with "busy": the lock must be held, and a reply must have said so.
     pub(super) fn check_busy(&self, wish: &Wish, call: &Call) {
         if self.process.was_paused_within(call.begun.elapsed() + SETTLED) {
             return;
@@ -59,19 +61,19 @@ impl Worker {
         let silent = contact.silent_since.map(|since| since.elapsed());
         self.check(
             is_held_here || silent.is_none_or(|silent| silent < SILENT),
-            || format!("{wish:?} is told that the lock is held, though nothing has answered for {silent:?}"),
+            || format!("{wish:?} ended with \"busy\", though there was no reply for {silent:?}"),
         );
         let heard = contact.held.is_some_and(|held| held.elapsed() < ASKS_AGAIN);
         let awaited = wish.asks_once() && call.others;
         self.check(is_held_here || heard || awaited, || {
-            format!("{wish:?} is told that the lock is held, and nobody has said so")
+            format!("{wish:?} ended with \"busy\", though no reply said that the lock is held")
         });
         if !awaited {
             self.check_free(wish, call, "busy");
         }
     }
 
-    /// "MongoDB does not work" is right only if a request has failed.
+    /// Checks a call that failed with an error of MongoDB: a request must have failed.
     pub(super) fn check_error(&self, wish: &Wish, call: &Call, error: &LockError) {
         let LockError::Mongo(driver_error) = error else {
             return;
@@ -98,7 +100,7 @@ impl Worker {
         }
     }
 
-    /// A wait without a limit ends after a minute of silence, and not much later.
+    /// Checks that a wait without a limit ended after a minute without a reply, and not much later.
     fn check_silence(&self, wish: &Wish, call: &Call) {
         let contact = self.process.contacts.contact(&call.name);
         let unheard = contact.heard.map(|heard| heard.elapsed());
@@ -125,8 +127,8 @@ impl Worker {
         until.is_some_and(|until| until + SETTLED >= call.begun)
     }
 
-    /// A lock that was free and reachable for the whole call is not refused.
-    fn check_free(&self, wish: &Wish, call: &Call, told: &str) {
+    /// Checks that the call did not fail although the lock was free and reachable all the time.
+    fn check_free(&self, wish: &Wish, call: &Call, outcome: &str) {
         let (Some(limit), server) = (wish.attempt_limit(), &self.world.server) else {
             return;
         };
@@ -139,12 +141,12 @@ impl Worker {
             1 => WITH_ONE_LOST,
             _ => return,
         };
-        // A claim of this process that nobody has got is in nobody's way.
+        // A claim of this process on which no hold has begun must not make the lock busy.
         let is_foreign = |id: &str| !self.process.owns(id) || server.ledger.has_begun(id);
         let was_held = server.tenures.any_since(&call.name, call.begun, is_foreign);
         self.check(was_held || limit < enough, || {
             let waited = call.begun.elapsed();
-            format!("{wish:?} ended with {told} after {waited:?} though the lock was free")
+            format!("{wish:?} ended with {outcome} after {waited:?} though the lock was free")
         });
     }
 }

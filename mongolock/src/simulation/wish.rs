@@ -6,7 +6,7 @@ use super::plan::{Plan, Scenario};
 use super::{between, chance};
 use crate::{DistributedLock, LockProvider};
 
-/// What a caller asks for, and what it does with the lock.
+/// The options of one call, and what the caller does with the lock.
 #[derive(Debug)]
 pub(super) struct Wish {
     pub(super) name: usize,
@@ -17,9 +17,9 @@ pub(super) struct Wish {
     pub(super) limit: Option<Duration>,
     pub(super) how: How,
     pub(super) hold: Duration,
-    /// How often the holder looks at its lock.
+    /// The time between two checks of the lock by its holder.
     pub(super) step: Duration,
-    /// Stops when the lock is lost.
+    /// Whether the holder stops when the lock is lost.
     pub(super) is_careful: bool,
     pub(super) end: End,
 }
@@ -41,7 +41,7 @@ pub(super) enum End {
 impl Wish {
     pub(super) fn new(plan: &Plan, rng: &mut Rng) -> Self {
         let name = rng.usize(0..plan.names);
-        // Usually those who share a name agree about its options: only then a hold can be handed over.
+        // The callers of a name usually use the same options: only then a hold can be handed over.
         let unusual = chance(rng, 150);
         let usual = if plan.holds_many() { 2 } else { name % 5 };
         let usual = u64::try_from(usual).unwrap_or(0);
@@ -53,7 +53,7 @@ impl Wish {
         let expiry = plan.least_expiry() + expiry;
         let is_capped = plan.scenario != Scenario::Calm && !plan.knobs.has_long_leases && chance(rng, 20);
         let max_hold = is_capped.then(|| between(rng, 0, 3000));
-        // Renewals that come so often overtake those that the server has not yet ended.
+        // Such frequent renewals overtake earlier ones that are still in the server.
         let is_hasty = plan.knobs.late_effects > 0 && rng.bool();
         let least = if is_hasty { 0.02 } else { 0.1 };
         let leaks = max_hold.is_some() && rng.bool();
@@ -108,7 +108,7 @@ impl Wish {
         self.how == How::Try || self.limit == Some(Duration::ZERO)
     }
 
-    /// How long the call may wait.
+    /// The time for which the call may wait.
     pub(super) fn attempt_limit(&self) -> Option<Duration> {
         let one_attempt = Some(Duration::from_secs(10));
         match (self.how, self.limit) {
@@ -118,7 +118,7 @@ impl Wish {
     }
 }
 
-/// None at all, or time for an answer at the least.
+/// A random limit: zero, or time for at least one reply.
 fn limit(rng: &mut Rng) -> Duration {
     match rng.u8(0..10) {
         0 => Duration::ZERO,

@@ -15,7 +15,7 @@ use super::wish::{End, How, Wish};
 use super::{between, chance, errors};
 use crate::{LockContext, LockError, LockGuard, LockProvider};
 
-/// A call is over so soon after its timeout.
+/// The time after its timeout in which a call has ended.
 const SLACK: Duration = Duration::from_millis(10);
 
 /// A caller in a process.
@@ -35,7 +35,7 @@ impl Worker {
             let patience = gives_up.then(|| between(&mut self.rng, 0, 3000));
             let process = Arc::clone(&self.process);
             let called = match patience {
-                // The call is dropped wherever it is then.
+                // The call is dropped at any point.
                 Some(patience) => tokio::select! {
                     biased;
                     () = process.give_up.notified() => Ok(()),
@@ -105,7 +105,7 @@ impl Worker {
             });
         }
         if chance(&mut self.rng, 100) {
-            // Those who give up in the moment in which they would get the lock.
+            // Some callers give up at the moment at which they could acquire the lock.
             self.process.give_up.notify_waiters();
         }
         if guard.is_lost() {
@@ -119,7 +119,7 @@ impl Worker {
                 self.check(expected, || format!("release after {wish:?}: {released:?}"));
             }
             End::Drop => drop(guard),
-            // Something hangs on to the guard: its cap ends the hold.
+            // The guard is leaked, and its maximum hold ends the hold.
             End::Leak => drop(self.process.spawn(async move {
                 guard.lost().await;
                 drop(held);
@@ -168,7 +168,7 @@ impl Worker {
         Err(error)
     }
 
-    /// A holder keeps its lease where nothing keeps it from being renewed.
+    /// Checks that a lost lease had a reason to be lost.
     fn check_loss(&self, wish: &Wish) {
         let blocked = self.world.server.blocks.blocked_until(&wish.name.to_string());
         let was_blocked = blocked.is_some_and(|until| until + wish.expiry * 2 >= Instant::now());
@@ -176,7 +176,7 @@ impl Worker {
         self.check(expected, || format!("{wish:?} lost its lock for no reason"));
     }
 
-    /// Nobody waits beyond his limit; a pause counts for as long as it lasted.
+    /// Checks that the call did not wait beyond its limit, not counting a pause of its process.
     fn check_wait(&self, wish: &Wish, begun: Instant) {
         let Some(limit) = wish.attempt_limit() else { return };
         let due = (begun + limit).max(self.process.resumed()) + SLACK;

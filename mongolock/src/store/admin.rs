@@ -12,7 +12,7 @@ use crate::{LockError, LockFilter, LockInfo, LockState};
 impl MongoStore {
     pub(crate) async fn list(&self, filter: &LockFilter) -> Result<Vec<LockInfo>, LockError> {
         let limit = match filter.limit {
-            // To MongoDB it would be no limit.
+            // To the server 0 means no limit.
             Some(0) => return Ok(Vec::new()),
             limit => limit.map(i64::from),
         };
@@ -58,7 +58,7 @@ impl MongoStore {
     }
 }
 
-/// The server's time comes along: one command has but one.
+/// The fields to read, and the server's time, which is the same for all documents of one command.
 fn seen_fields() -> Document {
     doc! { "lockId": 1, "acquiredAt": 1, "expiresAt": 1, "fencingToken": 1, "now": "$$NOW" }
 }
@@ -67,14 +67,14 @@ fn is_running() -> Document {
     doc! { "$gt": ["$expiresAt", "$$NOW"] }
 }
 
-/// A lease that runs and that began before this command did: one that was acquired while the command waited in the
+/// The condition for a lease that runs and began before this command: a lease that began while the command waited in the
 /// server is not the one that the operator has seen.
 fn ends_now() -> Document {
     doc! { "$and": [is_running(), { "$lte": ["$acquiredAt", "$$NOW"] }] }
 }
 
-/// All but the limit, by the rules of [`LockFilter::admits`]; without the internal lock of the index build, which is no
-/// user's lock.
+/// The conditions of a filter without its limit, by the rules of [`LockFilter::admits`]. They leave out the internal lock
+/// of the index build, which is not a user's lock.
 fn conditions(filter: &LockFilter) -> Document {
     let mut conditions = vec![doc! { "_id": { "$type": "string", "$ne": BUILD_LOCK } }];
     if let Some(prefix) = &filter.prefix {
@@ -100,7 +100,7 @@ fn literally(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {
         if c == '\0' {
-            // The server refuses a pattern that contains one.
+            // The server refuses a pattern with a NUL byte in it.
             pattern.push_str("\\x00");
             continue;
         }

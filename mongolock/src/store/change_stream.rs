@@ -11,10 +11,10 @@ use super::memory::MemoryStore;
 use super::mongo::MongoStore;
 use crate::LockError;
 use crate::store::driver_error;
-use crate::task::answered;
+use crate::task::with_reply_limit;
 use crate::timing::STREAM_AWAIT;
 
-/// The names of locks that are released or deleted, as it happens.
+/// A stream of the names of locks that are released or deleted.
 pub(crate) enum Releases {
     Mongo(Box<ChangeStream<ChangeStreamEvent<Document>>>),
     Memory(Receiver<Arc<str>>),
@@ -23,12 +23,12 @@ pub(crate) enum Releases {
 }
 
 impl Releases {
-    /// The next one, or `None` if there was none for a while.
+    /// The next name, or `None` if there was none for a while.
     pub(crate) async fn next(&mut self) -> Result<Option<Arc<str>>, LockError> {
         match self {
             Self::Mongo(stream) => {
-                let event = answered(async { Ok(stream.next_if_any().await?) }).await?;
-                // A stream that has ended with its collection is silent at once and for ever.
+                let event = with_reply_limit(async { Ok(stream.next_if_any().await?) }).await?;
+                // A stream that has ended with its collection returns nothing any more.
                 if event.is_none() && !stream.is_alive() {
                     return Err(driver_error::ended());
                 }
@@ -37,7 +37,7 @@ impl Releases {
             }
             Self::Memory(releases) => Ok(match timeout(STREAM_AWAIT, releases.recv()).await {
                 Ok(Ok(name)) => Some(name),
-                // Hints may be lost: whoever missed one looks again by himself.
+                // A wake-up may be lost: waiters poll as well.
                 Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) | Err(_) => None,
             }),
             #[cfg(test)]
@@ -47,7 +47,7 @@ impl Releases {
 }
 
 impl MongoStore {
-    /// The server filters: renewals and acquisitions are not sent.
+    /// Opens the change stream. The server filters it, so that renewals and acquisitions are not sent.
     pub(super) async fn watch(&self) -> Result<Releases, LockError> {
         let released = doc! { "operationType": "update", "updateDescription.updatedFields.lockId": "" };
         let matching = doc! { "$match": { "$or": [released, { "operationType": "delete" }] } };

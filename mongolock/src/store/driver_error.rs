@@ -1,4 +1,4 @@
-//! Which errors of the driver pass, and which stay until somebody acts.
+//! Which errors of the driver are transient, and which are permanent.
 
 use mongodb::bson::Document;
 use mongodb::error::{
@@ -9,16 +9,16 @@ use mongodb::error::{
 use crate::LockError;
 use crate::store::reply::may_be_applied;
 
-/// Codes of a server that is busy with something else: failing over, shutting down, overloaded, out of time, in conflict
-/// with another write. From the server's `error_codes.yml`: its retryable errors first, then those that pass by
-/// themselves.
+/// The codes of transient errors: the server fails over, shuts down, is overloaded or out of time, or the command is in
+/// conflict with another write. They are taken from the server's `error_codes.yml`: first its retryable errors, then
+/// others that pass without intervention.
 const TRANSIENT: [i32; 25] = [
     6, 7, 63, 89, 91, 133, 134, 150, 189, 234, 262, 462, 9001, 10058, 10107, 11600, 11601, 11602, 13388,
     13435, 13436, // retryable
     24, 46, 50, 112, // lock timeout, lock busy, out of time, write conflict
 ];
 
-/// Labels of errors that the server or the driver asks to repeat.
+/// The labels of errors after which the server or the driver asks to repeat the command.
 const TRANSIENT_LABELS: [&str; 4] = [
     RETRYABLE_WRITE_ERROR,
     TRANSIENT_TRANSACTION_ERROR,
@@ -28,15 +28,15 @@ const TRANSIENT_LABELS: [&str; 4] = [
 
 const UNAUTHORIZED: i32 = 13;
 const DUPLICATE_KEY: i32 = 11000;
-/// "Type mismatch", and what `$add` and `$subtract` say of what is no number or date.
+/// The codes of "type mismatch", and of `$add` and `$subtract` with a value that is neither a number nor a date.
 const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
 const ILLEGAL_OPERATION: i32 = 20;
 const MAX_TIME_EXPIRED: i32 = 50;
 const WRITE_CONFLICT: i32 = 112;
-/// "The $changeStream stage is only supported on replica sets".
+/// The code of "The $changeStream stage is only supported on replica sets".
 const NO_CHANGE_STREAMS: i32 = 40573;
 
-/// Whether another attempt may succeed without anybody doing something about it.
+/// Whether another attempt may succeed without intervention.
 pub(crate) fn is_transient(error: &LockError) -> bool {
     matches!(error, LockError::Mongo(error) if is_transient_kind(error))
 }
@@ -46,18 +46,18 @@ fn is_transient_kind(error: &Error) -> bool {
         return true;
     }
     match &*error.kind {
-        // After a write concern error the write is there but not yet safe: asking again with the same id tells.
+        // After a write concern error the write was made but may be rolled back: a repetition with the same id finds out.
         ErrorKind::Io(_)
         | ErrorKind::ServerSelection { .. }
         | ErrorKind::ConnectionPoolCleared { .. }
         | ErrorKind::Write(WriteFailure::WriteConcernError(_)) => true,
-        // The driver makes every error during a log-in into this one; the cause says whether the password is wrong.
+        // The driver wraps every error during authentication in this one; the cause says whether the password is wrong.
         ErrorKind::Authentication { .. } => cause(error).is_some_and(is_transient_kind),
         _ => code(error).is_some_and(|code| TRANSIENT.contains(&code)),
     }
 }
 
-/// The driver keeps the cause in a box, and a box is an error type of its own.
+/// The error of the driver that caused this one. The driver may keep it in a box, which is an error type of its own.
 fn cause(error: &Error) -> Option<&Error> {
     let source = std::error::Error::source(error)?;
     source
@@ -66,7 +66,7 @@ fn cause(error: &Error) -> Option<&Error> {
         .or_else(|| source.downcast_ref())
 }
 
-/// Whether the server plainly said no: then nothing was written, and asking again is useless.
+/// Whether the server has refused the command: then nothing was written, and a repetition is useless.
 pub(crate) fn is_permanent(error: &LockError) -> bool {
     let LockError::Mongo(error) = error else {
         return false;
@@ -74,21 +74,21 @@ pub(crate) fn is_permanent(error: &LockError) -> bool {
     let refused = match &*error.kind {
         ErrorKind::Authentication { .. } => !is_transient_kind(error),
         ErrorKind::InvalidArgument { .. } => true,
-        // After a write concern error the write is there.
+        // After a write concern error the write was made.
         ErrorKind::Write(WriteFailure::WriteConcernError(_)) => false,
         _ => code(error) == Some(UNAUTHORIZED),
     };
     refused && !was_partly_applied(error)
 }
 
-/// Whether a release is hopeless: the user may not write. A log-in that fails is none of that: passwords are changed,
-/// and servers that fail over refuse log-ins with many errors.
+/// Whether repeating a release is useless, because the user has no right to write. A failed authentication does not
+/// count: passwords are changed, and servers that fail over refuse authentication with many errors.
 pub(crate) fn forbids_release(error: &LockError) -> bool {
     is_permanent(error)
         && !matches!(error, LockError::Mongo(error) if matches!(&*error.kind, ErrorKind::Authentication { .. }))
 }
 
-/// Whether the server cannot have done anything: it refused, or was never asked.
+/// Whether the server cannot have applied the command: it has refused it, or has never received it.
 pub(crate) fn was_not_applied(error: &LockError) -> bool {
     let LockError::Mongo(driver_error) = error else {
         return false;
@@ -105,12 +105,12 @@ fn was_partly_applied(error: &Error) -> bool {
     reply.is_some_and(|reply| may_be_applied(&reply))
 }
 
-/// Whether the server has given up a command because another operation blocks its document.
+/// Whether the server has ended a command because another operation blocks its document.
 pub(crate) fn is_blocked(error: &Error) -> bool {
     matches!(&*error.kind, ErrorKind::Command(command) if [MAX_TIME_EXPIRED, WRITE_CONFLICT].contains(&command.code))
 }
 
-/// Whether the server has given up a command because its time was over; a batch may be made in part then.
+/// Whether the server has ended a command at its limit; a batch may be applied in part then.
 pub(crate) fn is_out_of_time(error: &LockError) -> bool {
     let LockError::Mongo(error) = error else {
         return false;
@@ -118,8 +118,8 @@ pub(crate) fn is_out_of_time(error: &LockError) -> bool {
     matches!(&*error.kind, ErrorKind::Command(command) if command.code == MAX_TIME_EXPIRED)
 }
 
-/// The server is out of time or in conflict at the document of a lock: MongoDB works, and somebody else's transaction or
-/// another long operation has to end first.
+/// A command that ran out of time or into a conflict at the document of a lock: MongoDB works, and a foreign transaction
+/// or another long operation has to end first.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the document of lock `{name}` is blocked at the server, by an open transaction or another long operation on it: {}",
@@ -157,24 +157,24 @@ pub(crate) fn is_duplicate_key(error: &Error) -> bool {
     code(error) == Some(DUPLICATE_KEY)
 }
 
-/// An expression met a value that it cannot compute with.
+/// Whether an expression found a value that it cannot compute with.
 pub(crate) fn is_wrong_type(error: &Error) -> bool {
     code(error).is_some_and(|code| WRONG_TYPE.contains(&code))
 }
 
-/// The values of the unique index in which two documents are alike, if the server says so.
+/// The values of the unique index in which two documents are equal, if the reply has them.
 pub(crate) fn colliding_values(error: &Error) -> Option<Document> {
     let reply = Document::try_from(&**error.server_response()?).ok()?;
     let refused = reply.get_array("writeErrors").ok()?.first()?.as_document()?;
     refused.get_document("keyValue").ok().cloned()
 }
 
-/// Two transactions, or a transaction and a single write, have changed one document.
+/// Whether two transactions, or a transaction and a single write, have changed one document.
 pub(crate) fn is_conflict(error: &Error) -> bool {
     code(error) == Some(WRITE_CONFLICT)
 }
 
-/// The session has no transaction, or the server knows none.
+/// Whether the session has no transaction, or the server does not know it.
 pub(crate) fn is_no_transaction(error: &Error) -> bool {
     matches!(&*error.kind, ErrorKind::Transaction { .. }) || code(error) == Some(ILLEGAL_OPERATION)
 }
@@ -188,7 +188,7 @@ pub(crate) fn code(error: &Error) -> Option<i32> {
     }
 }
 
-/// The collection was dropped or renamed.
+/// The error for a change stream whose collection was dropped or renamed.
 pub(crate) fn ended() -> LockError {
     LockError::Mongo(Error::custom("the change stream has ended with its collection"))
 }
@@ -198,14 +198,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unanswered_claim_is_a_passing_fault_of_mongodb() {
+    fn an_acquire_request_without_a_reply_is_a_transient_error() {
         let error = LockError::no_reply("claim", std::time::Duration::from_secs(3));
         assert!(is_transient(&error));
         assert!(error.to_string().contains("within 3s"), "{error}");
     }
 
     #[test]
-    fn errors_of_the_library_are_not_passing() {
+    fn errors_of_the_library_are_not_transient() {
         assert!(!is_transient(&LockError::NoProvider));
         assert!(!is_transient(&Error::custom("no").into()));
     }

@@ -45,7 +45,7 @@ impl IndexState {
         }
     }
 
-    /// The state that an error of the library leaves open.
+    /// The state after an error that leaves open whether the index exists.
     pub(crate) fn unknown(error: &LockError) -> Self {
         match error {
             LockError::Mongo(error) => Self::from_error(error),
@@ -56,7 +56,7 @@ impl IndexState {
     }
 }
 
-/// What one check of the index has found.
+/// The result of one check of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IndexCheck {
     pub(crate) state: IndexState,

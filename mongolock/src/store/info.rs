@@ -38,7 +38,7 @@ pub enum LockState {
     Released,
 }
 
-/// The fields of a document that another than its holder looks at, and the server's time when it did.
+/// The fields of a document for the view of an operator, and the server's time at which they were read.
 pub(crate) struct Seen<'a> {
     pub(crate) name: &'a str,
     pub(crate) lock_id: &'a str,
@@ -71,7 +71,7 @@ impl From<Seen<'_>> for LockInfo {
     }
 }
 
-/// What stands before the last `#`: an owner may contain one, the id after it does not.
+/// The owner, which is the part before the last `#`: an owner may contain one, the id after it does not.
 fn owner(lock_id: &str) -> Option<&str> {
     lock_id.rsplit_once('#').map(|(owner, _)| owner)
 }

@@ -21,19 +21,21 @@ use crate::sync::lock;
 use crate::timing::LATE_COMMAND;
 use crate::{FencingToken, LockFilter, LockInfo, LockState};
 
-/// What the clock shows at first: a token of 0 looks like none.
+/// The time of the store's clock at its start: tokens are made of the time, and a token of 0 would look like none.
 const AT_START: Duration = Duration::from_secs(1);
 
 /// The protocol without a server, by the rules of the pipelines in `mongo.rs`: for tests of programs that use locks.
 pub(crate) struct MemoryStore {
-    /// The "server's" clock starts here.
+    /// The time at which the store's clock started.
     start: Instant,
-    /// What the wall clock said then: for dates to be shown, and nothing else.
+    /// The wall clock's time at the start, which only serves to show dates.
     started_at: DateTime,
     documents: Mutex<HashMap<Arc<str>, Document>>,
-    /// Locked after the documents.
+    /// The retention; its mutex is locked after that of the documents.
     retention: Mutex<Retention>,
+    /// The names of released and deleted locks, for the waiters.
     pub(super) releases: broadcast::Sender<Arc<str>>,
+    /// The milliseconds by which the simulation has moved the clock.
     #[cfg(test)]
     jumped: AtomicU64,
 }
@@ -46,7 +48,7 @@ struct Document {
 }
 
 impl Document {
-    /// As the pipeline in `mongo.rs`: a renewal that takes effect late takes nothing back.
+    /// Renews by the rule of the pipeline in `mongo.rs`: a renewal that takes effect late does not shorten the lease.
     fn renew(&mut self, now: Duration, expiry: Duration) {
         let present = self.expires_at.min(now + expiry + LATE_COMMAND);
         self.expires_at = present.max(now + expiry);
@@ -76,12 +78,12 @@ impl MemoryStore {
         lock(&self.retention).set_period(period);
     }
 
-    pub(crate) fn claim(&self, key: &LeaseId, ask: AcquireRequest) -> AcquireReply {
-        self.claim_at(self.now(), key, ask)
+    pub(crate) fn claim(&self, key: &LeaseId, request: AcquireRequest) -> AcquireReply {
+        self.claim_at(self.now(), key, request)
     }
 
-    /// As [`Self::claim`] with the time that the command read when it began, as for the other methods of this form.
-    pub(crate) fn claim_at(&self, now: Duration, key: &LeaseId, ask: AcquireRequest) -> AcquireReply {
+    /// [`Self::claim`] with the time that the command read when it began; other methods have the same form.
+    pub(crate) fn claim_at(&self, now: Duration, key: &LeaseId, request: AcquireRequest) -> AcquireReply {
         let mut documents = lock(&self.documents);
         let mut retention = lock(&self.retention);
         retention.sweep(&mut documents, now);
@@ -95,8 +97,8 @@ impl MemoryStore {
             let fresh = Document {
                 lock_id: Arc::clone(&key.lock_id),
                 acquired_at: now,
-                expires_at: now + ask.expiry,
-                token: next + (ask.tokens - 1),
+                expires_at: now + request.expiry,
+                token: next + (request.tokens - 1),
             };
             documents.insert(Arc::clone(&key.name), fresh);
         }
@@ -121,17 +123,17 @@ impl MemoryStore {
 
     pub(crate) fn renew_at(&self, now: Duration, keys: &[LeaseId], expiry: Duration) -> RenewReply {
         let mut documents = lock(&self.documents);
-        let mut standing = std::collections::HashSet::new();
+        let mut ids = std::collections::HashSet::new();
         for key in keys {
             if let Some(document) = own(&mut documents, key) {
                 document.renew(now, expiry);
-                standing.insert(Arc::clone(&key.lock_id));
+                ids.insert(Arc::clone(&key.lock_id));
             }
         }
-        if standing.len() == keys.len() {
+        if ids.len() == keys.len() {
             RenewReply::All
         } else {
-            RenewReply::Only(standing)
+            RenewReply::Only(ids)
         }
     }
 
@@ -145,7 +147,7 @@ impl MemoryStore {
             return false;
         };
         document.end(now.max(document.acquired_at + min_hold));
-        self.tell(&key.name);
+        self.report(&key.name);
         true
     }
 
@@ -173,7 +175,7 @@ impl MemoryStore {
         self.force_release_at(self.now(), name)
     }
 
-    /// A lease that began after the command is not the one that the operator has seen.
+    /// Ends the lease by force, unless it began after the command: then the operator has not seen it.
     pub(crate) fn force_release_at(&self, now: Duration, name: &str) -> bool {
         let mut documents = lock(&self.documents);
         let Some(document) = documents
@@ -183,7 +185,7 @@ impl MemoryStore {
             return false;
         };
         document.end(now);
-        self.tell(&Arc::from(name));
+        self.report(&Arc::from(name));
         true
     }
 
@@ -194,15 +196,15 @@ impl MemoryStore {
         for (name, document) in lock(&self.documents).iter_mut() {
             if held.admits(&self.info(name, document, now)) {
                 document.end(now);
-                self.tell(name);
+                self.report(name);
                 ended += 1;
             }
         }
         ended
     }
 
-    /// Nobody need listen.
-    fn tell(&self, name: &Arc<str>) {
+    /// Reports a release to the waiters; it is no error if there are none.
+    fn report(&self, name: &Arc<str>) {
         let _ = self.releases.send(Arc::clone(name));
     }
 
@@ -223,7 +225,7 @@ impl MemoryStore {
         DateTime::from_millis(self.started_at.timestamp_millis().saturating_add(elapsed))
     }
 
-    /// Whole milliseconds, as MongoDB keeps its dates.
+    /// The time of the store's clock in whole milliseconds, as MongoDB keeps its dates.
     pub(crate) fn now(&self) -> Duration {
         let elapsed = AT_START + self.start.elapsed();
         #[cfg(test)]

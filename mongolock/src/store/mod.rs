@@ -1,4 +1,4 @@
-//! Where the documents are: the commands of the protocol, on MongoDB or in memory.
+//! The commands of the protocol, on MongoDB or in memory.
 
 mod admin;
 mod change_stream;
@@ -28,48 +28,51 @@ pub(crate) use mongo::MongoStore;
 
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::task::answered;
+use crate::task::with_reply_limit;
 use crate::{FencingToken, LockError};
 
 /// The name of a lock and the id of one claim on it, as they stand in the document.
 #[derive(Debug, Clone)]
 pub(crate) struct LeaseId {
     pub(crate) name: Arc<str>,
-    /// `<owner>#<uuid>`: drawn for one acquisition, never used again.
+    /// The id of the claim, `<owner>#<uuid>`: it is made for one acquisition and never used again.
     pub(crate) lock_id: Arc<str>,
 }
 
-/// What a claim asks for.
+/// What an acquire request asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AcquireRequest {
+    /// The time for which the lease lasts without a renewal.
     pub(crate) expiry: Duration,
-    /// How many tokens it needs, one for each hold; the document keeps the last of them.
+    /// The number of fencing tokens to reserve, one for each hold; the document keeps the last of them.
     pub(crate) tokens: i64,
 }
 
-/// The server's answer to a claim.
+/// The server's reply to an acquire request.
 #[derive(Debug)]
 pub(crate) enum AcquireReply {
     /// The document has the claim's own id.
     Acquired {
-        /// The greatest of the tokens asked for.
+        /// The greatest of the reserved tokens.
         last_token: FencingToken,
-        /// How long the lease lasts; `None` if the server did not say, as a proxy in between may repeat a command and
-        /// answer from the server's log.
+        /// The remaining time of the lease; `None` if the reply has none, because the driver has repeated the command
+        /// and the server has replied from its log.
         remaining: Option<Duration>,
     },
-    /// Somebody else's lease runs, for as long as the server says.
+    /// The lease of another holder runs.
     Held {
-        /// The id of the claim that has the lock, empty during a minimum hold; `None` if the server did not say.
+        /// The id of the claim that has the lock, empty during a minimum hold; `None` if the reply has none.
         holder: Option<Arc<str>>,
+        /// The remaining time of that lease; `None` if the reply has none.
         remaining: Option<Duration>,
     },
 }
 
-/// Which of some claims stand at the server.
+/// Which of several claims were renewed.
 #[derive(Debug)]
 pub(crate) enum RenewReply {
     All,
+    /// Only the claims with these ids have their locks.
     Only(HashSet<Arc<str>>),
 }
 
@@ -82,19 +85,19 @@ impl RenewReply {
     }
 }
 
-/// What a transaction could do with a claim.
+/// The outcome of the statement that guards a commit.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum GuardOutcome {
-    /// It has changed the claim's document: nobody else can until it ends.
+    /// The transaction has changed the claim's document: no other client can change it until the transaction ends.
     Guarded,
-    /// The claim does not stand any more.
+    /// The claim no longer has the lock.
     Lost,
-    /// The claim stands, but not in what the transaction sees.
+    /// The claim has the lock, but not in the snapshot of the transaction.
     NotVisible,
 }
 
-/// The server. Each call is one command but where it says more; none of the futures is to be dropped by a caller: a command without a reply is given up here,
-/// when its outcome no longer depends on that.
+/// The server. Each method sends one command unless its comment says otherwise. A caller must not drop a future before
+/// its end: the store itself gives up a command without a reply, when its outcome no longer depends on the reply.
 pub(crate) enum Store {
     Mongo(MongoStore),
     Memory(Arc<MemoryStore>),
@@ -107,18 +110,18 @@ impl Store {
     pub(crate) async fn claim(
         &self,
         key: &LeaseId,
-        ask: AcquireRequest,
+        request: AcquireRequest,
         limit: Duration,
     ) -> Result<AcquireReply, LockError> {
         match self {
-            Self::Mongo(store) => answered(store.claim(key, ask, limit)).await,
-            Self::Memory(store) => Ok(store.claim(key, ask)),
+            Self::Mongo(store) => with_reply_limit(store.claim(key, request, limit)).await,
+            Self::Memory(store) => Ok(store.claim(key, request)),
             #[cfg(test)]
-            Self::Simulated(link) => answered(link.claim(key, ask, limit)).await,
+            Self::Simulated(link) => with_reply_limit(link.claim(key, request, limit)).await,
         }
     }
 
-    /// Renews all of these claims, and finds out with a second command which of them stand if not all do.
+    /// Renews all of these claims. If not all of them have their locks, a second command finds out which do.
     pub(crate) async fn renew(
         &self,
         keys: &[LeaseId],
@@ -126,15 +129,15 @@ impl Store {
         limit: Duration,
     ) -> Result<RenewReply, LockError> {
         match self {
-            Self::Mongo(store) => answered(store.renew(keys, expiry, limit)).await,
+            Self::Mongo(store) => with_reply_limit(store.renew(keys, expiry, limit)).await,
             Self::Memory(store) => Ok(store.renew(keys, expiry)),
             #[cfg(test)]
-            Self::Simulated(link) => answered(link.renew(keys, expiry, limit)).await,
+            Self::Simulated(link) => with_reply_limit(link.renew(keys, expiry, limit)).await,
         }
     }
 
-    /// Ends one claim; `false` when it does not stand. The server gives up after the limit, also if another has changed
-    /// the document and does not commit.
+    /// Releases one claim; `false` if it does not have the lock. The server ends the command at the limit, also while
+    /// another transaction blocks the document.
     pub(crate) async fn release(
         &self,
         key: &LeaseId,
@@ -142,14 +145,14 @@ impl Store {
         limit: Duration,
     ) -> Result<bool, LockError> {
         match self {
-            Self::Mongo(store) => answered(store.release(key, min_hold, limit)).await,
+            Self::Mongo(store) => with_reply_limit(store.release(key, min_hold, limit)).await,
             Self::Memory(store) => Ok(store.release(key, min_hold)),
             #[cfg(test)]
-            Self::Simulated(link) => answered(link.release(key, min_hold, limit)).await,
+            Self::Simulated(link) => with_reply_limit(link.release(key, min_hold, limit)).await,
         }
     }
 
-    /// Ends those of these claims that stand.
+    /// Releases those of these claims that have their locks.
     pub(crate) async fn release_many(
         &self,
         keys: &[LeaseId],
@@ -157,7 +160,7 @@ impl Store {
         limit: Duration,
     ) -> Result<(), LockError> {
         match self {
-            Self::Mongo(store) => answered(store.release_many(keys, min_hold, limit)).await,
+            Self::Mongo(store) => with_reply_limit(store.release_many(keys, min_hold, limit)).await,
             Self::Memory(store) => {
                 for key in keys {
                     store.release(key, min_hold);
@@ -165,20 +168,20 @@ impl Store {
                 Ok(())
             }
             #[cfg(test)]
-            Self::Simulated(link) => answered(link.release_many(keys, min_hold, limit)).await,
+            Self::Simulated(link) => with_reply_limit(link.release_many(keys, min_hold, limit)).await,
         }
     }
 
-    /// Changes the document of this claim within the session's transaction, and renews it if an expiry is given. A
-    /// second command looks for the reason if that fails.
-    pub(crate) async fn touch(
+    /// Guards a commit: it changes the document of this claim within the session's transaction, and renews the claim if
+    /// an expiry is given. If that fails, a second command finds the reason.
+    pub(crate) async fn guard(
         &self,
         key: &LeaseId,
         expiry: Option<Duration>,
         session: &mut ClientSession,
     ) -> Result<GuardOutcome, LockError> {
         if let Self::Mongo(store) = self {
-            return store.touch(key, expiry, session).await;
+            return store.guard(key, expiry, session).await;
         }
         Err(LockError::NoTransaction {
             name: key.name.to_string(),
@@ -187,12 +190,12 @@ impl Store {
         })
     }
 
-    /// Checks the index that removes the documents of unused locks, and creates it if it is missing: several commands,
-    /// none of which can keep others waiting for more than a second.
+    /// Checks the index that removes the documents of unused locks, and creates it if it is missing. It sends several
+    /// commands, none of which can delay those of others by more than a second.
     pub(crate) async fn ensure_index(&self, retention: Duration) -> IndexCheck {
         match self {
             Self::Mongo(store) => {
-                let checked = answered(async { Ok(store.ensure_index(retention).await) }).await;
+                let checked = with_reply_limit(async { Ok(store.ensure_index(retention).await) }).await;
                 checked.unwrap_or_else(|error| IndexState::unknown(&error).into())
             }
             Self::Memory(_) => IndexState::Ready.into(),
@@ -204,7 +207,7 @@ impl Store {
     /// The locks that meet the filter, in the order of their names.
     pub(crate) async fn list(&self, filter: &LockFilter) -> Result<Vec<LockInfo>, LockError> {
         match self {
-            Self::Mongo(store) => answered(store.list(filter)).await,
+            Self::Mongo(store) => with_reply_limit(store.list(filter)).await,
             Self::Memory(store) => Ok(store.list(filter)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().list(filter)),
@@ -213,27 +216,27 @@ impl Store {
 
     pub(crate) async fn get(&self, name: &str) -> Result<Option<LockInfo>, LockError> {
         match self {
-            Self::Mongo(store) => answered(store.get(name)).await,
+            Self::Mongo(store) => with_reply_limit(store.get(name)).await,
             Self::Memory(store) => Ok(store.get(name)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().get(name)),
         }
     }
 
-    /// Ends the lease of whoever has it; `false` when none runs.
+    /// Ends the lease of the present holder; `false` if none runs.
     pub(crate) async fn force_release(&self, name: &str) -> Result<bool, LockError> {
         match self {
-            Self::Mongo(store) => answered(store.force_release(name)).await,
+            Self::Mongo(store) => with_reply_limit(store.force_release(name)).await,
             Self::Memory(store) => Ok(store.force_release(name)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().force_release(name)),
         }
     }
 
-    /// Ends the leases that the owner holds, and says how many.
+    /// Ends the leases of this owner, and returns their number.
     pub(crate) async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
         match self {
-            Self::Mongo(store) => answered(store.release_owner(owner)).await,
+            Self::Mongo(store) => with_reply_limit(store.release_owner(owner)).await,
             Self::Memory(store) => Ok(store.release_owner(owner)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().release_owner(owner)),
@@ -243,7 +246,7 @@ impl Store {
     /// Opens the stream of releases and deletions.
     pub(crate) async fn watch(&self) -> Result<Releases, LockError> {
         match self {
-            Self::Mongo(store) => answered(store.watch()).await,
+            Self::Mongo(store) => with_reply_limit(store.watch()).await,
             Self::Memory(store) => Ok(store.watch()),
             #[cfg(test)]
             Self::Simulated(link) => link.watch().await.map(Releases::Simulated),

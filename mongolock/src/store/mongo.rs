@@ -15,14 +15,14 @@ use crate::store::driver_error;
 use crate::timing::LATE_COMMAND;
 use crate::{FencingToken, LockError};
 
-/// The protocol on a collection of a MongoDB.
+/// The protocol on a MongoDB collection.
 pub(crate) struct MongoStore {
-    /// Claims, releases and the requests of operators: what callers wait for.
+    /// The collection for the commands that callers wait for: acquire requests, releases and operators' commands.
     pub(super) locks: Collection<Document>,
-    /// Renewals and background releases, on a connection pool of their own if the user gave one.
+    /// The collection for renewals and background releases, on a connection pool of their own if the user gave one.
     pub(super) background: Collection<Document>,
-    /// Somebody looks at the index.
-    pub(super) looking: Mutex<()>,
+    /// Held while the index is checked: one check at a time.
+    pub(super) index_check: Mutex<()>,
 }
 
 impl MongoStore {
@@ -35,20 +35,20 @@ impl MongoStore {
         Self {
             locks,
             background,
-            looking: Mutex::default(),
+            index_check: Mutex::default(),
         }
     }
 
     pub(crate) async fn claim(
         &self,
         key: &LeaseId,
-        ask: AcquireRequest,
+        request: AcquireRequest,
         limit: Duration,
     ) -> Result<AcquireReply, LockError> {
         let command = doc! {
             "findAndModify": self.locks.name(),
             "query": { "_id": &*key.name },
-            "update": [claim_stage(key, ask)],
+            "update": [claim_stage(key, request)],
             "upsert": true,
             "new": true,
             "fields": {
@@ -58,14 +58,14 @@ impl MongoStore {
         };
         match self.write(&self.locks, command, limit).await {
             Ok(reply) => match reply.get_document("value") {
-                Ok(document) => answer(key, document),
+                Ok(document) => acquire_reply(key, document),
                 // An upsert that returns the new document always has one.
                 Err(_) => Err(corrupt(
                     &key.name,
                     "the server returned none after an upsert".into(),
                 )),
             },
-            // Two first claims of a name met: the other one has won.
+            // Two clients inserted the first document of a name at the same time, and the other one has the lock.
             Err(error) if driver_error::is_duplicate_key(&error) => Ok(AcquireReply::Held {
                 holder: None,
                 remaining: None,
@@ -91,11 +91,11 @@ impl MongoStore {
         let renewed = self
             .update(&self.background, claims(keys), renewal_stage(expiry), limit)
             .await?;
-        // Matched, not modified: two renewals within one millisecond change nothing.
+        // The matched documents count, not the modified ones: a second renewal within one millisecond changes nothing.
         if renewed == keys.len() as u64 {
             return Ok(RenewReply::All);
         }
-        let mut standing = HashSet::new();
+        let mut ids = HashSet::new();
         let mut found = self
             .background
             .find(claims(keys))
@@ -104,10 +104,10 @@ impl MongoStore {
             .await?;
         while found.advance().await? {
             if let Ok(id) = found.current().get_str("lockId") {
-                standing.insert(Arc::from(id));
+                ids.insert(Arc::from(id));
             }
         }
-        Ok(RenewReply::Only(standing))
+        Ok(RenewReply::Only(ids))
     }
 
     pub(crate) async fn release(
@@ -133,7 +133,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Updates all documents that fit the query and says how many that were.
+    /// Updates all documents that match the query, and returns their number.
     ///
     /// The driver's own `update_many` takes no `maxTimeMS`: it would stay in the server for as long as a foreign
     /// transaction blocks a document, and keep its connection.
@@ -165,7 +165,7 @@ impl MongoStore {
         limit: Duration,
     ) -> mongodb::error::Result<Document> {
         command.insert("writeConcern", doc! { "w": "majority" });
-        // 0 would mean no limit.
+        // To the server 0 means no limit.
         command.insert("maxTimeMS", millis(limit).max(1));
         let database = collection.client().database(&collection.namespace().db);
         let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
@@ -173,8 +173,8 @@ impl MongoStore {
     }
 }
 
-/// The settings of mongolock's own handle, whatever the client's are: with less than a majority a failover can
-/// bring back a state in which the lock is free.
+/// The collection with mongolock's own settings in place of the client's: with less than a majority a failover can
+/// restore a state in which the lock is free.
 fn collection_of(database: &Database, name: &str) -> Collection<Document> {
     let options = CollectionOptions::builder()
         .write_concern(WriteConcern::builder().w(Acknowledgment::Majority).build())
@@ -184,9 +184,10 @@ fn collection_of(database: &Database, name: &str) -> Collection<Document> {
     database.collection_with_options(name, options)
 }
 
-/// All expressions read the document as it was. A missing `expiresAt` is less than every date, so an absent
-/// document is free; `$max` passes over a missing token. Strings of the caller must not be read as field paths.
-fn claim_stage(key: &LeaseId, ask: AcquireRequest) -> Document {
+/// The update of an acquire request. All expressions read the document as it was before. A missing `expiresAt` is less
+/// than every date, so the lock of a missing document is free; `$max` ignores a missing token. The caller's strings are
+/// literals, so that they are not read as field paths.
+fn claim_stage(key: &LeaseId, request: AcquireRequest) -> Document {
     let free = doc! { "$lte": ["$expiresAt", "$$NOW"] };
     let if_free = |taken: Bson, old: &str| doc! { "$cond": [free.clone(), taken, old] };
     let next_token = doc! { "$max": [
@@ -196,21 +197,22 @@ fn claim_stage(key: &LeaseId, ask: AcquireRequest) -> Document {
     doc! { "$set": {
         "lockId": if_free(doc! { "$literal": &*key.lock_id }.into(), "$lockId"),
         "acquiredAt": if_free("$$NOW".into(), "$acquiredAt"),
-        "expiresAt": if_free(doc! { "$add": ["$$NOW", millis(ask.expiry)] }.into(), "$expiresAt"),
-        "fencingToken": if_free(doc! { "$add": [next_token, ask.tokens - 1] }.into(), "$fencingToken"),
+        "expiresAt": if_free(doc! { "$add": ["$$NOW", millis(request.expiry)] }.into(), "$expiresAt"),
+        "fencingToken": if_free(doc! { "$add": [next_token, request.tokens - 1] }.into(), "$fencingToken"),
     } }
 }
 
-/// Never takes back what another renewal has granted: `$$NOW` is fixed when a command starts, and one that was stuck in
-/// the server behind a foreign transaction takes effect after later ones. An end further away than those could have
-/// set it comes from a clock that was ahead, and is corrected.
+/// The update of a renewal. It never shortens what another renewal has granted: `$$NOW` is fixed when a command starts,
+/// and a command that waited in the server behind a foreign transaction takes effect after later ones. An end that no
+/// earlier renewal can have set comes from a clock that was ahead, and is corrected.
 fn renewal_stage(expiry: Duration) -> Document {
     let granted = |more| doc! { "$add": ["$$NOW", millis(expiry + more)] };
     let present = doc! { "$min": ["$expiresAt", granted(LATE_COMMAND)] };
     doc! { "$set": { "expiresAt": { "$max": [granted(Duration::ZERO), present] } } }
 }
 
-/// Keeps the document, so that tokens go on from where they are; the lease stands until the minimum hold is over.
+/// The update of a release. It keeps the document, so that tokens go on rising; the lease lasts until the minimum hold is
+/// over.
 pub(super) fn release_stage(min_hold: Duration) -> Document {
     let end: Bson = if min_hold.is_zero() {
         "$$NOW".into()
@@ -220,7 +222,7 @@ pub(super) fn release_stage(min_hold: Duration) -> Document {
     doc! { "$set": { "lockId": "", "expiresAt": end } }
 }
 
-/// The document of this claim, as long as it stands.
+/// The query for the document of this claim, as long as the claim has the lock.
 pub(super) fn claim(key: &LeaseId) -> Document {
     doc! { "_id": &*key.name, "lockId": &*key.lock_id }
 }
@@ -231,7 +233,7 @@ fn claims(keys: &[LeaseId]) -> Document {
     doc! { "_id": { "$in": names }, "lockId": { "$in": ids } }
 }
 
-fn answer(key: &LeaseId, document: &Document) -> Result<AcquireReply, LockError> {
+fn acquire_reply(key: &LeaseId, document: &Document) -> Result<AcquireReply, LockError> {
     let remaining = document
         .get_i64("remainingMs")
         .ok()
@@ -252,7 +254,7 @@ fn answer(key: &LeaseId, document: &Document) -> Result<AcquireReply, LockError>
     }
 }
 
-/// A field that is missing, or of another type than wanted.
+/// The error for a field that is missing or has the wrong type.
 pub(super) fn unfit(name: &str, document: &Document, field: &str, wanted: &str) -> LockError {
     let found = document.get(field).map(Bson::element_type);
     let found = found.map_or("it is missing".to_owned(), |found| {

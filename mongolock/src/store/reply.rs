@@ -1,4 +1,4 @@
-//! What the server's reply to a write command says.
+//! The outcome of a write command by the server's reply.
 
 use mongodb::bson::{Document, doc};
 use mongodb::error::{Error, ErrorKind, Result, WriteFailure};
@@ -116,11 +116,11 @@ mod tests {
     #[derive(Debug, PartialEq, Eq)]
     enum Seen {
         Confirmed,
-        /// Another document has this `_id`: to an acquire request that is "held".
+        /// Another document has this `_id`: to an acquire request the lock is held.
         DuplicateKey,
-        /// Asked again with the same id.
+        /// The request is repeated with the same id.
         Repeated,
-        /// Told to the caller at once.
+        /// The error is returned to the caller at once.
         Refused,
     }
 

@@ -12,35 +12,36 @@ use crate::store::driver_error;
 use crate::timing::COMMAND_LIMIT;
 
 impl MongoStore {
-    pub(super) async fn touch(
+    pub(super) async fn guard(
         &self,
         key: &LeaseId,
         expiry: Option<Duration>,
         session: &mut ClientSession,
     ) -> Result<GuardOutcome, LockError> {
         let namespace = self.locks.namespace();
-        // A session works with the client that it came from only.
+        // A session works only with the client that it was started on.
         let locks = session
             .client()
             .database(&namespace.db)
             .collection::<Document>(&namespace.coll);
-        let touched = locks
-            .update_one(claim(key), vec![touch_stage(expiry)])
+        let updated = locks
+            .update_one(claim(key), vec![guard_stage(expiry)])
             .session(session)
             .await;
-        match touched {
-            Ok(touched) if touched.matched_count > 0 => Ok(GuardOutcome::Guarded),
-            Ok(_) if self.stands(key).await? => Ok(GuardOutcome::NotVisible),
+        match updated {
+            Ok(updated) if updated.matched_count > 0 => Ok(GuardOutcome::Guarded),
+            Ok(_) if self.has_lock(key).await? => Ok(GuardOutcome::NotVisible),
             Err(error) if !driver_error::is_conflict(&error) => Err(error.into()),
-            // The document has changed since the transaction began. If not by another holder, by a renewal; if that
-            // cannot be learned, the conflict is what the caller can act on.
-            Err(error) if self.stands(key).await.unwrap_or(true) => Err(error.into()),
+            // The document has changed since the transaction began, by a renewal or by another holder. If that cannot
+            // be found out, the caller gets the conflict, after which it can repeat the transaction.
+            Err(error) if self.has_lock(key).await.unwrap_or(true) => Err(error.into()),
             Ok(_) | Err(_) => Ok(GuardOutcome::Lost),
         }
     }
 
-    /// Reads what the primary has now, confirmed by the others or not: whoever may have the lock counts.
-    async fn stands(&self, key: &LeaseId) -> Result<bool, LockError> {
+    /// Whether the claim has the lock. It reads the present state of the primary, even if no majority has confirmed it:
+    /// a holder that may have the lock counts.
+    async fn has_lock(&self, key: &LeaseId) -> Result<bool, LockError> {
         let found = self
             .locks
             .find_one(claim(key))
@@ -52,9 +53,10 @@ impl MongoStore {
     }
 }
 
-/// Always a change: a write that leaves the document as it was would not be in conflict with another's. Two renewals of
-/// one millisecond would set the same date, hence the millisecond more; without a renewal that millisecond is all.
-fn touch_stage(expiry: Option<Duration>) -> Document {
+/// The update of the guarding statement. It always changes the document, because a write without a change would not be in
+/// conflict with another one. Two renewals within one millisecond would set the same date, hence it adds a millisecond;
+/// without a renewal that is the only change.
+fn guard_stage(expiry: Option<Duration>) -> Document {
     let later = doc! { "$add": ["$expiresAt", 1_i64] };
     let end: Bson = match expiry {
         Some(expiry) => doc! { "$max": [{ "$add": ["$$NOW", millis(expiry)] }, later] }.into(),

@@ -19,7 +19,7 @@ use crate::store::driver_error;
 use crate::store::{IndexCheck, IndexState};
 use crate::timing::{COMMAND_LIMIT, INDEX_BUILD_LIMIT, INDEX_BUILD_PAUSE};
 
-/// The name that DistributedLock.MongoDB gives it, so that both find the same index.
+/// The name of the index; DistributedLock.MongoDB uses the same one, so that both find one index.
 const INDEX_NAME: &str = "expiresAt_ttl";
 
 /// The `_id` of the internal lock whose holder may build the index on a filled collection. No user's lock can have this
@@ -35,12 +35,12 @@ impl MongoStore {
     /// One check at a time: behind an index build that does not end each of them would keep a connection of the pool,
     /// and with the last of these locks would hang as well.
     pub(crate) async fn ensure_index(&self, retention: Duration) -> IndexCheck {
-        let _alone = self.looking.lock().await;
+        let _alone = self.index_check.lock().await;
         let checked = match self.listed(retention).await {
             // An index on a capped collection removes nothing.
             Ok(Listed::Proved(IndexState::Ready)) if self.is_capped().await => Ok(IndexState::Capped.into()),
             Ok(Listed::Proved(state)) => Ok(state.into()),
-            // No document, and so no lock that a build could delay.
+            // Without a document there is no lock that a build could delay.
             Ok(Listed::NoCollection) => Ok(self.build(retention).await.into()),
             Ok(Listed::Open) => self.make_index(retention).await,
             Err(error) => Err(error.into()),
@@ -65,11 +65,11 @@ impl MongoStore {
     async fn build_alone(&self, retention: Duration) -> Result<IndexCheck, LockError> {
         let pause = Duration::from_secs(fastrand::u64(INDEX_BUILD_PAUSE));
         let key = build_key();
-        let ask = AcquireRequest {
+        let request = AcquireRequest {
             expiry: pause,
             tokens: 1,
         };
-        if let AcquireReply::Held { .. } = self.claim(&key, ask, COMMAND_LIMIT).await? {
+        if let AcquireReply::Held { .. } = self.claim(&key, request, COMMAND_LIMIT).await? {
             return Ok(self.built_elsewhere(retention).await?.into());
         }
         // Another process may have built it since the last listing.
@@ -80,12 +80,12 @@ impl MongoStore {
         if matches!(state, IndexState::Failed { .. }) {
             return Ok(IndexCheck { state, next: pause });
         }
-        // A release that fails costs nothing: the lease ends by itself, and the index need not be built again.
+        // A failed release does no harm: the lease expires, and the index need not be built again.
         let _ = self.release(&key, Duration::ZERO, COMMAND_LIMIT).await;
         Ok(state.into())
     }
 
-    /// What has become of the build of another process, after the time that most builds take at most.
+    /// The state of the index after the build of another process has had the time that a build may take.
     async fn built_elsewhere(&self, retention: Duration) -> Result<IndexState, LockError> {
         tokio::time::sleep(INDEX_BUILD_LIMIT).await;
         let listed = self.listed(retention).await?;
@@ -123,7 +123,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Part of a replica set or behind a router.
+    /// Whether the server is a member of a replica set or a router.
     async fn is_replicated(&self) -> Result<bool, Error> {
         let hello = self
             .background
@@ -134,7 +134,7 @@ impl MongoStore {
         Ok(hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid"))
     }
 
-    /// Without the right to list collections it counts as an ordinary one.
+    /// Whether the collection is capped; without the right to list collections it counts as an ordinary one.
     async fn is_capped(&self) -> bool {
         let database = self.background.client().database(&self.background.namespace().db);
         let own = doc! { "name": self.background.name() };
@@ -159,7 +159,8 @@ impl MongoStore {
     }
 }
 
-/// The same words for the process that builds and for those that do not, so that each logs them once.
+/// The state after a build that failed, with the same text in the process that builds and in those that do not, so that
+/// each logs it once.
 fn not_built() -> IndexState {
     IndexState::Failed {
         reason: format!(

@@ -12,7 +12,7 @@ use super::Document;
 /// adds at most one document, and they bound the time that one request takes.
 const CHECKS: usize = 2;
 
-/// A table of fewer entries is not worth shrinking.
+/// The number of entries up to which a table is not shrunk, because that would save little memory.
 const SMALL: usize = 1024;
 
 /// Decides which documents are deleted, and which token a new document starts with.
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn memory_is_given_back() {
+    async fn memory_is_freed() {
         let store = MemoryStore::new();
         store.set_retention(SECOND);
         for name in 0..10_000 {

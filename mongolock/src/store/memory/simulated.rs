@@ -1,4 +1,4 @@
-//! What the simulation does to the server, and what it looks at.
+//! What the simulation does to the server, and what it reads.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,7 +20,7 @@ impl MemoryStore {
         self.releases.subscribe()
     }
 
-    /// The claim that nobody has taken back.
+    /// The id in the document, unless the lock was released.
     pub(crate) fn claimed_by(&self, name: &str) -> Option<Arc<str>> {
         let documents = lock(&self.documents);
         let id = documents.get(name).map(|document| Arc::clone(&document.lock_id));
@@ -51,15 +51,15 @@ impl MemoryStore {
         documents.get(name).map(|document| document.acquired_at)
     }
 
-    /// Deletes a document as an operator does: nothing of it is remembered.
+    /// Deletes a document as an operator does: not even its token is remembered.
     pub(crate) fn delete(&self, name: &str) -> bool {
         let deleted = lock(&self.documents).remove(name);
-        self.tell(&Arc::from(name));
+        self.report(&Arc::from(name));
         deleted.is_some()
     }
 
-    /// Deletes documents whose leases ended long enough ago, as the TTL monitor of the server does: with nothing
-    /// remembered, other than the sweep of the store itself.
+    /// Deletes documents whose leases ended long enough ago, as the server's TTL monitor does: unlike the store's own
+    /// sweep it does not remember their tokens.
     pub(crate) fn sweep(&self, retention: Duration) {
         let now = self.now();
         lock(&self.documents).retain(|_, document| document.expires_at + retention > now);

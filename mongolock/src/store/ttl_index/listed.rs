@@ -41,7 +41,7 @@ impl MongoStore {
     pub(super) async fn listed(&self, retention: Duration) -> Result<Listed, Error> {
         let listing = self.background.list_indexes().max_time(COMMAND_LIMIT).await;
         let mut indexes = match listing {
-            // As plain documents: an index with options that the driver does not know must not be an error.
+            // They are read as plain documents: an index with options that the driver does not know is no error.
             Ok(indexes) => indexes.with_type::<Document>(),
             Err(error) => {
                 return match driver_error::code(&error) {
@@ -53,7 +53,7 @@ impl MongoStore {
         };
         let mut state = None;
         while indexes.advance().await? {
-            // The first one that proves something: the rest is read as well, so that the cursor ends at the server.
+            // The first index that proves a state decides; the rest is read as well, so that the cursor ends at the server.
             let index = indexes.deserialize_current()?;
             state = state.or_else(|| proved_by(&index, retention));
         }
@@ -61,7 +61,7 @@ impl MongoStore {
     }
 }
 
-/// The state that this index proves on its own, by the rules by which the server refuses a second index.
+/// The state that this index proves by itself, by the rules by which the server refuses a second index.
 fn proved_by(index: &Document, retention: Duration) -> Option<IndexState> {
     let is_named = index.get_str("name").ok() == Some(INDEX_NAME);
     let is_alike = is_on_expiry(index) && !DISTINGUISHING.iter().any(|option| index.contains_key(option));

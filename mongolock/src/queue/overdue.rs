@@ -8,8 +8,9 @@ use tokio::time::{Instant, timeout};
 use crate::sync::lock;
 use crate::timing::{ACQUIRE_LIMIT, ACQUIRE_OVERDUE, ACQUIRE_SILENT};
 
-/// Silent requests of a provider, with the copies of them, from which on more are sent only while the server answers
-/// other requests, or one at a time to find out whether it does. Each keeps one connection of the user's pool, which has ten by default.
+/// Overdue requests of a provider, with the copies of them, from which on more are sent only while the server answers
+/// other requests, or one at a time to find out whether it does. Each keeps one connection of the user's pool, which has
+/// ten by default.
 const MOST_SILENT: usize = 5;
 
 /// The same number from which on no copies are sent at all: the requests may wait behind a foreign transaction, where a
@@ -17,7 +18,7 @@ const MOST_SILENT: usize = 5;
 const MOST_WITH_COPIES: usize = 7;
 
 /// The acquire requests of a provider that have had no reply for a while, and the copies of such requests.
-pub(crate) struct SilentRequests {
+pub(crate) struct OverdueRequests {
     /// The number of both.
     count: AtomicUsize,
     signs: Mutex<Signs>,
@@ -32,10 +33,10 @@ struct Signs {
     probed_with_copy: Option<Instant>,
 }
 
-/// One silent request or one copy, counted until it is answered or given up.
-pub(crate) struct Silent(Arc<SilentRequests>);
+/// One overdue request or one copy, counted until it is answered or given up.
+pub(crate) struct Overdue(Arc<OverdueRequests>);
 
-impl SilentRequests {
+impl OverdueRequests {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             count: AtomicUsize::new(0),
@@ -47,21 +48,21 @@ impl SilentRequests {
         })
     }
 
-    /// Runs a request to its end, as a silent one while its reply is overdue.
+    /// Runs a request to its end, as an overdue one while its reply is overdue.
     pub(crate) async fn count<T>(self: &Arc<Self>, request: impl Future<Output = T>) -> T {
         let mut request = pin!(request);
         if let Ok(reply) = timeout(ACQUIRE_SILENT, request.as_mut()).await {
             return reply;
         }
-        let _silent = self.begin();
+        let _overdue = self.begin();
         request.await
     }
 
-    /// Counts a request from now on. A copy counts as soon as it is sent: most likely it waits for what the silent
+    /// Counts a request from now on. A copy counts as soon as it is sent: most likely it waits for what the overdue
     /// request waits for.
-    pub(crate) fn begin(self: &Arc<Self>) -> Silent {
+    pub(crate) fn begin(self: &Arc<Self>) -> Overdue {
         self.count.fetch_add(1, Relaxed);
-        Silent(Arc::clone(self))
+        Overdue(Arc::clone(self))
     }
 
     /// The server has answered a request.
@@ -73,7 +74,7 @@ impl SilentRequests {
         };
     }
 
-    /// Whether a copy of a silent request may be sent; the caller sends it then.
+    /// Whether a copy of an overdue request may be sent; the caller sends it then.
     pub(crate) fn allow_copy(&self) -> bool {
         let count = self.count.load(Relaxed);
         if count < MOST_SILENT {
@@ -114,7 +115,7 @@ fn may_probe(probed: &mut Option<Instant>) -> bool {
     may_probe
 }
 
-impl Drop for Silent {
+impl Drop for Overdue {
     fn drop(&mut self) {
         self.0.count.fetch_sub(1, Relaxed);
     }
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     /// So many requests that are never answered.
-    async fn fall_silent(requests: &Arc<SilentRequests>, number: usize) {
+    async fn fall_silent(requests: &Arc<OverdueRequests>, number: usize) {
         for _ in 0..number {
             let requests = Arc::clone(requests);
             tokio::spawn(async move { requests.count(std::future::pending::<()>()).await });
@@ -137,17 +138,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn few_silent_requests_stop_nothing() {
-        let requests = SilentRequests::new();
+        let requests = OverdueRequests::new();
         fall_silent(&requests, MOST_SILENT - 1).await;
         assert!(requests.allow_copy() && requests.allow_request(true));
     }
 
     #[tokio::test(start_paused = true)]
     async fn copies_are_counted_and_few_even_while_the_server_works() {
-        let requests = SilentRequests::new();
+        let requests = OverdueRequests::new();
         fall_silent(&requests, MOST_SILENT).await;
         requests.answered();
-        let copies: Vec<Silent> = (MOST_SILENT..MOST_WITH_COPIES)
+        let copies: Vec<Overdue> = (MOST_SILENT..MOST_WITH_COPIES)
             .map(|_| {
                 assert!(requests.allow_copy() && requests.allow_request(true));
                 requests.begin()
@@ -161,7 +162,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_request_at_a_time_finds_out_whether_the_server_works() {
-        let requests = SilentRequests::new();
+        let requests = OverdueRequests::new();
         fall_silent(&requests, MOST_SILENT).await;
         assert!(requests.allow_copy(), "a copy finds out as well");
         assert!(!requests.allow_copy() && !requests.allow_request(true));
