@@ -99,9 +99,7 @@ async fn commit(lease: &Lease, open: OpenCommit<'_>, session: &mut ClientSession
 
 /// Whether the outcome of the commit is not known, for another reason than the caller's own limit.
 fn is_unknown(error: &Error) -> bool {
-    const MAX_TIME_EXPIRED: i32 = 50;
-    error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT)
-        && driver_error::code(error) != Some(MAX_TIME_EXPIRED)
+    error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) && !driver_error::is_max_time_expired(error)
 }
 
 /// The error for a guarding statement without a reply: the transaction is aborted, and may be repeated as a whole.

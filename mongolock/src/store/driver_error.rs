@@ -105,6 +105,11 @@ fn was_partly_applied(error: &Error) -> bool {
     reply.is_some_and(|reply| may_be_applied(&reply))
 }
 
+/// Whether the time limit of a command has passed at the server, before its write or while that waited for a majority.
+pub(crate) fn is_max_time_expired(error: &Error) -> bool {
+    code(error) == Some(MAX_TIME_EXPIRED)
+}
+
 /// Whether the server has ended a command because another operation blocks its document.
 pub(crate) fn is_blocked(error: &Error) -> bool {
     matches!(&*error.kind, ErrorKind::Command(command) if [MAX_TIME_EXPIRED, WRITE_CONFLICT].contains(&command.code))

@@ -29,8 +29,6 @@ pub(super) const BUILD_LOCK: &str = "mongolock\u{1f}ttl-index";
 /// The owner in the `lockId` of the internal lock, so that its document looks like every other.
 const BUILD_OWNER: &str = "mongolock-ttl-index";
 
-const MAX_TIME_EXPIRED: i32 = 50;
-
 impl MongoStore {
     /// One check at a time: behind an index build that does not end each of them would keep a connection of the pool,
     /// and with the last of these locks would hang as well.
@@ -97,7 +95,7 @@ impl MongoStore {
         let Err(error) = self.create_index(retention).await else {
             return IndexState::Ready;
         };
-        if driver_error::code(&error) != Some(MAX_TIME_EXPIRED) {
+        if !driver_error::is_max_time_expired(&error) {
             return IndexState::from_error(&error);
         }
         let listed = self.listed(retention).await.ok().and_then(Listed::proved);
