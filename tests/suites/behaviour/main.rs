@@ -16,5 +16,6 @@ mod options;
 mod protocol;
 mod release_by_hand;
 mod rights;
+mod several_locks;
 mod tokens;
 mod wake_up;
