@@ -2,26 +2,56 @@
 //!
 //! | page | question |
 //! |---|---|
-//! | [leases] | What does a lock promise, and what not? Does mine guard efficiency or correctness? |
+//! | [leases] | What does a lock guarantee, and what not? Is it for efficiency or for correctness? |
+//! | [choosing an API] | Attribute, `run`, guard or `try_acquire`? Which protection for the data? |
 //! | [durations] | Which expiry, which timeouts? |
-//! | [fencing] | How does data refuse a holder who came too late? |
+//! | [fencing] | How does data reject the write of a stale holder? |
+//! | [deadlocks] | How are several locks held at once without a deadlock? What is reentrant? |
 //! | [jobs] | How does a scheduled job run once, on several instances? |
 //! | [testing] | How are programs with locks tested? |
-//! | [deployments] | Replica set, standalone, sharded: what works where? |
-//! | [rights] | What must the database user be allowed to do? |
-//! | [operating] | Who has which lock, and what if one is stuck? |
-//! | [migration] | How does it go together with DistributedLock.MongoDB? |
+//! | [deployments] | Replica set, standalone, sharded cluster: what works where? |
+//! | [rights] | Which privileges does the database user need? |
+//! | [production] | What to set up before going live, with Kubernetes as the example? |
+//! | [observing] | Which spans and events are there, and which deserve an alarm? |
+//! | [operating] | Which process holds which lock, and how is a stuck one released? |
+//! | [troubleshooting] | What causes this error or symptom, and what helps? |
+//! | [migration] | How do mongolock and DistributedLock.MongoDB share their locks? |
 //!
-//! The example programs show the same things at work; each begins with a text that says what it shows.
+//! The example programs show the same things at work. Each begins with a text that says what it shows.
+//!
+//! [leases]: https://docs.rs/mongolock/latest/mongolock/guide/leases/index.html
+//! [choosing an API]: https://docs.rs/mongolock/latest/mongolock/guide/choosing_an_api/index.html
+//! [durations]: https://docs.rs/mongolock/latest/mongolock/guide/durations/index.html
+//! [fencing]: https://docs.rs/mongolock/latest/mongolock/guide/fencing/index.html
+//! [deadlocks]: https://docs.rs/mongolock/latest/mongolock/guide/deadlocks/index.html
+//! [jobs]: https://docs.rs/mongolock/latest/mongolock/guide/jobs/index.html
+//! [testing]: https://docs.rs/mongolock/latest/mongolock/guide/testing/index.html
+//! [deployments]: https://docs.rs/mongolock/latest/mongolock/guide/deployments/index.html
+//! [rights]: https://docs.rs/mongolock/latest/mongolock/guide/rights/index.html
+//! [production]: https://docs.rs/mongolock/latest/mongolock/guide/production/index.html
+//! [observing]: https://docs.rs/mongolock/latest/mongolock/guide/observing/index.html
+//! [operating]: https://docs.rs/mongolock/latest/mongolock/guide/operating/index.html
+//! [troubleshooting]: https://docs.rs/mongolock/latest/mongolock/guide/troubleshooting/index.html
+//! [migration]: https://docs.rs/mongolock/latest/mongolock/guide/migration/index.html
+
+// Every link in the guide is absolute, because each page is read on docs.rs and in the repository; an intra-doc link works
+// on docs.rs only. A page defines its links at its end: items and other pages by their address on docs.rs, programs by
+// their address in the repository.
 
 #[doc = include_str!("guide/leases.md")]
 pub mod leases {}
+
+#[doc = include_str!("guide/choosing_an_api.md")]
+pub mod choosing_an_api {}
 
 #[doc = include_str!("guide/durations.md")]
 pub mod durations {}
 
 #[doc = include_str!("guide/fencing.md")]
 pub mod fencing {}
+
+#[doc = include_str!("guide/deadlocks.md")]
+pub mod deadlocks {}
 
 #[doc = include_str!("guide/jobs.md")]
 pub mod jobs {}
@@ -35,8 +65,14 @@ pub mod deployments {}
 #[doc = include_str!("guide/rights.md")]
 pub mod rights {}
 
+#[doc = include_str!("guide/production.md")]
+pub mod production {}
+
 #[doc = include_str!("guide/operating.md")]
 pub mod operating {}
+
+#[doc = include_str!("guide/troubleshooting.md")]
+pub mod troubleshooting {}
 
 #[doc = include_str!("guide/migration.md")]
 pub mod migration {}

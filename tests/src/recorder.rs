@@ -14,17 +14,29 @@ use crate::wait::{AMPLE, eventually};
 
 /// The commands that one client has sent, in their order. The driver's monitoring commands are not among them.
 #[derive(Clone, Debug, Default)]
-pub struct Commands(Arc<Mutex<Vec<Document>>>);
+pub struct Commands {
+    sent: Arc<Mutex<Vec<Document>>>,
+    failed: Arc<Mutex<Vec<String>>>,
+}
 
 impl Commands {
     /// Starts to record the commands of a client that is made from these options.
     pub fn record(&self, options: &mut ClientOptions) {
         let commands = self.clone();
-        options.command_event_handler = Some(EventHandler::callback(move |event| {
-            if let CommandEvent::Started(started) = event {
-                commands.lock().push(started.command);
+        options.command_event_handler = Some(EventHandler::callback(move |event| match event {
+            CommandEvent::Started(started) => commands.lock().push(started.command),
+            CommandEvent::Failed(failed) => {
+                let text = format!("{}: {}", failed.command_name, failed.failure);
+                locked(&commands.failed).push(text);
             }
+            _ => {}
         }));
+    }
+
+    /// The commands that failed so far: the name of each one, and its error.
+    #[must_use]
+    pub fn failed(&self) -> Vec<String> {
+        locked(&self.failed).clone()
     }
 
     /// The commands since the last call of this method.
@@ -63,8 +75,12 @@ impl Commands {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Document>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.sent)
     }
+}
+
+fn locked<T>(values: &Mutex<T>) -> MutexGuard<'_, T> {
+    values.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The names of commands: the first key of each document.

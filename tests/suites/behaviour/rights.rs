@@ -1,60 +1,125 @@
-//! The minimal roles that the guide lists are sufficient.
-
-use std::time::Duration;
+//! The roles that the guide lists are sufficient.
 
 use mongodb::bson::doc;
-use mongodb::options::IndexOptions;
-use mongodb::{Client, IndexModel};
-use mongolock::{IndexState, LockFilter, LockProvider};
-use mongolock_tests::{Server, ServerOptions, locks, must};
+use mongodb::options::ClientOptions;
+use mongodb::{Client, Database};
+use mongolock::{IndexState, LockError, LockFilter, LockProvider};
+use mongolock_tests::{Commands, Server, ServerOptions, locks, must};
 
 use crate::fixture::{patient, restricted};
+use crate::mongosh::{PASSWORD, call, calls};
 
-#[tokio::test]
-async fn five_actions_on_one_collection_are_enough() {
-    let server = must(Server::start(ServerOptions::single().auth()).await);
-    let role = ["find", "insert", "update", "createIndex", "changeStream"];
-    let client = Client::with_uri_str(restricted(&server, &role).await)
-        .await
-        .unwrap();
-    let database = client.database("app");
-    let provider = patient(&database);
+const PAGE: &str = include_str!("../../../mongolock/src/guide/rights.md");
+const DEPLOYMENTS: &str = include_str!("../../../mongolock/src/guide/deployments.md");
 
+/// Uses all that a provider offers, and waits for a change stream; the commands are those of the database's client.
+async fn use_everything(database: &Database, commands: &Commands) {
+    let provider = patient(database);
     let guard = provider.lock("works").await.unwrap();
     let admin = provider.admin();
     assert_eq!(admin.index_state().await, IndexState::Ready);
-    let locks = locks(&database);
-    locks.watch().await.expect("the role allows a change stream");
     let rival = provider.to_builder().build().unwrap().lock("works");
     let waiting = tokio::spawn(async move { rival.acquire().await });
+    // The waiter opens its change stream after a few attempts.
+    commands.until_sent("aggregate").await;
     guard.release().await.unwrap();
     let guard = waiting.await.unwrap().unwrap();
 
-    let mut session = client.start_session().await.unwrap();
+    let mut session = database.client().start_session().await.unwrap();
     session.start_transaction().await.unwrap();
     guard.context().commit(&mut session).await.unwrap();
 
     assert_eq!(admin.list(LockFilter::new()).await.unwrap().len(), 1);
     assert!(admin.get("works").await.unwrap().is_some());
     assert!(admin.force_release("works").await.unwrap());
-    assert_eq!(admin.release_owner("nobody").await.unwrap(), 0);
+    assert_eq!(admin.release_owner("another").await.unwrap(), 0);
     provider.shutdown().await;
+}
+
+/// The database `app` for the user of this connection string, and the commands that are sent to it.
+async fn recorded_app(uri: &str) -> (Database, Commands) {
+    let commands = Commands::default();
+    let mut options = ClientOptions::parse(uri).await.unwrap();
+    commands.record(&mut options);
+    let client = Client::with_options(options).unwrap();
+    (client.database("app"), commands)
+}
+
+/// The names of the commands that the server has refused for a missing right.
+fn refused(commands: &Commands) -> Vec<String> {
+    let mut failed = commands.failed();
+    failed.retain(|failure| failure.contains("(Unauthorized)"));
+    let name = |failure: &String| failure.split(':').next().unwrap_or_default().to_owned();
+    failed.iter().map(name).collect()
+}
+
+#[tokio::test]
+async fn five_actions_on_one_collection_are_enough() {
+    let server = must(Server::start(ServerOptions::single().auth()).await);
+    let role = ["find", "insert", "update", "createIndex", "changeStream"];
+    let (database, commands) = recorded_app(&restricted(&server, &role).await).await;
+    use_everything(&database, &commands).await;
+    locks(&database)
+        .watch()
+        .await
+        .expect("the role allows a change stream");
+    let refused = refused(&commands);
+    for optional in ["listIndexes", "listCollections"] {
+        assert!(refused.iter().any(|name| name == optional), "{refused:?}");
+    }
+}
+
+/// A user in the database `admin` with exactly the role of the page can use everything, and no command is refused.
+#[tokio::test]
+async fn a_user_in_admin_with_the_role_of_the_guide_lacks_nothing() {
+    let server = must(Server::start(ServerOptions::single().auth()).await);
+    let root = server.client().await.unwrap().database("test");
+    for (_, call) in calls(PAGE) {
+        call.run(&root).await;
+    }
+    let password = PASSWORD.replace(' ', "%20");
+    let uri = server
+        .uri()
+        .replace("root:secret@", &format!("billing:{password}@"));
+    let uri = uri.replace("/?", "/app?");
+    assert!(uri.contains("authSource=admin"), "{uri}");
+
+    let (database, commands) = recorded_app(&uri).await;
+    use_everything(&database, &commands).await;
+    let expected = [
+        "findAndModify",
+        "update",
+        "createIndexes",
+        "listIndexes",
+        "listCollections",
+    ];
+    for command in expected {
+        assert!(commands.count(command) > 0, "{command} was not sent");
+    }
+    assert_eq!(refused(&commands), Vec::<String>::new());
+
+    let connected = LockProvider::connect(&uri).await.unwrap();
+    connected
+        .lock("connected")
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+
+    let wrong = uri.replace("authSource=admin", "authSource=app");
+    let stranger = LockProvider::connect(&wrong).await.unwrap();
+    let error = stranger.lock("refused").await.unwrap_err();
+    assert!(matches!(error, LockError::Mongo(_)), "{error:?}");
 }
 
 /// An index that an administrator has created is found without the right to create one.
 #[tokio::test]
 async fn for_an_index_made_by_hand_the_right_to_list_is_enough() {
     let server = must(Server::start(ServerOptions::single().auth()).await);
-    let options = IndexOptions::builder()
-        .name("expiresAt_ttl".to_owned())
-        .expire_after(Duration::from_secs(86_400))
-        .build();
-    let index = IndexModel::builder()
-        .keys(doc! { "expiresAt": 1 })
-        .options(options)
-        .build();
     let owner = server.client().await.unwrap().database("app");
-    locks(&owner).create_index(index).await.unwrap();
+    let create = call(DEPLOYMENTS, "");
+    create.run(&owner).await;
 
     let role = ["find", "insert", "update", "listIndexes"];
     let client = Client::with_uri_str(restricted(&server, &role).await)

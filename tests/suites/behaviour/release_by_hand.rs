@@ -1,0 +1,162 @@
+//! The `mongosh` calls of the guide's page for operators: what they show, and what becomes of a hold that they release.
+
+use std::time::Duration;
+
+use mongodb::bson::{Document, doc};
+use mongolock::{LockError, LockGuard, LockState};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, change_lock, eventually, must};
+use tokio::time::timeout;
+
+use crate::fixture::Fixture;
+use crate::mongosh::{call, calls, found};
+
+const PAGE: &str = include_str!("../../../mongolock/src/guide/operating.md");
+
+/// The names that stand for a lock, an owner and an id on the page.
+const NAME: &str = "report:42";
+const OWNER: &str = "billing-1";
+const LOCK_ID: &str = "billing-1#3f0c9b52-9a4e-4d0e-8f57-1c2d3e4f5a6b";
+
+/// The renewal interval of a holder that soon notices a release by force.
+const SOON: Duration = Duration::from_millis(200);
+
+/// A hold of the page's lock by the page's owner.
+async fn hold(fixture: &Fixture) -> LockGuard {
+    let lock = fixture.process(OWNER).lock(NAME);
+    lock.renew_interval(SOON).acquire().await.unwrap()
+}
+
+/// Asserts that the reply is that to an update of so many documents.
+fn assert_updated(reply: &Document, documents: i32) {
+    assert_eq!(reply.get_i32("nModified"), Ok(documents), "{reply}");
+}
+
+/// Asserts that the holder notices its loss long before its lease of 30 s would end, that the document stays released
+/// after that, and that the next hold has a greater token.
+async fn assert_lost_for_good(fixture: &Fixture, guard: LockGuard) {
+    let lost = timeout(BEFORE_EXPIRY, guard.lost()).await;
+    lost.expect("the next renewal finds no claim");
+    let document = fixture.document(guard.name()).await.unwrap();
+    assert_eq!(document.get_str("lockId"), Ok(""));
+    let info = fixture.provider.admin().get(guard.name()).await.unwrap().unwrap();
+    assert_eq!(
+        (info.state, info.remaining),
+        (LockState::Released, Duration::ZERO)
+    );
+
+    let token = guard.fencing_token();
+    let next = fixture.rival().lock(guard.name()).try_acquire().await.unwrap();
+    let next = next.expect("the lock is free");
+    assert!(next.fencing_token() > token);
+    assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
+    next.release()
+        .await
+        .expect("the late release of the first holder changes nothing");
+}
+
+/// S2.6: the update of the page that names the hold by its `lockId`.
+#[tokio::test]
+async fn a_hold_that_is_released_by_hand_is_lost_for_good() {
+    let fixture = Fixture::mongodb().await;
+    let guard = hold(&fixture).await;
+    let shown = call(PAGE, "One lock in detail").run(fixture.database()).await;
+    let shown = found(&shown).remove(0);
+    let lock_id = shown.get_str("lockId").unwrap();
+    assert!(shown.get_datetime("expiresAt").unwrap() > shown.get_datetime("now").unwrap());
+
+    let release = call(&PAGE.replace(LOCK_ID, lock_id), "Release one hold");
+    assert_updated(&release.run(fixture.database()).await, 1);
+    assert_lost_for_good(&fixture, guard).await;
+
+    let later = hold(&fixture).await;
+    assert_updated(&release.run(fixture.database()).await, 0);
+    later.release().await.expect("the update names the earlier hold");
+}
+
+/// S2.6: the update of the page that releases whatever holds the lock.
+#[tokio::test]
+async fn a_lock_that_is_released_by_hand_is_lost_for_good() {
+    let fixture = Fixture::mongodb().await;
+    let release = call(PAGE, "Release one lock");
+    assert_updated(&release.run(fixture.database()).await, 0);
+    let guard = hold(&fixture).await;
+    assert_updated(&release.run(fixture.database()).await, 1);
+    assert_updated(&release.run(fixture.database()).await, 0);
+    assert_lost_for_good(&fixture, guard).await;
+}
+
+/// S2.7
+#[tokio::test]
+async fn all_locks_of_an_owner_are_released_by_hand() {
+    let fixture = Fixture::mongodb().await;
+    let (own, other) = (fixture.process(OWNER), fixture.process("billing-12"));
+    let lost = [
+        own.lock("1").renew_interval(SOON).acquire().await.unwrap(),
+        own.lock("2").renew_interval(SOON).acquire().await.unwrap(),
+    ];
+    let kept = other.lock("3").await.unwrap();
+    let of_owner = call(PAGE, "The locks that one owner holds");
+    let names = |reply: &Document| -> Vec<String> {
+        let mut names: Vec<String> = found(reply)
+            .iter()
+            .map(|lock| lock.get_str("_id").unwrap().to_owned())
+            .collect();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(names(&of_owner.run(fixture.database()).await), ["1", "2"]);
+
+    let release = call(PAGE, "Release all locks of one owner");
+    assert_updated(&release.run(fixture.database()).await, 2);
+    assert!(found(&of_owner.run(fixture.database()).await).is_empty());
+    for guard in lost {
+        assert_lost_for_good(&fixture, guard).await;
+    }
+    kept.release().await.expect("its owner has another name");
+}
+
+/// The reason for the page's warning: without a new `lockId` the next renewal takes the lock back.
+#[tokio::test]
+async fn an_end_alone_is_undone_by_the_next_renewal() {
+    let fixture = Fixture::mongodb().await;
+    let guard = hold(&fixture).await;
+    let end = doc! { "$set": { "expiresAt": "$$NOW" } };
+    change_lock(fixture.database(), NAME, end).await;
+    let admin = fixture.provider.admin();
+    let held_again = async || {
+        let info = admin.get(NAME).await.unwrap().unwrap();
+        (info.state == LockState::Held).then_some(())
+    };
+    must(eventually(AMPLE, "the lease is extended again", held_again).await);
+    guard.release().await.expect("the holder did not lose it");
+}
+
+/// The list shows the locks that are held, with the age of each of them, and the oldest first.
+#[tokio::test]
+async fn the_list_shows_the_locks_that_are_held() {
+    let fixture = Fixture::mongodb().await;
+    let older = fixture.provider.lock("older").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let newer = fixture.provider.lock("newer").await.unwrap();
+    let released = fixture.provider.lock("released").await.unwrap();
+    released.release().await.unwrap();
+
+    let list = call(PAGE, "The locks that are held now");
+    let locks = found(&list.run(fixture.database()).await);
+    let names: Vec<&str> = locks.iter().map(|lock| lock.get_str("_id").unwrap()).collect();
+    assert_eq!(names, ["older", "newer"]);
+    for (lock, guard) in locks.iter().zip([&older, &newer]) {
+        assert_eq!(lock.get_i64("fencingToken"), Ok(guard.fencing_token().get()));
+        let remaining = lock.get_f64("remainingSeconds").unwrap();
+        assert!((0.001..=30.0).contains(&remaining), "{lock}");
+    }
+    let ages = [&locks[0], &locks[1]].map(|lock| lock.get_f64("heldSeconds").unwrap());
+    assert!(ages[0] >= ages[1] + 0.04 && ages[1] >= 0.0, "{ages:?}");
+}
+
+/// A call that no test sends could be wrong.
+#[test]
+fn every_call_of_the_page_is_sent_by_a_test() {
+    let comments: Vec<String> = calls(PAGE).into_iter().map(|(comment, _)| comment).collect();
+    assert_eq!(comments.len(), 6, "{comments:#?}");
+}
