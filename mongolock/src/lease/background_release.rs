@@ -150,10 +150,10 @@ impl BackgroundRelease {
         Self { at, ..self }
     }
 
-    /// The same release once more, in a command of its own.
+    /// The same release again, in a command of its own.
     pub(crate) fn alone(self, at: Instant) -> Self {
         Self {
-            // The claim expires when it would have expired.
+            // The time at which the claim expires stays the same.
             expiry: self.expires_at().saturating_duration_since(at),
             at,
             failures: self.failures + 1,

@@ -9,7 +9,7 @@ use crate::sync::lock;
 /// The time in which a healthy server replies.
 const HEALTHY: Duration = Duration::from_millis(100);
 
-/// The longest time for which a request is without a reply where nothing goes wrong.
+/// The longest time for which a request is without a reply if no fault hits it.
 const ON_ITS_WAY: Duration = Duration::from_millis(20);
 
 /// What one process has sent and received, as seen by its network.
@@ -27,7 +27,7 @@ struct Request {
     has_failed: bool,
 }
 
-/// What is known of one name.
+/// What this process has learned about one name.
 #[derive(Default, Clone)]
 pub(super) struct Contact {
     /// The number of calls that wait for the lock or hold it.
@@ -130,7 +130,7 @@ impl Contacts {
         });
     }
 
-    /// Notes a usable reply that says nothing about a holder.
+    /// Notes a usable reply that does not name a holder.
     pub(super) fn heard(&self, name: &Arc<str>) {
         self.change(name, |contact| {
             contact.silent_since = None;

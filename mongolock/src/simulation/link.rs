@@ -65,7 +65,7 @@ impl Link {
         };
         let mut answer = match self.request(order).await {
             Ok(Reply::Claimed(answer)) => answer,
-            Ok(Reply::Found(_)) => unreachable!("a claim is answered by an answer to a claim"),
+            Ok(Reply::Found(_)) => unreachable!("an acquire request gets the reply to an acquire request"),
             Err(error) if driver_error::is_blocked(&error) => {
                 contacts.heard(&key.name);
                 contacts.replied(&key.name, sent);
@@ -95,7 +95,7 @@ impl Link {
                 if contacts.heard_ghost(&key.name, id, GHOST_TIME) && !was_paused {
                     let (number, name) = (self.process.number, &key.name);
                     self.server.ledger.breach(format!(
-                        "{number} waits for {name}, which its own forgotten claim {id} has"
+                        "{number} waits for {name}, which is held by its own unused claim {id}"
                     ));
                 }
             }
@@ -123,7 +123,7 @@ impl Link {
         match self.request(order).await? {
             Reply::Found(found) if found.len() == keys.len() => Ok(RenewReply::All),
             Reply::Found(found) => Ok(RenewReply::Only(found)),
-            Reply::Claimed(_) => unreachable!("a renewal is no claim"),
+            Reply::Claimed(_) => unreachable!("a renewal does not get the reply to an acquire request"),
         }
     }
 
@@ -136,7 +136,7 @@ impl Link {
         let keys = std::slice::from_ref(key);
         match self.release_all(Command::Release, keys, min_hold, limit).await? {
             Reply::Found(found) => Ok(!found.is_empty()),
-            Reply::Claimed(_) => unreachable!("a release is no claim"),
+            Reply::Claimed(_) => unreachable!("a release does not get the reply to an acquire request"),
         }
     }
 

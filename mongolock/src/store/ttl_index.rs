@@ -113,7 +113,7 @@ impl MongoStore {
             .build();
         let create = self.background.create_index(index).max_time(INDEX_BUILD_LIMIT);
         if self.is_replicated().await? {
-            // The default waits for every voting member, for ever while one is down; a standalone refuses the option.
+            // The default waits for every voting member, even while one is down; a standalone refuses the option.
             create.commit_quorum(CommitQuorum::Majority).await?;
         } else {
             create.await?;

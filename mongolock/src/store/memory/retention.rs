@@ -40,7 +40,7 @@ impl Retention {
         self.period = period;
     }
 
-    /// The least token of a new document.
+    /// The smallest token of a new document.
     pub(super) fn first_token(&self) -> i64 {
         self.greatest_deleted_token + 1
     }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn memory_is_freed() {
+    async fn deleted_documents_free_their_memory() {
         let store = MemoryStore::new();
         store.set_retention(SECOND);
         for name in 0..10_000 {
