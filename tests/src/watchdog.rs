@@ -24,7 +24,7 @@ pub(crate) enum State {
     Starting,
     Running(u32),
     Exited(i32),
-    /// The watchdog itself has ended; with its last message.
+    /// The watchdog itself has ended; the text is its last message.
     Gone(String),
 }
 

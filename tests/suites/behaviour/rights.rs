@@ -37,7 +37,7 @@ async fn five_actions_on_one_collection_are_enough() {
     assert_eq!(admin.list(LockFilter::new()).await.unwrap().len(), 1);
     assert!(admin.get("works").await.unwrap().is_some());
     assert!(admin.force_release("works").await.unwrap());
-    assert_eq!(admin.release_owner("nobody").await.unwrap(), 0);
+    assert_eq!(admin.release_owner("unknown").await.unwrap(), 0);
     provider.shutdown().await;
 }
 
