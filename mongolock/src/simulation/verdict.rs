@@ -63,9 +63,9 @@ impl Worker {
             is_held_here || silent.is_none_or(|silent| silent < SILENT),
             || format!("{wish:?} ended with \"busy\", though there was no reply for {silent:?}"),
         );
-        let heard = contact.held.is_some_and(|held| held.elapsed() < ASKS_AGAIN);
+        let was_reported_held = contact.held.is_some_and(|held| held.elapsed() < ASKS_AGAIN);
         let awaited = wish.asks_once() && call.others;
-        self.check(is_held_here || heard || awaited, || {
+        self.check(is_held_here || was_reported_held || awaited, || {
             format!("{wish:?} ended with \"busy\", though no reply said that the lock is held")
         });
         if !awaited {
@@ -103,14 +103,19 @@ impl Worker {
     /// Checks that a wait without a limit ended after a minute without a reply, and not much later.
     fn check_silence(&self, wish: &Wish, call: &Call) {
         let contact = self.process.contacts.contact(&call.name);
-        let unheard = contact.heard.map(|heard| heard.elapsed());
+        let since_reply = contact.last_reply.map(|reply| reply.elapsed());
         let silent = contact.silent_since.map(|since| since.elapsed());
         let (least, most) = (Duration::from_millis(59_900), Duration::from_secs(70));
         let waited = call.begun.elapsed();
         let is_late = silent.is_some_and(|silent| silent.min(waited) > most);
-        self.check(!is_late && unheard.is_none_or(|unheard| unheard >= least), || {
-            format!("{wish:?} gave up after {waited:?}, without a reply for {silent:?} and {unheard:?}")
-        });
+        self.check(
+            !is_late && since_reply.is_none_or(|since_reply| since_reply >= least),
+            || {
+                format!(
+                    "{wish:?} gave up after {waited:?}, without a reply for {silent:?} and {since_reply:?}"
+                )
+            },
+        );
     }
 
     fn is_untroubled(&self, call: &Call) -> bool {
