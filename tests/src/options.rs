@@ -9,9 +9,10 @@ use crate::mongod::MongodSource;
 
 /// The replica set's name.
 pub(crate) const SET_NAME: &str = "mongolock";
-/// The user and the password of a server started with [`ServerOptions::auth`].
+/// The user of a server that was started with [`ServerOptions::auth`].
 pub(crate) const USER: &str = "root";
-/// Servers listen on the loopback address only, for as long as one test.
+/// The password of that user. It may be public, because a server listens only on the loopback address and only during a
+/// test.
 pub(crate) const PASSWORD: &str = "secret";
 /// The common key of the members of a replica set: any base64 text.
 const KEY: &str = "bW9uZ29sb2NrIHRlc3RzOiBtZW1iZXJzIG9mIG9uZSBzZXQ=";

@@ -20,7 +20,7 @@ impl Nameable<'_> {
             .collect()
     }
 
-    /// The message about `root`, the name in the placeholder `written` that is no argument.
+    /// The message about the placeholder `written`, whose first name `root` is not an argument.
     pub(crate) fn unknown(&self, written: &str, root: &str) -> String {
         let function = self.function;
         let names = self.names();

@@ -15,7 +15,7 @@ pub(crate) enum FrontStatus {
     Held,
     /// The last request failed. The error is boxed to keep a queue small, because few queues store one.
     Failed(Box<LockError>),
-    /// There is no reply yet, or there was none for a while.
+    /// There was no reply yet, or none for longer than a healthy server needs.
     NoReply,
 }
 

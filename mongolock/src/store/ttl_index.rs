@@ -90,7 +90,7 @@ impl MongoStore {
         Ok(listed.proved().unwrap_or_else(not_built))
     }
 
-    /// Sends the build, and lets the listing decide about one that ran out of time: it may have ended all the same.
+    /// Sends the build. After a build that ran out of time the list of indexes decides, because it may have succeeded.
     async fn build(&self, retention: Duration) -> IndexState {
         let Err(error) = self.create_index(retention).await else {
             return IndexState::Ready;

@@ -11,7 +11,9 @@ use crate::report::Report;
 use crate::samples::{Samples, ratio};
 use crate::setting::Setting;
 
+/// The goal for the ratio of the attribute to `run`.
 const GOAL: f64 = 1.01;
+/// The goal for the size that the attribute adds to a future, in bytes.
 const BYTES: f64 = 1024.0;
 /// The number of calls in one sample in memory: a single call is too short for the clock.
 const BATCH: u32 = 200;

@@ -8,7 +8,9 @@ use mongodb::{Collection, Database};
 
 use crate::samples::Samples;
 
+/// The time for which the lease lasts, in milliseconds, as with the default expiry of mongolock.
 const EXPIRY_MILLIS: i64 = 30_000;
+/// The limit of a command at the server.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// A lock that is acquired and released with the same documents, options and write concern as mongolock's, in the same

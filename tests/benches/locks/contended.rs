@@ -12,6 +12,7 @@ use crate::samples::{Samples, ratio};
 use crate::setting::Setting;
 use crate::worker::{Section, compete};
 
+/// The number of tasks that compete for the lock.
 const TASKS: usize = 8;
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {

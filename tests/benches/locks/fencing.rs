@@ -13,6 +13,7 @@ use crate::report::Report;
 use crate::samples::{Samples, ratio};
 use crate::setting::Setting;
 
+/// The goal for the ratio of a fenced update to a plain one.
 const GOAL: f64 = 1.10;
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {

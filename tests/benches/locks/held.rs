@@ -13,10 +13,13 @@ use crate::memory::{each, resident};
 use crate::report::Report;
 use crate::setting::Setting;
 
+/// The goal for the commands per second that renew all locks.
 const COMMANDS: f64 = 3.0;
+/// The goal for the memory of one held lock, in bytes.
 const BYTES: f64 = 1024.0;
 /// The number of acquires that run at the same time.
 const AT_ONCE: usize = 64;
+/// The number of waiters whose memory is measured.
 const WAITERS: usize = 100_000;
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {

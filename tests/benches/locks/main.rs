@@ -27,6 +27,7 @@ use anyhow::bail;
 use crate::report::Report;
 use crate::setting::Setting;
 
+/// The groups of measurements, in the order in which they run.
 const GROUPS: [&str; 7] = [
     "uncontended",
     "attribute",

@@ -21,7 +21,9 @@ use crate::samples::{Samples, ratio};
 use crate::setting::Setting;
 use crate::worker::{Job, Section, from_line};
 
+/// The number of processes that compete for the lock.
 const PROCESSES: usize = 4;
+/// The number of tasks in each process.
 const TASKS: usize = 4;
 
 /// The pause between two baseline commands while the processes compete.

@@ -15,7 +15,9 @@ use crate::report::Report;
 use crate::samples::{Samples, ratio};
 use crate::setting::Setting;
 
+/// The number of tasks that acquire and release locks at the same time.
 const MANY: usize = 64;
+/// The goal for the ratio of a hold to its baseline.
 const GOAL: f64 = 1.05;
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {

@@ -15,7 +15,9 @@ use crate::report::Report;
 use crate::samples::Samples;
 use crate::setting::{Sent, Setting};
 
+/// The number of callers that wait for the lock.
 const WAITERS: usize = 50;
+/// The goal for the commands per second of all waiters together.
 const GOAL: f64 = 2.0;
 /// The time in which the stream opens and the pauses of the waiters reach their maximum.
 const SETTLE: Duration = Duration::from_secs(3);

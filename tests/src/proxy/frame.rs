@@ -4,9 +4,11 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+/// The length of the header of a message, in bytes.
 const HEADER: usize = 16;
 /// The longest message in bytes that the proxy accepts. The server's own limit is 48 MB.
 const LIMIT: usize = 64 << 20;
+/// The code of the message kind that carries commands and replies.
 const OP_MSG: i32 = 2013;
 
 /// One whole message.

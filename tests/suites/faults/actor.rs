@@ -15,8 +15,11 @@ use tokio::time::timeout;
 
 use crate::connect;
 
+/// The environment variable with the connection string.
 const URI: &str = "MONGOLOCK_ACTOR_URI";
+/// The environment variable with the name of the database.
 const DATABASE: &str = "MONGOLOCK_ACTOR_DATABASE";
+/// The environment variable with the expiry in milliseconds.
 const EXPIRY: &str = "MONGOLOCK_ACTOR_EXPIRY_MS";
 /// The prefix of lines for the parent, which distinguishes them from lines of the test harness.
 const MARK: &str = "@ ";

@@ -23,6 +23,7 @@ const SCENES: usize = 10;
 /// The lease that ends while its holder is stopped.
 const SHORT: Duration = Duration::from_millis(200);
 
+/// The environment variable that selects how the writer writes.
 const WAY: &str = "MONGOLOCK_ACTOR_WAY";
 
 /// How the holder writes back the document that it has read.

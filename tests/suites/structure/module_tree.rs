@@ -108,7 +108,7 @@ impl ModuleTree {
     }
 }
 
-/// The file of a declared module, and the folder of the files of its own children.
+/// The file of a declared module, and the folder of the files of its submodules.
 fn locate(child: &Declaration, file: &Path, directory: &Path, load: Load<'_>) -> (PathBuf, PathBuf) {
     if let Some(path) = &child.path {
         let folder = file.parent().unwrap_or(directory);

@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// Acquires the lock for a second, and returns the last of so many tokens.
+    /// Acquires the lock for a second with this number of tokens, and returns the last of them.
     fn claim(store: &MemoryStore, name: &str, tokens: i64) -> i64 {
         let expiry = SECOND;
         match store.claim(&key(name), AcquireRequest { expiry, tokens }) {
