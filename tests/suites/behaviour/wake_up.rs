@@ -31,7 +31,7 @@ fn waiter(provider: &LockProvider, name: &str) -> JoinHandle<LockGuard> {
 }
 
 /// Waits for this lock until the limit, and asserts that it is not acquired.
-async fn wait_in_vain(provider: &LockProvider, name: &str, limit: Duration) {
+async fn wait_without_success(provider: &LockProvider, name: &str, limit: Duration) {
     let lock = provider.lock(name).acquire_timeout(limit);
     lock.acquire().await.unwrap_err();
 }
@@ -127,10 +127,10 @@ async fn a_stream_is_not_opened_where_it_is_switched_off_or_the_wait_is_short() 
     let (database, commands) = recorded(fixture.db(), &[]).await;
     let held = fixture.provider.lock("short").await.unwrap();
     let off = LockProvider::builder(&database).wake_up(false).build().unwrap();
-    wait_in_vain(&off, "short", Duration::from_secs(1)).await;
+    wait_without_success(&off, "short", Duration::from_secs(1)).await;
     let on = LockProvider::new(&database);
     assert!(on.lock("short").try_acquire().await.unwrap().is_none());
-    wait_in_vain(&on, "short", Duration::from_millis(5)).await;
+    wait_without_success(&on, "short", Duration::from_millis(5)).await;
     assert_eq!(commands.count("aggregate"), 0);
     held.release().await.unwrap();
 }
@@ -167,7 +167,7 @@ async fn an_unavailable_stream_is_not_tried_again_for_minutes() {
         let point = must(point.enable_for(fixture.db()).await);
         let provider = LockProvider::new(&database);
         for _ in 0..2 {
-            wait_in_vain(&provider, "unavailable", Duration::from_secs(2)).await;
+            wait_without_success(&provider, "unavailable", Duration::from_secs(2)).await;
         }
         assert_eq!(commands.count("aggregate"), 1);
         must(point.clear().await);
@@ -180,11 +180,11 @@ async fn an_idle_stream_is_closed() {
     let (database, commands) = recorded(fixture.db(), &[]).await;
     let provider = LockProvider::new(&database);
     let held = fixture.provider.lock("idle").await.unwrap();
-    wait_in_vain(&provider, "idle", Duration::from_millis(400)).await;
+    wait_without_success(&provider, "idle", Duration::from_millis(400)).await;
     assert_eq!(commands.count("aggregate"), 1);
     commands.until_sent("killCursors").await;
     // The next waiter opens it again.
-    wait_in_vain(&provider, "idle", Duration::from_millis(400)).await;
+    wait_without_success(&provider, "idle", Duration::from_millis(400)).await;
     assert_eq!(commands.count("aggregate"), 2);
     held.release().await.unwrap();
 }
@@ -242,7 +242,7 @@ async fn adaptive_pauses_send_fewer_commands_than_fixed_ones() {
     let attempts = async |builder: fn(LockProviderBuilder) -> LockProviderBuilder| {
         let (database, commands) = recorded(fixture.db(), &[]).await;
         let provider = builder(LockProvider::builder(&database)).build().unwrap();
-        wait_in_vain(&provider, "counted", Duration::from_secs(4)).await;
+        wait_without_success(&provider, "counted", Duration::from_secs(4)).await;
         commands.count("findAndModify")
     };
     let fixed = attempts(|b| {

@@ -107,11 +107,11 @@ async fn late_request_leaves_no_claim(proxy: &Proxy, late: &Database, direct: &D
     let provider = provider.retry_interval(pause..=pause).build().unwrap();
     let rival = LockProvider::new(direct);
     assert_free(&provider, "warm").await;
-    let guard = acquire_soon(&rival, "ghost").await;
+    let guard = acquire_soon(&rival, "late").await;
 
     let fault = Fault::late_request(LATE).command("findAndModify");
     let late = proxy.inject(fault);
-    let lock = provider.lock("ghost").acquire_timeout(Duration::from_millis(600));
+    let lock = provider.lock("late").acquire_timeout(Duration::from_millis(600));
     let outcome = if is_try {
         lock.try_acquire().await
     } else {
@@ -127,7 +127,7 @@ async fn late_request_leaves_no_claim(proxy: &Proxy, late: &Database, direct: &D
 
     // The server has executed the late request by now. No event shows that, hence the sleep.
     sleep(LATE + Duration::from_secs(1)).await;
-    let lock = rival.lock("ghost").acquire_timeout(AMPLE);
+    let lock = rival.lock("late").acquire_timeout(AMPLE);
     let next = timeout(Duration::from_secs(15), lock.acquire()).await;
     let next = next.expect("the lock is free").unwrap();
     next.release().await.unwrap();

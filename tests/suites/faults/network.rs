@@ -80,13 +80,13 @@ async fn a_request_that_arrives_late_leaves_no_claim() {
     let provider = LockProvider::new(&server.proxied);
     warm_up(&provider).await;
     let late = proxy.inject(Fault::late_request(Duration::from_millis(1500)).command("findAndModify"));
-    let lock = provider.lock("ghost").acquire_timeout(Duration::from_millis(1));
+    let lock = provider.lock("late").acquire_timeout(Duration::from_millis(1));
     assert!(lock.acquire().await.is_err());
     must(late.happened(AMPLE).await);
-    assert_free(&LockProvider::new(direct), "ghost").await;
+    assert_free(&LockProvider::new(direct), "late").await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     // The late request has acquired the lock by now. That claim is released long before its expiry of 30 s.
-    let free = async || is_released(direct, "ghost").await.then_some(());
+    let free = async || is_released(direct, "late").await.then_some(());
     must(eventually(Duration::from_secs(10), "the lock is free", free).await);
 }
 
@@ -98,10 +98,10 @@ async fn a_late_copy_of_a_successful_request_leaves_no_claim() {
     let provider = LockProvider::new(&server.proxied);
     warm_up(&provider).await;
     let late = proxy.inject(Fault::late_request(Duration::from_secs(2)).command("findAndModify"));
-    assert_free(&provider, "ghost").await;
+    assert_free(&provider, "late").await;
     must(late.happened(AMPLE).await);
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let free = async || is_released(direct, "ghost").await.then_some(());
+    let free = async || is_released(direct, "late").await.then_some(());
     must(eventually(Duration::from_secs(10), "the lock is free", free).await);
 }
 
