@@ -1,8 +1,8 @@
-//! What the compiler says about the attribute: one file for each mistake, and a crate outside the workspace that must
-//! please it. The suite `attribute_forms` has what else must compile.
+//! The messages of the compiler about the attribute: one file for each mistake, and a crate outside the workspace that
+//! must compile without a warning. The suite `attribute_forms` has the other uses that must compile.
 //!
-//! The expected messages are those of the stable compiler 1.95. `MONGOLOCK_SKIP_UI=1` skips the suite on any
-//! other; `TRYBUILD=overwrite` writes the messages anew.
+//! The expected messages are those of the stable compiler 1.95. `MONGOLOCK_SKIP_UI=1` skips the suite on other
+//! versions; `TRYBUILD=overwrite` writes the messages again.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,23 +16,23 @@ fn skipped() -> bool {
 }
 
 #[test]
-fn messages() {
+fn every_mistake_has_its_message() {
     if !skipped() {
         let cases = trybuild::TestCases::new();
         cases.compile_fail("ui/fail/*.rs");
     }
 }
 
-/// Clean under `clippy::pedantic` and `-D warnings` in three editions, and it runs; its output shows what a lock
-/// adds to the size of a future.
+/// The crate has no warning of the compiler or of `clippy::pedantic` in three editions, and it runs. It prints the size
+/// that a lock adds to a future.
 #[test]
-fn a_crate_outside_the_workspace() {
+fn a_crate_outside_the_workspace_compiles_without_a_warning() {
     if skipped() {
         return;
     }
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let fixture = here.join("fixture");
-    // The versions that the workspace is tested with.
+    // The crate is built with the same versions of the dependencies as the workspace.
     std::fs::copy(here.join("../Cargo.lock"), fixture.join("Cargo.lock")).expect("a lock file to copy");
     let cargo = |arguments: &[&str]| {
         let status = Command::new(env!("CARGO"))

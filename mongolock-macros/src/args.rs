@@ -15,7 +15,7 @@ use crate::string_literal::StringLiteral;
 pub(crate) struct Args {
     /// The valid keys that were written, also those whose value could not be read.
     given: Vec<Key>,
-    /// The keys that a misspelt key or a value without a key probably stands for.
+    /// The keys that a misspelt key or a value without a key probably means.
     presumed: Vec<Key>,
     /// The arguments whose value is a string literal, each with its key as written.
     literals: Vec<(Key, Ident, StringLiteral)>,

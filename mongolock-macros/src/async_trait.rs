@@ -21,7 +21,7 @@ pub(crate) struct BoxedFuture {
 }
 
 impl BoxedFuture {
-    /// Takes the function apart, if it has this shape.
+    /// Splits the function into its parts; `None` if it has another shape.
     pub(crate) fn recognise(function: &Function) -> Option<Self> {
         if function.signature.asyncness.is_some() {
             return None;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn recognises_the_box() {
+    fn a_boxed_async_move_block_is_recognised() {
         let returned = quote!(
             ::core::pin::Pin<
                 Box<dyn ::core::future::Future<Output = Result<(), E>> + ::core::marker::Send + 'a>,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_everything_else() {
+    fn other_bodies_and_return_types_are_not_recognised() {
         let pinned = quote!(Pin<Box<dyn Future<Output = T>>>);
         for body in [
             quote!(Box::pin(async { body })),

@@ -90,8 +90,8 @@ impl<'a> Scope<'a> {
         })
     }
 
-    /// The argument with the literal's source position and its own hygiene: only this combination compiles whether the
-    /// literal or the argument comes from a `macro_rules!`, or both.
+    /// The argument with the literal's source position and the argument's own hygiene: only this combination compiles
+    /// when a `macro_rules!` generates the literal, the argument, or both.
     fn root(&self, name: &str, span: Span) -> Option<Ident> {
         if name == "self" {
             return self

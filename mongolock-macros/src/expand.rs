@@ -1,4 +1,4 @@
-//! Writes the locked function. The arguments have been validated, so nothing here can fail.
+//! Generates the locked function. The arguments have been validated, so nothing here can fail.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
@@ -118,7 +118,7 @@ fn build_call(lock: &Lock) -> TokenStream {
     quote!(#call #options)
 }
 
-/// The method calls that set the options; an option that is not set is the provider's.
+/// The method calls that set the options; the provider's value applies to an option that is not set.
 fn options(lock: &Lock) -> TokenStream {
     let span = Span::mixed_site();
     let mut options = TokenStream::new();

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_leads_back_to_its_key() {
+    fn every_key_is_found_by_its_name() {
         for key in Key::ALL {
             assert_eq!(Key::find(key.as_str()), Some(key));
             assert_eq!(Key::nearest(key.as_str()), Some(key));

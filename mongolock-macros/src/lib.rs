@@ -1,7 +1,7 @@
-//! The attribute of `mongolock`, which exports it: use it from there.
+//! The attribute macro of `mongolock`. Use it through that crate, which re-exports it.
 //!
-//! Parse (`args`, `function`, `template`, `duration`), validate (`shape`, `validate`, `bind`), expand (`expand`, `outcome`);
-//! every message for users stands in `error`.
+//! Parse (`args`, `function`, `template`, `duration`), validate (`shape`, `validate`, `bind`), expand (`expand`,
+//! `outcome`); `error` has every message for users.
 
 mod args;
 mod async_trait;
@@ -34,8 +34,8 @@ pub fn distributed_lock(
     locked(args.into(), item.into()).into()
 }
 
-/// Parses, validates and expands. After a mistake the item is returned unchanged, so that its callers still
-/// compile and the compiler reports the mistake only.
+/// Parses, validates and expands. After a mistake the item is returned unchanged together with the errors: its callers
+/// still compile, so the compiler reports nothing but the mistake.
 fn locked(args: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let args = Args::parse(args, &mut errors);

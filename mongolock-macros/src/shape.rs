@@ -48,7 +48,7 @@ pub(crate) fn of(function: &Function, errors: &mut Errors) -> Option<Shape> {
 fn can_fail(function: &Function, returned: &Type, errors: &mut Errors) -> bool {
     let what = match returned {
         Type::Tuple(tuple) if tuple.elems.is_empty() => "nothing",
-        Type::Never(_) => "never",
+        Type::Never(_) => "`!`",
         _ => return true,
     };
     let message = target::cannot_fail(&function.name(), what);

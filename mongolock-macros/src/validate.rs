@@ -24,15 +24,15 @@ const MAX_DURATION: u64 = 7 * DAY;
 pub(crate) struct Lock {
     /// The parts of the lock name, in their order.
     pub(crate) name: Vec<Part>,
-    /// The durations that were given, in milliseconds; an omitted one is the provider's.
+    /// The durations that were given, in milliseconds; the provider's value applies to an omitted one.
     pub(crate) durations: Vec<(DurationKey, u64)>,
-    /// How long a call waits; an omitted timeout is the provider's.
+    /// How long a call waits; the provider's timeout applies to an omitted one.
     pub(crate) acquire_timeout: Option<Timeout>,
     pub(crate) on_busy: OnBusy,
     pub(crate) on_lost: OnLost,
     /// The expression that gives the provider; without it, the global provider is used.
     pub(crate) provider: Option<Expr>,
-    /// The path of the runtime crate; without it, the path is `::mongolock`.
+    /// The path of the runtime crate; `::mongolock` if it is omitted.
     pub(crate) crate_path: Option<Path>,
 }
 

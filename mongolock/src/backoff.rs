@@ -6,7 +6,7 @@ use std::time::Duration;
 /// ([*Exponential Backoff And Jitter*](https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/), "decorrelated").
 pub(crate) struct Backoff {
     range: RangeInclusive<Duration>,
-    /// The pause before the next one.
+    /// The pause that was returned last; before the first one it is the minimum.
     last: Duration,
 }
 
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_stay_in_their_range_grow_and_differ() {
+    fn pauses_stay_in_their_range_and_grow_and_differ() {
         let range = Duration::from_millis(10)..=Duration::from_millis(800);
         let mut backoff = Backoff::new(range.clone());
         let pauses: Vec<_> = (0..10_000).map(|_| backoff.next()).collect();

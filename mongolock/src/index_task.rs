@@ -110,7 +110,8 @@ mod tests {
         }
     }
 
-    /// The seconds at which checks begin until one finds the index. The plan says how long each of them takes, and its result.
+    /// The seconds at which checks begin until one finds the index. The plan has the duration in seconds and the result
+    /// of each check.
     async fn checks<C: Clone + Into<IndexCheck>>(plan: &[(u64, C)]) -> Vec<u64> {
         let (start, checks) = (Instant::now(), Mutex::new(Vec::new()));
         let begin = || {
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_failure_it_is_checked_once_a_minute() {
+    async fn after_a_failure_the_index_is_checked_once_a_minute() {
         let plan = [
             (0, failed()),
             (0, IndexState::Capped),
@@ -152,10 +153,10 @@ mod tests {
 
     /// The checks hang for longer than the task waits for them.
     #[tokio::test(start_paused = true)]
-    async fn no_second_check_begins_beside_one_that_hangs() {
+    async fn no_second_check_begins_while_one_hangs() {
         let plan = [(3600, failed()), (40, IndexState::Ready), (0, IndexState::Ready)];
         let checks = checks(&plan).await;
-        // The end of the first is noticed with the next wait for it, 30 s and a minute each, or a minute after it.
+        // The task notices the end of the first check when a pause of a minute is over, so up to a minute late.
         assert!((3600..=3660).contains(&checks[1]), "{checks:?}");
         assert_eq!(
             checks[2] - checks[1],
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_check_that_hangs_is_a_failure_to_the_caller() {
+    async fn a_check_that_hangs_is_reported_as_failed() {
         let begun = Instant::now();
         let state = outcome(task::spawn(pending())).await.state;
         assert!(

@@ -158,7 +158,7 @@ impl ReleaseNotifier {
         idle
     }
 
-    /// Ends wake-ups for good; the stream is closed after its next reply.
+    /// Switches wake-ups off permanently; the stream is closed after its next reply.
     pub(crate) fn stop(&self) {
         self.set_stream(StreamState::Off);
     }
@@ -224,7 +224,7 @@ async fn run(notifier: Arc<ReleaseNotifier>) {
     }
 }
 
-/// Wakes waiters by the releases of an open stream until there are none any more.
+/// Wakes waiters when an open stream reports releases, until no waiter is left.
 async fn follow(notifier: &ReleaseNotifier, mut releases: Releases) -> Result<(), LockError> {
     loop {
         let name = releases.next().await?;
@@ -253,7 +253,9 @@ mod tests {
     }
 
     fn subscribe(notifier: &Arc<ReleaseNotifier>) -> Subscription {
-        notifier.subscribe(&Arc::from("n")).expect("it is switched on")
+        notifier
+            .subscribe(&Arc::from("n"))
+            .expect("wake-ups are switched on")
     }
 
     /// A command error with this code, as the server sends it.
@@ -284,7 +286,7 @@ mod tests {
         }
     }
 
-    /// There is no waiter when the pause ends, and no task lives until the next waiter comes.
+    /// No waiter is registered when the pause ends, and no task exists until the next waiter registers.
     #[tokio::test(start_paused = true)]
     async fn an_unavailable_stream_is_tried_again_for_the_next_waiter() {
         let notifier = in_memory();
@@ -298,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_other_error_is_tried_again_soon() {
+    async fn after_any_other_error_the_stream_is_opened_again_soon() {
         let (notifier, connection) = (in_memory(), std::io::Error::other("cut"));
         let others = [20, 40, 136, 280, 8000].map(command_error);
         for error in others.into_iter().chain([LockError::Mongo(connection.into())]) {
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_stopped_stays_off() {
+    async fn a_stopped_notifier_never_opens_a_stream() {
         let notifier = in_memory();
         let waiter = subscribe(&notifier);
         notifier.stop();
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_counts_as_open_while_it_answers() {
+    async fn a_stream_without_replies_no_longer_counts_as_open() {
         let notifier = in_memory();
         let subscription = subscribe(&notifier);
         tokio::time::sleep(STREAM_SILENT * 3).await;

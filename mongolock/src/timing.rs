@@ -64,7 +64,7 @@ pub(crate) const POLL_BESIDE_STREAM: Duration = seconds(5);
 /// that has waited longest comes first, and they do not all send their requests at the same time.
 pub(crate) const WOKEN_DELAY: [Duration; 3] = [millis(2), millis(1), Duration::ZERO];
 
-/// The time for which a process hands a lock over among its own waiters at first, before other processes get a turn.
+/// The initial time for which a process hands a lock over among its own waiters, before other processes get a turn.
 pub(crate) const HANDOVER_MIN: Duration = millis(20);
 
 /// The longest time for which a process hands a lock over among its own waiters, when no other process has taken the lock
@@ -87,8 +87,8 @@ pub(crate) const RENEWAL_RETRY: Duration = millis(250);
 /// the hand-over, which sends no command. Most holds have ended by then.
 pub(crate) const HANDED_OVER_CHECK: Duration = seconds(1);
 
-/// The time by which a renewal may leave the end of a lease beyond its own grant: it is longer than any command stays in
-/// the server.
+/// The longest time by which a renewal leaves the end of a lease after the end that it grants itself: it is longer than
+/// any command stays in the server.
 pub(crate) const LATE_COMMAND: Duration = seconds(60);
 
 // Releases.
@@ -174,7 +174,7 @@ const fn is_less(one: Duration, other: Duration) -> bool {
 
 /// The relations between the limits that the reasons above rely on.
 const _: () = {
-    // No command stays in the server for as long as a renewal may leave the end of a lease beyond its grant.
+    // The server ends every command long before `LATE_COMMAND`.
     assert!(is_less(ACQUIRE_LIMIT, LATE_COMMAND) && is_less(RENEWAL_LIMIT_MAX, LATE_COMMAND));
     assert!(is_less(RELEASE_LIMIT, LATE_COMMAND) && is_less(COMMAND_LIMIT, LATE_COMMAND));
 

@@ -13,6 +13,7 @@ use crate::deployment::shared;
 use crate::error::{SupportError, must};
 use crate::place::random;
 
+/// The beginning of the name of every test database.
 const PREFIX: &str = "mongolock_test";
 /// The age of a database after which it is removed: one hour, longer than any test runs, so it was left behind by a
 /// test that was killed.

@@ -1,4 +1,4 @@
-//! The MongoDB that tests and examples use, unless they start a server of their own.
+//! The MongoDB server of tests and examples that do not start one of their own.
 
 use std::env;
 
@@ -10,7 +10,7 @@ use crate::node::connect;
 use crate::options::ServerOptions;
 use crate::server::Server;
 
-/// A MongoDB to work with: the one that `MONGODB_URI` names, else a replica set of one member that belongs to this
+/// A MongoDB server: the one that `MONGODB_URI` names, or else a replica set of one member that belongs to this
 /// process.
 #[derive(Debug)]
 pub struct Deployment {
@@ -19,7 +19,7 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// The MongoDB of `MONGODB_URI` if that is set, else a new replica set of one member.
+    /// The server of `MONGODB_URI` if that is set, or else a new replica set of one member.
     ///
     /// # Errors
     /// Those of [`Server::start`].
@@ -30,7 +30,7 @@ impl Deployment {
         }
     }
 
-    /// A new server, also if `MONGODB_URI` is set.
+    /// A new server, even if `MONGODB_URI` is set.
     ///
     /// # Errors
     /// Those of [`Server::start`].
@@ -63,7 +63,7 @@ impl Deployment {
     }
 }
 
-/// The shared MongoDB of this test process. The first test that calls this function starts it; it ends with the
+/// The shared MongoDB server of this test process. The first test that calls this function starts it; it ends with the
 /// process.
 ///
 /// # Errors

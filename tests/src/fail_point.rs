@@ -44,7 +44,7 @@ impl FailPoint {
         self
     }
 
-    /// The command is not run and answers with this error.
+    /// The command is not run, and its reply is this error.
     pub fn error_code(self, code: i32) -> Self {
         self.with("errorCode", code)
     }
@@ -54,7 +54,7 @@ impl FailPoint {
         self.with("errorLabels", labels)
     }
 
-    /// The command is not run and its connection closed.
+    /// The command is not run, and its connection is closed.
     pub fn close_connection(self) -> Self {
         self.with("closeConnection", true)
     }
@@ -66,12 +66,12 @@ impl FailPoint {
             .with("blockTimeMS", milliseconds)
     }
 
-    /// The command is run, and its answer carries this write concern error.
+    /// The command is run, and its reply carries this write concern error.
     pub fn write_concern_error(self, code: i32, message: &str) -> Self {
         self.with("writeConcernError", doc! { "code": code, "errmsg": message })
     }
 
-    /// Only for clients of this application name: tests in parallel do not notice it. See
+    /// Hits only clients of this application name, so that other tests are not affected. See
     /// [`TestDb::name`](crate::TestDb::name).
     pub fn app_name(self, name: &str) -> Self {
         self.with("appName", name)
@@ -121,7 +121,7 @@ impl FailPointGuard {
     /// Clears it now; dropping the guard does the same, and blocks for it.
     ///
     /// # Errors
-    /// When the server does not answer.
+    /// When the server does not reply.
     pub async fn clear(mut self) -> Result<(), SupportError> {
         let Some(uri) = &self.uri else { return Ok(()) };
         run_admin(uri, off()).await?;

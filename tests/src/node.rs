@@ -137,11 +137,11 @@ impl Node {
         self.signal(Signal::CONT)
     }
 
-    /// Starts it again with the same data and port, after a [`kill`](Self::kill) if it still runs, and waits until
-    /// it answers. A member of a set may need longer to become primary or secondary again.
+    /// Starts it again with the same data and port, after a [`kill`](Self::kill) if it still runs, and waits until it
+    /// accepts connections. A member of a set may need longer to become primary or secondary again.
     ///
     /// # Errors
-    /// [`SupportError::Start`] when it does not come up.
+    /// [`SupportError::Start`] when it does not start.
     pub async fn restart(&self) -> Result<(), SupportError> {
         self.kill().await?;
         let mut attempt = 1;
@@ -180,7 +180,7 @@ impl Node {
         sent.map_err(|error| SupportError::io(format!("signal to mongod at {}", self.address))(error.into()))
     }
 
-    /// Waits until the process listens or has ended. The log says when it listens, because an answer on the port could
+    /// Waits until the process listens or has ended. The log shows when it listens, because a reply on the port could
     /// come from another server.
     async fn ready(&self, log_start: u64) -> Result<(), SupportError> {
         let probe = || async {

@@ -1,4 +1,4 @@
-//! What kind of server to start.
+//! The options of a server.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,14 +9,15 @@ use crate::mongod::MongodSource;
 
 /// The replica set's name.
 pub(crate) const SET_NAME: &str = "mongolock";
-/// The user and the password of a server started with [`ServerOptions::auth`].
+/// The user of a server that was started with [`ServerOptions::auth`].
 pub(crate) const USER: &str = "root";
-/// Servers listen on the loopback address only, for as long as one test.
+/// The password of that user. It may be public, because a server listens only on the loopback address and only during a
+/// test.
 pub(crate) const PASSWORD: &str = "secret";
 /// The common key of the members of a replica set: any base64 text.
 const KEY: &str = "bW9uZ29sb2NrIHRlc3RzOiBtZW1iZXJzIG9mIG9uZSBzZXQ=";
 
-/// What kind of server to start: begin with [`standalone`](Self::standalone), [`single`](Self::single) or
+/// The options of a server: begin with [`standalone`](Self::standalone), [`single`](Self::single) or
 /// [`three_members`](Self::three_members), end with [`Server::start`](crate::Server::start).
 #[derive(Clone, Debug)]
 #[must_use]
@@ -36,7 +37,7 @@ impl ServerOptions {
         Self::new(1, false)
     }
 
-    /// A replica set of one member: everything a set can do, up in about a second.
+    /// A replica set of one member: it has all features of a replica set and starts in about a second.
     pub fn single() -> Self {
         Self::new(1, true)
     }
@@ -65,7 +66,7 @@ impl ServerOptions {
         }
     }
 
-    /// With access control, and one user who may do everything; [`Server::uri`](crate::Server::uri) names that user.
+    /// Access control, and one user who may do everything; [`Server::uri`](crate::Server::uri) names that user.
     pub fn auth(mut self) -> Self {
         self.auth = true;
         self
@@ -77,7 +78,7 @@ impl ServerOptions {
         self
     }
 
-    /// A server parameter, instead of an own default of the same name.
+    /// A server parameter, which replaces a default of this crate of the same name.
     pub fn parameter(mut self, name: &str, value: &str) -> Self {
         self.parameters.insert(name.to_owned(), value.to_owned());
         self
@@ -89,7 +90,7 @@ impl ServerOptions {
         self
     }
 
-    /// Where the `mongod` comes from, instead of what the environment says.
+    /// The places in which `mongod` is searched, instead of those of the environment.
     pub fn source(mut self, source: MongodSource) -> Self {
         self.source = source;
         self

@@ -1,4 +1,4 @@
-//! Waiting for something that another task, process or server does.
+//! Waiting for an effect of another task, process or server.
 
 use std::time::Duration;
 

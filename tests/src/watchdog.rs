@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use crate::error::SupportError;
 
+/// The script that the watchdog runs.
 const SCRIPT: &str = include_str!("watchdog.sh");
 /// The time that the drop of a server waits for the watchdog to end: it kills `mongod` and removes its directory.
 const CLEAN_UP_LIMIT: Duration = Duration::from_secs(10);
@@ -24,7 +25,7 @@ pub(crate) enum State {
     Starting,
     Running(u32),
     Exited(i32),
-    /// The watchdog itself has ended; with its last message.
+    /// The watchdog itself has ended; the text is its last message.
     Gone(String),
 }
 

@@ -17,7 +17,7 @@ use tracing::instrument::WithSubscriber;
 use tracing::{Event, Id, Instrument, Level, Metadata, Subscriber, info_span, span};
 use tracing_core::span::Current;
 
-/// A subscriber that notes events with the spans around them, and spans with their recorded fields.
+/// A subscriber that records events with the spans around them, and spans with their fields.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Noted>>);
 
@@ -214,7 +214,7 @@ fn outcomes_of_acquires(notes: &Notes) {
 
 fn one_hold_of_300_ms(notes: &Notes) {
     let [hold] = &notes.spans("mongolock.hold")[..] else {
-        panic!("one body ran")
+        panic!("exactly one body ran")
     };
     assert_eq!(hold.0["outcome"], "\"returned\"");
     assert!(hold.0["held_ms"].parse::<u64>().unwrap() >= 300);
@@ -238,7 +238,7 @@ fn levels_of_events(notes: &Notes) {
         .events
         .iter()
         .any(|event| event.level <= Level::INFO);
-    assert!(!loud, "nothing is logged at info while all goes well");
+    assert!(!loud, "nothing is logged at info or above without a failure");
 }
 
 #[test]

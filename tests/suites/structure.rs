@@ -1,5 +1,6 @@
-//! Imports between the modules of a crate run one way: the sources of the two crates are read as text, and every
-//! cycle is reported with the lines that tie it. The links in the guide lead to pages and items that exist.
+//! The imports between the modules of a crate form no cycle, and the layers of the runtime import only from the top
+//! down. The sources of the two crates are read as text, and every cycle is reported with the imports that form it. The links in the
+//! guide lead to pages and items that exist.
 
 #[path = "structure/graph.rs"]
 mod graph;
@@ -23,7 +24,7 @@ use crate::module_tree::ModuleTree;
 /// The layers of the runtime from the top down: a module imports from its own layer and from those below it.
 const RUNTIME_LAYERS: &[Layer] = &[
     Layer {
-        name: "public faces",
+        name: "public API",
         modules: &[
             "lib",
             "__private",

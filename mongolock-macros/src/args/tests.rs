@@ -73,7 +73,7 @@ fn every_key_has_its_own_example() {
 }
 
 #[test]
-fn nothing_is_an_argument_list() {
+fn an_empty_argument_list_is_read() {
     assert!(!accepted(quote!()).mentions(Key::Name));
 }
 
@@ -112,15 +112,15 @@ fn refuses_a_second_value() {
 fn refuses_values_without_a_key() {
     assert_eq!(
         one(quote!("report:<id>")),
-        r#"a value without its name: write `name = "report:<id>"`"#
+        r#"this value has no argument name: write `name = "report:<id>"`"#
     );
     assert_eq!(
         one(quote!(skip)),
-        r#"`skip` is a value: write `on_busy = "skip"`"#
+        r#"`skip` is a value and not an argument: write `on_busy = "skip"`"#
     );
     assert_eq!(
         one(quote!(continue)),
-        r#"`continue` is a value: write `on_lost = "continue"`"#
+        r#"`continue` is a value and not an argument: write `on_lost = "continue"`"#
     );
     assert!(one(quote!(30)).starts_with("expected an argument such as `name = "));
     assert!(one(quote!(, name = "x")).starts_with("expected an argument such as `name = "));
@@ -197,7 +197,7 @@ fn refuses_values_of_the_wrong_kind() {
 }
 
 #[test]
-fn a_missing_comma_hides_nothing() {
+fn arguments_after_a_missing_comma_are_read() {
     let (args, errors) = parse(quote!(name = "a" expiry = "1s" provider = p crate = c on_busy = "skip"));
     assert_eq!(errors.matches("expected `,` between two arguments").count(), 4);
     assert!(
@@ -214,7 +214,7 @@ fn a_missing_comma_hides_nothing() {
 }
 
 #[test]
-fn reports_everything_at_once() {
+fn reports_all_mistakes_at_once() {
     assert_eq!(
         refused(quote!(
             nam = "x",
@@ -230,7 +230,7 @@ fn reports_everything_at_once() {
 }
 
 #[test]
-fn reads_what_macro_rules_passes_on() {
+fn reads_literals_that_macro_rules_passes_on() {
     let literal = proc_macro2::Group::new(proc_macro2::Delimiter::None, quote!("x:<id>"));
     assert_eq!(
         accepted(quote!(name = #literal, expiry = "1s"))

@@ -41,10 +41,10 @@ fn suggests_the_probable_duration() {
 }
 
 #[test]
-fn refuses_the_rest() {
-    let hopeless = Err(DurationMistake::Malformed { write: None });
+fn refuses_texts_that_are_no_durations() {
+    let without_suggestion = Err(DurationMistake::Malformed { write: None });
     for text in ["s", "soon", "30x", "30us", "+30s", "0x10s", "٣s", "1.s.", "30s?"] {
-        assert_eq!(parse(text), hopeless, "{text}");
+        assert_eq!(parse(text), without_suggestion, "{text}");
     }
     assert_eq!(parse(""), Err(DurationMistake::Empty));
     assert_eq!(parse(" \t"), Err(DurationMistake::Empty));
@@ -68,17 +68,17 @@ proptest! {
     }
 
     #[test]
-    fn never_panics_on_what_looks_like_a_duration(text in "-?[0-9]{0,22}[ ._]?[a-z]{0,4}[0-9]{0,3}(ms|s|m|h|d)?") {
+    fn never_panics_on_texts_similar_to_durations(text in "-?[0-9]{0,22}[ ._]?[a-z]{0,4}[0-9]{0,3}(ms|s|m|h|d)?") {
         let _ = parse(&text);
     }
 
     #[test]
-    fn reads_back_what_it_writes(millis in 0..=u64::MAX) {
+    fn written_durations_are_read_back(millis in 0..=u64::MAX) {
         prop_assert_eq!(parse(&write(millis)), Ok(millis));
     }
 
     #[test]
-    fn what_it_suggests_is_accepted(text in "[0-9]{1,4}[. ]?[0-9]{0,2} ?(ms|s|sec|min|m|h|hours|d)([0-9]{1,2}(ms|s|m))?") {
+    fn suggestions_are_accepted(text in "[0-9]{1,4}[. ]?[0-9]{0,2} ?(ms|s|sec|min|m|h|hours|d)([0-9]{1,2}(ms|s|m))?") {
         if let Err(DurationMistake::Malformed { write: Some(write) }) = parse(&text) {
             prop_assert!(parse(&write).is_ok(), "{} -> {}", text, write);
         }

@@ -26,16 +26,19 @@ pub(crate) fn unknown(written: &str) -> String {
 
 /// The message about a value without its key, such as a bare `skip`.
 pub(crate) fn value_alone(key: Key, written: &str) -> String {
-    format!("`{written}` is a value: write `{} = \"{written}\"`", key.as_str())
+    format!(
+        "`{written}` is a value and not an argument: write `{} = \"{written}\"`",
+        key.as_str()
+    )
 }
 
 pub(crate) fn literal_alone(written: &str) -> String {
-    format!("a value without its name: write `name = {written}`")
+    format!("this value has no argument name: write `name = {written}`")
 }
 
 pub(crate) fn not_an_argument() -> String {
     format!(
-        "expected an argument such as `name = \"…\"`, with one of {}",
+        "expected an argument such as `name = \"…\"`: write one of {}",
         all_names()
     )
 }

@@ -10,7 +10,7 @@ pub(crate) fn unreadable(argument: &str, text: &str, mistake: &DurationMistake) 
         DurationMistake::NoUnit { write } => format!("`{text}` has no unit: write `{write}`"),
         DurationMistake::Negative => format!("`{text}` is negative: {example}"),
         DurationMistake::TooLong => {
-            format!("`{text}` is longer than `{argument}` can be: write at most `7d`")
+            format!("`{text}` is too long for `{argument}`: write at most `7d`")
         }
         DurationMistake::Malformed { write: Some(write) } => {
             format!("`{text}` is not a duration: write `{write}`")
@@ -31,20 +31,20 @@ pub(crate) const RENEW_BOUNDS: &str = "above `0s` and below `expiry` (at most `7
 /// The accepted values of `min_hold` and `max_hold`, as the message states them.
 pub(crate) const HOLD_BOUNDS: &str = "between `0s` and `7d`";
 /// The accepted values of `acquire_timeout`, as the message states them.
-pub(crate) const TIMEOUT_BOUNDS: &str = "between `0s` and `7d`, or `none` to wait for ever";
+pub(crate) const TIMEOUT_BOUNDS: &str = "between `0s` and `7d`, or `none` to wait without a limit";
 
-/// The message about a lease that would end before its first renewal.
+/// The message about a lease that would expire before its first renewal.
 pub(crate) fn renews_too_late(renew: &str, expiry: &str) -> String {
     format!(
-        "`renew_interval` (`{renew}`) must be shorter than `expiry` (`{expiry}`), or the lock runs out before its \
+        "`renew_interval` (`{renew}`) must be shorter than `expiry` (`{expiry}`), otherwise the lock expires before its \
          renewal: write about a third of `expiry`"
     )
 }
 
 pub(crate) fn timeout_with_fail() -> &'static str {
-    "`acquire_timeout` has no effect with `on_busy = \"fail\"`, which makes one attempt: remove one of the two"
+    "`acquire_timeout` has no effect with `on_busy = \"fail\"`, which tries only once: remove one of the two"
 }
 
 pub(crate) fn endless_skip() -> &'static str {
-    "`acquire_timeout = \"none\"` waits for ever, so `on_busy = \"skip\"` would never skip: remove one of the two"
+    "`acquire_timeout = \"none\"` waits without a limit, so `on_busy = \"skip\"` would never skip: remove one of the two"
 }

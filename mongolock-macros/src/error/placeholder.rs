@@ -20,7 +20,7 @@ impl Nameable<'_> {
             .collect()
     }
 
-    /// The message about `root`, the name in the placeholder `written` that is no argument.
+    /// The message about the placeholder `written`, whose first name `root` is not an argument.
     pub(crate) fn unknown(&self, written: &str, root: &str) -> String {
         let function = self.function;
         let names = self.names();
@@ -31,7 +31,7 @@ impl Nameable<'_> {
         let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
         match (names.is_empty(), self.receiver) {
             (true, _) => format!(
-                "`{function}` has no argument `{root}`, and none that a placeholder could name: add one, or remove `{written}`"
+                "`{function}` has no argument that a placeholder can name: add the argument `{root}`, or remove `{written}`"
             ),
             (false, false) => format!(
                 "`{function}` has no argument `{root}`: it takes {}",
@@ -40,7 +40,7 @@ impl Nameable<'_> {
             (false, true) => {
                 let field = written.replacen('<', "<self.", 1);
                 format!(
-                    "`{function}` has no argument `{root}`: it takes {}; for a field write `{field}`",
+                    "`{function}` has no argument `{root}`: it takes {}; for a field of `self` write `{field}`",
                     names.join(", ")
                 )
             }
@@ -50,7 +50,7 @@ impl Nameable<'_> {
     /// The message about a placeholder that names `self` in a function without one.
     pub(crate) fn no_receiver(&self, written: &str) -> String {
         format!(
-            "`{written}` needs a method, and `{}` has no `self`: write an argument instead",
+            "`{}` has no `self` to fill in `{written}`: name an argument instead",
             self.function
         )
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_placeholder_is_answered_with_the_known_names() {
+    fn the_message_about_an_unknown_placeholder_lists_the_known_names() {
         let nameable = |receiver, arguments: &[&str]| Nameable {
             function: "f",
             receiver,
@@ -78,11 +78,11 @@ mod tests {
         );
         assert_eq!(
             unknown(nameable(true, &["a"])),
-            "`f` has no argument `idd`: it takes `self`, `a`; for a field write `<self.idd.x>`"
+            "`f` has no argument `idd`: it takes `self`, `a`; for a field of `self` write `<self.idd.x>`"
         );
         assert_eq!(
             unknown(nameable(false, &[])),
-            "`f` has no argument `idd`, and none that a placeholder could name: add one, or remove `<idd.x>`"
+            "`f` has no argument that a placeholder can name: add the argument `idd`, or remove `<idd.x>`"
         );
     }
 }

@@ -12,7 +12,7 @@ pub(crate) fn not_a_function(keyword: &str) -> String {
 }
 
 pub(crate) fn no_body() -> &'static str {
-    "there is no body to run under the lock: put `#[distributed_lock]` on the implementations, or give a default body"
+    "this function has no body to run under the lock: put `#[distributed_lock]` on the implementations, or add a default body"
 }
 
 pub(crate) fn not_async() -> &'static str {
@@ -25,13 +25,13 @@ pub(crate) fn returns_a_future() -> &'static str {
 }
 
 pub(crate) fn stacked() -> &'static str {
-    "a function takes one `#[distributed_lock]`: for two locks call a second function, which also shows their order"
+    "a function can have only one `#[distributed_lock]`: for a second lock, call a second function from this one"
 }
 
-/// The message about a function that returns `nothing`, or `never` for `!`.
+/// The message about a function whose return type, named by `returned`, cannot carry an error.
 pub(crate) fn cannot_fail(function: &str, returned: &str) -> String {
     format!(
-        "`{function}` returns {returned}, so it cannot report that the lock was not taken: \
+        "`{function}` returns {returned}, so it cannot report that the lock was not acquired: \
          return `Result<_, E>` where `E: From<mongolock::LockError>`"
     )
 }

@@ -13,7 +13,7 @@ impl fmt::Display for TemplateMistake {
             Self::TooLong { bytes } => {
                 write!(
                     f,
-                    "the lock name has {bytes} bytes, at most {MAX_BYTES} are allowed: shorten it"
+                    "the lock name has {bytes} bytes, and at most {MAX_BYTES} are allowed: shorten it"
                 )
             }
             Self::Blank { place } => write!(f, "the lock name {place} with white space: remove it"),
@@ -21,27 +21,27 @@ impl fmt::Display for TemplateMistake {
                 let shown = character.escape_default();
                 write!(
                     f,
-                    "`{shown}` is a control character, which a lock name may not contain: remove it"
+                    "`{shown}` is a control character, which is not allowed in a lock name: remove it"
                 )
             }
             Self::Unclosed { written } if written.is_empty() => {
-                f.write_str("`<` opens a placeholder that is not closed: write `<<` for a literal `<`")
+                f.write_str("`<` has no matching `>`: write `<<` for a literal `<`")
             }
             Self::Unclosed { written } => {
                 write!(
                     f,
-                    "`<{written}` is not closed: write `<{}>`, or `<<` for a literal `<`",
+                    "`<{written}` has no matching `>`: write `<{}>`, or `<<` for a literal `<`",
                     written.trim()
                 )
             }
-            Self::Unopened => f.write_str("`>` closes nothing: write `>>` for a literal `>`"),
-            Self::NoPlaceholder => {
-                f.write_str("`<>` names nothing: write an argument between the brackets, such as `<id>`")
-            }
+            Self::Unopened => f.write_str("`>` has no matching `<`: write `>>` for a literal `>`"),
+            Self::NoPlaceholder => f.write_str(
+                "`<>` is an empty placeholder: write an argument between the brackets, such as `<id>`",
+            ),
             Self::Syntax { written, write } => {
                 write!(
                     f,
-                    "`<{written}>` is not an argument, a field or an argument-less method of one: "
+                    "`<{written}>` must name an argument, or a field or an argument-less method of an argument: "
                 )?;
                 match write {
                     Some(write) => write!(f, "write `<{write}>`"),
@@ -51,22 +51,22 @@ impl fmt::Display for TemplateMistake {
             Self::Braced { written, write } => {
                 write!(
                     f,
-                    "`{written}` is not filled in, so every call would share one lock: "
+                    "`{written}` is not a placeholder, so all calls would share one lock: "
                 )?;
                 match write {
                     Some(write) => write!(f, "write `<{write}>`"),
-                    None => f.write_str("write the argument, such as `<id>`"),
+                    None => f.write_str("write an argument, such as `<id>`"),
                 }
             }
             Self::Brace { brace } => {
                 write!(
                     f,
-                    "`{brace}` may not stand in a lock name, where placeholders are written `<id>`: remove it"
+                    "`{brace}` is not allowed in a lock name, where placeholders are written `<id>`: remove it"
                 )
             }
             Self::Adjacent { left, right } => write!(
                 f,
-                "nothing stands between `{left}` and `{right}`, so different values could give the same name: \
+                "there is no text between `{left}` and `{right}`, so different values could give the same name: \
                  write a separator, such as `{left}:{right}`"
             ),
         }

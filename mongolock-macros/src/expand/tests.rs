@@ -85,7 +85,7 @@ fn every_path_is_absolute() {
 }
 
 #[test]
-fn the_head_and_the_block_stay_as_they_are() {
+fn the_head_and_the_block_are_unchanged() {
     let expanded = function(quote!(name = "x")).to_string();
     let head = quote! {
         #[doc = "x"]
@@ -149,7 +149,7 @@ fn a_boxed_future_is_locked_inside_its_box() {
 }
 
 #[test]
-fn a_mistake_leaves_the_item_as_it_is() {
+fn after_a_mistake_the_item_is_unchanged() {
     let item = quote!(#[a] async fn f(id: u8) -> Result<(), E> { not - even rust });
     let expanded = locked(quote!(nam = "x", expiry = "1"), item.clone()).to_string();
     assert!(expanded.starts_with(&item.to_string()));

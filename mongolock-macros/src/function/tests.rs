@@ -54,7 +54,7 @@ fn keeps_every_token_of_the_head() {
 }
 
 #[test]
-fn looks_through_the_groups_of_macro_rules() {
+fn reads_the_invisible_groups_of_macro_rules() {
     let block = Group::new(Delimiter::None, quote!({ body }));
     let item = Group::new(Delimiter::None, quote!(async fn f() #block));
     assert_eq!(parse(quote!(#item)).unwrap().body.stream().to_string(), "body");

@@ -146,7 +146,7 @@ fn refuses_unbalanced_brackets() {
 }
 
 #[test]
-fn refuses_what_is_not_a_path() {
+fn refuses_placeholders_that_are_not_paths() {
     assert_eq!(mistake("a<>"), ("<>", TemplateMistake::NoPlaceholder));
     assert_eq!(mistake("< >"), ("< >", TemplateMistake::NoPlaceholder));
     assert_eq!(mistake("<id + 1>").1, syntax("id + 1", None));
@@ -201,7 +201,7 @@ fn refuses_braces() {
 }
 
 #[test]
-fn refuses_placeholders_side_by_side() {
+fn refuses_adjacent_placeholders() {
     let adjacent = |left: &str, right: &str| TemplateMistake::Adjacent {
         left: left.to_owned(),
         right: right.to_owned(),
@@ -215,7 +215,7 @@ fn refuses_placeholders_side_by_side() {
 }
 
 #[test]
-fn reports_everything_at_once() {
+fn reports_all_mistakes_at_once() {
     assert_eq!(mistakes(" {id}<><a b>\n<x").len(), 6);
 }
 
@@ -228,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn never_panics_on_anything(template in "(\\PC|[<>]){0,30}") {
+    fn never_panics_on_any_text(template in "(\\PC|[<>]){0,30}") {
         let _ = parse(&template);
     }
 
@@ -240,7 +240,7 @@ proptest! {
     }
 
     #[test]
-    fn pieces_written_back_give_the_template(template in "[a-c]{1,3}(:<[a-c]{1,3}(\\.[a-c]{1,3}(\\(\\))?|\\.[1-9])?>){0,4}") {
+    fn the_pieces_together_are_the_template(template in "[a-c]{1,3}(:<[a-c]{1,3}(\\.[a-c]{1,3}(\\(\\))?|\\.[1-9])?>){0,4}") {
         let written: String = pieces(&template)
             .into_iter()
             .map(|piece| match piece {
@@ -252,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn what_it_suggests_is_accepted(inner in "[&* ]{0,2}(r#)?[a-c.]{1,5}[ ?]{0,2}(:[0-9?]{0,3})?") {
+    fn suggestions_are_accepted(inner in "[&* ]{0,2}(r#)?[a-c.]{1,5}[ ?]{0,2}(:[0-9?]{0,3})?") {
         if let [TemplateMistake::Syntax { write: Some(write), .. }] = mistakes(&format!("<{inner}>")).as_slice() {
             prop_assert_eq!(mistakes(&format!("<{write}>")), []);
         }

@@ -95,12 +95,15 @@ fn durations_outside_the_bounds_are_refused() {
         "`min_hold` must be between `0s` and `7d`, not `8d`",
     );
     refused(&quote!(max_hold = "8d"), "`max_hold` must be between");
-    refused(&quote!(acquire_timeout = "8d"), "or `none` to wait for ever");
+    refused(
+        &quote!(acquire_timeout = "8d"),
+        "or `none` to wait without a limit",
+    );
     refused(&quote!(acquire_timeout = "never"), "`never` is not a duration");
 }
 
 #[test]
-fn a_renewal_comes_before_the_expiry() {
+fn the_renew_interval_is_shorter_than_the_expiry() {
     accepted(&quote!(expiry = "30s", renew_interval = "29999ms"));
     refused(
         &quote!(renew_interval = "1m", expiry = "60s"),
@@ -128,7 +131,7 @@ fn choices_are_read() {
 }
 
 #[test]
-fn a_timeout_needs_a_wait() {
+fn a_timeout_is_refused_where_it_has_no_effect() {
     accepted(&quote!(on_busy = "skip", acquire_timeout = "1s"));
     refused(
         &quote!(on_busy = "fail", acquire_timeout = "1s"),
@@ -141,14 +144,14 @@ fn a_timeout_needs_a_wait() {
 }
 
 #[test]
-fn placeholders_name_arguments() {
+fn every_placeholder_must_name_an_argument() {
     for name in ["<id>", "<self.a.0.b()>", "<type>", "<id>:<id>", "<__arg1>"] {
         assert_eq!(validate(quote!(name = #name), item()).1, "");
     }
     refused_name("<idd>", "`job` has no argument `idd`: did you mean `<id>`?");
     refused_name(
         "<tenant.x>",
-        "it takes `self`, `id`, `type`; for a field write `<self.tenant.x>`",
+        "it takes `self`, `id`, `type`; for a field of `self` write `<self.tenant.x>`",
     );
     let (_, errors) = validate(
         quote!(name = "<self.a>"),
@@ -157,13 +160,13 @@ fn placeholders_name_arguments() {
         ),
     );
     assert!(
-        errors.contains("`<self.a>` needs a method, and `f` has no `self`"),
+        errors.contains("`f` has no `self` to fill in `<self.a>`"),
         "{errors}"
     );
 }
 
 #[test]
-fn a_missing_name_is_suggested() {
+fn the_message_about_a_missing_name_suggests_one() {
     let missing = |item| validate(quote!(), item).1;
     assert!(missing(item()).contains("`name` is missing: write `#[distributed_lock(name = \"job:<id>\")]`"));
     assert!(
@@ -211,12 +214,12 @@ fn the_function_must_be_async_and_able_to_fail() {
         quote!(
             async fn f() -> ! {}
         ),
-        "`f` returns never, so it cannot report",
+        "`f` returns `!`, so it cannot report",
     );
 }
 
 #[test]
-fn everything_is_reported_at_once() {
+fn all_mistakes_are_reported_at_once() {
     let (_, errors) = validate(
         quote!(
             name = " {id}<idd>",

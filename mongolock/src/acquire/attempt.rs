@@ -92,7 +92,8 @@ struct Request {
     limit: Duration,
     /// The permit bounds how many requests of the name are without a reply.
     _permit: OwnedSemaphorePermit,
-    /// Given if another request of the claim is without a reply: this one counts among the overdue requests at once.
+    /// Present if another request of the claim is without a reply: this one is then a copy and counts as overdue at
+    /// once.
     copy: Option<Overdue>,
 }
 
@@ -138,8 +139,8 @@ impl Attempt {
     /// nothing is sent after the deadline. Cancel safe: the requests go on.
     pub(crate) async fn request(&mut self, deadline: Option<Instant>) -> AttemptOutcome {
         let shared = Arc::clone(&self.shared);
-        // This is noted before the permit is there: while too many requests are overdue, none is sent, and "held" must
-        // not stay the last known status.
+        // The status is updated before the permit is acquired: while too many requests are overdue, none is sent, and
+        // "held" must not stay the last known status.
         shared.entry.front().request_sent();
         tokio::select! {
             biased;
@@ -222,8 +223,8 @@ impl Attempt {
         }
     }
 
-    /// Makes a lease of the claim, unless the lease is over: the reply may have taken longer than the lease lasts, and
-    /// another holder may have the lock already.
+    /// Turns the claim into a lease, unless the lease is over: the reply may have taken longer than the lease lasts,
+    /// and another holder may already have the lock.
     fn acquired(
         &mut self,
         sent: Instant,

@@ -54,7 +54,7 @@ impl<'a> Acquire<'a> {
     pub(crate) async fn wait(&self) -> Result<Hold, LockError> {
         let span = trace::acquire_span(self.name, &self.engine.owner);
         let outcome = match self.options.acquire_timeout {
-            // A call without time to wait sends a request all the same.
+            // A call with a timeout of zero still sends one request.
             Some(Duration::ZERO) => Box::pin(self.attempt_once()).instrument(span.clone()).await,
             limit => {
                 let deadline = limit.map(|limit| self.begun + limit);
@@ -355,8 +355,9 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// The turn for a try when another caller in this process holds the lock or waits for it; `None` if the lock is busy.
-    /// It is busy unless the first known status is that the server does not work, or the other caller leaves before.
+    /// The turn for a try when another caller in this process holds the lock or waits for it; `None` if the lock is
+    /// busy. It counts as busy unless the other caller leaves, or the first known status is that the server does not
+    /// work.
     async fn turn_unless_busy(&self, entry: &Arc<Entry>) -> Result<Option<Turn>, LockError> {
         let by = self.begun + self.options.attempt_limit();
         let status = tokio::select! {
@@ -409,7 +410,7 @@ mod tests {
     use crate::LockProvider;
     use crate::task::is_pending;
 
-    /// The lock is won at once, and the caller's thread is busy until its lease is over.
+    /// The lock is acquired at once, and the caller's thread is busy until the lease is over.
     #[tokio::test(start_paused = true)]
     async fn a_hold_that_is_over_is_not_handed_out() {
         let expiry = Duration::from_secs(1);

@@ -150,10 +150,10 @@ impl BackgroundRelease {
         Self { at, ..self }
     }
 
-    /// The same release once more, in a command of its own.
+    /// The same release again, in a command of its own.
     pub(crate) fn alone(self, at: Instant) -> Self {
         Self {
-            // The claim expires when it would have expired.
+            // The time at which the claim expires stays the same.
             expiry: self.expires_at().saturating_duration_since(at),
             at,
             failures: self.failures + 1,
@@ -230,7 +230,7 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease
             drop(permit);
             let error = LockError::no_reply("release", reply_limit);
             repeat_alone(&renewer, batch, last_expiry, &error);
-            // A request is never dropped before its end; the reply to this one changes nothing any more.
+            // A request is never dropped before its end, but the reply to this one no longer has an effect.
             let _ = request.await;
             return;
         };
@@ -257,7 +257,7 @@ fn last_expiry(batch: &[BackgroundRelease]) -> Instant {
     expiries.max().unwrap_or_else(Instant::now)
 }
 
-/// Has each claim released by a command of its own, unless all of them have expired.
+/// Schedules the release of each claim in a command of its own, unless all of them have expired.
 fn repeat_alone(
     renewer: &Arc<Renewer>,
     batch: Vec<BackgroundRelease>,

@@ -8,12 +8,12 @@ use super::Lease;
 pub(super) struct Commits {
     /// The number of commits that have begun and not ended: the claim guards them.
     begun: AtomicUsize,
-    /// Whether a commit was dropped before its end: the server may make it at any time.
+    /// Whether a commit was dropped before its end: the server may still apply it at any time.
     cut_off: AtomicBool,
-    /// Whether a commit was made.
+    /// Whether a commit has succeeded.
     made: AtomicBool,
-    /// The number of commits on their way to the server, under this hold or a nested one: bodies are not cancelled while
-    /// there are any.
+    /// The number of commits on their way to the server, under this hold or a nested one: bodies are not cancelled
+    /// until it is zero.
     shields: AtomicUsize,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct OpenCommit<'a> {
 }
 
 impl OpenCommit<'_> {
-    /// Notes that the commit has ended, made or not, and that the server cannot make it any more.
+    /// Notes that the commit has ended, with success if it was made, and that the server can no longer apply it.
     pub(crate) fn ended(mut self, made: bool) {
         self.ended = true;
         if made {
@@ -65,13 +65,13 @@ impl Lease {
         }
     }
 
-    /// Whether a commit that was begun under this hold may still be made.
+    /// Whether the server may still apply a commit that was begun under this hold.
     pub(crate) fn may_commit(&self) -> bool {
         fence(Ordering::SeqCst);
         self.commits.begun.load(Ordering::SeqCst) > 0 || self.commits.cut_off.load(Ordering::SeqCst)
     }
 
-    /// Whether a guarded commit was made under this hold.
+    /// Whether a guarded commit has succeeded under this hold.
     pub(crate) fn has_committed(&self) -> bool {
         self.commits.made.load(Ordering::Relaxed)
     }
@@ -82,7 +82,7 @@ impl Lease {
     }
 
     /// Whether a body under this hold has to be cancelled. It is not cancelled during a commit, because the outcome of
-    /// that would remain unknown.
+    /// the commit would remain unknown.
     pub(crate) fn should_cancel(&self) -> bool {
         self.is_over() && self.commits.shields.load(Ordering::SeqCst) == 0
     }

@@ -8,8 +8,8 @@ use crate::store::driver_error;
 use crate::sync::lock;
 use crate::timing::{LATE_RELEASES, SLOW_REPLY};
 
-/// What is known of the acquire requests that were sent for one claim. They are copies of one another: the first one that
-/// takes effect acquires the lock, and the others find their own claim in the document.
+/// What this process knows about the acquire requests that were sent for one claim. They are copies of one another: the
+/// first one that takes effect acquires the lock, and the others find their own claim in the document.
 #[derive(Default)]
 pub(crate) struct Copies(Mutex<State>);
 
@@ -26,7 +26,7 @@ struct State {
     phase: Phase,
 }
 
-/// The use that this process has for a claim.
+/// How this process uses a claim.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// A caller waits for the lock or holds it.
@@ -136,13 +136,13 @@ mod tests {
     async fn a_prompt_reply_settles_its_request() {
         let copies = Copies::default();
         copies.sent();
-        assert!(copies.may_take_effect(), "it is in flight");
+        assert!(copies.may_take_effect(), "the request is in flight");
         assert!(!copies.answered(Instant::now(), Some(&HELD)));
         assert!(!copies.may_take_effect() && !copies.give_up());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_a_failed_and_a_missing_reply_settle_nothing() {
+    async fn a_request_with_a_slow_failed_or_missing_reply_may_take_effect() {
         for (pause, reply) in [
             (SLOW_REPLY, Some(HELD)),
             (Duration::ZERO, Some(Err(failed()))),
@@ -165,7 +165,7 @@ mod tests {
         assert!(copies.give_up());
         assert!(
             copies.answered(Instant::now(), Some(&Err(failed()))),
-            "it may have acquired the lock"
+            "the request may have acquired the lock"
         );
     }
 

@@ -89,11 +89,15 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_id_is_known_from_its_time_until_its_last_release() {
+    async fn an_id_is_found_from_the_given_time_until_its_last_release() {
         let (given_up, id) = (Arc::new(GivenUp::default()), Arc::from("owner#1"));
         let later = Instant::now() + Duration::from_secs(1);
         let first = given_up.add(&id, Duration::ZERO, later);
-        assert_eq!(given_up.find(&id), None, "its last holder may still be at work");
+        assert_eq!(
+            given_up.find(&id),
+            None,
+            "the work of its last holder may still go on"
+        );
         tokio::time::sleep_until(later).await;
         assert_eq!(given_up.find(&id), Some(Duration::ZERO));
         let min_hold = Duration::from_secs(5);

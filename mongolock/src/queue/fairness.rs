@@ -2,10 +2,10 @@ use crate::timing::{HANDOVER_MAX, HANDOVER_MIN};
 
 use std::time::Duration;
 
-/// The fairness of one process to others: the time for which it hands a lock over among its own waiters.
+/// The time for which a process hands a lock over among its own waiters, limited so that other processes get a turn.
 #[derive(Debug)]
 pub(crate) struct HandoverBudget {
-    /// The longest time of a row of hand-overs.
+    /// The longest duration of a row of hand-overs.
     limit: Duration,
     /// Whether the last row of hand-overs has used up its time: then the next acquire request lets other processes go
     /// first.

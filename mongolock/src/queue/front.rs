@@ -8,14 +8,14 @@ use crate::store::driver_error;
 use crate::sync::lock;
 use crate::timing::{NO_REPLY_LIMIT, NO_REPLY_LIMIT_MIN, SLOW_REPLY};
 
-/// What a process knows of a lock when the time of a waiter is up.
+/// What this process knows about a lock: it decides the error of a wait that reaches its limit.
 #[derive(Debug, Clone)]
 pub(crate) enum FrontStatus {
     /// A reply said that the lock is held, or a caller in this process holds it.
     Held,
-    /// The last request failed. The error is boxed, because every queue has room for it and few need it.
+    /// The last request failed. The error is boxed to keep a queue small, because few queues store one.
     Failed(Box<LockError>),
-    /// There is no reply yet, or there was none for a while.
+    /// There was no reply yet, or none for longer than a healthy server needs.
     NoReply,
 }
 
@@ -127,7 +127,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_status_is_held_only_after_a_reply() {
         let front = Front::new();
-        assert!(matches!(front.status(), FrontStatus::NoReply), "nothing is known");
+        assert!(
+            matches!(front.status(), FrontStatus::NoReply),
+            "there was no reply yet"
+        );
         front.request_sent();
         assert!(matches!(front.status(), FrontStatus::NoReply));
         front.set_failed(LockError::NoProvider);

@@ -50,7 +50,7 @@ struct Queue<H> {
     budget: Mutex<HandoverBudget>,
 }
 
-/// A reference to the queue of one name, given up on drop.
+/// A reference to the queue of one name, counted until it is dropped.
 pub(crate) struct Entry<H> {
     queues: Arc<Queues<H>>,
     name: Arc<str>,
@@ -116,8 +116,8 @@ impl<H> Queue<H> {
         })
     }
 
-    /// Drops a hold that was handed over to a waiter that has just been cancelled, if no other waiter can take it. It is
-    /// called after a hold was handed over and after a waiter has left: the later of the two sees both.
+    /// Drops a hold that was handed over to a waiter that has just been cancelled, if no other waiter can take it. It
+    /// is called after a hold was handed over and after a waiter has left: the later of the two calls sees both.
     fn release_if_abandoned(&self) {
         fence(Ordering::SeqCst);
         if self.waiters.load(Ordering::SeqCst) == 0
@@ -209,7 +209,7 @@ impl<H> Turn<H> {
         self.entry.others_wait()
     }
 
-    /// Whether the turn came without a hold to take over, and without a pause for other processes.
+    /// Whether there is neither a hold to take over with the turn, nor a pause to make for other processes.
     pub(crate) fn is_fresh(&self) -> bool {
         lock(&self.entry.queue.handed_over).is_none() && !self.budget().must_yield()
     }
@@ -310,7 +310,7 @@ mod tests {
         assert!(join(&queues, "n").try_turn().is_some());
     }
 
-    /// A hold for a waiter that is cancelled at the same time is released, by the side that sees both.
+    /// The waiter is cancelled before or after the hold is handed over to it: the hold is released in both cases.
     #[tokio::test]
     async fn a_hold_that_no_waiter_takes_is_released() {
         let queues = Queues::new();
@@ -325,7 +325,7 @@ mod tests {
         let mut waiting = Box::pin(behind.turn());
         assert!(is_pending(waiting.as_mut()).await);
         turn.hand_over(Arc::clone(&hold));
-        assert!(is_left(), "it is for the waiter");
+        assert!(is_left(), "the waiter has not taken the hold yet");
         drop(waiting);
         assert!(!is_left());
         assert_eq!(Arc::strong_count(&hold), 1, "dropping a hold releases it");

@@ -8,28 +8,32 @@ use tokio::time::{Instant, timeout};
 use crate::sync::lock;
 use crate::timing::{ACQUIRE_LIMIT, ACQUIRE_OVERDUE, ACQUIRE_SILENT};
 
-/// Overdue requests of a provider, with the copies of them, from which on more are sent only while the server answers
-/// other requests, or one at a time to find out whether it does. Each keeps one connection of the user's pool, which has
-/// ten by default.
+/// The number of overdue requests and copies of a provider from which on another one is sent only if the server has
+/// replied recently, or alone to find out whether the server works. Each of them keeps one connection of the user's
+/// pool, which has ten by default.
 const MOST_SILENT: usize = 5;
 
-/// The same number from which on no copies are sent at all: the requests may wait behind a foreign transaction, where a
-/// copy waits as well. Renewals, releases, the change stream and requests for other names need the other connections.
+/// The number of overdue requests and copies of a provider from which on no copy is sent at all: the requests may wait
+/// behind a foreign transaction, where a copy waits as well. Renewals, releases, the change stream and requests for
+/// other names need the other connections.
 const MOST_WITH_COPIES: usize = 7;
 
-/// The acquire requests of a provider that have had no reply for a while, and the copies of such requests.
+/// The acquire requests of a provider whose replies are overdue, and the copies of such requests.
 pub(crate) struct OverdueRequests {
-    /// The number of both.
+    /// The number of overdue requests and copies.
     count: AtomicUsize,
     signs: Mutex<Signs>,
 }
 
+/// What shows whether the server works.
 struct Signs {
-    /// When the last request of the provider was answered.
+    /// The time of the last reply to a request of the provider.
     answered: Instant,
-    /// When a request was sent to find out whether the server works, which no reply has followed: the first one of a name.
+    /// The time at which a request was last sent to find out whether the server works; `None` after a reply. It is the
+    /// only request of its name.
     probed: Option<Instant>,
-    /// The same for a copy, which says less: it may wait behind what its first request waits for.
+    /// The time at which a copy was last sent for that purpose; `None` after a reply. A copy without a reply proves
+    /// less: it may wait for the same document as the first request.
     probed_with_copy: Option<Instant>,
 }
 
@@ -48,7 +52,7 @@ impl OverdueRequests {
         })
     }
 
-    /// Runs a request to its end, as an overdue one while its reply is overdue.
+    /// Runs a request to its end, and counts it from the time at which its reply is overdue.
     pub(crate) async fn count<T>(self: &Arc<Self>, request: impl Future<Output = T>) -> T {
         let mut request = pin!(request);
         if let Ok(reply) = timeout(ACQUIRE_SILENT, request.as_mut()).await {
@@ -65,7 +69,7 @@ impl OverdueRequests {
         Overdue(Arc::clone(self))
     }
 
-    /// The server has answered a request.
+    /// Notes that the server has replied to a request.
     pub(crate) fn answered(&self) {
         *lock(&self.signs) = Signs {
             answered: Instant::now(),
@@ -74,7 +78,7 @@ impl OverdueRequests {
         };
     }
 
-    /// Whether a copy of an overdue request may be sent; the caller sends it then.
+    /// Whether a copy of an overdue request may be sent; if so, the caller must send it.
     pub(crate) fn allow_copy(&self) -> bool {
         let count = self.count.load(Relaxed);
         if count < MOST_SILENT {
@@ -84,9 +88,10 @@ impl OverdueRequests {
         count < MOST_WITH_COPIES && (signs.are_good() || may_probe(&mut signs.probed_with_copy))
     }
 
-    /// Whether the next request for a name may be sent; beside another one for the same name it is like a copy. While
-    /// other requests are answered, silence is the matter of single documents or connections, and must not stop other
-    /// names. Otherwise one request after the other finds out whether the server works.
+    /// Whether a request for a name may be sent; if the name has another request in flight, the rules for copies apply.
+    /// While the server replies to other requests, only single documents or connections are the reason for the missing
+    /// replies, and requests for other names must go on. Otherwise one request at a time shows whether the server
+    /// works.
     pub(crate) fn allow_request(&self, has_requests: bool) -> bool {
         if has_requests {
             return self.allow_copy();
@@ -100,13 +105,13 @@ impl OverdueRequests {
 }
 
 impl Signs {
-    /// Whether the server has answered a request of late.
+    /// Whether the server has replied recently.
     fn are_good(&self) -> bool {
         self.answered.elapsed() < ACQUIRE_OVERDUE
     }
 }
 
-/// Whether a request may be sent to find out whether the server works; notes that it is sent.
+/// Whether a request may be sent now to find out whether the server works; if so, notes the time.
 fn may_probe(probed: &mut Option<Instant>) -> bool {
     let may_probe = probed.is_none_or(|probed| probed.elapsed() >= ACQUIRE_LIMIT);
     if may_probe {
@@ -127,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    /// So many requests that are never answered.
+    /// Starts this number of requests that never get a reply, and waits until they are overdue.
     async fn fall_silent(requests: &Arc<OverdueRequests>, number: usize) {
         for _ in 0..number {
             let requests = Arc::clone(requests);
@@ -137,14 +142,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn few_silent_requests_stop_nothing() {
+    async fn a_few_overdue_requests_stop_no_others() {
         let requests = OverdueRequests::new();
         fall_silent(&requests, MOST_SILENT - 1).await;
         assert!(requests.allow_copy() && requests.allow_request(true));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn copies_are_counted_and_few_even_while_the_server_works() {
+    async fn copies_are_counted_and_limited_even_while_the_server_replies() {
         let requests = OverdueRequests::new();
         fall_silent(&requests, MOST_SILENT).await;
         requests.answered();
@@ -161,21 +166,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_request_at_a_time_finds_out_whether_the_server_works() {
+    async fn without_replies_one_request_at_a_time_is_sent() {
         let requests = OverdueRequests::new();
         fall_silent(&requests, MOST_SILENT).await;
-        assert!(requests.allow_copy(), "a copy finds out as well");
+        assert!(requests.allow_copy(), "a copy may be sent as well");
         assert!(!requests.allow_copy() && !requests.allow_request(true));
         assert!(requests.allow_request(false));
-        assert!(!requests.allow_request(false), "one is under way");
+        assert!(!requests.allow_request(false), "another one is in flight");
         requests.answered();
         assert!(
             requests.allow_request(false) && requests.allow_request(true),
-            "the server works"
+            "the server has replied"
         );
         tokio::time::sleep(ACQUIRE_OVERDUE).await;
         assert!(requests.allow_request(false) && !requests.allow_request(false));
         tokio::time::sleep(ACQUIRE_LIMIT).await;
-        assert!(requests.allow_request(false), "the one before is lost");
+        assert!(requests.allow_request(false), "the request before it was lost");
     }
 }

@@ -14,7 +14,7 @@ impl Blocks {
         lock(&self.0).insert(Arc::from(name), until);
     }
 
-    /// Waits until nothing blocks the document; `false` if that takes longer than the command may.
+    /// Waits until nothing blocks the document; `false` if that takes longer than the limit of the command.
     pub(super) async fn wait(&self, name: &str, by: Instant) -> bool {
         while let Some(until) = self.blocked_until(name).filter(|until| *until > Instant::now()) {
             sleep_until(until.min(by)).await;
@@ -25,7 +25,7 @@ impl Blocks {
         true
     }
 
-    /// When the last block of the document ends or ended.
+    /// The time at which the last block of the document ends or has ended.
     pub(super) fn blocked_until(&self, name: &str) -> Option<Instant> {
         lock(&self.0).get(name).copied()
     }

@@ -9,7 +9,7 @@ use crate::sync::lock;
 /// The time in which a healthy server replies.
 const HEALTHY: Duration = Duration::from_millis(100);
 
-/// The longest time for which a request is without a reply where nothing goes wrong.
+/// The longest time for which a request is without a reply if no fault hits it.
 const ON_ITS_WAY: Duration = Duration::from_millis(20);
 
 /// What one process has sent and received, as seen by its network.
@@ -27,7 +27,7 @@ struct Request {
     has_failed: bool,
 }
 
-/// What is known of one name.
+/// What this process has learned about one name.
 #[derive(Default, Clone)]
 pub(super) struct Contact {
     /// The number of calls that wait for the lock or hold it.
@@ -39,15 +39,15 @@ pub(super) struct Contact {
     /// The time at which the last call ended.
     last_end: Option<Instant>,
     /// The time of the last usable reply that reached its caller, or of the last change of a hold of this process.
-    pub(super) heard: Option<Instant>,
+    pub(super) last_reply: Option<Instant>,
     /// The time of the first acquire request since the last usable reply.
     pub(super) silent_since: Option<Instant>,
     /// A claim of this process that no caller uses and that makes the lock busy.
-    ghost: Option<Ghost>,
+    unused_claim: Option<UnusedClaim>,
 }
 
 #[derive(Clone)]
-struct Ghost {
+struct UnusedClaim {
     lock_id: Arc<str>,
     since: Instant,
     replies: u32,
@@ -73,8 +73,8 @@ impl Contacts {
     pub(super) fn hold(self: &Arc<Self>, name: &Arc<str>) -> Present {
         self.change(name, |contact| {
             contact.holding += 1;
-            contact.hear_held();
-            contact.heard = contact.held;
+            contact.set_held();
+            contact.last_reply = contact.held;
         });
         self.present(name, true)
     }
@@ -125,52 +125,60 @@ impl Contacts {
     pub(super) fn replied(&self, name: &Arc<str>, sent: Instant) {
         self.change(name, |contact| {
             if contact.last_end.is_none_or(|end| end + ON_ITS_WAY < sent) {
-                contact.heard = Some(Instant::now());
+                contact.last_reply = Some(Instant::now());
             }
         });
     }
 
-    /// Notes a usable reply that says nothing about a holder.
-    pub(super) fn heard(&self, name: &Arc<str>) {
+    /// Notes a usable reply that does not name a holder.
+    pub(super) fn note_reply_without_holder(&self, name: &Arc<str>) {
         self.change(name, |contact| {
             contact.silent_since = None;
-            contact.ghost = None;
+            contact.unused_claim = None;
         });
     }
 
     /// Notes a reply that the lock is held.
-    pub(super) fn heard_held(&self, name: &Arc<str>) {
+    pub(super) fn note_held(&self, name: &Arc<str>) {
         self.change(name, |contact| {
-            contact.hear_held();
-            contact.ghost = None;
+            contact.set_held();
+            contact.unused_claim = None;
         });
     }
 
     /// Notes a reply that the lock is held by an unused claim of this process, and returns whether such replies have come
     /// for longer than allowed.
-    pub(super) fn heard_ghost(&self, name: &Arc<str>, lock_id: &Arc<str>, allowed: Duration) -> bool {
+    pub(super) fn note_own_unused_claim(
+        &self,
+        name: &Arc<str>,
+        lock_id: &Arc<str>,
+        allowed: Duration,
+    ) -> bool {
         let mut allows = false;
         self.change(name, |contact| {
-            contact.hear_held();
-            let ghost = contact
-                .ghost
+            contact.set_held();
+            let unused_claim = contact
+                .unused_claim
                 .take()
-                .filter(|ghost| ghost.lock_id == *lock_id)
-                .unwrap_or_else(|| Ghost {
+                .filter(|unused_claim| unused_claim.lock_id == *lock_id)
+                .unwrap_or_else(|| UnusedClaim {
                     lock_id: Arc::clone(lock_id),
                     since: Instant::now(),
                     replies: 0,
                 });
-            let replies = ghost.replies + 1;
-            allows = replies > 3 && ghost.since.elapsed() > allowed;
-            contact.ghost = Some(Ghost { replies, ..ghost });
+            let replies = unused_claim.replies + 1;
+            allows = replies > 3 && unused_claim.since.elapsed() > allowed;
+            contact.unused_claim = Some(UnusedClaim {
+                replies,
+                ..unused_claim
+            });
         });
         allows
     }
 
     /// Notes that a release is sent: it may be lost.
     pub(super) fn releases(&self, name: &Arc<str>) {
-        self.change(name, |contact| contact.ghost = None);
+        self.change(name, |contact| contact.unused_claim = None);
     }
 
     fn change(&self, name: &Arc<str>, change: impl FnOnce(&mut Contact)) {
@@ -187,7 +195,7 @@ impl Contacts {
 }
 
 impl Contact {
-    fn hear_held(&mut self) {
+    fn set_held(&mut self) {
         self.held = Some(Instant::now());
         self.silent_since = None;
     }

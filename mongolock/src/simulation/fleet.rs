@@ -67,7 +67,7 @@ impl World {
         }
         let left: Vec<_> = world.server.memory.taken();
         if !left.is_empty() {
-            world.breach(format!("still taken in the end: {left:?}"));
+            world.breach(format!("still held at the end: {left:?}"));
         }
         world
     }
@@ -80,7 +80,7 @@ impl World {
         self.plan.scenario == Scenario::Calm
     }
 
-    /// Runs one process after the other in one place of the fleet.
+    /// Runs one process after another in one slot of the fleet.
     async fn occupy(self: Arc<Self>, place: usize) {
         let mut number = place;
         loop {
@@ -152,7 +152,7 @@ impl World {
         let provider = member.provider.clone();
         let shutting_down = member.process.spawn(async move { provider.shutdown().await });
         if timeout(Duration::from_secs(16), shutting_down).await.is_err() {
-            self.breach(format!("{} does not shut down", member.process.number));
+            self.breach(format!("{} does not end its shutdown", member.process.number));
         }
         self.see_out(member).await;
     }
@@ -164,7 +164,7 @@ impl World {
             match timeout(self.plan.patience(), worker).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => self.breach(format!("a worker of {number} ended with {error}")),
-                Err(_) => return self.breach(format!("a worker of {number} waits for ever")),
+                Err(_) => return self.breach(format!("a worker of {number} does not end")),
             }
         }
         sleep(AFTERMATH).await;

@@ -13,7 +13,7 @@ use crate::sync::lock;
 /// The tolerance for times: the server's times are whole milliseconds, and its clock drifts.
 const BLUR: Duration = Duration::from_millis(50);
 
-/// The holders of all locks, by what the holders themselves know.
+/// The holders of all locks, as the holders themselves know them.
 #[derive(Default)]
 pub(super) struct Ledger {
     names: Mutex<HashMap<Arc<str>, Record>>,
@@ -125,7 +125,7 @@ impl Ledger {
         self.expect(
             !self.is_held(record, promise),
             lease,
-            "begins while another believes to hold",
+            "begins while another holder relies on its lease",
         );
         let kept = record.kept_until.is_some_and(|until| Instant::now() < until);
         self.expect(!kept, lease, "begins within the minimum hold of another");
@@ -163,7 +163,9 @@ impl Ledger {
             tells_of_forced_ends: false,
         };
         if is_new && self.is_held(record, promise) {
-            self.breach(format!("a neighbour gets {name} while another believes to hold"));
+            self.breach(format!(
+                "a process of DistributedLock.MongoDB gets {name} while another holder relies on its lease"
+            ));
         }
         record.neighbour = Some((Arc::clone(id), until));
     }
@@ -187,7 +189,7 @@ impl Ledger {
             let kept = holder
                 .deadline()
                 .is_none_or(|deadline| deadline <= Instant::now() + lasts + BLUR);
-            self.expect(kept, &holder, "counts on a lease that ends before at the server");
+            self.expect(kept, &holder, "relies on a lease that ends earlier at the server");
         }
     }
 
@@ -237,8 +239,8 @@ impl Record {
     }
 }
 
-/// Whether the holder must know by now that its lease was ended: it learns that at its next renewal, which comes early
-/// after a hand-over.
+/// Whether the holder must have noticed by now that its lease was ended: it notices that at its next renewal, which
+/// comes early after a hand-over.
 fn knows_forced_end(lease: &Lease, ended: Instant) -> bool {
     let renewed = lease.options.renew_interval + Duration::from_secs(1) + BLUR;
     lease.options.max_hold.is_none() && Instant::now() > ended + renewed

@@ -23,7 +23,7 @@ use crate::store::{AcquireReply, AcquireRequest, MemoryStore, RenewReply};
 use crate::sync::lock;
 
 /// The time for which a call may wait for an unused claim of its own process while no release of it is sent.
-const GHOST_TIME: Duration = Duration::from_secs(5);
+const UNUSED_CLAIM_LIMIT: Duration = Duration::from_secs(5);
 
 /// The network between one process and the server.
 pub(crate) struct Link {
@@ -65,15 +65,15 @@ impl Link {
         };
         let mut answer = match self.request(order).await {
             Ok(Reply::Claimed(answer)) => answer,
-            Ok(Reply::Found(_)) => unreachable!("a claim is answered by an answer to a claim"),
+            Ok(Reply::Found(_)) => unreachable!("an acquire request gets the reply to an acquire request"),
             Err(error) if driver_error::is_blocked(&error) => {
-                contacts.heard(&key.name);
+                contacts.note_reply_without_holder(&key.name);
                 contacts.replied(&key.name, sent);
                 return Err(driver_error::blocked(&key.name, error));
             }
             Err(error) => return Err(error.into()),
         };
-        self.hear(key, &answer);
+        self.note_reply(key, &answer);
         contacts.replied(&key.name, sent);
         // If the driver has repeated the command, the server replies from its log, without computed fields.
         if let AcquireReply::Acquired { remaining, .. } = &mut answer
@@ -85,26 +85,26 @@ impl Link {
         Ok(answer)
     }
 
-    fn hear(&self, key: &LeaseId, answer: &AcquireReply) {
+    fn note_reply(&self, key: &LeaseId, answer: &AcquireReply) {
         let contacts = &self.process.contacts;
         match answer {
-            AcquireReply::Acquired { .. } => contacts.heard(&key.name),
-            AcquireReply::Held { holder: Some(id), .. } if self.is_own_ghost(id) => {
+            AcquireReply::Acquired { .. } => contacts.note_reply_without_holder(&key.name),
+            AcquireReply::Held { holder: Some(id), .. } if self.is_own_unused_claim(id) => {
                 // A process that is paused sends no release.
-                let was_paused = self.process.was_paused_within(GHOST_TIME);
-                if contacts.heard_ghost(&key.name, id, GHOST_TIME) && !was_paused {
+                let was_paused = self.process.was_paused_within(UNUSED_CLAIM_LIMIT);
+                if contacts.note_own_unused_claim(&key.name, id, UNUSED_CLAIM_LIMIT) && !was_paused {
                     let (number, name) = (self.process.number, &key.name);
                     self.server.ledger.breach(format!(
-                        "{number} waits for {name}, which its own forgotten claim {id} has"
+                        "{number} waits for {name}, which is held by its own unused claim {id}"
                     ));
                 }
             }
-            AcquireReply::Held { .. } => contacts.heard_held(&key.name),
+            AcquireReply::Held { .. } => contacts.note_held(&key.name),
         }
     }
 
     /// Whether this is a claim of this process that no live lease uses.
-    fn is_own_ghost(&self, lock_id: &str) -> bool {
+    fn is_own_unused_claim(&self, lock_id: &str) -> bool {
         self.process.owns(lock_id) && !self.server.ledger.is_live_claim(lock_id)
     }
 
@@ -123,7 +123,7 @@ impl Link {
         match self.request(order).await? {
             Reply::Found(found) if found.len() == keys.len() => Ok(RenewReply::All),
             Reply::Found(found) => Ok(RenewReply::Only(found)),
-            Reply::Claimed(_) => unreachable!("a renewal is no claim"),
+            Reply::Claimed(_) => unreachable!("a renewal does not get the reply to an acquire request"),
         }
     }
 
@@ -136,7 +136,7 @@ impl Link {
         let keys = std::slice::from_ref(key);
         match self.release_all(Command::Release, keys, min_hold, limit).await? {
             Reply::Found(found) => Ok(!found.is_empty()),
-            Reply::Claimed(_) => unreachable!("a release is no claim"),
+            Reply::Claimed(_) => unreachable!("a release does not get the reply to an acquire request"),
         }
     }
 
@@ -272,15 +272,15 @@ pub(crate) struct Hints {
 
 impl Hints {
     pub(crate) async fn next(&mut self) -> Result<Option<Arc<str>>, LockError> {
-        let heard = timeout(Duration::from_secs(1), self.releases.recv()).await;
+        let event = timeout(Duration::from_secs(1), self.releases.recv()).await;
         if !self.link.is_faulty() {
-            return Ok(heard.ok().and_then(Result::ok));
+            return Ok(event.ok().and_then(Result::ok));
         }
         sleep(self.link.between(0, 1000)).await;
         match self.link.between(0, 2).as_millis() {
             0 => Err(errors::broken_connection().into()),
             1 => Ok(None),
-            _ => Ok(heard.ok().and_then(Result::ok)),
+            _ => Ok(event.ok().and_then(Result::ok)),
         }
     }
 }

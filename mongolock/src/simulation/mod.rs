@@ -1,7 +1,8 @@
 //! Simulates many processes and one server in virtual time, with random faults between them that follow from a seed.
-//! `README.md` in this folder says what is in which file, and what the simulation finds.
+//! `README.md` in this folder describes the files and the defects that the simulation finds.
 //!
-//! `MONGOLOCK_SEEDS=10000` runs that many seeds, `MONGOLOCK_SEED=7` that one and prints what happened when.
+//! `MONGOLOCK_SEEDS=10000` runs that number of seeds; `MONGOLOCK_SEED=7` runs that seed and prints its events with
+//! their times.
 
 mod blocks;
 mod contacts;

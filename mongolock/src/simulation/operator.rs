@@ -7,7 +7,7 @@ use super::fleet::World;
 use super::{between, chance};
 
 impl World {
-    /// Ends leases by force and deletes documents now and then.
+    /// Ends leases by force and deletes documents, at random times.
     pub(super) async fn operate(self: Arc<Self>) {
         let rng = &mut self.plan.rng(1 << 32);
         while !self.is_over() {

@@ -53,8 +53,8 @@ impl Order {
 }
 
 impl Server {
-    /// Runs a command as the server does: it reads the clock on arrival, goes through the documents in their order, waits
-    /// for those that are blocked, and stops where it is when its limit or the member's time as the primary is over.
+    /// Runs a command as the server does: it reads the clock on arrival, goes through the documents in their order,
+    /// waits for those that are blocked, and stops at once when its limit or the member's time as the primary is over.
     pub(super) async fn run(&self, order: &Order, course: Course) -> Result<Reply, Error> {
         let (now, term) = (self.memory.now(), self.term());
         let arrived = Instant::now();

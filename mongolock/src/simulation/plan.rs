@@ -162,13 +162,13 @@ impl Plan {
         }
     }
 
-    /// A stream of random numbers of its own for each part of the simulation, so that one does not disturb another.
+    /// A random number generator of its own for each part of the simulation, so that one part does not disturb another.
     pub(super) fn rng(&self, part: u64) -> Rng {
         Rng::with_seed(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(part))
     }
 
-    /// The time in which the last waiters end when there are no more faults: leases and late requests end, and then every
-    /// waiter for a name gets its turn.
+    /// The time in which the last waiters end when there are no more faults: leases and late requests end, and then all
+    /// waiters for a name acquire the lock in turn.
     pub(super) fn patience(&self) -> Duration {
         let crowd = u32::try_from(self.processes * self.workers).unwrap_or(u32::MAX);
         Duration::from_secs(200) + Duration::from_secs(7) * crowd.min(100)

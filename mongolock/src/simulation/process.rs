@@ -26,7 +26,7 @@ pub(super) struct Process {
     jitter: AtomicU64,
     started: Instant,
     state: Mutex<State>,
-    /// Notified when callers that wait for it have to give up.
+    /// Notified when the callers that wait on it have to give up.
     pub(super) give_up: Notify,
     pub(super) contacts: Arc<Contacts>,
 }

@@ -134,7 +134,7 @@ fn a_seed_repeats_the_same_run() {
     }
 }
 
-/// A change that is to keep all behaviour prints the same digests as the state before it: compare the output of
+/// A change that must not change behaviour leaves the digests as they are: compare the output, before and after it, of
 /// `cargo test -p mongolock --lib digests -- --ignored --nocapture`.
 #[test]
 #[ignore = "it prints the digests of a hundred seeds to be compared, and checks nothing"]
@@ -179,7 +179,7 @@ fn names_used_once_leave_nothing_behind() {
 
 /// The minute counts from the last reply, and the call ends when its present attempt has ended.
 #[test]
-fn a_minute_of_silence_ends_a_wait_without_a_limit() {
+fn a_minute_without_a_reply_ends_a_wait_without_a_limit() {
     in_virtual_time(async {
         let server = Arc::new(Server::new(Scenario::Calm));
         let link = Link::new(
@@ -201,7 +201,7 @@ fn a_minute_of_silence_ends_a_wait_without_a_limit() {
             let begun = tokio::time::Instant::now();
             let lock = provider.lock(name).acquire_timeout(None);
             let ended = timeout(expiry, lock.acquire()).await;
-            let error = ended.expect("it does not wait for ever").unwrap_err();
+            let error = ended.expect("the wait ends").unwrap_err();
             assert!(error.to_string().contains("no answer to a claim"), "{error}");
             begun.elapsed().as_secs()
         };

@@ -9,24 +9,24 @@ use super::wish::Wish;
 use super::worker::Worker;
 use crate::LockError;
 
-/// The time without a reply after which a call must fail with "unreachable" and no longer with "held", with some
+/// The time without a reply after which a call must no longer fail with "held" but with an error of MongoDB, with some
 /// tolerance.
 const SILENT: Duration = Duration::from_millis(520);
 
 /// The longest time between two requests of the front of a queue; releases take less.
 const ASKS_AGAIN: Duration = Duration::from_secs(13);
 
-/// The time after which earlier requests no longer matter.
+/// The time after which earlier requests no longer have an effect.
 const SETTLED: Duration = Duration::from_secs(30);
 
 /// The time in which a lock that is free and reachable is acquired: a waiter may pause for most of a second.
 const SURELY: Duration = Duration::from_secs(2);
 
-/// The time in which it is acquired if one request has no reply: a copy is sent after 2 s, and a lost wake-up costs up to
-/// 6 s.
+/// The time in which such a lock is acquired if one request has no reply: a copy is sent after 2 s, and a lost wake-up
+/// costs up to 6 s.
 const WITH_ONE_LOST: Duration = Duration::from_millis(8500);
 
-/// The time in which a healthy server replies in any case.
+/// The time in which a healthy server always replies.
 const ONE_ANSWER: Duration = Duration::from_millis(100);
 
 /// One call, kept to judge how it failed.
@@ -63,9 +63,9 @@ impl Worker {
             is_held_here || silent.is_none_or(|silent| silent < SILENT),
             || format!("{wish:?} ended with \"busy\", though there was no reply for {silent:?}"),
         );
-        let heard = contact.held.is_some_and(|held| held.elapsed() < ASKS_AGAIN);
+        let was_reported_held = contact.held.is_some_and(|held| held.elapsed() < ASKS_AGAIN);
         let awaited = wish.asks_once() && call.others;
-        self.check(is_held_here || heard || awaited, || {
+        self.check(is_held_here || was_reported_held || awaited, || {
             format!("{wish:?} ended with \"busy\", though no reply said that the lock is held")
         });
         if !awaited {
@@ -92,7 +92,7 @@ impl Worker {
         });
         if limit >= ONE_ANSWER {
             self.check(!self.is_untroubled(call), || {
-                format!("{wish:?} failed though every request was answered: {error}")
+                format!("{wish:?} failed, though every request had a reply: {error}")
             });
         }
         if !(wish.asks_once() && call.others) {
@@ -103,14 +103,19 @@ impl Worker {
     /// Checks that a wait without a limit ended after a minute without a reply, and not much later.
     fn check_silence(&self, wish: &Wish, call: &Call) {
         let contact = self.process.contacts.contact(&call.name);
-        let unheard = contact.heard.map(|heard| heard.elapsed());
+        let since_reply = contact.last_reply.map(|reply| reply.elapsed());
         let silent = contact.silent_since.map(|since| since.elapsed());
         let (least, most) = (Duration::from_millis(59_900), Duration::from_secs(70));
         let waited = call.begun.elapsed();
         let is_late = silent.is_some_and(|silent| silent.min(waited) > most);
-        self.check(!is_late && unheard.is_none_or(|unheard| unheard >= least), || {
-            format!("{wish:?} gave up after {waited:?}, with no answer for {silent:?} and {unheard:?}")
-        });
+        self.check(
+            !is_late && since_reply.is_none_or(|since_reply| since_reply >= least),
+            || {
+                format!(
+                    "{wish:?} gave up after {waited:?}, without a reply for {silent:?} and {since_reply:?}"
+                )
+            },
+        );
     }
 
     fn is_untroubled(&self, call: &Call) -> bool {
@@ -146,7 +151,7 @@ impl Worker {
         let was_held = server.tenures.any_since(&call.name, call.begun, is_foreign);
         self.check(was_held || limit < enough, || {
             let waited = call.begun.elapsed();
-            format!("{wish:?} ended with {outcome} after {waited:?} though the lock was free")
+            format!("{wish:?} ended with {outcome} after {waited:?}, though the lock was free")
         });
     }
 }

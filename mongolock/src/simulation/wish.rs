@@ -41,7 +41,7 @@ pub(super) enum End {
 impl Wish {
     pub(super) fn new(plan: &Plan, rng: &mut Rng) -> Self {
         let name = rng.usize(0..plan.names);
-        // The callers of a name usually use the same options: only then a hold can be handed over.
+        // The callers of a name usually use the same options: only then can a hold be handed over.
         let unusual = chance(rng, 150);
         let usual = if plan.holds_many() { 2 } else { name % 5 };
         let usual = u64::try_from(usual).unwrap_or(0);

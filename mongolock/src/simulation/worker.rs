@@ -15,7 +15,7 @@ use super::wish::{End, How, Wish};
 use super::{between, chance, errors};
 use crate::{LockContext, LockError, LockGuard, LockProvider};
 
-/// The time after its timeout in which a call has ended.
+/// The time after its timeout within which a call must end.
 const SLACK: Duration = Duration::from_millis(10);
 
 /// A caller in a process.
@@ -35,7 +35,7 @@ impl Worker {
             let patience = gives_up.then(|| between(&mut self.rng, 0, 3000));
             let process = Arc::clone(&self.process);
             let called = match patience {
-                // The call is dropped at any point.
+                // The caller gives up after a random time and drops the call.
                 Some(patience) => tokio::select! {
                     biased;
                     () = process.give_up.notified() => Ok(()),
@@ -76,7 +76,7 @@ impl Worker {
             while Instant::now() < until {
                 sleep((until - Instant::now()).min(wish.step)).await;
                 self.check(is_live(context.lease()), || {
-                    format!("the body under {wish:?} went on without it")
+                    format!("the body under {wish:?} went on after the lock was lost")
                 });
             }
             Ok(())

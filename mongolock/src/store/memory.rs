@@ -21,7 +21,8 @@ use crate::sync::lock;
 use crate::timing::LATE_COMMAND;
 use crate::{FencingToken, LockFilter, LockInfo, LockState};
 
-/// The time of the store's clock at its start: tokens are made of the time, and a token of 0 would look like none.
+/// The time of the store's clock at its start: tokens are derived from the time, and a token of 0 would look like no
+/// token.
 const AT_START: Duration = Duration::from_secs(1);
 
 /// The protocol without a server, by the rules of the pipelines in `mongo.rs`: for tests of programs that use locks.
@@ -82,7 +83,8 @@ impl MemoryStore {
         self.claim_at(self.now(), key, request)
     }
 
-    /// [`Self::claim`] with the time that the command read when it began; other methods have the same form.
+    /// [`Self::claim`] at the given time of the store's clock, which a command reads when it begins. Other methods have
+    /// the same form.
     pub(crate) fn claim_at(&self, now: Duration, key: &LeaseId, request: AcquireRequest) -> AcquireReply {
         let mut documents = lock(&self.documents);
         let mut retention = lock(&self.retention);

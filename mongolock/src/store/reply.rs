@@ -112,7 +112,7 @@ mod tests {
     use crate::LockError;
     use crate::store::driver_error;
 
-    /// What the library makes of a reply with `ok: 1`.
+    /// How the library treats a reply with `ok: 1`.
     #[derive(Debug, PartialEq, Eq)]
     enum Seen {
         Confirmed,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_keeps_what_the_server_said() {
+    fn an_error_keeps_the_code_the_label_and_the_message_of_the_server() {
         let reply = doc! { "ok": 1.0, "writeConcernError": { "code": 91, "errmsg": "shutting down", "errorLabels": ["Label"] } };
         let error = outcome(Ok(reply)).unwrap_err();
         assert_eq!(driver_error::code(&error), Some(91));
@@ -220,7 +220,7 @@ mod tests {
         );
     }
 
-    /// A batch that ran out of time answers so: five of ten were applied.
+    /// The server sends such a reply for a batch that ran out of time: five of its ten updates were applied.
     #[test]
     fn a_write_concern_error_beside_an_error_may_be_applied() {
         let partly = doc! { "ok": 0.0, "code": 50, "errmsg": "operation exceeded time limit", "writeConcernError": concern(64) };
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_is_not_confirmed_may_stand() {
+    fn an_unconfirmed_write_may_be_applied() {
         let error = outcome(Ok(doc! { "ok": 1.0, "writeConcernError": concern(64) })).unwrap_err();
         assert!(!driver_error::was_not_applied(&LockError::from(error)));
     }

@@ -90,7 +90,7 @@ impl MongoStore {
         Ok(listed.proved().unwrap_or_else(not_built))
     }
 
-    /// Sends the build, and lets the listing decide about one that ran out of time: it may have ended all the same.
+    /// Sends the build. After a build that ran out of time the list of indexes decides, because it may have succeeded.
     async fn build(&self, retention: Duration) -> IndexState {
         let Err(error) = self.create_index(retention).await else {
             return IndexState::Ready;
@@ -113,7 +113,7 @@ impl MongoStore {
             .build();
         let create = self.background.create_index(index).max_time(INDEX_BUILD_LIMIT);
         if self.is_replicated().await? {
-            // The default waits for every voting member, for ever while one is down; a standalone refuses the option.
+            // The default waits for every voting member, even while one is down; a standalone refuses the option.
             create.commit_quorum(CommitQuorum::Majority).await?;
         } else {
             create.await?;

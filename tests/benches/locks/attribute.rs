@@ -1,7 +1,7 @@
-//! The attribute beside the closure form of the runtime, and what it adds to a future.
+//! The cost of the attribute, compared with the closure form `run`, and the size that it adds to a future.
 //!
-//! Both take the same way, so that any difference is the expansion's own. Against a server the difference drowns in
-//! the commands; in memory, on one thread, nothing hides it.
+//! Both run the same code of the library, so a difference comes from the expansion. With a server the commands take
+//! much longer than that difference; the in-memory store on one thread makes it visible.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,11 @@ use crate::report::Report;
 use crate::samples::{Samples, ratio};
 use crate::setting::Setting;
 
+/// The goal for the ratio of the attribute to `run`.
 const GOAL: f64 = 1.01;
+/// The goal for the size that the attribute adds to a future, in bytes.
 const BYTES: f64 = 1024.0;
-/// Calls in one measurement, in memory: one alone is too short for the clock.
+/// The number of calls in one sample in memory: a single call is too short for the clock.
 const BATCH: u32 = 200;
 
 async fn work(id: u64) -> u64 {
@@ -39,10 +41,10 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     let provider = LockProvider::new(&setting.database().await?);
     let rounds = setting.pick(2_000, 300);
     let (with_attribute, with_closure) = compare(&provider, rounds, 1).await?;
-    report.micros("on the server: attribute, p50", with_attribute.p50());
-    report.micros("on the server: `run`, p50", with_closure.p50());
+    report.micros("with a server: attribute, p50", with_attribute.p50());
+    report.micros("with a server: `run`, p50", with_closure.p50());
     let over = ratio(with_attribute.p50(), with_closure.p50());
-    report.at_most(GOAL, "on the server: attribute over `run`, p50", over, "x");
+    report.at_most(GOAL, "with a server: attribute / `run`, p50", over, "x");
     provider.shutdown().await;
 
     let rounds = setting.pick(2_000, 300);
@@ -51,12 +53,12 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     report.micros("in memory: attribute, p50", with_attribute.p50() / BATCH);
     report.micros("in memory: `run`, p50", with_closure.p50() / BATCH);
     let over = ratio(with_attribute.p50(), with_closure.p50());
-    report.at_most(GOAL, "in memory: attribute over `run`, p50", over, "x");
+    report.at_most(GOAL, "in memory: attribute / `run`, p50", over, "x");
     sizes(report);
     Ok(())
 }
 
-/// On one thread, with the provider's tasks between the calls.
+/// Runs the comparison on one thread, which also runs the tasks of the provider.
 fn compare_in_memory(rounds: u32) -> anyhow::Result<(Samples, Samples)> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -64,7 +66,7 @@ fn compare_in_memory(rounds: u32) -> anyhow::Result<(Samples, Samples)> {
     runtime.block_on(compare(&LockProvider::in_memory(), rounds, BATCH))
 }
 
-/// In turns, and each first in every second round.
+/// The two forms take turns, and each is first in every second round.
 async fn compare(provider: &LockProvider, rounds: u32, batch: u32) -> anyhow::Result<(Samples, Samples)> {
     let (mut with_attribute, mut with_closure) = (Samples::default(), Samples::default());
     let warm_up = 50;
@@ -108,9 +110,9 @@ fn sizes(report: &mut Report) {
     let with_closure = size_of_val(&closure(&provider, 7)) as f64;
     report.at_most(
         BYTES,
-        "future: added by the attribute",
+        "future: size added by the attribute",
         with_attribute - bare,
         "bytes",
     );
-    report.figure("future: added by `run`", with_closure - bare, "bytes");
+    report.figure("future: size added by `run`", with_closure - bare, "bytes");
 }

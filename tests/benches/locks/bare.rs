@@ -1,4 +1,4 @@
-//! The floor: what mongolock sends for an uncontended hold, sent by the driver alone.
+//! The baseline: the commands of an uncontended hold, sent by the driver alone.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,13 @@ use mongodb::{Collection, Database};
 
 use crate::samples::Samples;
 
+/// The time for which the lease lasts, in milliseconds, as with the default expiry of mongolock.
 const EXPIRY_MILLIS: i64 = 30_000;
+/// The limit of a command at the server.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// One name, acquired and released with the same documents, options and write concern as mongolock's, in the same
-/// collection, but without ids of one's own, queue, renewal or a task for the request.
+/// A lock that is acquired and released with the same documents, options and write concern as mongolock's, in the same
+/// collection, but without a new id for each acquisition, a queue, a renewal and a task for the request.
 #[derive(Clone)]
 pub(crate) struct Bare {
     locks: Collection<Document>,
@@ -26,7 +28,7 @@ impl Bare {
         Self {
             locks: database.collection_with_options("distributed_locks", options),
             name: name.into(),
-            lock_id: "somebody.example:12345#67e55044-10b1-426f-9247-bb680e5fe0c8".to_owned(),
+            lock_id: "host.example:12345#67e55044-10b1-426f-9247-bb680e5fe0c8".to_owned(),
         }
     }
 
@@ -43,7 +45,7 @@ impl Bare {
             .max_time(LIMIT)
             .await?;
         let mine = taken.is_some_and(|taken| taken.get_str("lockId").ok() == Some(&self.lock_id));
-        anyhow::ensure!(mine, "somebody else uses the name");
+        anyhow::ensure!(mine, "another client uses the name");
         Ok(())
     }
 
@@ -59,7 +61,7 @@ impl Bare {
         Ok(())
     }
 
-    /// The length of single commands, acquiring and releasing in turn.
+    /// The durations of single commands, which acquire and release the lock in turn.
     pub(crate) async fn commands(&self, pairs: usize) -> anyhow::Result<Samples> {
         let mut samples = Samples::default();
         for _ in 0..pairs {

@@ -1,6 +1,7 @@
-//! Eight tasks of one process that want the same lock, with sections of 2 ms.
+//! Contention inside one process: eight tasks acquire the same lock, each for critical sections of 2 ms.
 //!
-//! The floor is the sum of the sections as they were measured: the time that it takes if handing over costs nothing.
+//! The baseline is the sum of the measured sections, which is the total run time if handing the lock over costs
+//! nothing.
 
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::samples::{Samples, ratio};
 use crate::setting::Setting;
 use crate::worker::{Section, compete};
 
+/// The number of tasks that compete for the lock.
 const TASKS: usize = 8;
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
@@ -19,12 +21,16 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     let sections = compete(&provider, "contended", TASKS, setting.pick(200, 50)).await?;
     provider.shutdown().await;
     let run = Run::of(sections);
-    report.figure("8 tasks: sections that overlapped", run.overlaps(), "sections");
-    report.micros("8 tasks: a section, p50", run.lengths.p50());
+    report.figure(
+        "8 tasks: overlapping critical sections",
+        run.overlaps(),
+        "sections",
+    );
+    report.micros("8 tasks: critical section, p50", run.lengths.p50());
     report.at_most(
         1.10,
-        "8 tasks: total over the sum of the sections",
-        run.over_ideal(),
+        "8 tasks: total run time / sum of critical sections",
+        run.over_baseline(),
         "x",
     );
     let gaps = run.gaps(|_, _| true);
@@ -34,7 +40,7 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     Ok(())
 }
 
-/// Sections of one lock, in their order.
+/// The critical sections under one lock, in their order.
 pub(crate) struct Run {
     sections: Vec<Section>,
     pub(crate) lengths: Samples,
@@ -47,7 +53,7 @@ impl Run {
         let (mut lengths, mut waits) = (Samples::default(), Samples::default());
         for section in &sections {
             lengths.add(section.ended.saturating_sub(section.begun));
-            waits.add(section.begun.saturating_sub(section.asked));
+            waits.add(section.begun.saturating_sub(section.requested));
         }
         Self {
             sections,
@@ -56,28 +62,29 @@ impl Run {
         }
     }
 
-    /// From the first wish to the last section's end, over the sum of the sections.
-    pub(crate) fn over_ideal(&self) -> f64 {
+    /// The ratio of the total run time to the sum of the sections.
+    pub(crate) fn over_baseline(&self) -> f64 {
         ratio(self.time(), self.lengths.sum())
     }
 
+    /// The total run time, from the first request to the end of the last section.
     pub(crate) fn time(&self) -> Duration {
-        let asked = self.sections.iter().map(|section| section.asked).min();
+        let requested = self.sections.iter().map(|section| section.requested).min();
         let ended = self.sections.iter().map(|section| section.ended).max();
         ended
             .unwrap_or_default()
-            .saturating_sub(asked.unwrap_or_default())
+            .saturating_sub(requested.unwrap_or_default())
     }
 
-    /// From the end of a section to the beginning of the next one, for such neighbours.
+    /// The times from the end of a section to the begin of the next one, for the pairs that meet the condition.
     pub(crate) fn gaps(&self, of: impl Fn(&Section, &Section) -> bool) -> Samples {
         let mut gaps = Samples::default();
-        let neighbours = self.sections.windows(2).filter(|pair| of(&pair[0], &pair[1]));
-        gaps.extend(neighbours.map(|pair| pair[1].begun.saturating_sub(pair[0].ended)));
+        let pairs = self.sections.windows(2).filter(|pair| of(&pair[0], &pair[1]));
+        gaps.extend(pairs.map(|pair| pair[1].begun.saturating_sub(pair[0].ended)));
         gaps
     }
 
-    /// How often two had the lock at once.
+    /// The number of sections that began before the section before them had ended.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     pub(crate) fn overlaps(&self) -> f64 {
         let overlapping = |pair: &&[Section]| pair[1].begun < pair[0].ended;

@@ -1,7 +1,7 @@
-//! Thousands of locks held at once: what renewing them costs, whether any is lost, and how much memory they take.
+//! Thousands of locks held at the same time: the cost of their renewal, the number of lost locks, and their memory.
 //!
-//! All commands of the holding process are counted after the last acquire. The memory is that of the whole process:
-//! the driver's own is there before, because connections are opened first.
+//! All commands of the holding process are counted after the last acquire. The memory is measured for the whole
+//! process; connections are opened before, so the growth does not include the memory of the driver.
 
 use std::time::Duration;
 
@@ -13,17 +13,20 @@ use crate::memory::{each, resident};
 use crate::report::Report;
 use crate::setting::Setting;
 
+/// The goal for the commands per second that renew all locks.
 const COMMANDS: f64 = 3.0;
+/// The goal for the memory of one held lock, in bytes.
 const BYTES: f64 = 1024.0;
-/// Acquired at the same time, while the locks are being taken.
+/// The number of acquires that run at the same time.
 const AT_ONCE: usize = 64;
+/// The number of waiters whose memory is measured.
 const WAITERS: usize = 100_000;
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     let long = setting.pick(Duration::from_secs(61), Duration::from_secs(21));
     let short = setting.pick(Duration::from_secs(15), Duration::from_secs(6));
-    // Memory that one of them leaves hides what the next takes: first the one that is to be exact, and last the one that
-    // takes by far the most.
+    // Memory that a measurement frees hides the growth of the next one: the one that has to be exact is first, and the
+    // one that takes the most memory is last.
     many(setting, 10_000, Duration::from_secs(30), long, report).await?;
     many(setting, 1_000, Duration::from_secs(3), short, report).await?;
     waiters(report).await
@@ -47,31 +50,31 @@ async fn many(
     sleep(time).await;
     let commands = sent.so_far() - acquired;
     let lost = guards.iter().filter(|guard| guard.is_lost()).count();
-    let who = format!("{count} locks, expiry {expiry:?}");
+    let what = format!("{count} locks, expiry {expiry:?}");
     report.at_most(
         COMMANDS,
-        format!("{who}: commands"),
+        format!("{what}: commands"),
         per_second(commands, time),
         "/s",
     );
-    report.at_most(0.0, format!("{who}: lost"), each(0, lost as u64, 1), "locks");
+    report.at_most(0.0, format!("{what}: lost"), each(0, lost as u64, 1), "locks");
     if count >= 10_000 {
         report.at_most(
             BYTES,
-            format!("{who}: memory of each"),
+            format!("{what}: memory per lock"),
             each(before, after, count),
             "bytes",
         );
         let later = each(before, resident()?, count);
-        // What the driver needed for the largest commands, kept by the allocator, is in it as well.
-        report.figure(format!("{who}: the same after renewals"), later, "bytes");
+        // This includes the memory that the driver needed for the largest commands and the allocator keeps.
+        report.figure(format!("{what}: memory per lock after renewals"), later, "bytes");
     }
     release(guards).await?;
     provider.shutdown().await;
     Ok(())
 }
 
-/// What one who waits takes, the task that waits included, in memory: no connection is in the way.
+/// Measures the memory of one waiter with its task, on the in-memory store, which needs no connections.
 async fn waiters(report: &mut Report) -> anyhow::Result<()> {
     let provider = LockProvider::in_memory();
     let holder = provider.to_builder().build()?;
@@ -85,8 +88,8 @@ async fn waiters(report: &mut Report) -> anyhow::Result<()> {
     }
     sleep(Duration::from_millis(500)).await;
     let taken = each(before, resident()?, WAITERS);
-    report.figure("the future of `acquire`", each(0, future as u64, 1), "bytes");
-    report.figure("one who waits, with the task that waits", taken, "bytes");
+    report.figure("future of `acquire`", each(0, future as u64, 1), "bytes");
+    report.figure("one waiter with its task", taken, "bytes");
     tasks.shutdown().await;
     guard.release().await?;
     Ok(())
@@ -109,7 +112,8 @@ async fn acquire(provider: &LockProvider, prefix: &str, count: usize) -> anyhow:
     Ok(guards)
 }
 
-/// One after another would take too long, so that the locks are given back by dropping them, in batches.
+/// Releases the locks by dropping their guards: the background releases are sent in batches, which takes less time than
+/// single releases.
 async fn release(guards: Vec<LockGuard>) -> anyhow::Result<()> {
     drop(guards);
     sleep(Duration::from_secs(1)).await;

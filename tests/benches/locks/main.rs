@@ -1,11 +1,11 @@
-//! What locking costs, beside what the same work costs without mongolock.
+//! The cost of locking, compared with the cost of the same work without mongolock.
 //!
 //! `cargo bench -p mongolock-tests --bench locks` prints a table and writes `mongolock-bench.json` into cargo's target
-//! directory; `-- --only <group>` runs one group, `-- --quick` makes everything shorter and less exact.
+//! directory; `-- --only <group>` runs one group, `-- --quick` measures for a shorter time and less precisely.
 //!
-//! A machine's own speed must not decide whether a goal is met, so that each goal is a ratio to a floor: the same
-//! commands through the bare driver, or the same work without a lock, measured in turns with mongolock in one run.
-//! Nothing here fails for being slow; the table says what was met and what was missed.
+//! The speed of the machine must not decide whether a goal is met. Each goal is therefore a ratio to a baseline: the
+//! same commands sent by the driver alone, or the same work without a lock. In one run the baseline and mongolock are
+//! measured in turns. A missed goal is not an error: the table shows which goals were met.
 
 mod attribute;
 mod bare;
@@ -27,6 +27,7 @@ use anyhow::bail;
 use crate::report::Report;
 use crate::setting::Setting;
 
+/// The groups of measurements, in the order in which they run.
 const GROUPS: [&str; 7] = [
     "uncontended",
     "attribute",
@@ -37,36 +38,36 @@ const GROUPS: [&str; 7] = [
     "fencing",
 ];
 
-/// What the command line asks for.
+/// The arguments of the command line.
 #[derive(Default)]
-struct Wish {
+struct Options {
     only: Option<String>,
     quick: bool,
-    /// Set by cargo, but not when `cargo test --all-targets` runs this program among the tests.
+    /// `--bench`: `cargo bench` sets it, and `cargo test --all-targets`, which also runs this program, does not.
     bench: bool,
-    /// This is a process of the group `processes`, with this job.
+    /// The job of this process if the group `processes` has started it.
     worker: Option<String>,
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let wish = wish(std::env::args().skip(1))?;
-    if let Some(job) = &wish.worker {
+    let options = parse(std::env::args().skip(1))?;
+    if let Some(job) = &options.worker {
         return worker::run(job).await;
     }
-    if !wish.bench {
-        println!("not measured: `cargo bench` does that");
+    if !options.bench {
+        println!("nothing is measured: run `cargo bench` instead of `cargo test`");
         return Ok(());
     }
-    let setting = Setting::new(wish.quick).await?;
+    let setting = Setting::new(options.quick).await?;
     let mut report = Report::new(&setting).await?;
     for group in GROUPS {
-        if wish.only.as_deref().is_none_or(|only| only == group) {
+        if options.only.as_deref().is_none_or(|only| only == group) {
             report.begin(group);
             measure(group, &setting, &mut report).await?;
         }
     }
-    setting.tidy().await;
+    setting.clean_up().await;
     report.write()
 }
 
@@ -82,19 +83,19 @@ async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow:
     }
 }
 
-fn wish(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<Wish> {
-    let mut wish = Wish::default();
+fn parse(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<Options> {
+    let mut options = Options::default();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            "--bench" => wish.bench = true,
-            "--quick" => wish.quick = true,
-            "--only" => wish.only = arguments.next(),
-            "--worker" => wish.worker = arguments.next(),
-            other => bail!("`{other}` is not known: use `--only <group>` and `--quick`"),
+            "--bench" => options.bench = true,
+            "--quick" => options.quick = true,
+            "--only" => options.only = arguments.next(),
+            "--worker" => options.worker = arguments.next(),
+            other => bail!("unknown argument `{other}`: use `--only <group>` or `--quick`"),
         }
     }
-    if let Some(only) = wish.only.as_deref().filter(|only| !GROUPS.contains(only)) {
+    if let Some(only) = options.only.as_deref().filter(|only| !GROUPS.contains(only)) {
         bail!("there is no group `{only}`: use one of {}", GROUPS.join(", "));
     }
-    Ok(wish)
+    Ok(options)
 }

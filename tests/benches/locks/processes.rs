@@ -1,9 +1,10 @@
-//! Four processes with four tasks each that want the same lock, with sections of 2 ms.
+//! Contention between processes: four processes with four tasks each acquire the same lock, each for critical sections
+//! of 2 ms.
 //!
-//! The floor of the whole is the sum of the sections. That of a hand-over is one bare command; it is sent every 10 ms
-//! while the processes compete, by somebody who wants nothing of their lock: a command to a server that is busy takes
-//! longer than one of a loop that has it for itself, which is shown as well. With the wake-ups switched off it shows
-//! what the change stream is worth.
+//! The baseline of the total run time is the sum of the sections. The baseline of a hand-over is one command that the
+//! driver sends alone, for another name, every 10 ms while the processes compete: a command takes longer when the
+//! server is busy. The same command without competition is measured as well. Runs without wake-ups show the effect of
+//! the change stream.
 
 use std::pin::pin;
 use std::process::Stdio;
@@ -20,40 +21,42 @@ use crate::samples::{Samples, ratio};
 use crate::setting::Setting;
 use crate::worker::{Job, Section, from_line};
 
+/// The number of processes that compete for the lock.
 const PROCESSES: usize = 4;
+/// The number of tasks in each process.
 const TASKS: usize = 4;
 
-/// The pause between two bare commands beside the competition.
+/// The pause between two baseline commands while the processes compete.
 const PAUSE: Duration = Duration::from_millis(10);
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     let bare = Bare::new(&setting.database().await?, "processes:bare");
     bare.commands(50).await?;
-    let (mut alone, mut beside) = (Samples::default(), Samples::default());
+    let (mut idle, mut loaded) = (Samples::default(), Samples::default());
     let (mut woken, mut polling) = (Vec::new(), Vec::new());
     for round in 0..setting.pick(5, 2) {
-        alone.extend(bare.commands(50).await?);
+        idle.extend(bare.commands(50).await?);
         let competing = compete(setting, format!("processes:woken:{round}"), true);
         let (run, commands) = while_sending(&bare, competing).await?;
         woken.push(run);
-        beside.extend(commands);
+        loaded.extend(commands);
         polling.push(compete(setting, format!("processes:polling:{round}"), false).await?);
     }
-    report.micros("a bare command with nothing else to do, p50", alone.p50());
-    report.micros("a bare command beside the competition, p50", beside.p50());
-    tell("woken", &woken, &beside, true, report);
-    tell("polling", &polling, &beside, false, report);
+    report.micros("baseline: one command, idle server, p50", idle.p50());
+    report.micros("baseline: one command, competing processes, p50", loaded.p50());
+    summary("woken", &woken, &loaded, true, report);
+    summary("polling", &polling, &loaded, false, report);
     let between = gaps(&woken, |before, after| before.process != after.process);
-    let in_quiet = ratio(between.p50(), alone.p50());
+    let in_commands = ratio(between.p50(), idle.p50());
     report.figure(
-        "woken: hand-over, p50, in commands with nothing else to do",
-        in_quiet,
+        "woken: hand-over between processes / command, idle server, p50",
+        in_commands,
         "x",
     );
     Ok(())
 }
 
-/// Competes, and says how long bare commands took meanwhile.
+/// Runs the competition, and measures baseline commands until it ends.
 async fn while_sending(
     bare: &Bare,
     competing: impl Future<Output = anyhow::Result<Run>>,
@@ -68,8 +71,8 @@ async fn while_sending(
     }
 }
 
-/// What the runs of one kind say together: each ratio is that of the sums, the longest wait that of the worst run.
-fn tell(kind: &str, runs: &[Run], floor: &Samples, goals: bool, report: &mut Report) {
+/// Reports the runs of one kind: ratios are formed from the sums, and the longest wait is that of the worst run.
+fn summary(kind: &str, runs: &[Run], baseline: &Samples, goals: bool, report: &mut Report) {
     let mut figure = |goal: f64, what: &str, value: f64, unit: &str| {
         let name = format!("{kind}: {what}");
         if goals {
@@ -79,24 +82,29 @@ fn tell(kind: &str, runs: &[Run], floor: &Samples, goals: bool, report: &mut Rep
         }
     };
     let sum = |of: fn(&Run) -> Duration| runs.iter().map(of).sum::<Duration>();
-    let over_ideal = ratio(sum(Run::time), sum(|run| run.lengths.sum()));
-    figure(1.5, "total over the sum of the sections", over_ideal, "x");
+    let over_baseline = ratio(sum(Run::time), sum(|run| run.lengths.sum()));
+    figure(
+        1.5,
+        "total run time / sum of critical sections",
+        over_baseline,
+        "x",
+    );
     let gaps = gaps(runs, |before, after| before.process != after.process);
     figure(
         3.0,
-        "hand-over between processes, p50, in bare commands",
-        ratio(gaps.p50(), floor.p50()),
+        "hand-over between processes / command, p50",
+        ratio(gaps.p50(), baseline.p50()),
         "x",
     );
     let unfairness = runs.iter().map(|run| ratio(run.waits.max(), run.waits.mean()));
     figure(
         5.0,
-        "longest wait over the mean",
+        "longest wait / mean wait",
         unfairness.fold(0.0, f64::max),
         "x",
     );
     let overlaps = runs.iter().map(Run::overlaps).sum();
-    figure(0.0, "sections that overlapped", overlaps, "sections");
+    figure(0.0, "overlapping critical sections", overlaps, "sections");
     details(kind, runs, &gaps, report);
 }
 
@@ -107,7 +115,7 @@ fn details(kind: &str, runs: &[Run], between: &Samples, report: &mut Report) {
     waits.extend(runs.iter().flat_map(|run| run.waits.clone()));
     for (what, samples) in [
         ("hand-over between processes", between),
-        ("hand-over within one", &within),
+        ("hand-over within a process", &within),
         ("wait", &waits),
     ] {
         report.millis(format!("{kind}: {what}, p50"), samples.p50());
@@ -115,7 +123,11 @@ fn details(kind: &str, runs: &[Run], between: &Samples, report: &mut Report) {
         report.millis(format!("{kind}: {what}, max"), samples.max());
     }
     let in_a_row = waits.len() as f64 / between.len().max(1) as f64;
-    report.figure(format!("{kind}: holds of a process in a row"), in_a_row, "holds");
+    report.figure(
+        format!("{kind}: consecutive holds of one process"),
+        in_a_row,
+        "holds",
+    );
 }
 
 fn gaps(runs: &[Run], of: impl Fn(&Section, &Section) -> bool) -> Samples {
@@ -151,7 +163,7 @@ async fn compete(setting: &Setting, name: String, wake_up: bool) -> anyhow::Resu
     Ok(Run::of(sections))
 }
 
-/// This program again, as a worker; it ends with this value.
+/// A child process that runs this program as a worker; it is killed when this value is dropped.
 struct Process {
     child: Child,
     input: ChildStdin,
@@ -166,8 +178,8 @@ impl Process {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let input = child.stdin.take().context("asked for")?;
-        let output = child.stdout.take().context("asked for")?;
+        let input = child.stdin.take().context("the pipe was requested")?;
+        let output = child.stdout.take().context("the pipe was requested")?;
         Ok(Self {
             child,
             input,

@@ -1,4 +1,5 @@
-//! The figures: a line of the table as soon as one is known, and all of them as JSON in the end.
+//! The figures: each is printed as a row of the table when it is measured, and all of them are written as JSON at the
+//! end.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -38,12 +39,12 @@ impl Report {
         self.group = group;
     }
 
-    /// A figure for information.
+    /// Adds a figure without a goal.
     pub(crate) fn figure(&mut self, name: impl AsRef<str>, value: f64, unit: &str) {
         self.add(name.as_ref(), value, unit, None);
     }
 
-    /// A figure that shall not be greater than its goal.
+    /// Adds a figure that must not be greater than its goal.
     pub(crate) fn at_most(&mut self, goal: f64, name: impl AsRef<str>, value: f64, unit: &str) {
         self.add(name.as_ref(), value, unit, Some(goal));
     }
@@ -74,7 +75,7 @@ impl Report {
         }
     }
 
-    /// Writes the JSON and sums up.
+    /// Writes the JSON file and prints a summary.
     pub(crate) fn write(&self) -> anyhow::Result<()> {
         let path = target_directory().join("mongolock-bench.json");
         let all = json!({ "setting": self.setting, "figures": self.figures });
@@ -92,7 +93,7 @@ pub(crate) fn micros(value: Duration) -> f64 {
     value.as_secs_f64() * 1e6
 }
 
-/// When and where: without it no figure can be repeated.
+/// The date, the server and the machine of the run, which are needed to repeat it.
 async fn describe(setting: &Setting) -> anyhow::Result<Value> {
     let admin = setting.database().await?.client().database("admin");
     let build = admin.run_command(doc! { "buildInfo": 1 }).await?;
@@ -117,7 +118,7 @@ fn line_of(file: &str, key: &str) -> String {
     value.map_or_else(|| "unknown".to_owned(), |(_, value)| value.trim().to_owned())
 }
 
-/// Year, month and day in UTC of so many seconds since 1970
+/// The date in UTC for a number of seconds since 1970, as `year-month-day`
 /// ([`civil_from_days`](https://howardhinnant.github.io/date_algorithms.html#civil_from_days)).
 fn date(seconds: u64) -> String {
     let days = seconds / 86_400 + 719_468;
@@ -134,7 +135,7 @@ fn date(seconds: u64) -> String {
     format!("{year}-{month:02}-{:02}", day - (153 * from_march + 2) / 5 + 1)
 }
 
-/// Cargo's target directory, wherever it has been put.
+/// Cargo's target directory: the ancestor of this program with cargo's tag file.
 fn target_directory() -> PathBuf {
     let executable = std::env::current_exe().unwrap_or_default();
     let tagged = executable

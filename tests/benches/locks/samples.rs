@@ -1,8 +1,8 @@
-//! Many measurements of one thing.
+//! The samples of one quantity.
 
 use std::time::Duration;
 
-/// Durations, in the order of their lengths once they are asked for.
+/// Measured durations, with their mean and percentiles.
 #[derive(Clone, Default)]
 pub(crate) struct Samples(Vec<Duration>);
 
@@ -62,7 +62,7 @@ impl IntoIterator for Samples {
     }
 }
 
-/// The first over the second.
-pub(crate) fn ratio(measured: Duration, floor: Duration) -> f64 {
-    measured.as_secs_f64() / floor.as_secs_f64()
+/// The ratio of a measured duration to its baseline.
+pub(crate) fn ratio(measured: Duration, baseline: Duration) -> f64 {
+    measured.as_secs_f64() / baseline.as_secs_f64()
 }

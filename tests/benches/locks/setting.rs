@@ -1,4 +1,4 @@
-//! The server, and the clients of the groups.
+//! The server, and the clients that the groups use.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,14 +9,14 @@ use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
 use mongolock_tests::Deployment;
 
-/// Where it is measured, and how thoroughly.
+/// The server of the run, and how long the groups measure.
 pub(crate) struct Setting {
     deployment: Deployment,
     database: String,
     quick: bool,
 }
 
-/// How many commands a client has sent.
+/// The number of commands that a client has sent.
 #[derive(Clone, Default)]
 pub(crate) struct Sent(Arc<AtomicU64>);
 
@@ -35,7 +35,7 @@ impl Setting {
         })
     }
 
-    /// How much to do: exactly, or quickly.
+    /// The first value in an exact run, the second one in a quick run.
     pub(crate) fn pick<T>(&self, exact: T, quick: T) -> T {
         if self.quick { quick } else { exact }
     }
@@ -52,12 +52,12 @@ impl Setting {
         &self.database
     }
 
-    /// The database through a client of its own: what another process would have.
+    /// The database through a new client, as another process has it.
     pub(crate) async fn database(&self) -> anyhow::Result<Database> {
         database(self.uri(), &self.database).await
     }
 
-    /// The same, with its commands counted by the driver's monitoring.
+    /// The database through a new client whose commands are counted.
     pub(crate) async fn counted(&self) -> anyhow::Result<(Database, Sent)> {
         let sent = Sent::default();
         let count = Arc::clone(&sent.0);
@@ -71,12 +71,12 @@ impl Setting {
         Ok((client.database(&self.database), sent))
     }
 
-    /// Leaves nothing on a server that is not ours.
-    pub(crate) async fn tidy(&self) {
+    /// Drops the database on a server that this program has not started.
+    pub(crate) async fn clean_up(&self) {
         if self.deployment.server().is_none()
             && let Ok(database) = self.database().await
         {
-            // Best effort: the figures are there.
+            // Best effort: the figures are measured, and the next run uses another database.
             let _ = database.drop().await;
         }
     }

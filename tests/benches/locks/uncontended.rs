@@ -1,7 +1,7 @@
-//! Acquiring and releasing a lock that nobody else wants.
+//! Acquiring and releasing a lock without contention, which is the most frequent case.
 //!
-//! Most holds are of this kind. The floor is the same two commands through the bare driver; what is above it is
-//! mongolock's own work: the queue, a task for the request, the schedule of renewals, the attribute's future.
+//! The baseline is the same two commands sent by the driver alone. The difference is mongolock's own work: the queue, a
+//! task for the request, and the schedule of renewals.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,9 @@ use crate::report::Report;
 use crate::samples::{Samples, ratio};
 use crate::setting::Setting;
 
+/// The number of tasks that acquire and release locks at the same time.
 const MANY: usize = 64;
+/// The goal for the ratio of a hold to its baseline.
 const GOAL: f64 = 1.05;
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
@@ -28,14 +30,14 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     Ok(())
 }
 
-/// One caller: every pair of commands is followed by one of the other kind, so that both meet the same moments.
+/// One caller. Baseline and lock take turns, so that both are measured under the same conditions.
 async fn one(
     provider: &LockProvider,
     bare: &Bare,
     setting: &Setting,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let (mut floor, mut locked) = (Samples::default(), Samples::default());
+    let (mut baseline, mut locked) = (Samples::default(), Samples::default());
     let warm_up = 100;
     for round in 0..warm_up + setting.pick(4_000, 500) {
         let (first, second) = if round % 2 == 0 {
@@ -46,22 +48,17 @@ async fn one(
             (bare_pair(bare).await?, second)
         };
         if round >= warm_up {
-            floor.add(first);
+            baseline.add(first);
             locked.add(second);
         }
     }
-    summary("1 task", &floor, &locked, report);
-    let throughput = ratio(locked.sum(), floor.sum());
-    report.at_most(
-        GOAL,
-        "1 task: time for all of it, over the floor",
-        throughput,
-        "x",
-    );
+    summary("1 task", &baseline, &locked, report);
+    let throughput = ratio(locked.sum(), baseline.sum());
+    report.at_most(GOAL, "1 task: total time / baseline", throughput, "x");
     Ok(())
 }
 
-/// 64 callers with names of their own: rounds of the one kind and the other in turn.
+/// 64 callers, each with a name of its own. Baseline and lock take turns.
 async fn many(
     provider: &LockProvider,
     bare: Vec<Bare>,
@@ -69,46 +66,48 @@ async fn many(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let pairs = setting.pick(40, 20);
-    let mut floor = Crowd::default();
-    let mut locked = Crowd::default();
+    let mut baseline = Concurrent::default();
+    let mut locked = Concurrent::default();
     for round in 0..=setting.pick(20, 5) {
         let bare = bare.clone();
-        let without = crowd(pairs, move |index| {
+        let without = run_concurrently(pairs, move |index| {
             let bare = bare[index].clone();
             async move { bare_pair(&bare).await }
         });
         let without = without.await?;
         let provider = provider.clone();
-        let with = crowd(pairs, move |index| {
+        let with = run_concurrently(pairs, move |index| {
             let provider = provider.clone();
             async move { lock_pair(&provider, index).await }
         });
         let with = with.await?;
-        // The first round opens connections and makes documents.
+        // The first round opens connections and creates documents, and is not counted.
         if round > 0 {
-            floor.add(without);
+            baseline.add(without);
             locked.add(with);
         }
     }
-    summary("64 tasks", &floor.latency, &locked.latency, report);
-    report.figure("64 tasks: holds, the floor", floor.per_second(), "/s");
-    report.figure("64 tasks: holds", locked.per_second(), "/s");
-    let throughput = ratio(locked.time, floor.time);
-    report.at_most(
-        GOAL,
-        "64 tasks: time for all of it, over the floor",
-        throughput,
-        "x",
+    summary("64 tasks", &baseline.latency, &locked.latency, report);
+    report.figure(
+        "64 tasks: baseline, pairs of commands",
+        baseline.per_second(),
+        "/s",
     );
+    report.figure("64 tasks: holds", locked.per_second(), "/s");
+    let throughput = ratio(locked.time, baseline.time);
+    report.at_most(GOAL, "64 tasks: total time / baseline", throughput, "x");
     Ok(())
 }
 
-fn summary(who: &str, floor: &Samples, locked: &Samples, report: &mut Report) {
-    report.micros(format!("{who}: the two bare commands, p50"), floor.p50());
-    report.micros(format!("{who}: acquire and release, p50"), locked.p50());
-    let (p50, p95) = (ratio(locked.p50(), floor.p50()), ratio(locked.p95(), floor.p95()));
-    report.at_most(GOAL, format!("{who}: p50 over the floor"), p50, "x");
-    report.at_most(GOAL, format!("{who}: p95 over the floor"), p95, "x");
+fn summary(what: &str, baseline: &Samples, locked: &Samples, report: &mut Report) {
+    report.micros(format!("{what}: baseline, two commands, p50"), baseline.p50());
+    report.micros(format!("{what}: acquire and release, p50"), locked.p50());
+    let (p50, p95) = (
+        ratio(locked.p50(), baseline.p50()),
+        ratio(locked.p95(), baseline.p95()),
+    );
+    report.at_most(GOAL, format!("{what}: p50 / baseline"), p50, "x");
+    report.at_most(GOAL, format!("{what}: p95 / baseline"), p95, "x");
 }
 
 async fn bare_pair(bare: &Bare) -> anyhow::Result<Duration> {
@@ -125,14 +124,14 @@ async fn lock_pair(provider: &LockProvider, index: usize) -> anyhow::Result<Dura
     Ok(begun.elapsed())
 }
 
-/// What many tasks did at once.
+/// The pairs of commands that many tasks have made at the same time.
 #[derive(Default)]
-struct Crowd {
+struct Concurrent {
     latency: Samples,
     time: Duration,
 }
 
-impl Crowd {
+impl Concurrent {
     fn add(&mut self, other: Self) {
         self.latency.extend(other.latency);
         self.time += other.time;
@@ -144,7 +143,7 @@ impl Crowd {
     }
 }
 
-async fn crowd<W, F>(pairs: usize, work: W) -> anyhow::Result<Crowd>
+async fn run_concurrently<W, F>(pairs: usize, work: W) -> anyhow::Result<Concurrent>
 where
     W: Fn(usize) -> F + Send + Sync + 'static,
     F: Future<Output = anyhow::Result<Duration>> + Send + 'static,
@@ -164,10 +163,10 @@ where
     }
     barrier.wait().await;
     let begun = Instant::now();
-    let mut crowd = Crowd::default();
+    let mut finished = Concurrent::default();
     while let Some(latency) = tasks.join_next().await {
-        crowd.latency.extend(latency??);
+        finished.latency.extend(latency??);
     }
-    crowd.time = begun.elapsed();
-    Ok(crowd)
+    finished.time = begun.elapsed();
+    Ok(finished)
 }

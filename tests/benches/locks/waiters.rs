@@ -1,9 +1,9 @@
-//! Fifty callers of one process that wait for a lock which another process holds.
+//! The cost of waiting: fifty callers of one process wait for a lock that another process holds.
 //!
-//! Waiting shall cost next to nothing, however many wait. All commands of the waiting process are counted, the change
-//! stream's own among them, first while it gets ready and then in a quiet stretch. With the wake-ups switched off the
-//! same is measured for polling. "Another process" is a provider with a client of its own: to mongolock and to the
-//! server it is one.
+//! The number of waiters must hardly matter. All commands of the waiting process are counted, including those of the
+//! change stream, first while the stream opens and then while the lock stays held. Runs without wake-ups measure the
+//! same for polling. "Another process" is a provider with a client of its own, which is the same for mongolock and the
+//! server.
 
 use std::time::{Duration, Instant};
 
@@ -15,20 +15,22 @@ use crate::report::Report;
 use crate::samples::Samples;
 use crate::setting::{Sent, Setting};
 
+/// The number of callers that wait for the lock.
 const WAITERS: usize = 50;
+/// The goal for the commands per second of all waiters together.
 const GOAL: f64 = 2.0;
-/// Until the stream is open and the waits have settled.
+/// The time in which the stream opens and the pauses of the waiters reach their maximum.
 const SETTLE: Duration = Duration::from_secs(3);
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     for (kind, wake_up) in [("woken", true), ("polling", false)] {
         let costs = quiet(setting, kind, wake_up).await?;
         report.figure(
-            format!("{kind}: commands of the first 3 s"),
+            format!("{kind}: commands in the first 3 s"),
             costs.at_first,
             "commands",
         );
-        let name = format!("{kind}: commands while 50 wait");
+        let name = format!("{kind}: commands of 50 waiters");
         if wake_up {
             report.at_most(GOAL, name, costs.per_second, "/s");
         } else {
@@ -38,11 +40,11 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
         report.millis(format!("{kind}: release to first hold, p50"), served.first.p50());
         report.millis(format!("{kind}: release to first hold, max"), served.first.max());
         report.millis(
-            format!("{kind}: release until all 50 have had it, p50"),
+            format!("{kind}: release to the last of 50 holds, p50"),
             served.all.p50(),
         );
         report.millis(
-            format!("{kind}: release until all 50 have had it, max"),
+            format!("{kind}: release to the last of 50 holds, max"),
             served.all.max(),
         );
     }
@@ -54,17 +56,17 @@ struct Costs {
     per_second: f64,
 }
 
-/// How many commands are sent while nothing happens.
+/// Counts the commands that are sent while the lock stays held.
 async fn quiet(setting: &Setting, kind: &str, wake_up: bool) -> anyhow::Result<Costs> {
-    let room = Room::open(setting, format!("waiters:quiet:{kind}"), wake_up).await?;
-    let guard = room.other.lock(&room.name).acquire().await?;
-    let before = room.sent.so_far();
-    let mut held = room.wait_together();
+    let pair = Pair::connect(setting, format!("waiters:quiet:{kind}"), wake_up).await?;
+    let guard = pair.other.lock(&pair.name).acquire().await?;
+    let before = pair.sent.so_far();
+    let mut held = pair.wait_together();
     sleep(SETTLE).await;
-    let settled = room.sent.so_far();
+    let settled = pair.sent.so_far();
     let time = setting.pick(Duration::from_secs(20), Duration::from_secs(5));
     sleep(time).await;
-    let quiet = room.sent.so_far() - settled;
+    let quiet = pair.sent.so_far() - settled;
     guard.release().await?;
     drain(&mut held).await?;
     Ok(Costs {
@@ -78,17 +80,17 @@ struct Served {
     all: Samples,
 }
 
-/// How long it takes from a release to the first hold, and until all have had the lock.
+/// Measures the time from a release to the first hold of a waiter, and to the last one.
 async fn served(setting: &Setting, kind: &str, wake_up: bool) -> anyhow::Result<Served> {
-    let room = Room::open(setting, format!("waiters:served:{kind}"), wake_up).await?;
+    let pair = Pair::connect(setting, format!("waiters:served:{kind}"), wake_up).await?;
     let mut served = Served {
         first: Samples::default(),
         all: Samples::default(),
     };
     for _ in 0..setting.pick(15, 4) {
-        let guard = room.other.lock(&room.name).acquire().await?;
-        let mut held = room.wait_together();
-        // Not always in the same phase of the waiters' pauses.
+        let guard = pair.other.lock(&pair.name).acquire().await?;
+        let mut held = pair.wait_together();
+        // The release must not always fall into the same phase of the waiters' pauses.
         sleep(Duration::from_millis(
             1500 + as_millis(served.all.len()) * 37 % 700,
         ))
@@ -106,16 +108,16 @@ async fn served(setting: &Setting, kind: &str, wake_up: bool) -> anyhow::Result<
     Ok(served)
 }
 
-/// The process that waits, and the other one.
-struct Room {
+/// The process that waits, and the process that holds the lock first.
+struct Pair {
     name: String,
     waiting: LockProvider,
     other: LockProvider,
     sent: Sent,
 }
 
-impl Room {
-    async fn open(setting: &Setting, name: String, wake_up: bool) -> anyhow::Result<Self> {
+impl Pair {
+    async fn connect(setting: &Setting, name: String, wake_up: bool) -> anyhow::Result<Self> {
         let (database, sent) = setting.counted().await?;
         let waiting = LockProvider::builder(&database)
             .wake_up(wake_up)
@@ -129,27 +131,31 @@ impl Room {
         })
     }
 
-    /// What comes back is told of each hold as it begins.
+    /// Starts the waiters; the receiver gets the time at which each of them acquires the lock.
     fn wait_together(&self) -> UnboundedReceiver<Result<Instant, LockError>> {
-        let (tell, held) = unbounded_channel();
+        let (sender, held) = unbounded_channel();
         for _ in 0..WAITERS {
-            tokio::spawn(wait_once(self.waiting.clone(), self.name.clone(), tell.clone()));
+            tokio::spawn(wait_once(self.waiting.clone(), self.name.clone(), sender.clone()));
         }
         held
     }
 }
 
-async fn wait_once(provider: LockProvider, name: String, tell: UnboundedSender<Result<Instant, LockError>>) {
+async fn wait_once(
+    provider: LockProvider,
+    name: String,
+    sender: UnboundedSender<Result<Instant, LockError>>,
+) {
     let outcome = provider.lock(name).acquire().await;
     let held = outcome.as_ref().map(|_| Instant::now());
-    // Nobody listens any more only when another waiter has failed.
-    let _ = tell.send(held.map_err(Clone::clone));
+    // The receiver is dropped early only if another waiter has failed.
+    let _ = sender.send(held.map_err(Clone::clone));
     if let Ok(guard) = outcome {
         let _ = LockGuard::release(guard).await;
     }
 }
 
-/// When each of them had the lock.
+/// The times at which the waiters acquired the lock.
 async fn drain(held: &mut UnboundedReceiver<Result<Instant, LockError>>) -> anyhow::Result<Vec<Instant>> {
     let mut times = Vec::new();
     while let Some(time) = held.recv().await {

@@ -1,5 +1,5 @@
-//! Tasks that want one lock again and again, and what they note of it; also the program of the processes that the
-//! group `processes` starts.
+//! Tasks that repeatedly acquire one lock and record the times, and the program of the processes that the group
+//! `processes` starts.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;
@@ -11,20 +11,20 @@ use tokio::task::JoinSet;
 use crate::clock;
 use crate::setting;
 
-/// The length that is asked of a section; tokio's timer rounds it up, so that the real one is measured.
+/// The requested duration of a critical section. The timer of tokio rounds it up, so the real duration is measured.
 const SECTION: Duration = Duration::from_millis(2);
 
-/// One hold: when it was wanted, begun and ended, by the clock of the machine.
+/// One critical section: the times of its request, its begin and its end, by the clock of the machine.
 #[derive(Clone, Copy)]
 pub(crate) struct Section {
-    /// The process.
+    /// The number of the process.
     pub(crate) process: usize,
-    pub(crate) asked: Duration,
+    pub(crate) requested: Duration,
     pub(crate) begun: Duration,
     pub(crate) ended: Duration,
 }
 
-/// What one process does.
+/// The work of one process.
 pub(crate) struct Job {
     pub(crate) uri: String,
     pub(crate) database: String,
@@ -60,7 +60,7 @@ impl Job {
     }
 }
 
-/// The whole of a child process: gets ready, waits for a line, works, and prints what it noted.
+/// The main function of a child process: it prepares, waits for a line of input, does its job, and prints the sections.
 pub(crate) async fn run(job: &str) -> anyhow::Result<()> {
     let job = Job::from_argument(job)?;
     let database = setting::database(&job.uri, &job.database).await?;
@@ -68,7 +68,7 @@ pub(crate) async fn run(job: &str) -> anyhow::Result<()> {
         .wake_up(job.wake_up)
         .acquire_timeout(Duration::from_secs(120))
         .build()?;
-    // Connections and the background task are there before it begins.
+    // The connections and the background task exist before the measurement begins.
     provider
         .lock(format_args!("{}:{}", job.name, std::process::id()))
         .acquire()
@@ -79,13 +79,13 @@ pub(crate) async fn run(job: &str) -> anyhow::Result<()> {
     std::io::stdout().flush()?;
     std::io::stdin().lock().read_line(&mut String::new())?;
     let sections = compete(&provider, &job.name, job.tasks, job.sections).await?;
-    let noted: Vec<_> = sections.iter().map(to_value).collect();
-    println!("{}", Value::from(noted));
+    let printed: Vec<_> = sections.iter().map(to_value).collect();
+    println!("{}", Value::from(printed));
     provider.shutdown().await;
     Ok(())
 }
 
-/// So many tasks, each with so many sections, without a pause between them.
+/// Runs tasks that each pass through a number of sections, without a pause between them.
 pub(crate) async fn compete(
     provider: &LockProvider,
     name: &str,
@@ -96,27 +96,27 @@ pub(crate) async fn compete(
     for _ in 0..tasks {
         let lock = provider.lock(name).acquire_timeout(Duration::from_secs(120));
         working.spawn(async move {
-            let mut noted = Vec::with_capacity(sections);
+            let mut passed = Vec::with_capacity(sections);
             for _ in 0..sections {
-                let asked = clock::now();
-                noted.push(lock.run(move |_| section(asked)).await?);
+                let requested = clock::now();
+                passed.push(lock.run(move |_| section(requested)).await?);
             }
-            anyhow::Ok(noted)
+            anyhow::Ok(passed)
         });
     }
-    let mut noted = Vec::new();
-    while let Some(sections) = working.join_next().await {
-        noted.extend(sections??);
+    let mut all = Vec::new();
+    while let Some(passed) = working.join_next().await {
+        all.extend(passed??);
     }
-    Ok(noted)
+    Ok(all)
 }
 
-async fn section(asked: Duration) -> Result<Section, LockError> {
+async fn section(requested: Duration) -> Result<Section, LockError> {
     let begun = clock::now();
     tokio::time::sleep(SECTION).await;
     Ok(Section {
         process: 0,
-        asked,
+        requested,
         begun,
         ended: clock::now(),
     })
@@ -124,17 +124,21 @@ async fn section(asked: Duration) -> Result<Section, LockError> {
 
 fn to_value(section: &Section) -> Value {
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    json!([nanos(section.asked), nanos(section.begun), nanos(section.ended)])
+    json!([
+        nanos(section.requested),
+        nanos(section.begun),
+        nanos(section.ended)
+    ])
 }
 
-/// What a child process has printed.
+/// The sections that a child process has printed.
 pub(crate) fn from_line(process: usize, line: &str) -> anyhow::Result<Vec<Section>> {
-    let noted: Vec<[u64; 3]> = serde_json::from_str(line)?;
-    let section = |[asked, begun, ended]: [u64; 3]| Section {
+    let printed: Vec<[u64; 3]> = serde_json::from_str(line)?;
+    let section = |[requested, begun, ended]: [u64; 3]| Section {
         process,
-        asked: Duration::from_nanos(asked),
+        requested: Duration::from_nanos(requested),
         begun: Duration::from_nanos(begun),
         ended: Duration::from_nanos(ended),
     };
-    Ok(noted.into_iter().map(section).collect())
+    Ok(printed.into_iter().map(section).collect())
 }

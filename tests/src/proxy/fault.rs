@@ -65,13 +65,14 @@ impl Fault {
         Self::new(Action::LateRequest(delay))
     }
 
-    /// The server executes it, but its reply never arrives. The connection stays open and carries nothing any more, in
-    /// either direction: as through a router that has forgotten it.
+    /// The server executes the command, but its reply never arrives. The connection stays open and forwards nothing any
+    /// more, in either direction, as after a router has dropped its state.
     pub fn swallow_reply() -> Self {
         Self::new(Action::SwallowReply)
     }
 
-    /// The server never receives it. The connection stays open and carries nothing any more, in either direction.
+    /// The server never receives the command. The connection stays open and forwards nothing any more, in either
+    /// direction.
     pub fn swallow_request() -> Self {
         Self::new(Action::SwallowRequest)
     }
@@ -84,8 +85,8 @@ impl Fault {
         }
     }
 
-    /// Only commands of this name, as the server knows it: `findAndModify`, `update`, `find`, and so on. If not set:
-    /// any command except the driver's own background traffic (handshakes, pings, log-ins).
+    /// Hits only commands of this name, as the server knows it: `findAndModify`, `update`, `find`, and so on. Without
+    /// it the fault hits any command except the driver's own background traffic (handshakes, pings, log-ins).
     pub fn command(mut self, name: &str) -> Self {
         self.command = Some(name.to_owned());
         self
@@ -128,7 +129,7 @@ impl Injected {
         // Without its sender the fault cannot hit any more, which is the same as a missed deadline.
         let happened = timeout(limit, waiting).await.is_ok_and(|hits| hits.is_ok());
         let late = || SupportError::Deadline {
-            what: "the fault that was injected".to_owned(),
+            what: "a message for the injected fault".to_owned(),
             limit,
         };
         happened.then_some(()).ok_or_else(late)

@@ -1,12 +1,14 @@
-//! The messages of MongoDB's wire protocol, as far as a proxy has to know them.
+//! The messages of MongoDB's wire protocol, parsed as far as the proxy needs it.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+/// The length of the header of a message, in bytes.
 const HEADER: usize = 16;
-/// The server's own limit for one message is 48 MB.
+/// The longest message in bytes that the proxy accepts. The server's own limit is 48 MB.
 const LIMIT: usize = 64 << 20;
+/// The code of the message kind that carries commands and replies.
 const OP_MSG: i32 = 2013;
 
 /// One whole message.
@@ -76,7 +78,7 @@ mod tests {
     const PING: &[u8] = b"\0\x0f\0\0\0\x10ping\0\x01\0\0\0\0";
 
     #[tokio::test]
-    async fn names_the_command_wherever_its_section_is() {
+    async fn the_command_is_found_in_every_order_of_sections() {
         let list = b"\x01\x0c\0\0\0updates\0";
         for sections in [PING.to_vec(), [list, PING].concat()] {
             let bytes = message(2013, &sections);
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn reads_on_past_what_it_does_not_know() {
+    async fn messages_of_unknown_kinds_are_skipped() {
         let mut bytes = &[
             message(2004, PING),
             message(2013, b"\x01\0\0\0\0"),
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn refuses_a_length_that_cannot_be() {
+    async fn an_impossible_length_is_refused() {
         assert!(Frame::read(&mut &[0xff; 32][..]).await.is_err());
     }
 }

@@ -13,7 +13,7 @@ struct Pair(u8, String);
 
 fn locked() -> String {
     LockContext::current()
-        .expect("inside the attribute")
+        .expect("the body runs under the lock")
         .name()
         .to_owned()
 }

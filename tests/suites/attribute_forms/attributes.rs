@@ -1,4 +1,4 @@
-//! Other attributes on the same function, in the useful orders.
+//! Other attributes on the same function, above and below this one.
 
 #![deny(warnings)]
 
@@ -72,7 +72,7 @@ impl Service for Local {
         if id == 0 {
             return Ok(text.to_owned());
         }
-        let context = LockContext::current().expect("inside the attribute");
+        let context = LockContext::current().expect("the body runs under the lock");
         Ok(format!("{} {}", context.name(), self.count))
     }
 
@@ -102,7 +102,7 @@ fn boxed(id: u8) -> Pin<Box<dyn Future<Output = Result<u8, LockError>> + Send>> 
 }
 
 #[tokio::test]
-async fn attributes_beside_it() -> anyhow::Result<()> {
+async fn attributes_beside_the_lock() -> anyhow::Result<()> {
     LockProvider::in_memory()
         .scope(async {
             assert_eq!(

@@ -135,7 +135,7 @@ async fn drops(argument: Noisy) -> Result<(), LockError> {
 async fn panics(argument: Noisy) -> Result<(), LockError> {
     let _captured = &argument;
     let _local = Noisy("local");
-    panic!("on purpose")
+    panic!("panic of the test")
 }
 
 #[distributed_lock(name = "m")]
@@ -148,18 +148,18 @@ async fn waits(argument: Noisy) -> Result<(), LockError> {
 fn in_a_task<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> tokio::task::JoinHandle<T> {
-    let provider = LockProvider::global().expect("in a scope");
+    let provider = LockProvider::global().expect("the caller sets a provider");
     tokio::spawn(async move { provider.scope(future).await })
 }
 
 async fn is_free(name: &str) -> bool {
-    let provider = LockProvider::global().expect("in a scope");
+    let provider = LockProvider::global().expect("the caller sets a provider");
     for _ in 0..200 {
         if provider
             .lock(name)
             .try_acquire()
             .await
-            .expect("in memory")
+            .expect("the in-memory store does not fail")
             .is_some()
         {
             return true;

@@ -1,4 +1,4 @@
-//! User code that shadows names of the standard library, and forbidden lints: the expansion must compile there.
+//! The expansion must compile beside user code that shadows names of the standard library or forbids lints.
 
 #![deny(warnings)]
 #![forbid(

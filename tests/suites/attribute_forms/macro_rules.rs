@@ -1,4 +1,4 @@
-//! Functions that `macro_rules!` generates, with each piece from the macro or from its caller.
+//! Functions that `macro_rules!` generates: names, arguments and bodies come from the macro or from its caller.
 
 #![deny(warnings)]
 
@@ -6,7 +6,7 @@ use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
 
 fn locked() -> Result<String, LockError> {
     Ok(LockContext::current()
-        .expect("inside the attribute")
+        .expect("the body runs under the lock")
         .name()
         .to_owned())
 }
@@ -99,7 +99,7 @@ impl Service {
 }
 
 #[tokio::test]
-async fn pieces_from_either_side() -> Result<(), LockError> {
+async fn names_and_arguments_from_the_macro_or_its_caller() -> Result<(), LockError> {
     LockProvider::in_memory()
         .scope(async {
             assert_eq!(first(1).await?, "a:1");

@@ -1,4 +1,5 @@
-//! Forms of the attribute that must compile and work, in memory. The suite `ui` has the forms that must not compile.
+//! Forms of the attribute that must compile and work, with in-memory locks. The suite `ui` has the forms that must not
+//! compile.
 
 // The tests are about signatures, most of which are unusual.
 #![allow(clippy::all, clippy::pedantic, unreachable_pub)]
@@ -17,6 +18,6 @@ mod send;
 
 /// The test is not in `hygiene`, because `tokio::test` allows lints that `hygiene` forbids.
 #[tokio::test]
-async fn the_names_of_the_user_stay_theirs() -> Result<(), mongolock::LockError> {
+async fn user_items_with_standard_names_do_not_interfere() -> Result<(), mongolock::LockError> {
     hygiene::run().await
 }

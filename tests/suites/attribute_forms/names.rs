@@ -1,4 +1,4 @@
-//! The syntax of lock names, and the rendered names.
+//! The syntax of lock names, and their rendered values.
 
 #![deny(warnings)]
 
@@ -29,7 +29,7 @@ impl Region {
 
 fn locked() -> Result<String, LockError> {
     Ok(LockContext::current()
-        .expect("inside the attribute")
+        .expect("the body runs under the lock")
         .name()
         .to_owned())
 }

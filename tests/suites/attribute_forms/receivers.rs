@@ -1,4 +1,4 @@
-//! Every receiver, and every way of naming `self` in the lock and in the body.
+//! Every receiver, with `self` in the lock name and in the body.
 
 #![deny(warnings)]
 
@@ -16,7 +16,7 @@ struct Shop {
 
 fn locked() -> String {
     LockContext::current()
-        .expect("inside the attribute")
+        .expect("the body runs under the lock")
         .name()
         .to_owned()
 }

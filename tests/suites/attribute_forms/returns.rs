@@ -1,4 +1,4 @@
-//! Return types: every type that can carry a `LockError`, also behind an alias.
+//! Every return type that can carry a `LockError`, including type aliases.
 
 #![deny(warnings)]
 
@@ -142,7 +142,7 @@ async fn fails() -> Res<std::rc::Rc<u8>> {
 }
 
 #[tokio::test]
-async fn whatever_carries_a_lock_error() -> anyhow::Result<()> {
+async fn every_return_type_that_can_carry_a_lock_error() -> anyhow::Result<()> {
     assert!(matches!(
         own_error(false).await,
         Err(JobError::Lock(LockError::NoProvider))

@@ -1,4 +1,4 @@
-//! A function's future is `Send` with the attribute if it is `Send` without it, and borrows the same values.
+//! The future of a function is `Send` with the attribute if it is `Send` without it, and borrows the same values.
 
 #![deny(warnings)]
 
@@ -42,11 +42,11 @@ fn send<F: Future + Send>(future: F) -> F {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn send_wherever_the_plain_one_is() -> Result<(), LockError> {
+async fn futures_are_send_if_the_plain_ones_are() -> Result<(), LockError> {
     let provider = LockProvider::in_memory();
     let spawned = provider.clone();
     let task = tokio::spawn(async move { spawned.scope(send(generic(1, 2_u8))).await });
-    assert_eq!(task.await.expect("no panic")?, 2);
+    assert_eq!(task.await.expect("the task does not panic")?, 2);
     let values = vec![String::new()];
     assert_eq!(provider.scope(send(borrowed(&values))).await?, Some(1));
     assert_eq!(provider.scope(send(shared(Arc::new([1, 2])))).await?, 2);

@@ -14,15 +14,15 @@ use crate::fixture::{Fixture, acquire_and_release};
 
 conformance!(
     a_list_meets_every_condition_of_its_filter,
-    prefixes_and_owners_are_only_strings,
+    prefixes_and_owners_are_matched_literally,
     a_lock_is_held_expired_or_released,
     one_lock_can_be_read,
     a_lock_can_be_released_by_force,
-    a_forced_release_wakes_those_who_wait,
-    a_forced_release_is_known_at_once_in_its_own_process,
+    a_forced_release_wakes_the_waiters,
+    a_holder_in_the_same_process_notices_a_forced_release_at_once,
     a_minimum_hold_can_be_ended_by_force,
     all_locks_of_one_owner_can_be_released,
-    a_dropped_request_is_carried_out,
+    a_request_whose_future_is_dropped_is_carried_out,
     admin_requests_work_after_shutdown,
 );
 
@@ -85,7 +85,7 @@ async fn a_list_meets_every_condition_of_its_filter(fixture: Fixture) {
         (all().prefix("ob:"), ""),
         (all().prefix(""), "job:a job:b job:c report:a report:b"),
         (all().owner("one"), "job:b job:c report:b"),
-        (all().owner("nobody"), ""),
+        (all().owner("unknown"), ""),
         (all().state(LockState::Held), "job:a job:c report:b"),
         (all().state(LockState::Expired), "job:b"),
         (all().state(LockState::Released), "report:a"),
@@ -110,7 +110,7 @@ const STRINGS: [&str; 41] = [
     "(?i)a", "'a'", "\"a\"", "/a/", "é", "éa", "日本", "😀", "a😀", "1",
 ];
 
-async fn prefixes_and_owners_are_only_strings(fixture: Fixture) {
+async fn prefixes_and_owners_are_matched_literally(fixture: Fixture) {
     let mut guards = Vec::new();
     for string in STRINGS {
         guards.push(hold(&fixture, string, string).await);
@@ -173,7 +173,7 @@ async fn a_lock_is_held_expired_or_released(fixture: Fixture) {
     assert_eq!(state_and_owner(&closed), (LockState::Released, None));
     assert!(
         closed.remaining > AMPLE,
-        "its minimum hold is not over: {closed:?}"
+        "the minimum hold is not over: {closed:?}"
     );
     assert!(!is_free(&fixture, "closed").await);
 
@@ -209,7 +209,7 @@ async fn one_lock_can_be_read(fixture: Fixture) {
     );
     guard.release().await.unwrap();
     let info = admin.get(7).await.unwrap().unwrap();
-    assert_eq!(info.state, LockState::Released, "the document stays");
+    assert_eq!(info.state, LockState::Released, "the document is kept");
 }
 
 /// S2.6: the holder notices the loss and cannot release the next holder's lock. The next token is greater.
@@ -232,31 +232,37 @@ async fn a_lock_can_be_released_by_force(fixture: Fixture) {
     );
     assert!(
         !admin.force_release("forced").await.unwrap(),
-        "it is already free"
+        "the lock is already free"
     );
 
     let next = fixture.rival().lock("forced").acquire().await.unwrap();
     assert!(next.fencing_token() > victim.fencing_token());
     timeout(BEFORE_EXPIRY, victim.lost())
         .await
-        .expect("its next renewal reports the loss");
+        .expect("the next renewal reports the loss");
     assert!(matches!(victim.release().await, Err(LockError::Lost { name, .. }) if name == "forced"));
     let held = admin.get("forced").await.unwrap().unwrap();
     assert_eq!(
         (held.state, held.fencing_token),
         (LockState::Held, next.fencing_token())
     );
-    next.release().await.expect("still the next one's");
-    assert!(!admin.force_release("forced").await.unwrap(), "released");
+    next.release().await.expect("the next holder still has the lock");
+    assert!(
+        !admin.force_release("forced").await.unwrap(),
+        "a released lock is free"
+    );
 
     let _expired = expired(&fixture, "crashed", "forced").await;
-    assert!(!admin.force_release("forced").await.unwrap(), "expired");
+    assert!(
+        !admin.force_release("forced").await.unwrap(),
+        "an expired lock is free"
+    );
 }
 
 /// S2.6
-async fn a_forced_release_wakes_those_who_wait(fixture: Fixture) {
+async fn a_forced_release_wakes_the_waiters(fixture: Fixture) {
     let victim = hold(&fixture, "victim", "awaited").await;
-    // Polling alone would take minutes after the first few attempts, and the victim is in another process.
+    // After the first few attempts polling alone would take minutes, and the holder is in another process.
     let patient = fixture
         .provider
         .to_builder()
@@ -270,16 +276,16 @@ async fn a_forced_release_wakes_those_who_wait(fixture: Fixture) {
     tokio::time::sleep(Duration::from_millis(800)).await;
     assert!(!waiter.is_finished());
     assert!(fixture.provider.admin().force_release("awaited").await.unwrap());
-    // Less than the 4 s after which it would poll.
+    // This is less than the 4 s after which the waiter would poll.
     let next = timeout(Duration::from_secs(3), waiter)
         .await
-        .expect("it is woken")
+        .expect("the waiter is woken")
         .unwrap();
     assert!(next.fencing_token() > victim.fencing_token());
 }
 
-/// With this expiry the next renewal would be in two days.
-async fn a_forced_release_is_known_at_once_in_its_own_process(fixture: Fixture) {
+/// With this expiry the next renewal would come only after two days.
+async fn a_holder_in_the_same_process_notices_a_forced_release_at_once(fixture: Fixture) {
     let week = Duration::from_secs(7 * 24 * 60 * 60);
     let provider = fixture
         .provider
@@ -338,8 +344,8 @@ async fn all_locks_of_one_owner_can_be_released(fixture: Fixture) {
     ];
     let _expired = expired(&fixture, "a", "expired").await;
     let admin = fixture.provider.admin();
-    for nobody in ["", "#", ".", ".*", "a|ab", "b", "nobody"] {
-        assert_eq!(admin.release_owner(nobody).await.unwrap(), 0, "{nobody:?}");
+    for unknown in ["", "#", ".", ".*", "a|ab", "b", "unknown"] {
+        assert_eq!(admin.release_owner(unknown).await.unwrap(), 0, "{unknown:?}");
     }
 
     assert_eq!(admin.release_owner("a").await.unwrap(), 3);
@@ -352,17 +358,20 @@ async fn all_locks_of_one_owner_can_be_released(fixture: Fixture) {
         assert!(is_free(&fixture, guard.name()).await);
         timeout(BEFORE_EXPIRY, guard.lost())
             .await
-            .expect("its next renewal reports the loss");
+            .expect("the next renewal reports the loss");
         assert!(matches!(guard.release().await, Err(LockError::Lost { .. })));
     }
     for guard in others {
         assert!(!is_free(&fixture, guard.name()).await);
-        guard.release().await.expect("its lock was never released");
+        guard
+            .release()
+            .await
+            .expect("the operator did not release this lock");
     }
 }
 
 /// B15
-async fn a_dropped_request_is_carried_out(fixture: Fixture) {
+async fn a_request_whose_future_is_dropped_is_carried_out(fixture: Fixture) {
     let admin = fixture.provider.admin();
     let (_first, _second) = (hold(&fixture, "one", "1").await, hold(&fixture, "two", "2").await);
     poll_once(admin.force_release("1")).await;
@@ -371,7 +380,7 @@ async fn a_dropped_request_is_carried_out(fixture: Fixture) {
         let released = list(&admin, LockFilter::new().state(LockState::Released)).await;
         (released == ["1", "2"]).then_some(())
     };
-    must(eventually(AMPLE, "both are released", both).await);
+    must(eventually(AMPLE, "both locks are released", both).await);
 }
 
 async fn poll_once(future: impl Future) {

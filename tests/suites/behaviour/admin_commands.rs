@@ -23,7 +23,7 @@ async fn listed(provider: &LockProvider, filter: LockFilter) -> Vec<String> {
     locks.into_iter().map(|lock| lock.name).collect()
 }
 
-/// A bare GUID names no owner. Names that mongolock itself refuses can still be read and released.
+/// A `lockId` that is only a GUID names no owner. Names that mongolock itself refuses can still be read and released.
 #[tokio::test]
 async fn locks_of_another_program_can_be_listed_and_released() {
     let fixture = Fixture::mongodb().await;
@@ -62,7 +62,7 @@ async fn locks_of_another_program_can_be_listed_and_released() {
 }
 
 #[tokio::test]
-async fn a_document_without_a_string_as_its_id_is_no_lock() {
+async fn a_document_whose_id_is_not_a_string_is_no_lock() {
     let fixture = Fixture::mongodb().await;
     let ids = [
         Bson::from(ObjectId::new()),
@@ -134,7 +134,7 @@ async fn a_damaged_document_is_named() {
 
 /// A list that does not fit into the first batch of the server's reply.
 #[tokio::test]
-async fn a_long_list_is_whole_and_in_order() {
+async fn a_long_list_is_complete_and_in_order() {
     let fixture = Fixture::mongodb().await;
     let expected: Vec<String> = (0..300).map(|number| format!("lock:{number:03}")).collect();
     let documents = expected.iter().rev().map(|name| foreign(name.as_str()));
@@ -148,7 +148,7 @@ async fn a_long_list_is_whole_and_in_order() {
 
 /// S3.1, S3.3, B12: requests go to the primary with majority concerns and a time limit, and carry no client time.
 #[tokio::test]
-async fn the_server_decides_on_every_request() {
+async fn requests_go_to_the_primary_and_carry_no_client_time() {
     let fixture = Fixture::mongodb().await;
     let parameters = ["w=1", "readPreference=secondary", "readConcernLevel=local"];
     let (database, commands) = recorded(fixture.db(), &parameters).await;
@@ -158,7 +158,7 @@ async fn the_server_decides_on_every_request() {
         admin.list(LockFilter::new().state(state)).await.unwrap();
     }
     admin.get("held").await.unwrap().unwrap();
-    admin.release_owner("nobody").await.unwrap();
+    admin.release_owner("unknown").await.unwrap();
     assert!(admin.force_release("held").await.unwrap());
     let sent = commands.take();
     assert_eq!(

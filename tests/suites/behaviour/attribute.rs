@@ -25,14 +25,14 @@ enum Way {
 #[distributed_lock(name = "work:<id>", expiry = "30s")]
 async fn work(id: u32, way: Way) -> Result<i64, AppError> {
     let token = LockContext::current()
-        .expect("inside the attribute")
+        .expect("the body runs under the lock")
         .fencing_token();
     match way {
         Way::Tail => {}
         Way::Return => return Ok(token.get()),
         Way::Question => Err(AppError::Body)?,
         Way::Error => return Err(AppError::Body),
-        Way::Panic => panic!("as asked"),
+        Way::Panic => panic!("panic of the test"),
         Way::Stay(inside) => {
             inside.notify_one();
             std::future::pending::<()>().await;
@@ -47,7 +47,7 @@ async fn assert_released_now(fixture: &Fixture, name: &str) {
     assert_eq!(
         document.get_str("lockId").unwrap(),
         "",
-        "released when the call returns"
+        "the lock is released when the call returns"
     );
 }
 
@@ -81,13 +81,13 @@ async fn return_and_error_release() {
 
 /// S4.6
 #[tokio::test]
-async fn a_panic_releases_and_goes_on() {
+async fn a_panic_continues_after_the_release() {
     let fixture = Fixture::mongodb().await;
     let provider = fixture.provider.clone();
     let panicked = tokio::spawn(async move { provider.scope(work(2, Way::Panic)).await })
         .await
         .unwrap_err();
-    assert_eq!(panicked.into_panic().downcast_ref(), Some(&"as asked"));
+    assert_eq!(panicked.into_panic().downcast_ref(), Some(&"panic of the test"));
     assert_eq!(
         fixture
             .document("work:2")
@@ -105,7 +105,7 @@ async fn a_dropped_future_releases() {
     let inside = Arc::new(Notify::new());
     let call = fixture.provider.scope(work(3, Way::Stay(inside.clone())));
     tokio::select! {
-        _ = call => unreachable!("it stays"),
+        _ = call => unreachable!("the body never ends"),
         () = inside.notified() => {}
     }
     assert_released(&fixture.rival().lock("work:3")).await;
@@ -135,7 +135,7 @@ async fn a_call_that_is_never_polled_acquires_nothing() {
 async fn a_busy_lock_keeps_the_body_from_running() {
     #[distributed_lock(name = "busy", acquire_timeout = "100ms")]
     async fn never() -> Result<(), LockError> {
-        unreachable!("the lock is held by another")
+        unreachable!("another holder has the lock")
     }
 
     let fixture = Fixture::mongodb().await;
@@ -147,7 +147,7 @@ async fn a_busy_lock_keeps_the_body_from_running() {
 }
 
 #[tokio::test]
-async fn a_call_without_a_provider_says_so() {
+async fn a_call_without_a_provider_is_an_error() {
     assert!(matches!(
         work(6, Way::Tail).await,
         Err(AppError::Lock(LockError::NoProvider))
@@ -162,7 +162,11 @@ struct Reports {
 impl Reports {
     #[distributed_lock(name = "<self.tenant>:<id>", provider = self.provider)]
     async fn rebuild(&self, id: u32) -> Result<String, LockError> {
-        Ok(LockContext::current().expect("inside").name().to_owned() + &format!("/{id}"))
+        Ok(LockContext::current()
+            .expect("the body runs under the lock")
+            .name()
+            .to_owned()
+            + &format!("/{id}"))
     }
 }
 
@@ -177,7 +181,7 @@ async fn a_method_takes_its_name_and_its_provider_from_self() {
     assert_released(&fixture.rival().lock("acme:7")).await;
 }
 
-/// S0.1: a body that reads before another one has written would lose that update.
+/// S0.1: a body that reads before another body has written would lose an update.
 #[tokio::test]
 async fn annotated_calls_lose_no_update() {
     static COUNT: std::sync::Mutex<u32> = std::sync::Mutex::new(0);
@@ -206,9 +210,9 @@ async fn annotated_calls_lose_no_update() {
     assert_eq!(*COUNT.lock().unwrap(), 24);
 }
 
-/// S4.1: one mutex for each type of data.
+/// S4.1: each type of data has a lock of its own.
 #[tokio::test]
-async fn types_are_serialised_and_run_side_by_side() {
+async fn calls_of_one_type_are_serialised_and_types_run_in_parallel() {
     #[derive(Clone, Copy, PartialEq)]
     enum Kind {
         Orders,
@@ -239,13 +243,13 @@ async fn types_are_serialised_and_run_side_by_side() {
     let side_by_side = fixture.provider.scope(async { tokio::join!(orders, invoices) });
     let (orders, invoices) = timeout(AMPLE, side_by_side)
         .await
-        .expect("they are inside together");
+        .expect("calls of both types are inside at the same time");
     orders.unwrap();
     invoices.unwrap();
     let (one, other) = (import(Kind::Orders, both.clone()), import(Kind::Orders, both));
     let serialised = fixture.provider.scope(async { tokio::join!(one, other) });
     assert!(
         timeout(Duration::from_millis(500), serialised).await.is_err(),
-        "two of a kind never meet"
+        "two calls of one type are never inside at the same time"
     );
 }

@@ -1,5 +1,5 @@
-//! What the tests of this suite share: a provider with a database for one test, a rival in another process, and helpers
-//! around a lock.
+//! The fixture of this suite: a provider with a database for one test, a rival in another process, and helpers for
+//! locks.
 
 use mongodb::bson::{Document, doc};
 use mongodb::{Collection, Database};
@@ -48,7 +48,7 @@ impl Fixture {
     }
 
     pub(crate) fn db(&self) -> &TestDb {
-        self.db.as_ref().expect("this test is for MongoDB")
+        self.db.as_ref().expect("the fixture has a database")
     }
 
     pub(crate) fn database(&self) -> &Database {
@@ -81,11 +81,11 @@ pub(crate) async fn acquire_and_release(lock: &DistributedLock) {
     guard.release().await.unwrap();
 }
 
-/// Asserts that the lock can be acquired long before a lease of 30 s would end: it was released.
+/// Asserts that the lock was released: it can be acquired long before a lease of 30 s would end.
 pub(crate) async fn assert_released(lock: &DistributedLock) {
     timeout(BEFORE_EXPIRY, acquire_and_release(lock))
         .await
-        .expect("it was released");
+        .expect("the lock was released");
 }
 
 /// The connection string of a user who has only these rights on the collection of the locks in the database `app`.

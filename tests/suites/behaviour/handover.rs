@@ -12,13 +12,13 @@ use crate::conformance::conformance;
 use crate::fixture::{Fixture, acquire_and_release, assert_released, patient};
 
 conformance!(
-    callers_come_in_the_order_in_which_they_asked,
+    waiters_acquire_in_the_order_of_their_arrival,
     each_hold_has_a_greater_token_of_its_own,
-    callers_with_other_options_get_what_they_asked_for,
+    waiters_with_other_options_get_a_hold_with_their_options,
     a_cancelled_waiter_keeps_no_claim,
     a_minimum_hold_is_not_handed_over,
-    another_process_gets_its_turn,
-    names_that_were_used_once_leave_nothing,
+    another_process_acquires_between_hand_overs,
+    names_that_were_used_once_leave_no_work,
 );
 
 /// Spawns a task that acquires the lock and notes its token.
@@ -50,12 +50,12 @@ async fn noted_queue(provider: &LockProvider, waiters: usize) -> Vec<(usize, Fen
     first.release().await.unwrap();
     timeout(BEFORE_EXPIRY, tasks.join_all())
         .await
-        .expect("all have their turn");
+        .expect("all waiters acquire the lock");
     let noted = noted.lock().unwrap();
     noted.clone()
 }
 
-async fn callers_come_in_the_order_in_which_they_asked(fixture: Fixture) {
+async fn waiters_acquire_in_the_order_of_their_arrival(fixture: Fixture) {
     let order: Vec<usize> = noted_queue(&fixture.provider, 50)
         .await
         .into_iter()
@@ -78,11 +78,11 @@ async fn each_hold_has_a_greater_token_of_its_own(fixture: Fixture) {
     let next = fixture.rival().lock("queue").await.unwrap();
     assert!(
         next.fencing_token() > tokens[49],
-        "greater than all reserved tokens"
+        "the next token is greater than all reserved tokens"
     );
 }
 
-async fn callers_with_other_options_get_what_they_asked_for(fixture: Fixture) {
+async fn waiters_with_other_options_get_a_hold_with_their_options(fixture: Fixture) {
     let first = fixture.provider.lock("options").await.unwrap();
     let mut tasks = JoinSet::new();
     for seconds in [30, 60, 60, 90] {
@@ -101,7 +101,7 @@ async fn callers_with_other_options_get_what_they_asked_for(fixture: Fixture) {
     first.release().await.unwrap();
     for (seconds, remaining) in timeout(BEFORE_EXPIRY, tasks.join_all())
         .await
-        .expect("all have their turn")
+        .expect("all waiters acquire the lock")
     {
         assert!(remaining <= Duration::from_secs(seconds) && remaining > Duration::from_secs(seconds / 2));
     }
@@ -133,7 +133,7 @@ async fn a_minimum_hold_is_not_handed_over(fixture: Fixture) {
 
 /// Four callers of one process acquire the lock without a pause. A caller of another process still acquires it, several
 /// times.
-async fn another_process_gets_its_turn(fixture: Fixture) {
+async fn another_process_acquires_between_hand_overs(fixture: Fixture) {
     let busy = fixture.provider.clone();
     let mut unceasing = JoinSet::new();
     for _ in 0..4 {
@@ -150,7 +150,7 @@ async fn another_process_gets_its_turn(fixture: Fixture) {
     for _ in 0..5 {
         let guard = timeout(AMPLE / 2, other.lock("shared").acquire())
             .await
-            .expect("its turn comes")
+            .expect("the other process acquires the lock")
             .unwrap();
         sleep(Duration::from_millis(1)).await;
         guard.release().await.unwrap();
@@ -158,8 +158,8 @@ async fn another_process_gets_its_turn(fixture: Fixture) {
     unceasing.shutdown().await;
 }
 
-/// S2.11, B17: names that were used once leave nothing behind in this process.
-async fn names_that_were_used_once_leave_nothing(fixture: Fixture) {
+/// S2.11, B17: names that were used once leave no work behind in this process.
+async fn names_that_were_used_once_leave_no_work(fixture: Fixture) {
     for index in 0..200 {
         acquire_and_release(&fixture.provider.lock(format!("once:{index}"))).await;
     }

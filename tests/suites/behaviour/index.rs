@@ -22,7 +22,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// S1.9
 #[tokio::test]
-async fn it_appears_by_itself() {
+async fn the_index_is_created_automatically() {
     let fixture = Fixture::mongodb().await;
     let provider = fixture
         .provider
@@ -32,7 +32,7 @@ async fn it_appears_by_itself() {
         .unwrap();
     let guard = provider.lock("first").await.unwrap();
     let index = must(
-        eventually(AMPLE, "the index is there", async || {
+        eventually(AMPLE, "the index exists", async || {
             let mut indexes = fixture.locks().list_indexes().await.ok()?;
             while indexes.advance().await.ok()? {
                 let index = indexes.deserialize_current().ok()?;
@@ -51,7 +51,7 @@ async fn it_appears_by_itself() {
 
 /// S1.21, S1.25, B7: with a conflicting index everything works, except that unused documents are not removed.
 #[tokio::test]
-async fn locks_work_without_it() {
+async fn locks_work_without_the_index() {
     let fixture = Fixture::mongodb().await;
     create(&fixture, "mine", None).await;
     for _ in 0..5 {
@@ -75,7 +75,7 @@ async fn locks_work_without_it() {
 
 /// B7, S2.12, S1.9: `index_state` says what is wrong with the index.
 #[tokio::test]
-async fn index_state_names_what_is_wrong() {
+async fn index_state_names_the_problem() {
     let fine = Fixture::mongodb().await;
     assert_eq!(fine.provider.admin().index_state().await, IndexState::Ready);
 
@@ -111,7 +111,7 @@ async fn index_state_names_what_is_wrong() {
 /// If the index or a conflicting one exists, the list of indexes decides, and none is created. `listCollections` is
 /// sent because an index does not remove documents of a capped collection.
 #[tokio::test]
-async fn the_listing_decides_when_an_index_is_there() {
+async fn the_list_of_indexes_decides_if_an_index_exists() {
     let both: &[&str] = &["listIndexes", "listCollections"];
     for (retention, is_ready, sent) in [(DAY, true, both), (Duration::ZERO, false, &both[..1])] {
         let fixture = Fixture::mongodb().await;
@@ -130,7 +130,7 @@ async fn the_listing_decides_when_an_index_is_there() {
 
 /// On a missing or empty collection the build delays no lock: the index is created at once.
 #[tokio::test]
-async fn a_missing_or_empty_collection_gets_it_at_once() {
+async fn a_missing_or_empty_collection_gets_the_index_at_once() {
     for exists in [false, true] {
         let fixture = Fixture::mongodb().await;
         if exists {
@@ -153,7 +153,7 @@ async fn a_missing_or_empty_collection_gets_it_at_once() {
 
 /// On a filled collection the process that holds an internal lock builds the index, and the others find it.
 #[tokio::test]
-async fn of_eight_that_start_together_one_builds() {
+async fn of_eight_processes_one_builds_the_index() {
     let fixture = Fixture::mongodb().await;
     fill(&fixture).await;
     let _point = slow_builds(&fixture).await;
@@ -187,7 +187,7 @@ async fn internal_lock_is_an_ordinary_document_and_not_listed(fixture: &Fixture)
     assert_eq!(
         document.get_str("lockId"),
         Ok(""),
-        "it is released after the build"
+        "the internal lock is released after the build"
     );
     let listed = fixture.provider.admin().list(LockFilter::new()).await.unwrap();
     assert!(listed.iter().all(|lock| !lock.name.contains("ttl-index")));
@@ -196,7 +196,7 @@ async fn internal_lock_is_an_ordinary_document_and_not_listed(fixture: &Fixture)
 
 /// A standalone server refuses the commit quorum that replica sets need.
 #[tokio::test]
-async fn a_filled_collection_of_a_standalone_gets_it() {
+async fn a_filled_collection_of_a_standalone_gets_the_index() {
     let server = Server::start(ServerOptions::standalone()).await.unwrap();
     let database = server.client().await.unwrap().database("app");
     locks(&database).insert_one(released("filled")).await.unwrap();
@@ -282,7 +282,7 @@ async fn a_missing_right_is_reported() {
     guard.release().await.unwrap();
 }
 
-/// The index builds that some clients have sent.
+/// Counts the index builds that some clients have sent.
 #[derive(Clone, Default)]
 struct Builds {
     all: Arc<AtomicUsize>,

@@ -1,4 +1,5 @@
-//! Locks that are shared with DistributedLock.MongoDB for .NET: a provider beside the commands that its source sends.
+//! Locks that are shared with DistributedLock.MongoDB for .NET: a provider, and the commands that the .NET library
+//! sends.
 
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ impl DotnetLock {
 /// Each library keeps the other one out and can acquire what the other one has released. Tokens rise, also after the
 /// .NET library has deleted the document.
 #[tokio::test]
-async fn both_share_a_lock() {
+async fn both_libraries_exclude_each_other() {
     let fixture = Fixture::mongodb().await;
     let (lock, locks) = (fixture.provider.lock("shared"), fixture.locks());
     let ours = lock.acquire().await.unwrap();
@@ -73,7 +74,7 @@ async fn both_share_a_lock() {
 
     let theirs = DotnetLock::try_acquire(&locks, "shared", "b", 30_000)
         .await
-        .expect("it was released");
+        .expect("the lock was released");
     assert_eq!(theirs.token, token + 1);
     assert!(lock.try_acquire().await.unwrap().is_none());
     let waiting = tokio::spawn(async move { lock.acquire().await });
@@ -83,13 +84,16 @@ async fn both_share_a_lock() {
         .unwrap()
         .unwrap()
         .unwrap();
-    assert!(ours.fencing_token().get() > token + 1, "also after the deletion");
+    assert!(
+        ours.fencing_token().get() > token + 1,
+        "the token rises after the deletion as well"
+    );
     ours.release().await.unwrap();
 }
 
 /// Each library can acquire an expired lock of the other one, and the former holder's release changes nothing.
 #[tokio::test]
-async fn both_take_over_from_each_other() {
+async fn both_libraries_take_over_expired_locks() {
     let fixture = Fixture::mongodb().await;
     let (lock, locks) = (fixture.provider.lock("shared"), fixture.locks());
     let theirs = DotnetLock::try_acquire(&locks, "shared", "a", 100).await.unwrap();
@@ -102,7 +106,7 @@ async fn both_take_over_from_each_other() {
     assert_eq!(
         theirs.release("shared").await,
         0,
-        "the document is no longer its own"
+        "the document has another claim"
     );
     let taken = async || DotnetLock::try_acquire(&locks, "shared", "b", 30_000).await;
     let theirs = must(eventually(AMPLE, "the end of the lease", taken).await);
@@ -118,7 +122,7 @@ async fn both_take_over_from_each_other() {
 /// The TTL index of the .NET library removes expired documents at once. Locks still work, tokens rise, and
 /// `index_state` reports the conflict.
 #[tokio::test]
-async fn the_dotnet_index_does_no_harm() {
+async fn locks_work_with_the_dotnet_index() {
     let fixture = Fixture::mongodb().await;
     let at_once = IndexOptions::builder()
         .name("expiresAt_ttl".to_owned())
@@ -133,7 +137,7 @@ async fn the_dotnet_index_does_no_harm() {
     let token = first.fencing_token();
     first.release().await.unwrap();
     let gone = async || fixture.document("swept").await.is_none().then_some(());
-    must(eventually(AMPLE, "the sweep", gone).await);
+    must(eventually(AMPLE, "the server removes the document", gone).await);
     let next = fixture.provider.lock("swept").await.unwrap();
     assert!(next.fencing_token() > token);
     next.release().await.unwrap();

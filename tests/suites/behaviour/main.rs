@@ -1,4 +1,5 @@
-//! The promises of mongolock, proved on a real MongoDB. `tests/BEHAVIOURS.md` names the tests of each promise.
+//! The behaviour that mongolock promises, tested on a real MongoDB. `tests/BEHAVIOURS.md` names the tests of each
+//! promise.
 
 mod admin;
 mod admin_commands;

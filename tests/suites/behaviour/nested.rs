@@ -13,12 +13,12 @@ use crate::fixture::Fixture;
 
 conformance!(
     a_nested_call_joins_the_hold,
-    it_joins_across_other_locks_and_deeper_levels,
+    a_nested_call_joins_across_other_locks_and_levels,
     siblings_are_serialised,
     siblings_are_busy_to_each_other,
     an_explicit_acquire_within_the_own_hold_is_refused,
     another_provider_is_another_lock,
-    a_context_goes_along_into_a_task,
+    a_context_can_be_carried_into_a_task,
     a_lost_hold_cannot_be_joined,
     a_context_ends_with_its_hold,
     a_sibling_does_not_begin_under_a_lost_hold,
@@ -54,10 +54,10 @@ async fn a_nested_call_joins_the_hold(fixture: Fixture) {
         .unwrap();
     assert_eq!(outer, inner);
     let free = fixture.rival().lock("joined:1").try_acquire().await.unwrap();
-    drop(free.expect("released once the outer call is over, without the inner one's minimum hold"));
+    drop(free.expect("the outer call releases the lock, without the minimum hold of the inner one"));
 }
 
-async fn it_joins_across_other_locks_and_deeper_levels(fixture: Fixture) {
+async fn a_nested_call_joins_across_other_locks_and_levels(fixture: Fixture) {
     let (a, b) = (fixture.provider.lock("a"), fixture.provider.lock("b"));
     let tokens = a.run(async |_| {
         let first = token();
@@ -128,7 +128,10 @@ async fn an_explicit_acquire_within_the_own_hold_is_refused(fixture: Fixture) {
         let tried = lock.try_acquire().await;
         Ok::<_, LockError>((waited.map(drop), tried.map(drop)))
     });
-    let (waited, tried) = timeout(AMPLE, refused).await.expect("at once").unwrap();
+    let (waited, tried) = timeout(AMPLE, refused)
+        .await
+        .expect("both are refused at once")
+        .unwrap();
     assert!(matches!(waited, Err(LockError::Reentrant { name }) if name == "own"));
     assert!(matches!(tried, Err(LockError::Reentrant { .. })));
 }
@@ -151,12 +154,12 @@ async fn another_provider_is_another_lock(fixture: Fixture) {
     apart.await.unwrap();
 }
 
-async fn a_context_goes_along_into_a_task(fixture: Fixture) {
+async fn a_context_can_be_carried_into_a_task(fixture: Fixture) {
     let lock = Arc::new(fixture.provider.lock("carried"));
     let inner = Arc::clone(&lock);
     let tokens = lock.run(async move |context| {
         let carried = context.scope(async move { inner.run(async |_| Ok::<_, LockError>(token())).await });
-        let joined = tokio::spawn(carried).await.expect("it does not panic")?;
+        let joined = tokio::spawn(carried).await.expect("the task does not panic")?;
         Ok::<_, LockError>((token(), joined))
     });
     let (outer, joined) = timeout(AMPLE, tokens).await.expect("no deadlock").unwrap();
@@ -192,7 +195,7 @@ async fn a_context_ends_with_its_hold(fixture: Fixture) {
         .unwrap();
     assert!(context.is_lost() && context.remaining().is_zero());
     assert!(context.ensure_held().is_err());
-    timeout(AMPLE, context.lost()).await.expect("it is over");
+    timeout(AMPLE, context.lost()).await.expect("the hold has ended");
 }
 
 /// B16: the lock is lost while the second call waits for its sibling.
@@ -209,7 +212,7 @@ async fn a_sibling_does_not_begin_under_a_lost_hold(fixture: Fixture) {
 
     #[distributed_lock(name = "family", on_lost = "continue")]
     async fn second() -> Result<(), LockError> {
-        unreachable!("the hold is lost by now")
+        unreachable!("the hold is lost before this call begins")
     }
 
     let (first, second) = timeout(AMPLE, fixture.provider.scope(family()))

@@ -19,7 +19,7 @@ conformance!(
     a_free_lock_is_neither_skipped_nor_failed,
     a_lost_lock_cancels_the_body,
     a_body_that_continues_returns_its_own_result,
-    a_body_that_misses_the_loss_returns_lost,
+    a_body_that_does_not_notice_the_loss_returns_lost,
     a_failed_body_keeps_its_error_when_the_lock_is_lost,
     a_minimum_hold_outlives_every_exit,
     names_are_checked_when_they_are_rendered,
@@ -40,7 +40,7 @@ impl Skipped for Tick {
 
 #[distributed_lock(name = "tick", on_busy = "skip")]
 async fn unit() -> Result<(), LockError> {
-    unreachable!("it is busy")
+    unreachable!("the lock is busy")
 }
 
 #[distributed_lock(name = "tick", on_busy = "skip")]
@@ -106,7 +106,7 @@ async fn a_lost_lock_cancels_the_body(fixture: Fixture) {
     let steps = AtomicUsize::new(0);
     let ended = timeout(AMPLE, fixture.provider.scope(short(&steps, AMPLE * 2)))
         .await
-        .expect("it is cancelled");
+        .expect("the body is cancelled");
     assert!(
         matches!(ended, Err(AppError::Lock(LockError::Lost { .. }))),
         "{ended:?}"
@@ -130,7 +130,7 @@ async fn a_body_that_continues_returns_its_own_result(fixture: Fixture) {
 }
 
 /// The body blocks its thread beyond the lease and returns `Ok`: the caller still gets the loss as an error.
-async fn a_body_that_misses_the_loss_returns_lost(fixture: Fixture) {
+async fn a_body_that_does_not_notice_the_loss_returns_lost(fixture: Fixture) {
     #[distributed_lock(name = "blocked", expiry = "200ms", max_hold = "0s")]
     async fn blocked() -> Result<(), AppError> {
         std::thread::sleep(Duration::from_millis(300));
@@ -165,7 +165,7 @@ async fn a_minimum_hold_outlives_every_exit(fixture: Fixture) {
         match way {
             0 => Ok(()),
             1 => Err(AppError::Body),
-            2 => panic!("as asked"),
+            2 => panic!("panic of the test"),
             _ => std::future::pending().await,
         }
     }
@@ -210,7 +210,10 @@ async fn names_are_checked_when_they_are_rendered(fixture: Fixture) {
         assert!(matches!(error, LockError::InvalidName { .. }), "{error}");
     }
     let error = greeted("").await.unwrap_err().to_string();
-    assert!(error.contains("<name>"), "it names the placeholder: {error}");
+    assert!(
+        error.contains("<name>"),
+        "the error names the placeholder: {error}"
+    );
 }
 
 async fn options_that_do_not_fit_the_providers_are_refused(fixture: Fixture) {

@@ -32,7 +32,7 @@ async fn use_everything(database: &Database, commands: &Commands) {
     assert_eq!(admin.list(LockFilter::new()).await.unwrap().len(), 1);
     assert!(admin.get("works").await.unwrap().is_some());
     assert!(admin.force_release("works").await.unwrap());
-    assert_eq!(admin.release_owner("another").await.unwrap(), 0);
+    assert_eq!(admin.release_owner("unknown").await.unwrap(), 0);
     provider.shutdown().await;
 }
 

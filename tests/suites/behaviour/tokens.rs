@@ -1,4 +1,4 @@
-//! S1.19: tokens rise, also when the document of the lock is deleted, swept or ahead of the clock.
+//! S1.19: tokens rise, even when the document of the lock is deleted or its token is ahead of the clock.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn next_token(provider: &LockProvider, name: &str) -> FencingToken {
 
 /// S1.19, B1
 #[tokio::test]
-async fn after_the_document_was_deleted_by_hand() {
+async fn tokens_rise_after_the_document_was_deleted_by_hand() {
     let fixture = Fixture::mongodb().await;
     let mut last = next_token(&fixture.provider, "deleted").await;
     for _ in 0..20 {
@@ -34,7 +34,7 @@ async fn after_the_document_was_deleted_by_hand() {
 
 /// S1.19, S1.9, B1, B17: the server removes the document. Its TTL monitor runs once a second in the tests.
 #[tokio::test]
-async fn after_the_document_was_swept() {
+async fn tokens_rise_after_the_ttl_index_removed_the_document() {
     let fixture = Fixture::mongodb().await;
     let provider = fixture
         .provider
@@ -45,22 +45,22 @@ async fn after_the_document_was_swept() {
     let before = next_token(&provider, "swept").await;
     let held = provider.lock("held").await.unwrap();
     must(
-        eventually(AMPLE * 2, "the document is swept", async || {
+        eventually(AMPLE * 2, "the server removes the document", async || {
             fixture.document("swept").await.is_none().then_some(())
         })
         .await,
     );
     assert!(
         fixture.document("held").await.is_some(),
-        "a held lock is never swept"
+        "the document of a held lock is never removed"
     );
     assert!(next_token(&provider, "swept").await > before);
     held.release().await.unwrap();
 }
 
-/// S1.19: also when the stored token is ahead of the clock.
+/// S1.19: the stored token is ahead of the clock.
 #[tokio::test]
-async fn after_a_token_of_the_future() {
+async fn tokens_rise_after_a_token_ahead_of_the_clock() {
     let fixture = Fixture::mongodb().await;
     let ahead = i64::pow(2, 52);
     fixture
@@ -73,7 +73,7 @@ async fn after_a_token_of_the_future() {
 }
 
 #[test]
-fn a_token_is_a_number_everywhere() {
+fn a_token_is_a_number_in_every_format() {
     let json = "1795225770144000";
     let token: FencingToken = serde_json::from_str(json).unwrap();
     assert_eq!(serde_json::to_string(&token).unwrap(), json);

@@ -30,8 +30,8 @@ fn waiter(provider: &LockProvider, name: &str) -> JoinHandle<LockGuard> {
     tokio::spawn(async move { lock.acquire().await.unwrap() })
 }
 
-/// Waits for this lock until the limit, in vain.
-async fn wait_in_vain(provider: &LockProvider, name: &str, limit: Duration) {
+/// Waits for this lock until the limit, and asserts that it is not acquired.
+async fn wait_without_success(provider: &LockProvider, name: &str, limit: Duration) {
     let lock = provider.lock(name).acquire_timeout(limit);
     lock.acquire().await.unwrap_err();
 }
@@ -60,14 +60,17 @@ async fn a_release_wakes_the_waiter_of_another_process() {
         } else {
             held.release().await.unwrap();
         }
-        let next = timeout(WOKEN, waiter).await.expect("it is woken").unwrap();
+        let next = timeout(WOKEN, waiter)
+            .await
+            .expect("the waiter is woken")
+            .unwrap();
         next.release().await.unwrap();
     }
 }
 
 /// While the lock stays held, fifty waiters send almost no commands.
 #[tokio::test]
-async fn waiting_costs_next_to_nothing() {
+async fn fifty_waiters_send_almost_no_commands() {
     let fixture = Fixture::mongodb().await;
     let held = fixture.provider.lock("quiet").await.unwrap();
     let (database, commands) = recorded(fixture.db(), &[]).await;
@@ -89,12 +92,12 @@ async fn waiting_costs_next_to_nothing() {
     held.release().await.unwrap();
     timeout(AMPLE / 2, waiters.join_all())
         .await
-        .expect("all have their turn");
+        .expect("all waiters acquire the lock");
 }
 
 /// The server has no change streams, the user may not open one, or the option is off: waiters poll.
 #[tokio::test]
-async fn without_a_stream_waiting_polls() {
+async fn waiters_poll_without_a_change_stream() {
     let standalone = Server::start(ServerOptions::standalone()).await.unwrap();
     let guarded = Server::start(ServerOptions::single().auth()).await.unwrap();
     let locks_only = restricted(&guarded, &["find", "insert", "update", "createIndex"]).await;
@@ -124,10 +127,10 @@ async fn a_stream_is_not_opened_where_it_is_switched_off_or_the_wait_is_short() 
     let (database, commands) = recorded(fixture.db(), &[]).await;
     let held = fixture.provider.lock("short").await.unwrap();
     let off = LockProvider::builder(&database).wake_up(false).build().unwrap();
-    wait_in_vain(&off, "short", Duration::from_secs(1)).await;
+    wait_without_success(&off, "short", Duration::from_secs(1)).await;
     let on = LockProvider::new(&database);
     assert!(on.lock("short").try_acquire().await.unwrap().is_none());
-    wait_in_vain(&on, "short", Duration::from_millis(5)).await;
+    wait_without_success(&on, "short", Duration::from_millis(5)).await;
     assert_eq!(commands.count("aggregate"), 0);
     held.release().await.unwrap();
 }
@@ -146,13 +149,16 @@ async fn a_stream_that_fails_to_open_is_tried_again() {
     assert_eq!(commands.count("aggregate"), 4);
     must(point.clear().await);
     held.release().await.unwrap();
-    let next = timeout(WOKEN, waiter).await.expect("it is woken").unwrap();
+    let next = timeout(WOKEN, waiter)
+        .await
+        .expect("the waiter is woken")
+        .unwrap();
     next.release().await.unwrap();
 }
 
-/// On a standalone server, or without the right, opening the stream is not tried again for minutes.
+/// On a standalone server, or without the right to open a stream, opening it is not tried again for minutes.
 #[tokio::test]
-async fn an_unavailable_stream_is_seldom_tried() {
+async fn an_unavailable_stream_is_not_tried_again_for_minutes() {
     for code in [13, 40573] {
         let fixture = Fixture::mongodb().await;
         let (database, commands) = failing(&fixture).await;
@@ -161,7 +167,7 @@ async fn an_unavailable_stream_is_seldom_tried() {
         let point = must(point.enable_for(fixture.db()).await);
         let provider = LockProvider::new(&database);
         for _ in 0..2 {
-            wait_in_vain(&provider, "unavailable", Duration::from_secs(2)).await;
+            wait_without_success(&provider, "unavailable", Duration::from_secs(2)).await;
         }
         assert_eq!(commands.count("aggregate"), 1);
         must(point.clear().await);
@@ -174,18 +180,18 @@ async fn an_idle_stream_is_closed() {
     let (database, commands) = recorded(fixture.db(), &[]).await;
     let provider = LockProvider::new(&database);
     let held = fixture.provider.lock("idle").await.unwrap();
-    wait_in_vain(&provider, "idle", Duration::from_millis(400)).await;
+    wait_without_success(&provider, "idle", Duration::from_millis(400)).await;
     assert_eq!(commands.count("aggregate"), 1);
     commands.until_sent("killCursors").await;
     // The next waiter opens it again.
-    wait_in_vain(&provider, "idle", Duration::from_millis(400)).await;
+    wait_without_success(&provider, "idle", Duration::from_millis(400)).await;
     assert_eq!(commands.count("aggregate"), 2);
     held.release().await.unwrap();
 }
 
 /// A broken stream is opened again, and waiters poll in the meantime.
 #[tokio::test]
-async fn a_broken_stream_loses_no_waiter() {
+async fn a_broken_stream_is_opened_again() {
     let fixture = Fixture::mongodb().await;
     let waiting = seldom_polling(fixture.database());
     let held = fixture.provider.lock("broken").await.unwrap();
@@ -198,7 +204,7 @@ async fn a_broken_stream_loses_no_waiter() {
     held.release().await.unwrap();
     timeout(AMPLE / 2, waiter)
         .await
-        .expect("it is woken or polls")
+        .expect("the waiter is woken or polls")
         .unwrap()
         .release()
         .await
@@ -218,7 +224,10 @@ async fn a_stream_that_ends_with_its_collection_is_opened_again() {
     commands.until_sent("getMore").await;
     commands.clear();
     fixture.locks().drop().await.unwrap();
-    let next = timeout(AMPLE / 2, waiter).await.expect("it polls").unwrap();
+    let next = timeout(AMPLE / 2, waiter)
+        .await
+        .expect("the waiter polls")
+        .unwrap();
     commands.until_sent("aggregate").await;
     next.release().await.unwrap();
     held.release().await.unwrap_err();
@@ -226,14 +235,14 @@ async fn a_stream_that_ends_with_its_collection_is_opened_again() {
 
 /// S1.24: on a lock that stays held, growing pauses send a fraction of the attempts, and a stream almost none.
 #[tokio::test]
-async fn adaptive_waiting_sends_fewer_commands() {
+async fn adaptive_pauses_send_fewer_commands_than_fixed_ones() {
     let fixture = Fixture::mongodb().await;
     fixture.until_indexed().await;
     let held = fixture.provider.lock("counted").await.unwrap();
     let attempts = async |builder: fn(LockProviderBuilder) -> LockProviderBuilder| {
         let (database, commands) = recorded(fixture.db(), &[]).await;
         let provider = builder(LockProvider::builder(&database)).build().unwrap();
-        wait_in_vain(&provider, "counted", Duration::from_secs(4)).await;
+        wait_without_success(&provider, "counted", Duration::from_secs(4)).await;
         commands.count("findAndModify")
     };
     let fixed = attempts(|b| {

@@ -1,4 +1,5 @@
-//! Another process: a second run of this test binary, whose arguments and environment say which part it plays.
+//! A child process: this test binary runs a second time, and its arguments and environment select the part that it
+//! runs.
 
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
@@ -14,14 +15,17 @@ use tokio::time::timeout;
 
 use crate::connect;
 
+/// The environment variable with the connection string.
 const URI: &str = "MONGOLOCK_ACTOR_URI";
+/// The environment variable with the name of the database.
 const DATABASE: &str = "MONGOLOCK_ACTOR_DATABASE";
+/// The environment variable with the expiry in milliseconds.
 const EXPIRY: &str = "MONGOLOCK_ACTOR_EXPIRY_MS";
-/// Marks the lines that are meant for the parent among those of the test harness.
+/// The prefix of lines for the parent, which distinguishes them from lines of the test harness.
 const MARK: &str = "@ ";
 
-/// A process that plays one of the parts below a `#[tokio::test]`, and says what it goes through: a word, and what
-/// belongs to it.
+/// A child process that runs one of the parts below a `#[tokio::test]`, and prints its steps: each line is a word and
+/// its details.
 pub(crate) struct Actor {
     child: Child,
     orders: ChildStdin,
@@ -35,7 +39,7 @@ impl Actor {
         Self::start("actor::act", db, expiry, environment)
     }
 
-    /// Starts a process that plays the part of this name: a test function of this binary.
+    /// Starts a process that runs the part of this name, which is a test function of this binary.
     pub(crate) fn start(part: &str, db: &TestDb, expiry: Duration, environment: &[(&str, String)]) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", part, "--nocapture"])
@@ -86,7 +90,7 @@ impl Actor {
 
     /// Sends a signal to the process.
     pub(crate) fn signal(&self, signal: Signal) {
-        let id = i32::try_from(self.child.id().expect("it runs")).unwrap();
+        let id = i32::try_from(self.child.id().expect("the process runs")).unwrap();
         kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
     }
 }
@@ -98,7 +102,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// The values from the environment; `None` in the test process itself, which plays no part.
+    /// The values from the environment; `None` in the test process itself, which runs no part.
     pub(crate) async fn given() -> Option<Self> {
         let uri = std::env::var(URI).ok()?;
         // A stopped process cannot notice that its pipes are closed. This signal ends it, so that a killed test run
@@ -122,7 +126,7 @@ pub(crate) async fn order() -> Option<String> {
     line.await.unwrap().transpose().unwrap()
 }
 
-/// The part of the child process, which is no test: in the test process it returns at once.
+/// The part of the child process, and not a test: in the test process it returns at once.
 #[tokio::test]
 async fn act() {
     let Some(Part { database, expiry }) = Part::given().await else {

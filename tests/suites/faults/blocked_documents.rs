@@ -53,7 +53,7 @@ async fn a_long_wait_names_the_transaction_that_blocks_it() {
     waits_and_names_the_blocked_document(Duration::from_secs(8)).await;
 }
 
-/// B13: a single try says the same. It is not "busy": the lock is free.
+/// B13: a single try gets the same error, and not "busy", because the lock is free.
 #[tokio::test]
 async fn a_try_names_the_transaction_that_blocks_it() {
     let db = test_db().await;
@@ -68,8 +68,8 @@ async fn a_try_names_the_transaction_that_blocks_it() {
     assert_free(&provider, "stuck").await;
 }
 
-/// B3: six names whose documents are blocked have requests without a reply for up to 5 s. Other names are free, so every
-/// try of one acquires it.
+/// B3: the documents of six names are blocked, so their requests are without a reply for up to 5 s. The locks of other
+/// names are free, and every try acquires one of them.
 #[tokio::test]
 async fn blocked_documents_do_not_stop_other_names() {
     let db = test_db().await;
@@ -86,14 +86,14 @@ async fn blocked_documents_do_not_stop_other_names() {
         let lock = provider.lock(name).acquire_timeout(AMPLE);
         waiters.spawn(async move { lock.acquire().await.map(drop) });
     }
-    // After 2 s a request counts as silent, and for 2 s after a reply the server counts as working.
+    // After 2 s a request counts as overdue, and for 2 s after a reply the server counts as working.
     sleep(Duration::from_millis(2300)).await;
     for number in 0..8 {
         let lock = provider.lock(format!("free:{number}"));
         let tried = lock.acquire_timeout(Duration::from_secs(2)).try_acquire().await;
         let guard = tried.unwrap_or_else(|error| panic!("try {number}: {error}"));
         assert!(guard.is_some(), "try {number}");
-        // The waiters notice the reply within 100 ms, and may send copies then.
+        // The waiters notice the reply within 100 ms, and may then send copies.
         sleep(Duration::from_millis(150)).await;
     }
     session.abort_transaction().await.unwrap();

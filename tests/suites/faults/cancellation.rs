@@ -79,7 +79,7 @@ async fn a_cancelled_release_arrives() {
         let guard = provider.lock("released").acquire().await.unwrap();
         drop(PollTimes(Box::pin(guard.release()), polls).await);
         let next = timeout(BEFORE_EXPIRY, provider.lock("released").acquire()).await;
-        next.expect("long before the expiry")
+        next.expect("the lock is free long before the expiry")
             .unwrap()
             .release()
             .await

@@ -70,9 +70,9 @@ async fn an_error_that_stays_until_the_deadline_is_reported() {
     }
 }
 
-/// An acquire that no majority has confirmed does not count, and its claim is released.
+/// An acquire request that no majority has confirmed does not count, and its claim is released.
 #[tokio::test]
-async fn a_write_concern_error_is_not_a_win() {
+async fn an_acquire_with_a_write_concern_error_does_not_count() {
     let db = test_db().await;
     let provider = patient(db.database());
     let point = fail(
@@ -92,7 +92,7 @@ async fn a_write_concern_error_is_not_a_win() {
 
 /// Wrong credentials and missing rights on the collection are reported at once.
 #[tokio::test]
-async fn access_control_errors_are_plain() {
+async fn access_control_errors_are_reported_at_once() {
     let server = Server::start(ServerOptions::single().auth()).await.unwrap();
     let admin = server.client().await.unwrap();
     let create = doc! {
@@ -123,7 +123,7 @@ async fn access_control_errors_are_plain() {
 
 /// A release that fails is repeated. B10: the caller gets the body's own error.
 #[tokio::test]
-async fn a_release_that_fails_is_repeated_and_hides_nothing() {
+async fn a_failed_release_is_repeated_and_keeps_the_result_of_the_body() {
     #[derive(Debug, thiserror::Error)]
     enum AppError {
         #[error("the body failed")]
@@ -153,7 +153,7 @@ async fn a_release_that_fails_is_repeated_and_hides_nothing() {
     assert_eq!(
         provider.scope(working()).await.unwrap(),
         7,
-        "the work was done under the lock"
+        "the body ran under the lock"
     );
     must(point.clear().await);
     assert_free(&LockProvider::new(db.database()), "failing").await;
@@ -176,7 +176,7 @@ async fn a_lock_that_cannot_be_renewed_is_lost_in_time() {
         let next = rival.lock("unrenewable").acquire().await.unwrap();
         assert!(
             context.is_lost(),
-            "the holder knows of its loss before the rival has the lock"
+            "the holder notices its loss before the rival acquires the lock"
         );
         next.fencing_token()
     });
@@ -185,8 +185,8 @@ async fn a_lock_that_cannot_be_renewed_is_lost_in_time() {
     must(point.clear().await);
 }
 
-/// B4, B9: the server ends every renewal of a lock because its time was over, as it does at a blocked document. The renewal
-/// is repeated after a pause and not in a loop, and the holder loses the lock no later than a rival can acquire it.
+/// B4, B9: the server ends every renewal of a lock at its time limit, as it does at a blocked document. The renewal is
+/// repeated after a pause and not in a loop, and the holder loses the lock no later than a rival can acquire it.
 #[tokio::test]
 async fn renewals_that_run_out_of_time_are_repeated_with_pauses() {
     let it = Standalone::start().await;
@@ -195,7 +195,7 @@ async fn renewals_that_run_out_of_time_are_repeated_with_pauses() {
         .await
         .unwrap();
     let point = FailPoint::on(&["update"]).always().error_code(MAX_TIME_EXPIRED);
-    // Other applications are not concerned, so the rival works.
+    // The fail point does not hit the rival, which has another application name.
     let point = must(point.app_name("app").enable(&it.uri()).await);
     let rival = connect(&it.uri(), "rival").await.client().database("app");
     let (begun, before) = (Instant::now(), it.proxy.seen("update"));
@@ -210,7 +210,7 @@ async fn renewals_that_run_out_of_time_are_repeated_with_pauses() {
     let ((renewals, seconds), (next, was_lost)) = tokio::join!(lost, taking);
     assert!(
         was_lost,
-        "the holder knows of its loss before the rival has the lock"
+        "the holder notices its loss before the rival acquires the lock"
     );
     assert!(
         (1..=10 * (seconds + 1)).contains(&renewals),
@@ -275,7 +275,7 @@ async fn renewal_ends_with_the_hold() {
 /// A foreign transaction has changed the document of one lock. The bulk renewal waits for it, and no other lock is
 /// lost.
 #[tokio::test]
-async fn a_blocked_renewal_endangers_no_other() {
+async fn a_blocked_renewal_loses_no_other_lock() {
     let db = test_db().await;
     let provider = with_expiry(db.database(), Duration::from_secs(3));
     let mut guards = Vec::new();
@@ -293,9 +293,9 @@ async fn a_blocked_renewal_endangers_no_other() {
     }
 }
 
-/// The same with releases: they are sent together, and a blocked one does not delay the others.
+/// Releases are sent together as well, and a blocked one does not delay the others.
 #[tokio::test]
-async fn a_blocked_release_keeps_no_other_lock_taken() {
+async fn a_blocked_release_delays_no_other_release() {
     let db = test_db().await;
     let (provider, rival) = (patient(db.database()), patient(db.database()));
     let names = ["released:0", "released:1", "released:2"];
@@ -314,7 +314,7 @@ async fn a_blocked_release_keeps_no_other_lock_taken() {
 /// Only a few blocked releases are repeated at the same time, because the application and the renewals need the
 /// connections of the pool as well.
 #[tokio::test]
-async fn blocked_releases_leave_the_connections_to_others() {
+async fn blocked_releases_do_not_use_up_the_connections() {
     let db = test_db().await;
     let names: Vec<String> = (0..8).map(|number| format!("blocked:{number}")).collect();
     let (database, commands) = recorded(&db, &["maxPoolSize=5"]).await;
@@ -332,7 +332,7 @@ async fn blocked_releases_leave_the_connections_to_others() {
     let is_repeat = |sent: &Document| sent.contains_key("update") && sent.get_i64("maxTimeMS") == Ok(1000);
     let repeats = || commands.all().into_iter().filter(is_repeat).count();
     let all_tried = async || (repeats() >= 2 * names.len()).then_some(());
-    must(eventually(AMPLE, "each is repeated, and again", all_tried).await);
+    must(eventually(AMPLE, "each release is repeated several times", all_tried).await);
     let users = database.collection::<Document>("users");
     let plain = async { users.find_one(doc! {}).await };
     timeout(AMPLE / 2, plain)

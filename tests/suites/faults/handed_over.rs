@@ -1,4 +1,4 @@
-//! Holds that are handed over inside a process, when something is wrong with their claim or with the network.
+//! Holds that are handed over inside a process after their claim was ended by force, or while a connection is silent.
 
 use std::time::Duration;
 
@@ -29,10 +29,10 @@ async fn is_claimed(database: &Database) -> bool {
     document(database, "n").await.get_str("lockId") != Ok("")
 }
 
-/// B4, S2.6: an operator ends a hold, and at that moment it is handed over to the next in its process. The next holder
-/// has a claim of its own, or loses its hold at once.
+/// B4, S2.6: an operator ends a hold while it is handed over to the next waiter in its process. The next holder has a
+/// claim of its own, or loses its hold soon.
 #[tokio::test]
-async fn a_hold_that_was_ended_by_force_is_not_handed_over_for_long() {
+async fn a_hold_that_is_handed_over_during_a_forced_release_is_lost_soon() {
     let db = test_db().await;
     let provider = LockProvider::new(db.database());
     let rival = LockProvider::new(&db.connect_again().await.unwrap());
@@ -48,15 +48,15 @@ async fn a_hold_that_was_ended_by_force_is_not_handed_over_for_long() {
         blocker.release().await.unwrap();
         let first = first.await.unwrap().unwrap();
         assert!(operator.force_release("n").await.unwrap());
-        // An error is fine here: the holder may have noticed the loss by now.
+        // The release may fail, because the holder may have noticed the loss already.
         let _ = first.release().await;
         let second = second.await.unwrap().unwrap();
-        let decided = eventually(SOON, "a claim or a loss", async || {
+        let decided = eventually(SOON, "the second holder has a claim or is lost", async || {
             (second.is_lost() || is_claimed(db.database()).await).then_some(())
         });
         assert!(
             decided.await.is_ok(),
-            "round {round}: the holder expects {:?} more, but its claim is gone",
+            "round {round}: the holder relies on its lease for {:?}, but its claim is gone",
             second.remaining()
         );
         // The next round begins with a free lock.
@@ -67,7 +67,7 @@ async fn a_hold_that_was_ended_by_force_is_not_handed_over_for_long() {
 /// B13: a waiter is handed a hold with other options than its own, and releases it first. That release gets no reply,
 /// and must not cost the waiter more than its limit.
 #[tokio::test]
-async fn releasing_an_unwanted_hold_takes_no_longer_than_the_limit() {
+async fn releasing_a_hold_with_other_options_does_not_exceed_the_limit() {
     let db = test_db().await;
     let (proxy, database) = through_proxy(&db).await;
     let provider = LockProvider::new(&database);
@@ -85,12 +85,12 @@ async fn releasing_an_unwanted_hold_takes_no_longer_than_the_limit() {
     sleep(Duration::from_millis(50)).await;
     proxy.inject(Fault::swallow_request().command("update"));
     blocker.release().await.unwrap();
-    // On a slow machine the hold is not handed over. Then this release is the one without a reply, and takes 6 s.
+    // On a slow machine the hold is not handed over. This release is then the one without a reply, and takes 6 s.
     let _ = first.await.unwrap().unwrap().release().await;
     let (took, outcome) = waiter.await.unwrap();
     assert!(took < limit + Duration::from_secs(1), "{took:?}: {outcome:?}");
     drop(outcome);
     let free = async || rival.lock("n").try_acquire().await.unwrap();
-    let next = eventually(BEFORE_EXPIRY, "the unwanted hold is released", free);
+    let next = eventually(BEFORE_EXPIRY, "the hold with other options is released", free);
     must(next.await).release().await.unwrap();
 }

@@ -73,7 +73,7 @@ async fn an_open_transaction_and_a_missing_index_delay_no_acquire() {
     assert_eq!(
         commands.count("createIndexes"),
         1,
-        "the next build comes minutes later"
+        "the next build begins minutes later"
     );
     session.abort_transaction().await.unwrap();
     let guard = operator.lock("filled:0").acquire_timeout(AMPLE).await.unwrap();

@@ -1,5 +1,5 @@
-//! Commands that take effect later than others that were sent after them: renewals that were stuck in the server, and
-//! acquire requests that were stuck in the network.
+//! Commands that take effect later than commands that were sent after them: renewals that waited in the server, and
+//! acquire requests that were delayed in the network.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::{
 /// The lease of `m` and `n`: long enough for a single renewal to pass two batches that are stuck.
 const EXPIRY: Duration = Duration::from_secs(12);
 
-/// How late the first copy of an acquire request reaches the server.
+/// The delay after which the first copy of an acquire request reaches the server.
 const LATE: Duration = Duration::from_secs(2);
 
-/// The rival's guard of `n`, and the time for which the first holder still believed to hold it when the rival acquired
-/// it.
+/// The rival's guard of `n`, and the time for which the first holder still relied on its lease when the rival acquired
+/// the lock.
 async fn left_at_takeover(rival: LockProvider, guard: &LockGuard) -> (LockGuard, Duration) {
     let context = guard.context();
     let taking = async move {
@@ -42,10 +42,10 @@ async fn block_the_first_renewals(foreign: &Database, acquired: Instant) {
     session.abort_transaction().await.unwrap();
 }
 
-/// B4: a renewal that was stuck in the server must not shorten the lease that a later one has granted. The holder,
-/// which stops renewing after `max_hold`, relies on the later one.
+/// B4: a renewal that waited in the server must not shorten the lease that a later one has granted. The holder, which
+/// stops renewing after `max_hold`, relies on the later one.
 #[tokio::test]
-async fn a_stuck_renewal_takes_nothing_back() {
+async fn a_renewal_that_takes_effect_late_does_not_shorten_the_lease() {
     let db = test_db().await;
     let holder = LockProvider::new(db.database());
     let foreign = db.connect_again().await.unwrap();
@@ -61,7 +61,7 @@ async fn a_stuck_renewal_takes_nothing_back() {
     let ((next, left), ()) = tokio::join!(taking, block_the_first_renewals(&foreign, acquired));
     assert!(
         left.is_zero(),
-        "two live guards {:?} after the acquire: the first one expects {left:?} more",
+        "two live guards {:?} after the acquire: the first one relies on its lease for another {left:?}",
         acquired.elapsed()
     );
     next.release().await.unwrap();
@@ -69,7 +69,7 @@ async fn a_stuck_renewal_takes_nothing_back() {
 
 /// B4: the same without `max_hold`, when the later renewals hang.
 #[tokio::test]
-async fn a_stuck_renewal_takes_nothing_back_while_later_ones_hang() {
+async fn a_late_renewal_does_not_shorten_the_lease_while_later_ones_hang() {
     let server = Server::start(ServerOptions::single()).await.unwrap();
     let holder = LockProvider::new(&connect(&server.uri(), "holder").await);
     let foreign = connect(&server.uri(), "rival").await;
@@ -90,7 +90,7 @@ async fn a_stuck_renewal_takes_nothing_back_while_later_ones_hang() {
     let ((next, left), point) = tokio::join!(taking, hanging);
     assert!(
         left.is_zero(),
-        "two live guards {:?} after the acquire: the first one expects {left:?} more",
+        "two live guards {:?} after the acquire: the first one relies on its lease for another {left:?}",
         acquired.elapsed()
     );
     must(point.clear().await);
@@ -100,18 +100,18 @@ async fn a_stuck_renewal_takes_nothing_back_while_later_ones_hang() {
 /// The first request of a claim arrives late. Its repetition, by the driver or by the library, is answered "held", and
 /// the caller gives up. The late request then acquires the lock without a caller, and this claim must be released long
 /// before the lease of 60 s ends.
-async fn late_request_leaves_no_ghost(proxy: &Proxy, late: &Database, direct: &Database, is_try: bool) {
+async fn late_request_leaves_no_claim(proxy: &Proxy, late: &Database, direct: &Database, is_try: bool) {
     // One request for each call: a later write in the same session would make the server refuse the late one.
     let pause = Duration::from_secs(5);
     let provider = LockProvider::builder(late).expiry(LONG_EXPIRY);
     let provider = provider.retry_interval(pause..=pause).build().unwrap();
     let rival = LockProvider::new(direct);
     assert_free(&provider, "warm").await;
-    let guard = acquire_soon(&rival, "ghost").await;
+    let guard = acquire_soon(&rival, "late").await;
 
     let fault = Fault::late_request(LATE).command("findAndModify");
     let late = proxy.inject(fault);
-    let lock = provider.lock("ghost").acquire_timeout(Duration::from_millis(600));
+    let lock = provider.lock("late").acquire_timeout(Duration::from_millis(600));
     let outcome = if is_try {
         lock.try_acquire().await
     } else {
@@ -120,14 +120,14 @@ async fn late_request_leaves_no_ghost(proxy: &Proxy, late: &Database, direct: &D
     // On a standalone server a try ends with the error of the connection, because nothing repeats it.
     match outcome {
         Ok(None) | Err(LockError::Timeout { .. } | LockError::Mongo(_)) => {}
-        other => panic!("another has the lock: {other:?}"),
+        other => panic!("another holder has the lock: {other:?}"),
     }
     assert_eq!(late.hits(), 1);
     guard.release().await.unwrap();
 
     // The server has executed the late request by now. No event shows that, hence the sleep.
     sleep(LATE + Duration::from_secs(1)).await;
-    let lock = rival.lock("ghost").acquire_timeout(AMPLE);
+    let lock = rival.lock("late").acquire_timeout(AMPLE);
     let next = timeout(Duration::from_secs(15), lock.acquire()).await;
     let next = next.expect("the lock is free").unwrap();
     next.release().await.unwrap();
@@ -135,35 +135,35 @@ async fn late_request_leaves_no_ghost(proxy: &Proxy, late: &Database, direct: &D
 
 /// B2: on a replica set the driver itself repeats the request, and the library gets only the second reply.
 #[tokio::test]
-async fn a_request_that_the_driver_has_repeated_leaves_no_ghost_of_a_wait() {
+async fn a_request_repeated_by_the_driver_leaves_no_claim_of_a_wait() {
     let db = test_db().await;
     let (proxy, database) = through_proxy(&db).await;
-    late_request_leaves_no_ghost(&proxy, &database, db.database(), false).await;
+    late_request_leaves_no_claim(&proxy, &database, db.database(), false).await;
 }
 
 /// B2: the same with a single try.
 #[tokio::test]
-async fn a_request_that_the_driver_has_repeated_leaves_no_ghost_of_a_try() {
+async fn a_request_repeated_by_the_driver_leaves_no_claim_of_a_try() {
     let db = test_db().await;
     let (proxy, database) = through_proxy(&db).await;
-    late_request_leaves_no_ghost(&proxy, &database, db.database(), true).await;
+    late_request_leaves_no_claim(&proxy, &database, db.database(), true).await;
 }
 
 /// B2: on a standalone server only the library repeats the request.
 #[tokio::test]
-async fn a_request_that_the_library_has_repeated_leaves_no_ghost() {
+async fn a_request_repeated_by_the_library_leaves_no_claim() {
     let server = Server::start(ServerOptions::standalone()).await.unwrap();
     for (name, is_try) in [("wait", false), ("try", true)] {
         let proxy = Proxy::start(server.node().address()).await.unwrap();
         let late = connect(&proxy.uri(), name).await;
         let direct = connect(&server.uri(), name).await;
-        late_request_leaves_no_ghost(&proxy, &late, &direct, is_try).await;
+        late_request_leaves_no_claim(&proxy, &late, &direct, is_try).await;
     }
 }
 
-/// B3: the first request of a claim arrives after the lease of that claim was released, and acquires the lock for nobody.
-/// The provider recognises its own id and releases it: without that its tries would find the lock busy for 5 s, until the
-/// id is released once more, 10 s after the request was sent.
+/// B3: the first request of a claim arrives after the lease of that claim was released, and acquires the lock without a
+/// holder. The provider recognises its own id and releases it: without that its tries would find the lock busy for 5 s,
+/// until the id is released once more, 10 s after the request was sent.
 #[tokio::test]
 async fn a_request_that_arrives_after_the_release_makes_no_try_busy() {
     let db = test_db().await;

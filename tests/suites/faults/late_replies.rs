@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{connect, through_proxy, warm_up};
 
-/// The number of locks in one test, which are acquired and released at the same time.
+/// The number of locks in one test; they are acquired and released at the same time.
 const LOCKS: u32 = 10;
 
 /// The minimum hold of each lock: 600 s, longer than a test lasts.
@@ -28,7 +28,7 @@ fn name(number: u32) -> String {
 }
 
 /// Asserts that the minimum hold keeps a rival from each of the locks.
-async fn nobody_acquires(db: &TestDb) {
+async fn assert_minimum_holds(db: &TestDb) {
     let rival = LockProvider::new(db.database());
     for number in 0..LOCKS {
         let acquired = rival.lock(name(number)).try_acquire().await.unwrap();
@@ -39,8 +39,8 @@ async fn nobody_acquires(db: &TestDb) {
     }
 }
 
-/// A copy of the request was answered first, after 2 s, and the reply to the request itself comes 30 ms later: while the
-/// release is under way.
+/// A copy of the request gets the first reply, after 2 s, and the reply to the request itself arrives 30 ms later,
+/// during the release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reply_during_the_release_ends_no_minimum_hold() {
     let db = test_db().await;
@@ -66,13 +66,13 @@ async fn a_reply_during_the_release_ends_no_minimum_hold() {
         released.unwrap();
     }
     assert_eq!((late.hits(), slow.hits()), (LOCKS, LOCKS));
-    // A background release that follows the reply has been made by then. No event shows that there is none.
+    // A background release that follows the reply would have been sent by then. No event shows that there is none.
     sleep(Duration::from_millis(500)).await;
-    nobody_acquires(&db).await;
+    assert_minimum_holds(&db).await;
 }
 
-/// After a slow reply the id is released once more 10 s after the request, in case another copy takes effect. The release
-/// of the hold is under way at that time.
+/// After a slow reply the id is released once more 10 s after the request, in case another copy takes effect. The
+/// release of the hold is in progress at that time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repeated_release_does_not_overtake_the_first_one() {
     let db = test_db().await;
@@ -100,5 +100,5 @@ async fn a_repeated_release_does_not_overtake_the_first_one() {
     for released in releasing.join_all().await {
         released.unwrap();
     }
-    nobody_acquires(&db).await;
+    assert_minimum_holds(&db).await;
 }

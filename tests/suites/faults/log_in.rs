@@ -94,7 +94,7 @@ async fn a_log_in_that_fails_for_a_while_does_not_end_a_release() {
             proxy.reset_connections();
             drop(guard);
             let tried = async || (proxy.seen(phase) > before).then_some(());
-            must(eventually(AMPLE, "the release logs in", tried).await);
+            must(eventually(AMPLE, "the release tries to log in", tried).await);
             sleep(Duration::from_secs(1)).await;
             must(point.clear().await);
             let begun = Instant::now();

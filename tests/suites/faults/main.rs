@@ -34,14 +34,13 @@ use tokio::time::timeout;
 /// The default `expiry` of a lock.
 const DEFAULT_EXPIRY: Duration = Duration::from_secs(30);
 
-/// The `expiry` of locks that a test must see released: 60 s, longer than the test waits for them.
+/// The `expiry` of locks whose release a test must observe: 60 s, longer than the test waits for them.
 const LONG_EXPIRY: Duration = Duration::from_secs(60);
 
-/// The error code that a primary answers with while it steps down (`PrimarySteppedDown`): the library sends such a
-/// command again.
+/// The error code of a primary that steps down (`PrimarySteppedDown`): the library repeats such a command.
 const STEPPED_DOWN: i32 = 189;
 
-/// The error code of a command that the server has ended because its time was over (`MaxTimeMSExpired`).
+/// The error code of a command that the server has ended at its time limit (`MaxTimeMSExpired`).
 const MAX_TIME_EXPIRED: i32 = 50;
 
 /// A proxy in front of the shared server, and the test's database through it.
@@ -146,8 +145,8 @@ async fn warm_up(provider: &LockProvider) {
     until_indexed(provider).await;
 }
 
-/// Waits until the index exists: the server would make its creation wait for an open transaction, and all other
-/// commands on the collection wait for the creation.
+/// Waits until the index exists: its creation would wait for an open transaction, and all later commands on the
+/// collection would wait for the creation.
 async fn until_indexed(provider: &LockProvider) {
     assert_eq!(provider.admin().index_state().await, IndexState::Ready);
 }

@@ -64,7 +64,7 @@ async fn a_reply_after_the_timeout_leaves_no_claim() {
         .unwrap_err();
     assert!(
         begun.elapsed() < Duration::from_secs(3),
-        "it does not wait for the answer"
+        "the call does not wait for the reply"
     );
     // Without a reply the error is not "held by another".
     assert!(matches!(error, LockError::Mongo(_)), "{error}");
@@ -72,36 +72,36 @@ async fn a_reply_after_the_timeout_leaves_no_claim() {
     assert_free(&LockProvider::new(db.database()), "late").await;
 }
 
-/// B2: the request itself arrives late, after the wait has ended and its claim was released once.
+/// B2: the request itself arrives late, after the wait has ended and its claim was released for the first time.
 #[tokio::test]
-async fn a_request_that_arrives_late_leaves_no_ghost() {
+async fn a_request_that_arrives_late_leaves_no_claim() {
     let server = Standalone::start().await;
     let (proxy, direct) = (&server.proxy, &server.direct);
     let provider = LockProvider::new(&server.proxied);
     warm_up(&provider).await;
     let late = proxy.inject(Fault::late_request(Duration::from_millis(1500)).command("findAndModify"));
-    let lock = provider.lock("ghost").acquire_timeout(Duration::from_millis(1));
+    let lock = provider.lock("late").acquire_timeout(Duration::from_millis(1));
     assert!(lock.acquire().await.is_err());
     must(late.happened(AMPLE).await);
-    assert_free(&LockProvider::new(direct), "ghost").await;
+    assert_free(&LockProvider::new(direct), "late").await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     // The late request has acquired the lock by now. That claim is released long before its expiry of 30 s.
-    let free = async || is_released(direct, "ghost").await.then_some(());
+    let free = async || is_released(direct, "late").await.then_some(());
     must(eventually(Duration::from_secs(10), "the lock is free", free).await);
 }
 
 /// B2: the request of a first attempt arrives after a second attempt has acquired the lock and released it.
 #[tokio::test]
-async fn a_late_first_request_of_a_won_claim_leaves_no_ghost() {
+async fn a_late_copy_of_a_successful_request_leaves_no_claim() {
     let server = Standalone::start().await;
     let (proxy, direct) = (&server.proxy, &server.direct);
     let provider = LockProvider::new(&server.proxied);
     warm_up(&provider).await;
     let late = proxy.inject(Fault::late_request(Duration::from_secs(2)).command("findAndModify"));
-    assert_free(&provider, "ghost").await;
+    assert_free(&provider, "late").await;
     must(late.happened(AMPLE).await);
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let free = async || is_released(direct, "ghost").await.then_some(());
+    let free = async || is_released(direct, "late").await.then_some(());
     must(eventually(Duration::from_secs(10), "the lock is free", free).await);
 }
 
@@ -122,7 +122,7 @@ async fn a_shutdown_releases_a_lease_that_a_late_renewal_extended() {
     let replies = Fault::delay_reply(Duration::from_secs(4)).command("update");
     proxy.inject(replies.times(u32::MAX));
     let prolonged = async || (ends().await > first_end).then_some(());
-    must(eventually(AMPLE, "the server has renewed it", prolonged).await);
+    must(eventually(AMPLE, "the server has renewed the lease", prolonged).await);
     must(timeout(AMPLE, guard.lost()).await);
     let begun = Instant::now();
     provider.shutdown().await;
@@ -140,7 +140,7 @@ async fn a_shutdown_releases_a_lease_that_a_late_renewal_extended() {
 
 /// B13: a waiter behind a release that cannot reach the server gets the error of the server, and not "busy".
 #[tokio::test]
-async fn waiting_behind_a_stuck_release_is_not_busy() {
+async fn waiting_behind_a_stuck_release_is_an_error_of_the_server() {
     let db = test_db().await;
     let (proxy, database) = through_proxy(&db).await;
     let uri = with_parameter(&proxy.uri(), "serverSelectionTimeoutMS=500");
@@ -174,7 +174,7 @@ async fn a_frozen_connection_ends_the_hold_in_time() {
         let next = rival.lock("cut").acquire_timeout(AMPLE).acquire().await.unwrap();
         assert!(
             context.is_lost(),
-            "the holder knows of its loss before the rival has the lock"
+            "the holder notices its loss before the rival acquires the lock"
         );
         next
     });
@@ -184,7 +184,7 @@ async fn a_frozen_connection_ends_the_hold_in_time() {
     };
     let (ran, (), ()) = timeout(AMPLE, async { tokio::join!(body, freeze, guard.lost()) })
         .await
-        .expect("the body and the guard are lost");
+        .expect("the body and the guard notice the loss");
     assert!(
         matches!(&ran, Err(LockError::Lost { name, .. }) if name == "body"),
         "{ran:?}"
@@ -218,9 +218,9 @@ async fn renewals_go_on_after_failures() {
     guard.release().await.unwrap();
 }
 
-/// S4.5, B13: MongoDB that is down is an error, and not "held".
+/// S4.5, B13: a server that is down gives an error of MongoDB, and not "busy".
 #[tokio::test]
-async fn a_server_that_is_down_is_not_a_busy_lock() {
+async fn a_server_that_is_down_is_not_reported_as_busy() {
     let db = test_db().await;
     let (proxy, _) = through_proxy(&db).await;
     let uri = proxy.uri();
@@ -236,8 +236,8 @@ async fn a_server_that_is_down_is_not_a_busy_lock() {
     }
 }
 
-/// One connection is silent, as behind a router that has forgotten it, and all others work. The lease is longer than
-/// the test, so only a release that arrives can free the lock.
+/// One connection is silent, as after a router has dropped its state, and all others work. The lease is longer than the
+/// test, so only a release that arrives can free the lock.
 #[tokio::test]
 async fn a_release_without_a_reply_blocks_no_waiter() {
     let db = test_db().await;

@@ -8,7 +8,7 @@ use mongolock::{DistributedLock, LockError, LockGuard, LockProvider, distributed
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// The limit of a single try: less than the time after which the library treats a missing reply as none.
+/// The limit of a single try: 300 ms, less than the 500 ms after which a missing reply counts as no reply.
 const SHORT: Duration = Duration::from_millis(300);
 
 /// A provider with default options, at an address where nothing listens.
@@ -35,7 +35,7 @@ async fn try_fails(lock: &DistributedLock, what: &str) {
 
 /// S4.5, B13: all waiters of one name get the error of the server, and none gets "busy".
 #[tokio::test]
-async fn waiters_of_a_dead_server_never_see_busy() {
+async fn waiters_for_a_dead_server_never_get_busy() {
     let provider = unreachable_provider().await;
     let lock = provider.lock("down").acquire_timeout(Duration::from_secs(2));
     let begun = Instant::now();
@@ -62,7 +62,7 @@ async fn waiters_of_a_dead_server_never_see_busy() {
 
 /// B13: a try with little time is an error and not "busy", the first and every later one.
 #[tokio::test]
-async fn a_short_try_of_a_dead_server_is_an_error() {
+async fn a_short_try_at_a_dead_server_is_an_error() {
     let provider = unreachable_provider().await;
     let lock = provider.lock("down").acquire_timeout(SHORT);
     for number in 0..5 {
@@ -72,12 +72,12 @@ async fn a_short_try_of_a_dead_server_is_an_error() {
 
 /// B13: the same for several tries at the same time. They delay each other, but the lock is not held.
 #[tokio::test]
-async fn tries_at_once_of_a_dead_server_are_errors() {
+async fn concurrent_tries_at_a_dead_server_are_errors() {
     let provider = unreachable_provider().await;
     let lock = provider.lock("down").acquire_timeout(SHORT);
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(1) {
-        // The test above checks these results. Here the tries only let the outage last a second.
+        // The test above checks these results. These tries only make the outage last a second.
         let _ = lock.try_acquire().await;
     }
     let mut tries = JoinSet::new();
@@ -90,7 +90,7 @@ async fn tries_at_once_of_a_dead_server_are_errors() {
 
 /// B13: a try at the same time as a waiter without a reply is an error as well.
 #[tokio::test]
-async fn a_try_beside_an_unanswered_waiter_is_an_error() {
+async fn a_try_beside_a_waiter_without_a_reply_is_an_error() {
     let provider = unreachable_provider().await;
     let lock = provider.lock("down");
     let waiter = tokio::spawn(acquire(lock.clone().acquire_timeout(Duration::from_secs(4))));

@@ -1,5 +1,5 @@
-//! A holder that is stopped between reading and writing, and continues when a rival has acquired the lock and has
-//! written (S1.20): the stale write done in a plain way, fenced, and in a guarded transaction.
+//! A holder is stopped between reading and writing, and continues after a rival has acquired the lock and has written
+//! (S1.20). Its stale write is a plain one, a fenced one, or one in a guarded transaction.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +15,18 @@ use crate::actor::{Actor, Part, order, say};
 
 use crate::{LONG_EXPIRY, until_indexed};
 
-/// The number of processes at a time, and the number of scenes of each: fifty scenes in all.
+/// The number of processes at a time. Each plays [`SCENES`] scenes, so there are fifty scenes in total.
 const LANES: usize = 5;
+/// The number of scenes that each process plays, one after the other.
 const SCENES: usize = 10;
 
 /// The lease that ends while its holder is stopped.
 const SHORT: Duration = Duration::from_millis(200);
 
+/// The environment variable that selects how the writer writes.
 const WAY: &str = "MONGOLOCK_ACTOR_WAY";
 
-/// How a document is written back that was read before.
+/// How the holder writes back the document that it has read.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Plain,
@@ -38,7 +40,7 @@ enum Way {
 impl Way {
     const ALL: [Self; 4] = [Self::Plain, Self::Fenced, Self::Guarded, Self::GuardedFromTheRead];
 
-    fn told(name: &str) -> Self {
+    fn from_name(name: &str) -> Self {
         let mut all = Self::ALL.into_iter();
         all.find(|way| format!("{way:?}") == name).unwrap()
     }
@@ -110,18 +112,18 @@ async fn add_in_a_transaction(
 }
 
 fn with(entry: &str, found: Option<Document>) -> Document {
-    let mut document = found.expect("it was made before");
+    let mut document = found.expect("the document exists");
     document.get_array_mut("entries").unwrap().push(entry.into());
     document
 }
 
-/// The part of the writer that is stopped, which is no test. After it continues, it writes without regard to its lock.
+/// The part of the writer that is stopped, and not a test. After it continues, it writes without checking its lock.
 #[tokio::test]
 async fn write() {
     let Some(Part { database, expiry }) = Part::given().await else {
         return;
     };
-    let way = Way::told(&std::env::var(WAY).unwrap());
+    let way = Way::from_name(&std::env::var(WAY).unwrap());
     let provider = LockProvider::new(&database);
     while let Some(name) = order().await {
         let lock = provider.lock(name).expiry(expiry).acquire_timeout(AMPLE);
@@ -147,7 +149,7 @@ enum Takeover {
     /// The lease ends.
     Expiry,
     /// The document is changed by hand, long before the lease ends. By its own clock the holder still has the lock, as
-    /// after the suspension of a machine, during which the monotonic clock stands still.
+    /// after the suspension of a machine, during which the monotonic clock does not advance.
     Hand,
 }
 
@@ -156,7 +158,7 @@ enum Takeover {
 struct Scene {
     late: FencingToken,
     other: FencingToken,
-    /// Whether the writer knew of its loss when it continued.
+    /// Whether the writer noticed its loss when it continued.
     knew: bool,
     said: (String, String),
     entries: Vec<String>,
@@ -257,7 +259,7 @@ async fn take_over(name: &str, takeover: Takeover, database: &Database, rival: &
     lock.acquire().await.unwrap()
 }
 
-/// The lock alone cannot prevent a stale write, even if the holder knows of its loss.
+/// The lock alone cannot prevent a stale write, even if the holder notices its loss.
 #[tokio::test]
 async fn a_plain_stale_write_overwrites_the_rivals_update() {
     for scene in play(Way::Plain, Takeover::Expiry).await {
@@ -287,25 +289,25 @@ async fn a_guarded_stale_write_is_refused() {
 }
 
 #[tokio::test]
-async fn a_transaction_from_before_the_pause_is_refused() {
+async fn a_transaction_begun_before_the_pause_is_refused() {
     for scene in play(Way::GuardedFromTheRead, Takeover::Expiry).await {
         assert!(scene.knew, "{scene:?}");
         scene.is_refused("lost", &[scene.late]);
     }
 }
 
-/// The holder's clock stood still: only the fence can reject the write.
+/// The holder's clock did not advance: only the fence can reject the write.
 #[tokio::test]
-async fn the_fence_needs_no_clock() {
+async fn the_fence_does_not_rely_on_the_clock_of_the_holder() {
     for scene in play(Way::Fenced, Takeover::Hand).await {
         assert!(!scene.knew, "{scene:?}");
         scene.is_refused("stale", &[scene.late, scene.other]);
     }
 }
 
-/// The holder's clock stood still: only the document of the lock shows the takeover.
+/// The holder's clock did not advance: only the document of the lock shows the takeover.
 #[tokio::test]
-async fn the_guard_of_a_commit_needs_no_clock() {
+async fn the_guard_of_a_commit_does_not_rely_on_the_clock_of_the_holder() {
     for scene in play(Way::Guarded, Takeover::Hand).await {
         assert!(!scene.knew, "{scene:?}");
         scene.is_refused("lost", &[scene.late]);

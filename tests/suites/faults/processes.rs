@@ -35,7 +35,7 @@ async fn a_killed_holders_lock_is_free_after_its_expiry() {
 /// A holder that was stopped beyond its lease loses the lock before its body runs another step, and does not touch the
 /// next holder's claim.
 #[tokio::test]
-async fn a_stopped_holder_learns_of_its_loss_first() {
+async fn a_stopped_holder_notices_its_loss_before_its_next_step() {
     let db = test_db().await;
     let mut holder = Actor::holder(&db, Duration::from_secs(1), &[]);
     let old: i64 = holder.until("held").await.parse().unwrap();
@@ -51,7 +51,7 @@ async fn a_stopped_holder_learns_of_its_loss_first() {
     assert_eq!(
         (word.as_str(), token.parse()),
         ("lost", Ok(old)),
-        "not a step more"
+        "the body runs no further step"
     );
     assert!(next.fencing_token().get() > old);
     sleep(Duration::from_millis(300)).await;
@@ -62,7 +62,7 @@ async fn a_stopped_holder_learns_of_its_loss_first() {
         .expect("late commands of the stopped holder change nothing");
 }
 
-/// S4.9: of several workers one works at a time. When it is killed, another one follows, until none is left.
+/// S4.9: of several workers one works at a time. When it is killed, another one takes over, until none is left.
 #[tokio::test]
 async fn workers_take_over_in_turn() {
     let db = test_db().await;
@@ -83,7 +83,7 @@ async fn workers_take_over_in_turn() {
         for waiting in &mut workers {
             assert!(
                 timeout(Duration::from_millis(50), waiting.next()).await.is_err(),
-                "one works at a time"
+                "only one worker works at a time"
             );
         }
         holder.signal(Signal::KILL);
@@ -121,9 +121,12 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
             .unwrap()
             .as_secs();
         let off = clock - i64::try_from(true_clock).unwrap();
-        assert!((off - shift).abs() < 60, "its clock is {off} s off");
+        assert!(
+            (off - shift).abs() < 60,
+            "the clock of the process is {off} s off"
+        );
 
-        // It holds and renews the lock for several expiries.
+        // The process holds and renews the lock for several expiries.
         let held: i64 = wrong.until("held").await.parse().unwrap();
         let rival = patient(db.database()).lock("actor");
         let end = Instant::now() + Duration::from_secs(3);
@@ -161,7 +164,7 @@ async fn wrong_clock(directory: &Path) -> std::path::PathBuf {
         .await;
     assert!(
         built
-            .expect("a C compiler is there: the TLS library needs one too")
+            .expect("a C compiler is installed, which the TLS library needs as well")
             .success()
     );
     library

@@ -32,7 +32,7 @@ async fn a_stepdown_ends_neither_a_hold_nor_a_wait() {
 
 /// B12: a lock that a majority has acknowledged survives the loss of the primary.
 #[tokio::test]
-async fn a_killed_primary_costs_no_lock() {
+async fn a_killed_primary_loses_no_lock() {
     let server = Server::start(ServerOptions::three_members()).await.unwrap();
     let (ours, theirs) = (provider(&server).await, provider(&server).await);
     let guard = ours.lock("kept").expiry(LONG_EXPIRY).acquire().await.unwrap();

@@ -13,19 +13,19 @@ fn runtime() -> Runtime {
 }
 
 #[tokio::test]
-async fn a_guard_is_dropped_on_a_plain_thread() {
+async fn a_guard_can_be_dropped_outside_a_runtime() {
     let db = test_db().await;
     let provider = LockProvider::new(db.database());
     let guard = provider.lock("thread").acquire().await.unwrap();
     std::thread::spawn(move || drop(guard))
         .join()
-        .expect("no panic without a runtime");
+        .expect("dropping a guard without a runtime does not panic");
     assert_free(&LockProvider::new(db.database()), "thread").await;
 }
 
 /// The leases of a runtime that ends expire, and nothing panics.
 #[test]
-fn a_runtime_ends_with_guards_alive() {
+fn the_leases_of_a_runtime_that_has_ended_expire() {
     let main = runtime();
     let db = main.block_on(test_db());
     for multi_thread in [false, true] {
@@ -63,7 +63,7 @@ fn a_runtime_ends_with_guards_alive() {
 
 /// An in-memory provider can be used on one runtime after another: its background task is started again.
 #[test]
-fn the_background_task_outlives_its_runtime() {
+fn the_background_task_starts_again_on_the_next_runtime() {
     let provider = LockProvider::in_memory();
     for round in 0..3 {
         let runtime = runtime();
@@ -71,7 +71,7 @@ fn the_background_task_outlives_its_runtime() {
             let lock = provider.lock("again").expiry(Duration::from_millis(300));
             let guard = lock.acquire().await.unwrap();
             tokio::time::sleep(Duration::from_millis(700)).await;
-            assert!(!guard.is_lost(), "renewed in round {round}");
+            assert!(!guard.is_lost(), "the lease is renewed in round {round}");
             guard.release().await.unwrap();
         });
     }
@@ -79,7 +79,7 @@ fn the_background_task_outlives_its_runtime() {
 
 /// B14: `max_hold` ends the hold of a leaked guard.
 #[tokio::test]
-async fn a_leaked_guard_ends_at_its_cap() {
+async fn a_leaked_guard_ends_at_max_hold() {
     let db = test_db().await;
     let provider = patient(db.database());
     let lock = provider
@@ -93,7 +93,7 @@ async fn a_leaked_guard_ends_at_its_cap() {
     let here = provider.lock("leaked").acquire().await.unwrap();
     assert!(
         begun.elapsed() >= Duration::from_millis(1100),
-        "renewed until the cap"
+        "the lease is renewed until `max_hold`"
     );
     assert!(context.is_lost());
     here.release().await.unwrap();

@@ -1,4 +1,4 @@
-//! Guarded commits on connections that fall silent without being closed.
+//! Guarded commits on connections that stop carrying messages without being closed.
 
 use mongodb::bson::{Document, doc};
 use mongodb::error::TRANSIENT_TRANSACTION_ERROR;
@@ -25,7 +25,7 @@ fn documents(database: &Database) -> Collection<Document> {
 
 async fn commit(context: &LockContext, session: &mut ClientSession) -> Result<(), LockError> {
     let committed = timeout(AMPLE, context.commit(session)).await;
-    committed.expect("a commit does not wait for ever")
+    committed.expect("the commit ends")
 }
 
 /// B3: the server executes the commit, but its reply never arrives. The commit is sent again and takes effect once.

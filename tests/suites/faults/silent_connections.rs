@@ -1,5 +1,5 @@
-//! Connections that fall silent without being closed, after the server has executed a command or before it has received
-//! it: a router that has forgotten the connection, a peer without power. All other connections work.
+//! Connections that stop carrying messages without being closed, after the server has executed a command or before it
+//! has received it, as after a router has dropped its state or a machine has lost power. All other connections work.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{DEFAULT_EXPIRY, LONG_EXPIRY, acquire_soon, through_proxy, warm_up, with_expiry};
 
-/// The time within which an acquire request on another connection must have replaced a silent one: one repetition after
-/// 2 s, and 4 s for a slow machine.
+/// The time within which an acquire request on another connection must have replaced a silent one: 6 s, which is one
+/// repetition after 2 s and 4 s for a slow machine.
 const ONE_REPEAT: Duration = Duration::from_secs(6);
 
 /// The time within which a claim that a silent connection has left behind must be released: far less than the lease of
@@ -61,7 +61,9 @@ impl Setting {
 async fn free_within(limit: Duration, provider: &LockProvider, name: &str) {
     let lock = provider.lock(name).acquire_timeout(AMPLE);
     let acquired = timeout(limit, lock.acquire()).await;
-    let guard = acquired.expect("nothing of the silent request is left").unwrap();
+    let guard = acquired
+        .expect("the claim of the silent request is released")
+        .unwrap();
     guard.release().await.unwrap();
 }
 
@@ -80,7 +82,7 @@ async fn a_swallowed_reply_costs_one_repetition() {
 
 /// B3: the same with two replies in a row.
 #[tokio::test]
-async fn two_swallowed_replies_do_not_cost_the_wait() {
+async fn two_swallowed_replies_do_not_fail_the_wait() {
     let it = Setting::new(DEFAULT_EXPIRY).await;
     let swallowed = it.swallow_reply("findAndModify", 2);
     let guard = it.acquire("silent", Duration::from_secs(10)).await.unwrap();
@@ -104,7 +106,7 @@ async fn a_swallowed_request_costs_one_repetition() {
 /// B3: the same with three requests in a row, which is the most that one name may have without a reply. The first of them
 /// is given up after 7 s, and a fourth one is sent. If it were kept for 20 s, this wait would end with an error.
 #[tokio::test]
-async fn three_swallowed_requests_do_not_cost_the_wait() {
+async fn three_swallowed_requests_do_not_fail_the_wait() {
     let it = Setting::new(DEFAULT_EXPIRY).await;
     let swallowed = it.swallow_request("findAndModify", 3);
     let guard = it.acquire("silent", Duration::from_secs(15)).await.unwrap();
@@ -115,7 +117,7 @@ async fn three_swallowed_requests_do_not_cost_the_wait() {
 /// B3: five requests at the same time are without a reply, until they are given up after 7 s. Copies of them are answered
 /// before that. The server works, so a request for another name is sent at once and does not wait 2.7 s for their end.
 #[tokio::test]
-async fn silent_requests_do_not_stop_other_names() {
+async fn requests_without_a_reply_do_not_stop_other_names() {
     let it = Setting::new(DEFAULT_EXPIRY).await;
     let swallowed = it.swallow_request("findAndModify", 5);
     let mut callers = JoinSet::new();
@@ -135,7 +137,7 @@ async fn silent_requests_do_not_stop_other_names() {
     free_within(Duration::from_secs(2), &it.provider, "sixth").await;
 }
 
-/// B3: a single try repeats its request as well, within its limit.
+/// B3: a single try repeats a request without a reply as well, within its limit.
 #[tokio::test]
 async fn a_try_repeats_a_request_without_a_reply() {
     let it = Setting::new(DEFAULT_EXPIRY).await;
@@ -167,7 +169,7 @@ async fn a_claim_that_was_given_up_is_released() {
 
 /// B3: the next acquire of the same provider does not wait for the claim that was given up.
 #[tokio::test]
-async fn an_id_that_was_given_up_is_not_held_by_another() {
+async fn a_claim_that_was_given_up_delays_no_acquire_of_its_provider() {
     let it = Setting::new(LONG_EXPIRY).await;
     let swallowed = it.swallow_reply("findAndModify", 1);
     let error = it.acquire("silent", Duration::from_secs(2)).await.unwrap_err();
@@ -179,7 +181,7 @@ async fn an_id_that_was_given_up_is_not_held_by_another() {
 /// B3: the same when the release of that claim is swallowed as well, in the background and by the next acquire. The lease
 /// of 120 s does not end within the wait.
 #[tokio::test]
-async fn an_id_that_was_given_up_is_released_although_releases_are_silent() {
+async fn a_claim_that_was_given_up_is_released_although_releases_are_swallowed() {
     let it = Setting::new(LONG_EXPIRY * 2).await;
     let claim = it.swallow_reply("findAndModify", 1);
     let releases = it.swallow_request("update", 2);
@@ -195,7 +197,7 @@ async fn an_id_that_was_given_up_is_released_although_releases_are_silent() {
 /// A shutdown waits for a request without a reply until it is given up, 7 s after it was sent, and not for its own limit
 /// of 15 s: a copy of the request was answered, and the hold was released.
 #[tokio::test]
-async fn a_silent_request_holds_up_a_shutdown_for_seconds_only() {
+async fn a_request_without_a_reply_delays_a_shutdown_for_seconds_only() {
     async fn shut_down_after(fault: Fault) {
         let it = Setting::new(DEFAULT_EXPIRY).await;
         let swallowed = it.proxy.inject(fault.command("findAndModify"));
@@ -262,7 +264,7 @@ async fn a_swallowed_release_is_repeated() {
 /// Three connections have swallowed a release each, and then its repetition. The repetitions of other releases must
 /// still be sent: of one that failed with an error, and of one whose connection fell silent.
 #[tokio::test]
-async fn dead_connections_do_not_hold_up_the_repeats_of_releases() {
+async fn dead_connections_do_not_delay_the_repetitions_of_releases() {
     let it = Setting::new(LONG_EXPIRY).await;
     let mut guards = Vec::new();
     for name in ["dead:0", "dead:1", "dead:2", "failed", "silent"] {

@@ -17,7 +17,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::{LONG_EXPIRY, acquire_soon, assert_free, connect, with_expiry};
 
-/// Error codes: waiting for replication failed, not primary, interrupted by a step-down, primary stepped down.
+/// The error codes of failed waits for replication: timeout, shutdown, interruption by a step-down, primary stepped
+/// down.
 const CODES: [i32; 4] = [64, 91, 11602, 189];
 
 /// The time within which a lock must be free after the fail point is cleared: far less than the lease.
@@ -43,7 +44,7 @@ async fn rival(server: &Server) -> LockProvider {
 
 /// B12: an acquire request that no majority has confirmed acquires nothing, and its claim is released.
 #[tokio::test]
-async fn an_unconfirmed_acquire_is_never_a_win() {
+async fn an_unconfirmed_acquire_does_not_count() {
     let server = Server::start(ServerOptions::single()).await.unwrap();
     let rival = rival(&server).await;
     let database = connect(&uri(&server), "app").await;
@@ -59,7 +60,7 @@ async fn an_unconfirmed_acquire_is_never_a_win() {
         must(point.clear().await);
         let lock = rival.lock(&name).acquire_timeout(AMPLE);
         let next = timeout(FREED, lock.acquire()).await;
-        let next = next.unwrap_or_else(|_| panic!("{code}: something is left of it"));
+        let next = next.unwrap_or_else(|_| panic!("{code}: the unconfirmed claim is not released"));
         next.unwrap().release().await.unwrap();
     }
 }
@@ -92,7 +93,7 @@ async fn an_unconfirmed_renewal_does_not_count() {
         assert!(guard.remaining().is_zero());
         must(point.clear().await);
         let next = timeout(FREED, rival.lock("kept").acquire_timeout(AMPLE).acquire()).await;
-        let next = next.unwrap_or_else(|_| panic!("{code}: it is not renewed any more"));
+        let next = next.unwrap_or_else(|_| panic!("{code}: the lock is still held"));
         next.unwrap().release().await.unwrap();
     }
 }
@@ -161,11 +162,11 @@ async fn an_unconfirmed_release_is_repeated_until_it_is_confirmed() {
             } else {
                 drop(guard);
             }
-            let told = async || (confirmed.load(Ordering::SeqCst) > 0).then_some(());
-            must(eventually(FREED, "a confirmed release", told).await);
+            let released = async || (confirmed.load(Ordering::SeqCst) > 0).then_some(());
+            must(eventually(FREED, "a confirmed release", released).await);
             must(point.clear().await);
             let next = timeout(FREED, rival.lock("released").acquire_timeout(AMPLE).acquire()).await;
-            let next = next.unwrap_or_else(|_| panic!("{code}: it is not free"));
+            let next = next.unwrap_or_else(|_| panic!("{code}: the lock is not free"));
             next.unwrap().release().await.unwrap();
         }
     }

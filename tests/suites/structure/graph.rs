@@ -1,4 +1,4 @@
-//! Which module imports from which, and the cycles among them.
+//! The graph of the imports between modules, and its cycles.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -21,7 +21,7 @@ impl Graph {
         Self::new(tree, |module| module.join("::"))
     }
 
-    /// Every module directly below the root is a node, with all that stands below it.
+    /// Every module directly below the root is a node, together with its submodules.
     pub(crate) fn of_folders(tree: &ModuleTree) -> Self {
         Self::new(tree, |module| module.first().cloned().unwrap_or_default())
     }
@@ -72,7 +72,7 @@ impl Graph {
     }
 
     /// The shortest cycle of each node that is in none of the cycles before it, written as `a -> b -> a` and followed
-    /// by the imports that tie it.
+    /// by the imports that form it.
     pub(crate) fn cycles(&self) -> Vec<String> {
         let mut covered = BTreeSet::new();
         let mut found = Vec::new();
@@ -87,7 +87,7 @@ impl Graph {
         found
     }
 
-    /// The nodes of the shortest way from a node back to it; the node is the first and the last of them.
+    /// The nodes of the shortest path from a node back to it; the node is the first and the last of them.
     fn shortest_cycle<'a>(&'a self, start: &'a str) -> Option<Vec<&'a str>> {
         let mut ways = VecDeque::from([vec![start]]);
         let mut seen = BTreeSet::new();
@@ -119,7 +119,7 @@ mod tests {
     use crate::module_tree::tests::made_up;
 
     #[test]
-    fn a_cycle_is_spelled_out() {
+    fn a_cycle_is_reported_with_its_imports() {
         let tree = made_up(&[
             ("lib.rs", "mod a;\nmod b;\nmod c;\npub use a::A;"),
             ("a.rs", "use crate::{\n    b::B,\n};"),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn imports_within_a_folder_tie_modules_but_not_folders() {
+    fn imports_within_a_folder_connect_modules_but_not_folders() {
         let tree = made_up(&[
             ("lib.rs", "mod a;"),
             ("a.rs", "mod b; use b::B;"),

@@ -2,13 +2,13 @@
 
 use crate::graph::Graph;
 
-/// Modules that stand at the same height.
+/// The modules of one layer.
 pub(crate) struct Layer {
     pub(crate) name: &'static str,
     pub(crate) modules: &'static [&'static str],
 }
 
-/// Every module that stands in no layer, and every import from a lower into a higher layer; `layers` begins at the top.
+/// Every module that no layer lists, and every import by which a module uses a higher layer; `layers` begins at the top.
 pub(crate) fn violations(graph: &Graph, layers: &[Layer]) -> Vec<String> {
     let height = |module: &str| layers.iter().position(|layer| layer.modules.contains(&module));
     let homeless = graph
@@ -19,7 +19,7 @@ pub(crate) fn violations(graph: &Graph, layers: &[Layer]) -> Vec<String> {
         let (lower, higher) = (height(from)?, height(to)?);
         (lower > higher).then(|| {
             format!(
-                "`{from}` ({}) imports from `{to}` ({}), which stands above it:\n{}",
+                "`{from}` ({}) imports from `{to}` ({}), which is in a higher layer:\n{}",
                 layers[lower].name,
                 layers[higher].name,
                 graph.imports(from, to)
@@ -35,7 +35,7 @@ mod tests {
     use crate::module_tree::tests::made_up;
 
     #[test]
-    fn an_import_from_below_and_an_unlisted_module_are_reported() {
+    fn an_import_from_a_lower_layer_and_an_unlisted_module_are_reported() {
         let tree = made_up(&[
             ("lib.rs", "mod face; mod store; mod stray;"),
             ("face.rs", "use crate::store::S;"),
@@ -56,7 +56,7 @@ mod tests {
             violations(&Graph::of_folders(&tree), &layers),
             [
                 "no layer lists `stray`",
-                "`store` (database) imports from `face` (faces), which stands above it:\n  store -> face\n    \
+                "`store` (database) imports from `face` (faces), which is in a higher layer:\n  store -> face\n    \
                  src/store/mod.rs:1 crate::face::F",
             ]
         );

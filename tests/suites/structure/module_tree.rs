@@ -12,10 +12,10 @@ pub(crate) type ModulePath = Vec<String>;
 /// The number of re-exports that are followed for one path; no path of a crate that compiles needs as many.
 const MOST_REEXPORTS: usize = 16;
 
-/// Reads a file, given by its path from the workspace; nothing if there is none.
+/// Reads a file, given by its path from the workspace; `None` if it does not exist.
 type Load<'a> = &'a dyn Fn(&Path) -> Option<String>;
 
-/// One module with what its file writes.
+/// One module, with the declarations and the paths of its file.
 pub(crate) struct Module {
     pub(crate) file: PathBuf,
     pub(crate) paths: Vec<WrittenPath>,
@@ -36,7 +36,7 @@ impl ModuleTree {
         tree
     }
 
-    /// Adds the module of `file` and those below it, whose files stand in `directory`.
+    /// Adds the module of `file` and its submodules, whose files are in `directory`.
     fn add(&mut self, module: ModulePath, file: &Path, directory: &Path, load: Load<'_>) {
         let source = load(file).unwrap_or_else(|| panic!("cannot read {}", file.display()));
         let tokens = tokens::read(&source);
@@ -52,7 +52,7 @@ impl ModuleTree {
         self.modules.insert(module, module_content);
     }
 
-    /// The module in which the target of a path is defined; nothing for a path into another crate.
+    /// The module in which the target of a path is defined; `None` for a path into another crate.
     pub(crate) fn resolve(&self, from: &[String], segments: &[String]) -> Option<ModulePath> {
         self.resolve_within(from, segments, MOST_REEXPORTS)
     }
@@ -78,7 +78,7 @@ impl ModuleTree {
         Some(at)
     }
 
-    /// The module at which a path starts, and what of the path is left.
+    /// The module at which a path starts, and the rest of the path.
     fn start<'a>(&self, from: &[String], segments: &'a [String]) -> Option<(ModulePath, &'a [String])> {
         let (first, after) = segments.split_first()?;
         match first.as_str() {
@@ -108,7 +108,7 @@ impl ModuleTree {
     }
 }
 
-/// The file of a declared module, and the folder of the files of its own children.
+/// The file of a declared module, and the folder of the files of its submodules.
 fn locate(child: &Declaration, file: &Path, directory: &Path, load: Load<'_>) -> (PathBuf, PathBuf) {
     if let Some(path) = &child.path {
         let folder = file.parent().unwrap_or(directory);

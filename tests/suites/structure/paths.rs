@@ -6,13 +6,13 @@ use crate::tokens::Token;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WrittenPath {
     pub(crate) segments: Vec<String>,
-    /// The name under which a `use` makes the path's target known; nothing for `*` and for a path in code.
+    /// The name that a `use` gives to the target of the path; `None` for `*` and for a path in code.
     pub(crate) name: Option<String>,
     /// The line in its file, counted from 1.
     pub(crate) line: usize,
 }
 
-/// A module that another file contains: `mod name;`.
+/// The declaration of a module in another file: `mod name;`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Declaration {
     pub(crate) name: String,
@@ -84,7 +84,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One branch of a `use`: a path, and what stands in its braces.
+    /// Reads one branch of a `use`: a path, and the branches in its braces.
     fn use_tree(&mut self, prefix: &[String]) {
         let line = self.tokens[self.at].line;
         let mut segments = prefix.to_vec();
@@ -126,7 +126,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The words up to the first that no `::` and further word follows; a `::` before a brace or a star is passed over.
+    /// Reads words as long as `::` and another word follow; a `::` before a brace or a star is skipped.
     fn segments(&mut self) -> Vec<String> {
         let mut segments = Vec::new();
         while self.at < self.tokens.len() && self.tokens[self.at].is_word() {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn use_trees_are_taken_apart() {
+    fn use_trees_are_split_into_paths() {
         assert_eq!(
             written("pub(crate) use crate::{\n a::{self, B as C},\n d::*, e,\n};"),
             ["crate::a", "crate::a::B", "crate::d", "crate::e"]

@@ -1,4 +1,4 @@
-//! Rust source text as tokens, without comments and without what only tests compile.
+//! Rust source text as tokens, without comments and without code that only tests compile.
 
 /// One word, `::`, string or punctuation mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_tests_compile_is_left_out() {
+    fn code_that_only_tests_compile_is_left_out() {
         for only_tests in [
             "#[cfg(test)] mod tests { use crate::b; fn f() {} }",
             "#[cfg(test)] mod tests;",

@@ -1,4 +1,4 @@
-//! The table of behaviours names tests that exist.
+//! The tests that the table of behaviours names exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -26,7 +26,7 @@ fn write_script(path: &Path, body: &str) {
 }
 
 fn message(source: &MongodSource) -> String {
-    source.resolve().expect_err("there is no mongod").to_string()
+    source.resolve().expect_err("no mongod is found").to_string()
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn an_explicit_binary_is_never_replaced_by_another() {
 }
 
 #[test]
-fn a_binary_on_path_is_taken_if_it_runs() {
+fn a_binary_on_path_is_used_if_it_runs() {
     let cache = must(TempDir::new());
     let binary = cache.path().join("mongod");
     let source = MongodSource {

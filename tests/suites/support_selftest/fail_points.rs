@@ -15,7 +15,7 @@ async fn insert(db: &TestDb) -> Result<(), Error> {
 }
 
 #[tokio::test]
-async fn an_error_comes_as_often_as_asked_and_only_here() {
+async fn a_fail_point_hits_as_often_as_set_and_only_one_client() {
     let (hit, spared) = tokio::join!(test_db(), test_db());
     // 13 is Unauthorized: the driver does not retry it.
     let failing = FailPoint::on(&["insert"])
@@ -36,7 +36,7 @@ async fn an_error_comes_as_often_as_asked_and_only_here() {
 }
 
 #[tokio::test]
-async fn a_guard_clears_when_it_is_dropped_and_lets_the_next_one_in() {
+async fn dropping_a_guard_clears_its_fail_point_and_admits_the_next_one() {
     let db = test_db().await;
     let failing = FailPoint::on(&["insert"])
         .error_code(13)
@@ -51,7 +51,7 @@ async fn a_guard_clears_when_it_is_dropped_and_lets_the_next_one_in() {
 }
 
 #[tokio::test]
-async fn commands_block_lose_their_connection_or_miss_their_write_concern() {
+async fn commands_are_delayed_lose_their_connection_or_are_not_confirmed() {
     let db = test_db().await;
     let on_insert = || FailPoint::on(&["insert"]).app_name(db.name());
 
@@ -76,7 +76,9 @@ async fn commands_block_lose_their_connection_or_miss_their_write_concern() {
             .enable(db.uri())
             .await,
     );
-    let error = insert(&db).await.expect_err("the write concern was not reached");
+    let error = insert(&db)
+        .await
+        .expect_err("the insert has a write concern error");
     let code = match &*error.kind {
         ErrorKind::Write(WriteFailure::WriteConcernError(error)) => Some(error.code),
         _ => None,

@@ -1,4 +1,4 @@
-//! On the server that `MONGODB_URI` names, databases of tests are removed.
+//! On the server that `MONGODB_URI` names, the tests remove their databases.
 
 use std::env;
 use std::process::Command;
@@ -10,7 +10,7 @@ use mongolock_tests::{Server, ServerOptions, must};
 const OTHER: &str = "servers::every_test_has_a_fresh_database";
 
 #[tokio::test]
-async fn own_databases_and_old_ones_go_and_others_stay() {
+async fn own_and_old_test_databases_are_dropped_and_others_stay() {
     let server = must(Server::start(ServerOptions::single()).await);
     let client = must(server.client().await);
     let old = "mongolock_test_1700000000_1_0_00000000";

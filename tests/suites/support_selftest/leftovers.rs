@@ -28,7 +28,7 @@ fn kill_a_holder(kind: &str) -> Vec<(u32, PathBuf)> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     let mut holder = must(command.spawn());
-    let output = BufReader::new(holder.stdout.take().expect("it is piped"));
+    let output = BufReader::new(holder.stdout.take().expect("the output is piped"));
     let lines = output
         .lines()
         .map_while(Result::ok)

@@ -1,4 +1,4 @@
-//! The self-tests of the test support: servers, proxy and fail points do what the other suites rely on.
+//! Tests of the test support itself: the other suites rely on its servers, its proxy and its fail points.
 
 mod behaviours_table;
 mod binary;

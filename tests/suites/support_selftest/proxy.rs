@@ -128,12 +128,18 @@ async fn a_swallowed_message_leaves_its_connection_open_and_silent() {
     }
     assert_eq!(it.number().await, 3);
     for increment in &mut silent {
-        assert!(timeout(SHORT, increment).await.is_err(), "it is still silent");
+        assert!(
+            timeout(SHORT, increment).await.is_err(),
+            "the connection is still silent"
+        );
     }
     it.proxy.reset_connections();
     for increment in silent {
         let ended = timeout(AMPLE, increment).await;
-        assert!(ended.is_ok_and(|answer| answer.is_err()), "a reset ends it");
+        assert!(
+            ended.is_ok_and(|answer| answer.is_err()),
+            "a reset ends the connection"
+        );
     }
 }
 

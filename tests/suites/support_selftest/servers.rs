@@ -102,7 +102,7 @@ async fn the_defaults_can_be_overridden() {
 async fn a_server_that_ends_at_once_shows_its_log() {
     let failed = Server::start(ServerOptions::standalone().argument("--no-such-option")).await;
     let Err(error @ SupportError::Start { .. }) = failed else {
-        panic!("it cannot start")
+        panic!("the server cannot start")
     };
     assert!(error.to_string().contains("no-such-option"), "{error}");
 }

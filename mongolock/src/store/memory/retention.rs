@@ -40,7 +40,7 @@ impl Retention {
         self.period = period;
     }
 
-    /// The least token of a new document.
+    /// The smallest token of a new document.
     pub(super) fn first_token(&self) -> i64 {
         self.greatest_deleted_token + 1
     }
@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// Acquires the lock for a second, and returns the last of so many tokens.
+    /// Acquires the lock for a second with this number of tokens, and returns the last of them.
     fn claim(store: &MemoryStore, name: &str, tokens: i64) -> i64 {
         let expiry = SECOND;
         match store.claim(&key(name), AcquireRequest { expiry, tokens }) {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn memory_is_freed() {
+    async fn deleted_documents_free_their_memory() {
         let store = MemoryStore::new();
         store.set_retention(SECOND);
         for name in 0..10_000 {

@@ -23,7 +23,7 @@ pub(super) enum Listed {
     Proved(IndexState),
     /// The collection is missing, and with it the index.
     NoCollection,
-    /// The index is missing and none is in its way, or the user may not list the indexes.
+    /// The index is missing and no other index conflicts with it, or the user may not list the indexes.
     Open,
 }
 
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_would_refuse_is_a_conflict() {
+    fn an_index_that_the_server_would_refuse_is_a_conflict() {
         let key = || doc! { "expiresAt": 1 };
         for index in [
             doc! { "key": key(), "name": "expiresAt_ttl" },
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn other_indexes_prove_nothing() {
+    fn other_indexes_prove_no_state() {
         for index in [
             doc! { "key": { "_id": 1 }, "name": "_id_" },
             doc! { "key": { "lockId": 1 }, "name": "mine", "expireAfterSeconds": 86_400 },

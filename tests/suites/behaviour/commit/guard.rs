@@ -1,4 +1,4 @@
-//! What the statement that guards a commit costs, and what it does to the document of the lock.
+//! The cost of the statement that guards a commit, and its effect on the document of the lock.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{begin, begin_with, is_committed, prepared, session, take_over};
 use crate::fixture::Fixture;
 
 #[tokio::test]
-async fn a_holder_commits_and_renews() {
+async fn a_guarded_commit_renews_the_lease() {
     let fixture = prepared().await;
     let guard = fixture.provider.lock("a").await.unwrap();
     let acquired = fixture.document("a").await.unwrap();
@@ -29,7 +29,7 @@ async fn a_holder_commits_and_renews() {
 
 /// The guard is one statement, the last one before the commit.
 #[tokio::test]
-async fn it_costs_one_statement() {
+async fn the_guard_costs_one_statement() {
     let fixture = prepared().await;
     let (database, commands) = recorded(fixture.db(), &[]).await;
     let guard = fixture.provider.lock("a").await.unwrap();
@@ -50,7 +50,7 @@ async fn end_of_lease(fixture: &Fixture) -> i64 {
 
 /// The guard always moves the end of the lease forward: a write that changes nothing would not conflict with others.
 #[tokio::test]
-async fn the_guard_changes_the_document_whatever_it_says() {
+async fn the_guard_always_changes_the_document() {
     let fixture = prepared().await;
     let guard = fixture.provider.lock("a").await.unwrap();
     let far = doc! { "$set": { "expiresAt": { "$add": ["$$NOW", 3_600_000] } } };
@@ -65,7 +65,7 @@ async fn the_guard_changes_the_document_whatever_it_says() {
 
 /// The guard locks the document only during the commit: a long transaction does not block the renewal of other locks.
 #[tokio::test]
-async fn a_long_transaction_keeps_no_renewal_waiting() {
+async fn a_long_transaction_delays_no_renewal() {
     let fixture = prepared().await;
     let interval = Duration::from_millis(100);
     let lock = |name: &str| {

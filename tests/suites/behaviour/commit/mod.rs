@@ -89,7 +89,7 @@ async fn refused_as_lost(fixture: &Fixture, guard: &LockGuard, session: &mut Cli
     session.start_transaction().await.unwrap();
 }
 
-/// A client with an application name of its own, so that a fail point hits only this client, and that name.
+/// A client with an application name of its own, so that a fail point hits only this client, and the name.
 async fn client_of_its_own(fixture: &Fixture) -> (Client, String) {
     let own = format!("{}_commits", fixture.db().name());
     let mut options = ClientOptions::parse(fixture.db().uri()).await.unwrap();

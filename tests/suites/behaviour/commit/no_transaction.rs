@@ -7,7 +7,7 @@ use super::{begin, is_committed, prepared, session};
 use crate::fixture::Fixture;
 
 #[tokio::test]
-async fn a_transaction_from_before_the_lock_is_refused() {
+async fn a_transaction_begun_before_the_lock_is_refused() {
     let fixture = prepared().await;
     let mut session = session(&fixture).await;
     begin(&fixture, &mut session).await;
@@ -23,7 +23,7 @@ async fn a_transaction_from_before_the_lock_is_refused() {
 }
 
 #[tokio::test]
-async fn without_a_transaction_there_is_nothing_to_guard() {
+async fn a_commit_without_a_transaction_is_refused() {
     let fixture = prepared().await;
     let guard = fixture.provider.lock("a").await.unwrap();
     let mut session = session(&fixture).await;
@@ -44,7 +44,7 @@ async fn without_a_transaction_there_is_nothing_to_guard() {
 
 /// A standalone server has no transactions, and refuses the first statement of one: the guard, or one before it.
 #[tokio::test]
-async fn a_standalone_server_is_a_clear_error() {
+async fn a_commit_on_a_standalone_server_is_refused() {
     let server = must(Server::start(ServerOptions::standalone()).await);
     let client = must(server.client().await);
     let provider = LockProvider::new(&client.database("app"));

@@ -1,4 +1,4 @@
-//! Commits that fail: which of them the driver, the library or nobody repeats.
+//! Commits that fail: some are repeated by the driver, some by the library, and some are not repeated.
 
 use mongodb::bson::{DateTime, doc};
 use mongodb::error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
@@ -73,7 +73,7 @@ async fn a_commit_that_is_out_of_time_is_not_repeated() {
         let guard = fixture.provider.lock("a").await.unwrap();
         let mut session = client.start_session().await.unwrap();
         begin(&fixture, &mut session).await;
-        // Once: a second commit would succeed.
+        // The fail point hits once: a second commit would succeed.
         let failing = must(point.app_name(&own).enable(fixture.db().uri()).await);
         let ended = guard.context().commit(&mut session).await;
         must(failing.clear().await);

@@ -25,9 +25,9 @@ async fn transfer(provider: &LockProvider, accounts: Collection<Document>) -> Re
     Ok(())
 }
 
-/// The typical use: under the attribute, in a task, with the repetition of the driver.
+/// The typical use: a transaction under the attribute, in a task, which the driver repeats after transient errors.
 #[tokio::test]
-async fn it_works_under_the_attribute_in_a_task() {
+async fn a_commit_works_under_the_attribute_in_a_task() {
     let fixture = prepared().await;
     let (provider, accounts) = (fixture.provider.clone(), accounts(&fixture));
     tokio::spawn(async move { transfer(&provider, accounts).await })
@@ -39,7 +39,7 @@ async fn it_works_under_the_attribute_in_a_task() {
 
 /// The lease ends during the commit: the body is not cancelled, and the committed transaction is a success.
 #[tokio::test]
-async fn a_commit_slower_than_the_lease_is_no_loss() {
+async fn a_commit_slower_than_the_lease_succeeds() {
     let fixture = prepared().await;
     let (client, blocking) = with_a_slow_commit(&fixture).await;
     let accounts = client
@@ -50,9 +50,9 @@ async fn a_commit_slower_than_the_lease_is_no_loss() {
     assert!(is_committed(&fixture).await);
 }
 
-/// A body that goes on after its commit is cancelled after it, if the lock is lost.
+/// A body that goes on after its commit is cancelled then, if the lock is lost.
 #[tokio::test]
-async fn after_the_commit_a_loss_ends_the_body() {
+async fn a_loss_cancels_the_body_after_its_commit() {
     #[distributed_lock(name = "transfer", provider = provider, expiry = "1s")]
     async fn go_on(provider: &LockProvider, accounts: Collection<Document>) -> Result<(), LockError> {
         let mut session = accounts.client().start_session().await?;
@@ -75,7 +75,7 @@ async fn after_the_commit_a_loss_ends_the_body() {
 
 /// The loss of an outer lock does not cancel a commit under an inner lock.
 #[tokio::test]
-async fn the_loss_of_an_outer_lock_does_not_break_off_a_commit() {
+async fn the_loss_of_an_outer_lock_does_not_cancel_a_commit() {
     let fixture = prepared().await;
     let (client, blocking) = with_a_slow_commit(&fixture).await;
     let mut session = client.start_session().await.unwrap();

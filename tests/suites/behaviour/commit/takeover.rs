@@ -15,7 +15,7 @@ use super::{
 /// A rival acquires the lock after the transaction began: the transaction still sees the holder's own claim, and the
 /// guard is a write conflict.
 #[tokio::test]
-async fn a_takeover_after_the_beginning_is_a_conflict() {
+async fn a_takeover_during_the_transaction_is_a_conflict() {
     let (fixture, guard, mut session) = holder_in_transaction().await;
     let rival = take_over(&fixture, "a").await;
     refused_as_lost(&fixture, &guard, &mut session).await;
@@ -48,7 +48,7 @@ async fn the_read_after_a_conflict_does_not_wait_for_a_majority() {
 
 /// A rival acquires the lock before the transaction began: the transaction sees the rival's claim.
 #[tokio::test]
-async fn a_takeover_before_the_beginning_is_seen() {
+async fn a_takeover_before_the_transaction_is_a_loss() {
     let fixture = prepared().await;
     let guard = fixture.provider.lock("a").await.unwrap();
     let rival = take_over(&fixture, "a").await;
@@ -60,7 +60,7 @@ async fn a_takeover_before_the_beginning_is_seen() {
 
 /// A rival has acquired and released the lock, or its document was deleted.
 #[tokio::test]
-async fn a_claim_that_is_gone_is_lost() {
+async fn a_commit_whose_claim_is_gone_is_a_loss() {
     let fixture = prepared().await;
     let mut session = session(&fixture).await;
     let guard = fixture.provider.lock("a").await.unwrap();
@@ -111,7 +111,10 @@ async fn no_rival_acquires_between_guard_and_commit() {
     let rival = fixture.rival().lock("a");
     let taking = tokio::spawn(async move { rival.try_acquire().await });
     sleep(Duration::from_millis(300)).await;
-    assert!(!taking.is_finished(), "it waits for the end of the transaction");
+    assert!(
+        !taking.is_finished(),
+        "the acquire waits for the end of the transaction"
+    );
     session.commit_transaction().await.unwrap();
     assert!(taking.await.unwrap().unwrap().is_none(), "the lease was renewed");
     guard.release().await.unwrap();
@@ -119,7 +122,7 @@ async fn no_rival_acquires_between_guard_and_commit() {
 
 /// A loss keeps its type when it passes through the callback of the driver.
 #[tokio::test]
-async fn a_loss_passes_through_the_driver() {
+async fn a_loss_keeps_its_type_in_the_callback_of_the_driver() {
     let fixture = prepared().await;
     let guard = fixture.provider.lock("a").await.unwrap();
     let rival = take_over(&fixture, "a").await;
@@ -135,7 +138,7 @@ async fn a_loss_passes_through_the_driver() {
         .await;
     let refused = LockError::from(refused.unwrap_err());
     assert!(matches!(refused, LockError::Lost { .. }), "{refused:?}");
-    assert_eq!(made, 1, "it is not repeated");
+    assert_eq!(made, 1, "the transaction is not repeated");
     assert!(!is_committed(&fixture).await);
     rival.release().await.unwrap();
 }

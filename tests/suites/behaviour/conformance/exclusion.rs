@@ -84,7 +84,7 @@ async fn different_names_do_not_wait(fixture: Fixture) {
     };
     timeout(AMPLE, async { tokio::join!(meet("a"), meet("b")) })
         .await
-        .expect("each waits for the other");
+        .expect("both tasks hold their locks at the same time");
 }
 
 /// S0.12, S2.5, S3.4: 64 tasks try at the same time to acquire a name without a document. One wins, and no task gets an

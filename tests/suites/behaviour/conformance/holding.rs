@@ -12,9 +12,9 @@ use crate::fixture::{Fixture, acquire_and_release, assert_released};
 conformance!(
     leaving_the_scope_releases,
     a_held_lock_outlives_its_expiry,
-    a_lock_that_is_not_renewed_can_be_taken_after_its_expiry,
+    a_lock_that_is_not_renewed_can_be_acquired_after_its_expiry,
     an_expired_lease_is_lost_and_its_release_changes_nothing,
-    shutdown_ends_everything,
+    shutdown_ends_holds_and_waits,
     min_hold_keeps_others_out,
     a_lost_lock_can_be_acquired_again_by_its_holder,
 );
@@ -58,7 +58,7 @@ async fn a_held_lock_outlives_its_expiry(fixture: Fixture) {
 }
 
 /// S0.13, S1.6, S2.9, S1.26
-async fn a_lock_that_is_not_renewed_can_be_taken_after_its_expiry(fixture: Fixture) {
+async fn a_lock_that_is_not_renewed_can_be_acquired_after_its_expiry(fixture: Fixture) {
     let lock = unrenewed(&fixture.provider, "dead");
     let begun = Instant::now();
     let dead = lock.acquire().await.unwrap();
@@ -73,7 +73,9 @@ async fn an_expired_lease_is_lost_and_its_release_changes_nothing(fixture: Fixtu
     let dead = unrenewed(&fixture.provider, "stale").acquire().await.unwrap();
     let context = dead.context();
     context.ensure_held().unwrap();
-    timeout(AMPLE, context.lost()).await.expect("the deadline passes");
+    timeout(AMPLE, context.lost())
+        .await
+        .expect("the deadline ends the lease");
     let next = fixture.rival().lock("stale").acquire().await.unwrap();
     assert!(matches!(context.ensure_held(), Err(LockError::Lost { .. })));
     assert!(matches!(dead.release().await, Err(LockError::Lost { .. })));
@@ -86,10 +88,10 @@ async fn an_expired_lease_is_lost_and_its_release_changes_nothing(fixture: Fixtu
             .unwrap()
             .is_none()
     );
-    next.release().await.expect("still the next one's");
+    next.release().await.expect("the next holder still has the lock");
 }
 
-async fn shutdown_ends_everything(fixture: Fixture) {
+async fn shutdown_ends_holds_and_waits(fixture: Fixture) {
     let held = fixture.provider.lock("held").await.unwrap();
     let waiting = fixture.provider.lock("held");
     let waiter = tokio::spawn(async move { waiting.acquire().await });
@@ -100,7 +102,7 @@ async fn shutdown_ends_everything(fixture: Fixture) {
     assert!(held.is_lost());
     for name in ["held", "dropped"] {
         let free = fixture.rival().lock(name).try_acquire().await.unwrap();
-        free.expect("released at the server when shutdown returns")
+        free.expect("the lock is released at the server when shutdown returns")
             .release()
             .await
             .unwrap();
@@ -143,7 +145,7 @@ async fn a_lost_lock_can_be_acquired_again_by_its_holder(fixture: Fixture) {
     });
     timeout(AMPLE, again)
         .await
-        .expect("it is free")
+        .expect("the lock is free")
         .unwrap()
         .release()
         .await

@@ -1,4 +1,4 @@
-//! One suite, two stores: in memory and on MongoDB a lock behaves the same way.
+//! Tests that run on both stores: a lock behaves in the same way in memory and on MongoDB.
 
 mod exclusion;
 mod holding;

@@ -1,4 +1,4 @@
-//! Which names and options are valid.
+//! The checks of names and options.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::fixture::{Fixture, acquire_and_release};
 
 conformance!(
     a_name_is_any_displayable_value,
-    bad_names_and_options_are_refused_before_anything_is_sent,
+    invalid_names_and_options_are_refused_before_any_command,
 );
 
 /// S2.3
@@ -41,7 +41,7 @@ async fn a_name_is_any_displayable_value(fixture: Fixture) {
     }
 }
 
-async fn bad_names_and_options_are_refused_before_anything_is_sent(fixture: Fixture) {
+async fn invalid_names_and_options_are_refused_before_any_command(fixture: Fixture) {
     let lock = |name: &str| fixture.provider.lock(name);
     for name in ["", "a\nb", &"n".repeat(1025)] {
         assert!(matches!(

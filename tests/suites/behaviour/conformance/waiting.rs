@@ -11,12 +11,12 @@ use super::conformance;
 use crate::fixture::{Fixture, acquire_and_release, assert_released};
 
 conformance!(
-    a_release_lets_the_next_waiter_in,
+    a_release_lets_the_next_waiter_acquire,
     a_wait_ends_with_an_error_that_names_the_lock,
-    a_free_lock_is_taken_without_waiting,
+    a_free_lock_is_acquired_without_waiting,
     the_lock_itself_is_awaitable,
     trying_never_waits,
-    a_cancelled_wait_leaves_nothing,
+    a_cancelled_wait_leaves_no_claim,
     waiting_without_a_limit_ends_with_the_release,
     a_thousand_waiters_on_one_thread_make_progress,
     contention_is_never_a_server_error,
@@ -24,7 +24,7 @@ conformance!(
 );
 
 /// S0.10, S1.5
-async fn a_release_lets_the_next_waiter_in(fixture: Fixture) {
+async fn a_release_lets_the_next_waiter_acquire(fixture: Fixture) {
     let first = fixture.provider.lock("next").await.unwrap();
     let rival = fixture.rival().lock("next");
     let waiter = tokio::spawn(async move { rival.acquire().await });
@@ -63,8 +63,8 @@ async fn a_wait_ends_with_an_error_that_names_the_lock(fixture: Fixture) {
     }
 }
 
-/// S4.3: with pauses of a minute between attempts, a pause before the first attempt would show.
-async fn a_free_lock_is_taken_without_waiting(fixture: Fixture) {
+/// S4.3: the pauses between attempts are a minute long, so a pause before the first attempt would fail the test.
+async fn a_free_lock_is_acquired_without_waiting(fixture: Fixture) {
     let minute = Duration::from_secs(60);
     let slow = fixture
         .provider
@@ -74,7 +74,7 @@ async fn a_free_lock_is_taken_without_waiting(fixture: Fixture) {
         .unwrap();
     timeout(Duration::from_secs(10), slow.lock("free").acquire())
         .await
-        .expect("no sleep")
+        .expect("the first attempt comes without a pause")
         .unwrap()
         .release()
         .await
@@ -89,24 +89,27 @@ async fn the_lock_itself_is_awaitable(fixture: Fixture) {
 
 async fn trying_never_waits(fixture: Fixture) {
     let lock = fixture.provider.lock("try");
-    let guard = lock.try_acquire().await.unwrap().expect("it is free");
-    assert!(lock.try_acquire().await.unwrap().is_none(), "held here");
+    let guard = lock.try_acquire().await.unwrap().expect("the lock is free");
+    assert!(
+        lock.try_acquire().await.unwrap().is_none(),
+        "the lock is held in this process"
+    );
     assert!(
         fixture.rival().lock("try").try_acquire().await.unwrap().is_none(),
-        "held there"
+        "the lock is held in the other process"
     );
     guard.release().await.unwrap();
     lock.try_acquire()
         .await
         .unwrap()
-        .expect("free again")
+        .expect("the lock is free again")
         .release()
         .await
         .unwrap();
 }
 
 /// B2
-async fn a_cancelled_wait_leaves_nothing(fixture: Fixture) {
+async fn a_cancelled_wait_leaves_no_claim(fixture: Fixture) {
     for micros in (0..4000).step_by(40) {
         let lock = fixture.provider.lock("cancelled");
         let _ = timeout(Duration::from_micros(micros), lock.acquire()).await;
@@ -145,7 +148,7 @@ async fn a_thousand_waiters_on_one_thread_make_progress(fixture: Fixture) {
     }
     let mut timeouts = 0;
     while timeouts < 990 {
-        match waiters.join_next().await.expect("they end").unwrap() {
+        match waiters.join_next().await.expect("a waiter ends").unwrap() {
             Err(LockError::Timeout { .. }) => timeouts += 1,
             other => panic!("{other:?}"),
         }
@@ -186,7 +189,7 @@ async fn a_cancelled_wait_has_no_minimum_hold(fixture: Fixture) {
         let lock = fixture.provider.lock("given up").min_hold(AMPLE * 4);
         let ended = timeout(Duration::from_micros(micros), lock.acquire()).await;
         if let Ok(Ok(guard)) = ended {
-            // The acquire was faster than its limit, so the minimum hold applies. Another test covers that.
+            // The acquire was faster than its limit, so its minimum hold applies, which another test covers.
             let name = guard.name().to_owned();
             drop(guard);
             assert!(fixture.rival().lock(name).try_acquire().await.unwrap().is_none());

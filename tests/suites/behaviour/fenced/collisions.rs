@@ -9,7 +9,7 @@ use super::{Scene, first, is_duplicate_key, retitle, unique_index};
 
 /// A duplicate key that has nothing to do with the token is the driver's own error.
 #[tokio::test]
-async fn other_collisions_stay_what_they_are() {
+async fn other_duplicate_keys_are_errors_of_the_driver() {
     let scene = Scene::new().await;
     unique_index(&scene.reports, "title").await;
     scene
@@ -56,7 +56,7 @@ async fn other_collisions_stay_what_they_are() {
 
 /// Two upserts of the same document at the same time do not fail with a duplicate key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn upserts_that_meet_all_succeed() {
+async fn concurrent_upserts_all_succeed() {
     let scene = Scene::new().await;
     for id in 100..110 {
         let mut writes = tokio::task::JoinSet::new();
@@ -84,7 +84,7 @@ async fn upserts_that_meet_all_succeed() {
         assert_eq!(
             document.get_i64("fencingToken"),
             Ok(41),
-            "the greatest is never refused"
+            "the upsert with the greatest token is never refused"
         );
         assert_eq!(made, 1);
     }
@@ -93,7 +93,7 @@ async fn upserts_that_meet_all_succeed() {
 /// Two values of `_id` that are equal only under a collation do not collide in the index: a stale upsert must not
 /// insert a second document.
 #[tokio::test]
-async fn a_collation_opens_no_gap() {
+async fn a_collation_lets_no_stale_upsert_insert() {
     let scene = Scene::new().await;
     let written = doc! { "_id": "A", "fencingToken": 10_i64 };
     scene.reports.insert_one(written).await.unwrap();
@@ -108,7 +108,7 @@ async fn a_collation_opens_no_gap() {
 
 /// An upsert whose query has a condition beside its key ends after a few commands if the condition is not met.
 #[tokio::test]
-async fn a_condition_that_is_not_met_ends_an_upsert() {
+async fn an_upsert_with_an_unmet_condition_ends() {
     let scene = Scene::new().await;
     unique_index(&scene.reports, "slug").await;
     let published = doc! { "_id": 2, "slug": "a", "status": "published", "fencingToken": 10_i64 };
@@ -135,7 +135,7 @@ async fn a_condition_that_is_not_met_ends_an_upsert() {
 
 /// Deletions at the same time do not make an upsert fail: each upsert writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn upserts_and_deletions_go_together() {
+async fn concurrent_deletions_fail_no_upsert() {
     let scene = Scene::new().await;
     unique_index(&scene.reports, "key").await;
     for query in [doc! { "_id": 100 }, doc! { "key": 100 }] {

@@ -58,7 +58,7 @@ async fn options_are_passed_through() {
     assert_eq!(
         concern.get_str("level"),
         Ok("local"),
-        "also if the client has another one"
+        "the client has another read concern"
     );
 }
 
@@ -108,7 +108,7 @@ fn write_concerns(commands: &[Document]) -> Vec<Document> {
 
 /// A failover can roll back a write that only a minority of the members has, together with its token.
 #[tokio::test]
-async fn writes_wait_for_the_majority_whatever_the_collection_says() {
+async fn writes_wait_for_the_majority_despite_the_concern_of_the_collection() {
     let scene = Scene::new().await;
     for (parameters, expected) in [
         ("w=1", doc! { "w": "majority" }),
@@ -141,7 +141,7 @@ async fn writes_wait_for_the_majority_whatever_the_collection_says() {
 }
 
 #[tokio::test]
-async fn the_write_concern_of_a_call_or_of_a_transaction_is_left_alone() {
+async fn the_write_concern_of_a_call_or_of_a_transaction_is_kept() {
     let scene = Scene::new().await;
     let (database, commands) = recorded(&scene.db, &["w=1"]).await;
     let holder = database
@@ -170,7 +170,7 @@ async fn the_write_concern_of_a_call_or_of_a_transaction_is_left_alone() {
 
 /// A write continues when its caller drops the future.
 #[tokio::test]
-async fn a_dropped_write_goes_on() {
+async fn a_write_whose_future_is_dropped_goes_on() {
     let scene = Scene::new().await;
     // A client without a connection: at the first poll nothing can have been sent.
     let reports = scene

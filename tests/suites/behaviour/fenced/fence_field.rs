@@ -30,7 +30,7 @@ async fn a_write_to_the_fence_field_is_refused() {
 }
 
 #[tokio::test]
-async fn the_field_can_be_chosen() {
+async fn the_fence_field_can_be_chosen() {
     let scene = Scene::new().await;
     let holder = scene.holder(9).fence_field("seen");
     assert_eq!(

@@ -76,7 +76,7 @@ impl Write {
 
 /// Random writes of five holders in random order, compared with a model of three documents.
 #[tokio::test]
-async fn any_sequence_keeps_to_the_rule() {
+async fn random_sequences_of_writes_match_the_model() {
     let kind = prop_oneof![
         Just(Kind::Insert),
         Just(Kind::Update),

@@ -114,7 +114,7 @@ async fn a_stale_holder_is_refused() {
 
 /// S1.20: the same token and a greater one are accepted, and so is any token for a document without one.
 #[tokio::test]
-async fn others_are_accepted() {
+async fn equal_and_greater_tokens_are_accepted() {
     let scene = Scene::new().await;
     scene.reports.insert_one(doc! { "_id": 2 }).await.unwrap();
     for token in [10, 11] {
@@ -134,26 +134,30 @@ async fn others_are_accepted() {
 async fn a_write_that_matches_nothing_is_not_stale() {
     let scene = Scene::new().await;
     let holder = scene.holder(9);
-    let nobody = || doc! { "_id": 1, "title": "no such" };
+    let no_match = || doc! { "_id": 1, "title": "no such" };
     assert_eq!(
         holder
-            .update_one(nobody(), retitle())
+            .update_one(no_match(), retitle())
             .await
             .unwrap()
             .matched_count,
         0
     );
     assert_eq!(
-        holder.replace_one(nobody(), doc! {}).await.unwrap().matched_count,
+        holder
+            .replace_one(no_match(), doc! {})
+            .await
+            .unwrap()
+            .matched_count,
         0
     );
-    assert_eq!(holder.delete_one(nobody()).await.unwrap().deleted_count, 0);
+    assert_eq!(holder.delete_one(no_match()).await.unwrap().deleted_count, 0);
     assert_eq!(scene.all().await.len(), 1);
 }
 
 /// An empty update stores the token: a holder that sends it before reading rejects every write of earlier holders.
 #[tokio::test]
-async fn a_document_can_be_claimed() {
+async fn an_empty_update_stores_the_token() {
     let scene = Scene::new().await;
     let claimed = scene
         .holder(12)
@@ -176,9 +180,10 @@ struct Report {
     title: String,
 }
 
-/// Read, change and write back, with a user-defined type and with a document. The document contains the old token.
+/// A document is read, changed and written back, as a user-defined type and as a `Document`, which contains the old
+/// token.
 #[tokio::test]
-async fn what_was_read_can_be_written_back() {
+async fn a_document_can_be_read_and_written_back() {
     let scene = Scene::new().await;
     let reports: Collection<Report> = scene.reports.clone_with_type();
     let mut report = reports.find_one(first()).await.unwrap().unwrap();

@@ -64,7 +64,7 @@ async fn a_failed_attempt_changes_nothing() {
     assert_eq!(before.1, after.1);
 }
 
-/// S3.1, B12: the settings of the client do not matter.
+/// S3.1, B12: the settings of the client have no effect.
 #[tokio::test]
 async fn majority_and_primary_are_set_on_every_command() {
     let fixture = Fixture::mongodb().await;
@@ -108,7 +108,7 @@ async fn majority_and_primary_are_set_on_every_command() {
 
 /// B18: of fifty waiters in one process, only one at a time sends attempts.
 #[tokio::test]
-async fn waiters_of_one_process_ask_one_at_a_time() {
+async fn waiters_of_one_process_send_one_attempt_at_a_time() {
     let fixture = Fixture::mongodb().await;
     fixture.until_indexed().await;
     let (database, commands) = recorded(fixture.db(), &[]).await;

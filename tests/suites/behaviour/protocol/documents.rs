@@ -87,7 +87,7 @@ async fn a_renewal_counts_from_the_servers_now() {
 /// S3.8, S2.10, S2.6: after another program has changed the id in the document, a release changes nothing and reports
 /// the loss.
 #[tokio::test]
-async fn only_the_own_claim_is_released() {
+async fn a_release_ends_only_its_own_claim() {
     let fixture = Fixture::mongodb().await;
     let guard = fixture.provider.lock("mine").await.unwrap();
     let foreign = doc! { "$set": { "lockId": "another#process" } };
@@ -103,7 +103,7 @@ async fn only_the_own_claim_is_released() {
 
 /// S2.1: the lock is a separate document, and the protected document is never changed.
 #[tokio::test]
-async fn the_locked_document_is_left_alone() {
+async fn the_protected_document_is_never_changed() {
     let fixture = Fixture::mongodb().await;
     let orders = fixture.database().collection("orders");
     let order = doc! { "_id": "order:1", "total": 7 };
@@ -114,9 +114,9 @@ async fn the_locked_document_is_left_alone() {
     assert_eq!(orders.find_one(doc! {}).await.unwrap(), Some(order));
 }
 
-/// S3.2, S0.12: names are unique by `_id`; a name that looks like an expression is only a name.
+/// S3.2, S0.12: names are unique by `_id`. A name or an owner that looks like an expression is stored as it is.
 #[tokio::test]
-async fn strings_of_the_caller_are_only_strings() {
+async fn names_and_owners_are_stored_literally() {
     let fixture = Fixture::mongodb().await;
     fixture.until_indexed().await;
     let provider = fixture.provider.to_builder().owner("$$NOW").build().unwrap();
@@ -148,14 +148,14 @@ async fn a_damaged_document_is_reported_and_not_held() {
         "`fencingToken` is not a 64-bit integer, its type is Double"
     );
     must(
-        eventually(AMPLE, "the claim is withdrawn", async || {
+        eventually(AMPLE, "the claim is released", async || {
             (fixture.document("bad").await?.get("lockId") == Some(&Bson::from(""))).then_some(())
         })
         .await,
     );
 }
 
-/// Values of types that the server cannot compare or add.
+/// The fields have values of types that the server cannot compare or add.
 #[tokio::test]
 async fn a_field_of_another_type_is_a_damaged_document() {
     let fixture = Fixture::mongodb().await;
@@ -176,7 +176,7 @@ async fn a_field_of_another_type_is_a_damaged_document() {
             "{problem}"
         );
         let found = fixture.document("bad").await.unwrap();
-        assert_eq!(found.get(field), Some(&value), "it is left as it was");
+        assert_eq!(found.get(field), Some(&value), "the field is unchanged");
         fixture.locks().delete_one(doc! { "_id": "bad" }).await.unwrap();
     }
 }
@@ -242,7 +242,7 @@ async fn a_renewal_between_a_read_and_an_attempt_wins() {
     assert_eq!(
         seen.get_datetime("expiresAt").unwrap().timestamp_millis(),
         0,
-        "a rival sees it expired"
+        "a rival reads an expired lease"
     );
     let renewal = vec![doc! { "$set": { "expiresAt": { "$add": ["$$NOW", 30_000_i64] } } }];
     let own = doc! { "_id": "renewing", "lockId": seen.get_str("lockId").unwrap() };
