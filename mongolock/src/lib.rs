@@ -59,6 +59,7 @@ mod admin;
 mod backoff;
 mod commit;
 mod context;
+mod duration;
 mod engine;
 mod error;
 mod fenced;
@@ -89,7 +90,7 @@ pub mod __private;
 
 pub use admin::LockAdmin;
 pub use context::LockContext;
-pub use error::LockError;
+pub use error::{LockError, LossReason};
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};
 pub use guard::LockGuard;
 pub use lock::DistributedLock;

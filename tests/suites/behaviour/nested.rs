@@ -117,7 +117,7 @@ async fn siblings_are_busy_to_each_other(fixture: Fixture) {
     });
     let (first, second, third) = fixture.provider.scope(pair).await.unwrap();
     first.unwrap();
-    assert!(matches!(second, Err(LockError::Busy { name }) if name == "pair"));
+    assert!(matches!(second, Err(LockError::Busy { name, .. }) if name == "pair"));
     assert_eq!(third.unwrap(), None);
 }
 
@@ -129,7 +129,7 @@ async fn an_explicit_acquire_within_the_own_hold_is_refused(fixture: Fixture) {
         Ok::<_, LockError>((waited.map(drop), tried.map(drop)))
     });
     let (waited, tried) = timeout(AMPLE, refused).await.expect("at once").unwrap();
-    assert!(matches!(waited, Err(LockError::Reentrant { name }) if name == "own"));
+    assert!(matches!(waited, Err(LockError::Reentrant { name, .. }) if name == "own"));
     assert!(matches!(tried, Err(LockError::Reentrant { .. })));
 }
 

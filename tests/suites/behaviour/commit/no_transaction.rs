@@ -29,7 +29,7 @@ async fn without_a_transaction_there_is_nothing_to_guard() {
     let mut session = session(&fixture).await;
     let none = guard.context().commit(&mut session).await;
     assert!(
-        matches!(&none, Err(LockError::NoTransaction { name, reason }) if name == "a" && reason.contains("standalone")),
+        matches!(&none, Err(LockError::NoTransaction { name, reason, .. }) if name == "a" && reason.contains("standalone")),
         "{none:?}"
     );
 
@@ -56,7 +56,7 @@ async fn a_standalone_server_is_a_clear_error() {
         }
         let none = guard.context().commit(&mut session).await;
         assert!(
-            matches!(&none, Err(LockError::NoTransaction { name, reason }) if name == "a" && reason.contains("standalone")),
+            matches!(&none, Err(LockError::NoTransaction { name, reason, .. }) if name == "a" && reason.contains("standalone")),
             "{none:?}"
         );
     }

@@ -96,7 +96,7 @@ async fn shutdown_ends_everything(fixture: Fixture) {
     let dropped = fixture.provider.lock("dropped").await.unwrap();
     drop(dropped);
     fixture.provider.shutdown().await;
-    assert!(matches!(waiter.await.unwrap(), Err(LockError::ShutDown { name }) if name == "held"));
+    assert!(matches!(waiter.await.unwrap(), Err(LockError::ShutDown { name, .. }) if name == "held"));
     assert!(held.is_lost());
     for name in ["held", "dropped"] {
         let free = fixture.rival().lock(name).try_acquire().await.unwrap();

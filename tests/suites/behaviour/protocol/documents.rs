@@ -134,7 +134,7 @@ async fn strings_of_the_caller_are_only_strings() {
 async fn problem_of(fixture: &Fixture, document: Document) -> String {
     fixture.locks().insert_one(document).await.unwrap();
     match fixture.provider.lock("bad").acquire().await {
-        Err(LockError::CorruptDocument { name, problem }) if name == "bad" => problem,
+        Err(LockError::CorruptDocument { name, problem, .. }) if name == "bad" => problem,
         other => panic!("{other:?}"),
     }
 }
@@ -172,7 +172,7 @@ async fn a_field_of_another_type_is_a_damaged_document() {
     ] {
         let problem = problem_of(&fixture, doc! { "_id": "bad", field: value.clone() }).await;
         assert!(
-            problem.contains("a type that the server cannot compute with"),
+            problem.contains("a type that the server cannot calculate with"),
             "{problem}"
         );
         let found = fixture.document("bad").await.unwrap();
