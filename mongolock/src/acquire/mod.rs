@@ -125,7 +125,7 @@ impl<'a> Acquire<'a> {
                 Step::Acquired(hold) => return Ok(Ok(hold)),
                 Step::Held(holder) => return Ok(Err(holder)),
                 Step::Retry(pause) => {
-                    self.ensure_reachable(entry)?;
+                    ensure_reachable(entry)?;
                     tokio::time::sleep(pause).await;
                 }
             }
@@ -317,15 +317,6 @@ impl<'a> Acquire<'a> {
         None
     }
 
-    /// Ends a try when no server can be reached: another request would fail in the same way. A try goes on after other
-    /// transient errors, because an election ends soon.
-    fn ensure_reachable(&self, entry: &Entry) -> Result<(), LockError> {
-        match entry.front().status() {
-            FrontStatus::Failed(error) if driver_error::is_unreachable(&error) => Err(*error),
-            _ => Ok(()),
-        }
-    }
-
     fn ensure_open(&self) -> Result<(), LockError> {
         if self.engine.is_closed() {
             return Err(self.shut_down_error());
@@ -405,6 +396,15 @@ impl<'a> Acquire<'a> {
         LockError::ShutDown {
             name: self.name.to_string(),
         }
+    }
+}
+
+/// Ends a try when no server can be reached: another request would fail in the same way. A try goes on after other
+/// transient errors, because an election ends soon.
+fn ensure_reachable(entry: &Entry) -> Result<(), LockError> {
+    match entry.front().status() {
+        FrontStatus::Failed(error) if driver_error::is_unreachable(&error) => Err(*error),
+        _ => Ok(()),
     }
 }
 

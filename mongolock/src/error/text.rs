@@ -138,3 +138,79 @@ fn write_code(f: &mut Formatter<'_>, what: &str, code: i32, name: &str) -> fmt::
         write!(f, "MongoDB {what} (error {code}, {name})")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FencingToken;
+
+    fn timeout(holder: Option<&str>, remaining: Option<Duration>) -> LockError {
+        LockError::Timeout {
+            name: "report:42".to_owned(),
+            waited: Duration::from_millis(2001),
+            holder: holder.map(str::to_owned),
+            remaining,
+        }
+    }
+
+    #[test]
+    fn a_timeout_names_the_holder_as_far_as_it_is_known() {
+        let left = Some(Duration::from_millis(26_900));
+        for (error, end) in [
+            (
+                timeout(Some("billing-1"), left),
+                "the lease of billing-1 runs for 27 s more",
+            ),
+            (timeout(Some("billing-1"), None), "billing-1 holds it"),
+            (
+                timeout(Some("billing-1"), Some(Duration::ZERO)),
+                "billing-1 was the last known holder",
+            ),
+            (timeout(None, left), "it is taken for 27 s more"),
+            (timeout(None, None), "another holder has it"),
+        ] {
+            let text = format!("lock `report:42` not acquired within 2.0 s: {end}");
+            assert_eq!(error.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_loss_tells_its_reason() {
+        let reasons = [LossReason::Expired, LossReason::Gone, LossReason::ShutDown];
+        let errors = reasons.map(|reason| LockError::Lost {
+            name: "a".to_owned(),
+            token: FencingToken::from(7),
+            reason,
+        });
+        let texts = errors.each_ref().map(ToString::to_string);
+        assert_eq!(
+            texts[0],
+            "lock `a` was lost (fencing token 7): its lease expired before a renewal was confirmed"
+        );
+        assert!(texts[0] != texts[1] && texts[1] != texts[2]);
+        let help = errors.each_ref().map(LockError::help);
+        assert!(help[0] != help[1] && help[1] != help[2]);
+    }
+
+    #[test]
+    fn a_failure_of_the_library_itself_is_told_once() {
+        let error = LockError::no_reply("acquire request", Duration::from_millis(10_001));
+        assert_eq!(
+            error.to_string(),
+            "MongoDB did not answer the acquire request within 10 s"
+        );
+        assert!(error.source().is_none());
+        assert_eq!(error.with_cause().to_string(), error.to_string());
+    }
+
+    #[test]
+    fn an_error_of_the_driver_is_the_source_and_not_in_the_text() {
+        let reset = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "reset by peer");
+        let error = LockError::Mongo(reset.into());
+        assert_eq!(error.to_string(), "the connection to MongoDB failed");
+        let source = error.source().expect("the driver's error");
+        assert!(source.downcast_ref::<Error>().is_some());
+        let event = "the connection to MongoDB failed: I/O error: reset by peer";
+        assert_eq!(error.with_cause().to_string(), event);
+    }
+}

@@ -75,16 +75,9 @@ fn decoded(text: &str) -> String {
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
         let code = part.get(..2).and_then(|code| u8::from_str_radix(code, 16).ok());
-        match code {
-            Some(byte) => {
-                bytes.push(byte);
-                bytes.extend_from_slice(&part.as_bytes()[2..]);
-            }
-            None => {
-                bytes.push(b'%');
-                bytes.extend_from_slice(part.as_bytes());
-            }
-        }
+        bytes.push(code.unwrap_or(b'%'));
+        let rest = if code.is_some() { &part[2..] } else { part };
+        bytes.extend_from_slice(rest.as_bytes());
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }

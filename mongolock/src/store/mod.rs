@@ -133,7 +133,9 @@ impl Store {
     pub(crate) fn unanswered(&self, waited: Duration) -> LockError {
         match self {
             Self::Mongo(store) => store.unanswered(waited).into(),
-            _ => LockError::no_reply(ACQUIRE_REQUEST, waited),
+            Self::Memory(_) => LockError::no_reply(ACQUIRE_REQUEST, waited),
+            #[cfg(test)]
+            Self::Simulated(_) => LockError::no_reply(ACQUIRE_REQUEST, waited),
         }
     }
 

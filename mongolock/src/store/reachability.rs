@@ -90,15 +90,15 @@ impl Reachability {
 
     /// The failure of an outage that has lasted for [`UNREACHABLE`] since the call.
     async fn outage(&self) -> Failure {
-        let (begun, mut changes) = (Instant::now(), self.0.subscribe());
+        let (begun, mut events) = (Instant::now(), self.0.subscribe());
         loop {
-            let since = changes.borrow_and_update().outage_since;
+            let since = events.borrow_and_update().outage_since;
             // It fails only without a sender, which lives as long as `self`.
-            let changed = changes.changed();
+            let next_event = events.changed();
             match since.map(|since| since.max(begun) + UNREACHABLE) {
-                None => drop(changed.await),
+                None => drop(next_event.await),
                 Some(end) => {
-                    if timeout_at(end, changed).await.is_err()
+                    if timeout_at(end, next_event).await.is_err()
                         && let Some(failure) = self.0.borrow().failure()
                     {
                         return failure;
@@ -195,4 +195,117 @@ impl Heartbeat {
 fn without_code(text: &str) -> String {
     let text = text.split_once(" (os error ").map_or(text, |(text, _)| text);
     text.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Reachability {
+        fn new() -> Self {
+            Self(watch::Sender::default())
+        }
+
+        fn heartbeat(&self, address: &str, heartbeat: Heartbeat) {
+            self.0
+                .send_modify(|state| state.set(address.to_owned(), Some(heartbeat)));
+        }
+
+        /// The time after which a request without a reply fails, and the error; `None` if it does not within a minute.
+        async fn fails_after(&self) -> Option<(Duration, String)> {
+            let begun = Instant::now();
+            let request = std::future::pending::<Result<(), LockError>>();
+            let failing = self.unless_unreachable(request);
+            let failed = tokio::time::timeout(Duration::from_secs(60), failing).await;
+            let error = failed.ok()?.unwrap_err();
+            Some((begun.elapsed(), error.to_string()))
+        }
+    }
+
+    fn refused() -> Heartbeat {
+        let text = "Connection refused (os error 111)";
+        let error = io::Error::new(io::ErrorKind::ConnectionRefused, text);
+        Heartbeat::failed(&error.into())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_fails_when_no_server_was_reachable_for_a_while() {
+        let servers = Reachability::new();
+        servers.heartbeat("a:1", refused());
+        let (after, error) = servers.fails_after().await.expect("it fails");
+        assert_eq!(after, UNREACHABLE);
+        assert_eq!(error, "MongoDB at a:1 cannot be reached: Connection refused");
+        servers.heartbeat("b:2", refused());
+        let (after, error) = servers.fails_after().await.expect("it fails");
+        assert_eq!(after, UNREACHABLE, "the request itself has some time");
+        assert_eq!(
+            error,
+            "MongoDB at b:2 cannot be reached: Connection refused (nor can the other server)"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_server_that_answers_or_is_unknown_is_no_outage() {
+        for other in [Heartbeat::Succeeded, Heartbeat::Pending] {
+            let servers = Reachability::new();
+            servers.heartbeat("a:1", other);
+            servers.heartbeat("b:2", refused());
+            assert!(servers.fails_after().await.is_none());
+        }
+        assert!(
+            Reachability::new().fails_after().await.is_none(),
+            "nothing is known"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_back_in_time_fails_no_request() {
+        let servers = Reachability::new();
+        let restarts = async {
+            for _ in 0..10 {
+                servers.heartbeat("a:1", refused());
+                tokio::time::sleep(UNREACHABLE - Duration::from_millis(1)).await;
+                servers.heartbeat("a:1", Heartbeat::Succeeded);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let (failed, ()) = tokio::join!(servers.fails_after(), restarts);
+        assert!(failed.is_none(), "{failed:?}");
+    }
+
+    #[test]
+    fn a_missing_reply_is_explained_by_what_is_known() {
+        let text = |servers: &Reachability| {
+            let failure = servers.unanswered("acquire request", Duration::from_secs(10));
+            failure.to_string()
+        };
+        let servers = Reachability::new();
+        let plain = "MongoDB did not answer the acquire request within 10 s";
+        assert_eq!(text(&servers), plain);
+        servers.heartbeat("a:1", Heartbeat::Pending);
+        assert_eq!(
+            text(&servers),
+            format!("{plain}: there is no connection to a:1 yet")
+        );
+        servers.heartbeat("a:1", Heartbeat::Succeeded);
+        assert_eq!(text(&servers), plain);
+        let no_primary = Some(TopologyType::ReplicaSetNoPrimary);
+        servers.0.send_modify(|state| state.topology = no_primary);
+        assert_eq!(text(&servers), format!("{plain}: the replica set has no primary"));
+        servers.heartbeat("a:1", refused());
+        assert_eq!(
+            text(&servers),
+            "MongoDB at a:1 cannot be reached: Connection refused"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_has_left_does_not_count() {
+        let servers = Reachability::new();
+        servers.heartbeat("a:1", Heartbeat::Succeeded);
+        servers.heartbeat("b:2", refused());
+        servers.0.send_modify(|state| state.set("a:1".to_owned(), None));
+        let (_, error) = servers.fails_after().await.expect("b:2 is alone");
+        assert!(error.contains("b:2"), "{error}");
+    }
 }
