@@ -1,6 +1,7 @@
 //! One suite, two stores: in memory and on MongoDB a lock behaves the same way.
 
 mod exclusion;
+mod holder;
 mod holding;
 mod names_and_options;
 mod waiting;
