@@ -10,6 +10,7 @@
 //! | [deployments] | Replica set, standalone, sharded: what works where? |
 //! | [rights] | What must the database user be allowed to do? |
 //! | [operating] | Who has which lock, and what if one is stuck? |
+//! | [observing] | What does it report, and what should raise an alarm? |
 //! | [migration] | How does it go together with DistributedLock.MongoDB? |
 //!
 //! The example programs show the same things at work; each begins with a text that says what it shows.
@@ -37,6 +38,9 @@ pub mod rights {}
 
 #[doc = include_str!("guide/operating.md")]
 pub mod operating {}
+
+#[doc = include_str!("guide/observing.md")]
+pub mod observing {}
 
 #[doc = include_str!("guide/migration.md")]
 pub mod migration {}
