@@ -15,9 +15,8 @@ use crate::store::{GuardOutcome, Store};
 use crate::timing::{COMMIT_LIMIT, COMMIT_NO_REPLY};
 use crate::{LockError, LossReason};
 
-const NOT_BEGUN: &str = "the session has no transaction (a standalone server has none)";
-const BEGUN_TOO_EARLY: &str =
-    "the transaction began before the lock was acquired and not under the lock, or on another deployment";
+const NOT_BEGUN: &str = "the session has no transaction (a standalone server does not support transactions)";
+const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it began before the lock was acquired, or on another deployment";
 
 /// Commits the session's transaction if the claim of the lease still has the lock, and ends the transaction in any case.
 ///
@@ -79,7 +78,7 @@ async fn commit(lease: &Lease, open: OpenCommit<'_>, session: &mut ClientSession
             Ok(Err(error)) => error,
             Err(_) => labelled(
                 UNKNOWN_TRANSACTION_COMMIT_RESULT,
-                "MongoDB did not answer the commit",
+                "timed out waiting for the reply to the commit",
             ),
         };
         was_unknown |= error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT);
@@ -108,7 +107,7 @@ fn is_unknown(error: &Error) -> bool {
 fn no_guard() -> LockError {
     labelled(
         TRANSIENT_TRANSACTION_ERROR,
-        "MongoDB did not answer the statement that guards the commit",
+        "timed out waiting for the reply to the statement that guards the commit",
     )
     .into()
 }

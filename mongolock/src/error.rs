@@ -47,7 +47,7 @@ pub enum LockError {
         /// minimum hold or if another program holds the lock, and a call may end before its first reply.
         holder: Option<String>,
         /// How long that lease still runs unless it is renewed: the server's value, less the time since its reply;
-        /// zero if it has passed. `None` if no reply had it, and for a holder in this process.
+        /// zero if it has passed. `None` if no reply had it, or if a caller in this process holds the lock.
         remaining: Option<Duration>,
     },
     /// The lock is held, and the call was not to wait for it.
@@ -60,7 +60,8 @@ pub enum LockError {
         /// The owner of the lease that the attempt found, as in [`Timeout`](Self::Timeout). It is the provider's own
         /// owner if this process holds the lock.
         holder: Option<String>,
-        /// How long that lease still runs, as in [`Timeout`](Self::Timeout).
+        /// How long that lease still runs, as in [`Timeout`](Self::Timeout); between calls that have joined one hold it
+        /// is the rest of their own lease.
         remaining: Option<Duration>,
     },
     /// The lease ended before the work did: another holder may have the lock by now.
