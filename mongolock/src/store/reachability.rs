@@ -264,7 +264,7 @@ mod tests {
         let restarts = async {
             for _ in 0..10 {
                 servers.heartbeat("a:1", refused());
-                tokio::time::sleep(UNREACHABLE - Duration::from_millis(1)).await;
+                tokio::time::sleep(UNREACHABLE * 2 / 3).await;
                 servers.heartbeat("a:1", Heartbeat::Succeeded);
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
