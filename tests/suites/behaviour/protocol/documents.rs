@@ -145,7 +145,7 @@ async fn a_damaged_document_is_reported_and_not_held() {
     let problem = problem_of(&fixture, doc! { "_id": "bad", "fencingToken": 1e300 }).await;
     assert_eq!(
         problem,
-        "`fencingToken` is not a 64-bit integer, its type is Double"
+        "`fencingToken` is not a 64-bit integer: its type is Double"
     );
     must(
         eventually(AMPLE, "the claim is withdrawn", async || {
