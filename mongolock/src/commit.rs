@@ -7,18 +7,16 @@ use mongodb::ClientSession;
 use mongodb::error::{Error, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
 use tokio::time::{Instant, timeout};
 
-use crate::LockError;
 use crate::backoff::Backoff;
-use crate::lease::{CancelShield, Lease, LossReason, OpenCommit};
+use crate::lease::{CancelShield, Lease, OpenCommit};
 use crate::store::driver_error;
 use crate::store::reply::labelled;
 use crate::store::{GuardOutcome, Store};
 use crate::timing::{COMMIT_LIMIT, COMMIT_NO_REPLY};
+use crate::{LockError, LossReason};
 
-const NOT_BEGUN: &str = "the session has no transaction; start one first, which takes a replica set or a sharded cluster (a \
-                         standalone server has no transactions)";
-const BEGUN_TOO_EARLY: &str =
-    "its transaction began before the lock was acquired, or on another deployment; begin it under the lock";
+const NOT_BEGUN: &str = "the session has no transaction (a standalone server does not support transactions)";
+const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it began before the lock was acquired, or on another deployment";
 
 /// Commits the session's transaction if the claim of the lease still has the lock, and ends the transaction in any case.
 ///
@@ -78,7 +76,10 @@ async fn commit(lease: &Lease, open: OpenCommit<'_>, session: &mut ClientSession
                 return Ok(());
             }
             Ok(Err(error)) => error,
-            Err(_) => labelled(UNKNOWN_TRANSACTION_COMMIT_RESULT, "no reply to the commit"),
+            Err(_) => labelled(
+                UNKNOWN_TRANSACTION_COMMIT_RESULT,
+                "timed out waiting for the reply to the commit",
+            ),
         };
         was_unknown |= error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT);
         let pause = backoff.next();
@@ -106,7 +107,7 @@ fn is_unknown(error: &Error) -> bool {
 fn no_guard() -> LockError {
     labelled(
         TRANSIENT_TRANSACTION_ERROR,
-        "no reply to the statement that guards the commit",
+        "timed out waiting for the reply to the statement that guards the commit",
     )
     .into()
 }

@@ -1,90 +1,135 @@
+pub(crate) mod failure;
+mod help;
+mod text;
+
 use std::time::Duration;
+
+use mongodb::error::Error;
 
 use crate::FencingToken;
 
-/// Why a lock was not acquired or is not held any more, or why a write under it was refused.
+/// Why a lock was not acquired or is no longer held, or why a write under it was refused.
 ///
 /// "Held by another" ([`Timeout`](Self::Timeout), [`Busy`](Self::Busy)) and "MongoDB does not work"
 /// ([`Mongo`](Self::Mongo)) are never mixed up.
-#[derive(Debug, Clone, thiserror::Error)]
+///
+/// `Display` is one short fact, [`help`](Self::help) is the advice, and `source()` is the driver's error. The texts name
+/// locks, owners and hosts: log them, and send callers of a service a text of your own.
+///
+/// ```
+/// use mongolock::{LockError, LockProvider};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), LockError> {
+/// let provider = LockProvider::in_memory().to_builder().owner("billing-1").build()?;
+/// let report = provider.lock("report:42").acquire_timeout(std::time::Duration::ZERO);
+/// let guard = report.acquire().await?;
+/// match report.acquire().await {
+///     Err(error @ LockError::Timeout { .. }) => eprintln!("{error}; {}", error.help()),
+///     other => panic!("{other:?}"),
+/// }
+/// # guard.release().await
+/// # }
+/// ```
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum LockError {
-    /// The lock stayed with others until the acquire timeout had passed.
-    #[error(
-        "lock `{name}` did not become free within {waited:?}: try again later, raise `acquire_timeout`, \
-         or shorten the work done under the lock"
-    )]
+    /// The lock was held until the acquire timeout had passed.
+    ///
+    /// Retry later, raise `acquire_timeout`, or shorten the work under the lock.
+    #[non_exhaustive]
     Timeout {
         /// The lock's name.
         name: String,
         /// How long the call waited.
         waited: Duration,
+        /// The owner of the lease that the last attempt found; `None` if no reply named one: it has no owner during a
+        /// minimum hold or if another program holds the lock, and a call may end before its first reply.
+        holder: Option<String>,
+        /// How long that lease still runs unless it is renewed: the server's value, less the time since its reply;
+        /// zero if it has passed. `None` if no reply had it, or if a caller in this process holds the lock.
+        remaining: Option<Duration>,
     },
-    /// The lock is held by another, and the call was not to wait for it.
-    #[error("lock `{name}` is held by another: try again later, or wait for it (`on_busy = \"wait\"`)")]
+    /// The lock is held, and the call was not to wait for it.
+    ///
+    /// Retry later, or wait for the lock (`on_busy = "wait"`).
+    #[non_exhaustive]
     Busy {
         /// The lock's name.
         name: String,
+        /// The owner of the lease that the attempt found, as in [`Timeout`](Self::Timeout). It is the provider's own
+        /// owner if this process holds the lock.
+        holder: Option<String>,
+        /// How long that lease still runs, as in [`Timeout`](Self::Timeout); between calls that have joined one hold it
+        /// is the rest of their own lease.
+        remaining: Option<Duration>,
     },
-    /// The lease ended before the work did: somebody else may hold the lock by now.
-    #[error(
-        "lock `{name}` (fencing token {token}) was lost before its work was done: check what the work has \
-         changed and repeat it under a new hold; a longer `expiry` survives longer pauses and outages"
-    )]
+    /// The lease ended before the work did: another holder may have the lock by now.
+    ///
+    /// Check what the work has changed, and repeat it under a new hold.
+    #[non_exhaustive]
     Lost {
         /// The lock's name.
         name: String,
         /// The token of the hold that was lost.
         token: FencingToken,
+        /// Why it was lost.
+        reason: LossReason,
     },
-    /// A fenced write came too late: what it would have changed has seen a later holder.
-    #[error(
-        "a write with fencing token {token} was refused, because a later holder of the lock has written with {seen}: \
-         read again and repeat the work under a new hold"
-    )]
+    /// A fenced write was refused, because a newer lock holder has already written.
+    ///
+    /// Read the data again and repeat the work under a new hold.
+    #[non_exhaustive]
     Stale {
         /// The token of the refused write.
         token: FencingToken,
         /// The greater token that was found.
         seen: FencingToken,
     },
-    /// The field that keeps the token of a document cannot do so.
-    #[error("the fence field `{field}` is not usable: {reason}")]
+    /// The field that stores the fencing token of a document cannot be used.
+    ///
+    /// Choose a top-level field that nothing else writes, and leave it out of updates.
+    #[non_exhaustive]
     InvalidFence {
         /// The field's name.
         field: String,
-        /// What is wrong with it or with the write, and what to do.
+        /// What is wrong with the field, the write or the document.
         reason: String,
     },
     /// There is no transaction that the lock could guard.
-    #[error("lock `{name}` cannot guard a commit: {reason}")]
+    ///
+    /// Start a transaction under the lock, on a replica set or a sharded cluster, and on the deployment that has the
+    /// lock collection.
+    #[non_exhaustive]
     NoTransaction {
         /// The lock's name.
         name: String,
-        /// What is missing, and what to do.
+        /// What is missing.
         reason: String,
     },
     /// An annotated function was called before a provider was set.
-    #[error(
-        "no lock provider: call `LockProvider::set_global` at start-up, wrap the call in \
-         `LockProvider::scope`, or name one with `provider = ..`"
-    )]
+    ///
+    /// Call [`LockProvider::set_global`](crate::LockProvider::set_global) at start-up, wrap the call in
+    /// [`LockProvider::scope`](crate::LockProvider::scope), or name a provider with `provider = …`.
     NoProvider,
-    /// A second global provider was offered; the first one stays.
-    #[error(
-        "the global lock provider is set already: set it once at start-up, use `LockProvider::scope` in tests"
-    )]
+    /// A global provider is already set; it was kept.
+    ///
+    /// Set it once at start-up, and use [`LockProvider::scope`](crate::LockProvider::scope) in tests.
     ProviderAlreadySet,
     /// The lock's name breaks a rule.
-    #[error("lock name {name:?} is not usable: {reason}")]
+    ///
+    /// A name has 1 to 1024 bytes and no control characters, and no placeholder renders to an empty string.
+    #[non_exhaustive]
     InvalidName {
-        /// The name as it was rendered.
+        /// The name as it was rendered; a long one is shortened.
         name: String,
-        /// The broken rule, and what to do.
+        /// The rule that is broken.
         reason: String,
     },
     /// An option of the provider or of a lock is out of its bounds.
-    #[error("option `{option}` is {value}: {bound}")]
+    ///
+    /// Set a value within the bounds.
+    #[non_exhaustive]
     InvalidOption {
         /// The option's name.
         option: &'static str,
@@ -93,54 +138,103 @@ pub enum LockError {
         /// What is allowed.
         bound: String,
     },
-    /// The caller's own task holds this lock: waiting for it would never end.
-    #[error(
-        "lock `{name}` is held by this very task: use its `LockContext`, or an annotated function \
-         (or `run`), which joins the hold"
-    )]
+    /// The caller's own task holds this lock: waiting for it would be a deadlock.
+    ///
+    /// Use its [`LockContext`](crate::LockContext), or an annotated function (or `run`), which joins the hold.
+    #[non_exhaustive]
     Reentrant {
         /// The lock's name.
         name: String,
     },
     /// The provider was shut down.
-    #[error(
-        "lock `{name}` was not acquired: its provider is shut down; acquire before `shutdown`, or make a new provider"
-    )]
+    ///
+    /// Acquire before `shutdown`, or make a new provider.
+    #[non_exhaustive]
     ShutDown {
         /// The lock's name.
         name: String,
     },
     /// The lock's document is not one that mongolock or DistributedLock.MongoDB writes.
-    #[error("the document of lock `{name}` is damaged: {problem}; delete the document to start afresh")]
+    ///
+    /// Delete the document to reset the lock.
+    #[non_exhaustive]
     CorruptDocument {
         /// The lock's name.
         name: String,
         /// Which field is wrong, and how.
         problem: String,
     },
-    /// MongoDB refused the operation or could not be reached.
-    #[error("MongoDB failed a lock operation: {}", .0.kind)]
-    Mongo(#[source] mongodb::error::Error),
+    /// MongoDB refused an operation or could not be reached.
+    ///
+    /// The driver's error has the details: match its `kind`. `Display` repeats nothing of it, because it is also the
+    /// [`source`](std::error::Error::source).
+    ///
+    /// A failure that mongolock has found itself (a missing reply, an unreachable server) is an I/O error of the driver
+    /// with a text of its own: `Display` is that text, and there is no source.
+    Mongo(Error),
+}
+
+/// Why a lock was lost.
+///
+/// ```
+/// use mongolock::{LockError, LossReason};
+///
+/// fn may_repeat(error: &LockError) -> bool {
+///     !matches!(error, LockError::Lost { reason: LossReason::ShutDown, .. })
+/// }
+/// # assert!(may_repeat(&LockError::NoProvider));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// The lease expired before a renewal was confirmed: MongoDB did not answer in time, this process was paused, or
+    /// `max_hold` ended the renewals.
+    Expired,
+    /// The server no longer has the claim of this hold: an operator has ended the hold by force, another program has
+    /// changed the document, or the hold itself was released.
+    Gone,
+    /// The provider was shut down.
+    ShutDown,
+}
+
+impl LossReason {
+    /// The reason as the field `reason` of the event `mongolock.lost`: `expired`, `gone` or `shut_down`.
+    ///
+    /// ```
+    /// assert_eq!(mongolock::LossReason::ShutDown.as_str(), "shut_down");
+    /// ```
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Gone => "gone",
+            Self::ShutDown => "shut_down",
+        }
+    }
 }
 
 impl LockError {
-    /// The error for a request without any reply: MongoDB is broken or unreachable, and the lock is not known to be held.
-    pub(crate) fn no_reply(request: &str, waited: Duration) -> Self {
-        let message =
-            format!("no answer to a {request} within {waited:?}; is MongoDB reachable and has it a primary?");
-        Self::Mongo(std::io::Error::new(std::io::ErrorKind::TimedOut, message).into())
-    }
-
-    /// The error for a task that ended with its runtime: the outcome of its request is not known.
-    pub(crate) fn cut_off() -> Self {
-        let message = "the tokio runtime ended before the answer of MongoDB was there";
-        Self::Mongo(std::io::Error::other(message).into())
+    /// The error for a write that a newer holder has overtaken, for code that compares tokens itself: in front of a
+    /// file, a table or a service. Documents in MongoDB have [`FencedCollection`](crate::FencedCollection), values in
+    /// memory have [`Fenced`](crate::Fenced).
+    ///
+    /// ```
+    /// use mongolock::{FencingToken, LockError};
+    ///
+    /// fn check(token: FencingToken, seen: FencingToken) -> Result<(), LockError> {
+    ///     if seen > token { Err(LockError::stale(token, seen)) } else { Ok(()) }
+    /// }
+    /// assert!(check(FencingToken::from(33), FencingToken::from(34)).is_err());
+    /// ```
+    #[must_use]
+    pub const fn stale(token: FencingToken, seen: FencingToken) -> Self {
+        Self::Stale { token, seen }
     }
 }
 
 /// An error of the driver; or the one of this library that a callback of the driver has passed through it.
-impl From<mongodb::error::Error> for LockError {
-    fn from(error: mongodb::error::Error) -> Self {
+impl From<Error> for LockError {
+    fn from(error: Error) -> Self {
         match error.get_custom::<Self>() {
             Some(own) => own.clone(),
             None => Self::Mongo(error),
@@ -150,7 +244,7 @@ impl From<mongodb::error::Error> for LockError {
 
 /// For the callbacks of the driver, which return its errors: those are passed on as they are, with their labels, so
 /// that it repeats what can be repeated; others are wrapped, and unwrapped when they become a `LockError` again.
-impl From<LockError> for mongodb::error::Error {
+impl From<LockError> for Error {
     fn from(error: LockError) -> Self {
         match error {
             LockError::Mongo(error) => error,

@@ -73,6 +73,8 @@ pub mod operating {}
 
 #[doc = include_str!("guide/troubleshooting.md")]
 pub mod troubleshooting {}
+#[doc = include_str!("guide/observing.md")]
+pub mod observing {}
 
 #[doc = include_str!("guide/migration.md")]
 pub mod migration {}

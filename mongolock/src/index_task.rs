@@ -87,7 +87,7 @@ fn begin(store: &Arc<Store>, retention: Duration) -> Check {
 }
 
 async fn outcome(checking: impl Future<Output = <Check as Future>::Output>) -> IndexCheck {
-    let checked = task::wait_for_reply(checking, "look at the index", INDEX_REPLY_LIMIT).await;
+    let checked = task::wait_for_reply(checking, "check of the TTL index", INDEX_REPLY_LIMIT).await;
     checked.unwrap_or_else(|error| {
         let reason = error.to_string();
         IndexState::Failed { reason }.into()
@@ -170,7 +170,7 @@ mod tests {
         let begun = Instant::now();
         let state = outcome(task::spawn(pending())).await.state;
         assert!(
-            matches!(&state, IndexState::Failed { reason } if reason.contains("look at the index within 30s")),
+            matches!(&state, IndexState::Failed { reason } if reason.contains("check of the TTL index within 30 s")),
             "{state:?}"
         );
         assert_eq!(begun.elapsed().as_secs(), 30);

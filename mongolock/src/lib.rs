@@ -15,6 +15,7 @@
 //! [deployments]: guide::deployments
 //! [rights]: guide::rights
 //! [operating]: guide::operating
+//! [observing]: guide::observing
 //! [migration]: guide::migration
 //! [mongolock]: https://github.com/mongolock/mongolock/blob/main/mongolock/
 //! [mongolock-macros]: https://github.com/mongolock/mongolock/blob/main/mongolock-macros/
@@ -35,30 +36,14 @@
 //! # What can be observed
 //!
 //! Spans and events of [`tracing`], all with the target `mongolock`; names and fields are stable. Nothing is reported at
-//! `info` or above while all goes well.
-//!
-//! | name | kind, level | fields | when |
-//! |---|---|---|---|
-//! | `mongolock.acquire` | span, debug | `lock.name`, `lock.owner`, `lock.token`, `waited_ms`, `outcome`: `acquired`, `busy`, `timeout`, `shut_down`, `error` | a call waits for a lock |
-//! | `mongolock.hold` | span, debug | `lock.name`, `lock.owner`, `lock.token`, `held_ms`, `outcome`: `returned`, `lost`, `panicked` | a body runs under a lock |
-//! | `mongolock.waiting` | event, debug | `lock.name`, `remaining_ms`, `pause_ms` | an attempt found the lock held |
-//! | `mongolock.retrying` | event, warn | `lock.name`, `error`, `pause_ms` | an attempt failed and is repeated |
-//! | `mongolock.acquired` | event, debug | `lock.name`, `lock.owner`, `lock.token` | a lock was acquired |
-//! | `mongolock.renewed` | event, trace | `lock.name`, `lock.token` | a lease was renewed |
-//! | `mongolock.released` | event, debug | `lock.name`, `lock.token`, `held_ms` | a hold ended as it should |
-//! | `mongolock.lost` | event, warn | `lock.name`, `lock.token`, `held_ms`, `reason`: `expired`, `gone`, `shut_down` | a hold ended early |
-//! | `mongolock.forced` | event, info | `lock.name`; or `lock.owner` and `locks` | an operator has released a lock, or all of an owner |
-//! | `mongolock.stale` | event, warn | `collection`, `lock.token`, `seen` | a write of a `FencedCollection` came too late |
-//! | `mongolock.renewal_failed` | event, warn | `locks`, `lock.name` (the first), `error` | a renewal failed and is repeated |
-//! | `mongolock.release_failed` | event, warn | `locks`, `lock.name` (the first), `error` | a release in the background was given up |
-//! | `mongolock.wake_up_failed` | event, debug | `error` | the change stream broke or cannot be had; waiting polls |
-//! | `mongolock.index` | event, debug or warn | `state` | the TTL index is there, or why not |
+//! `info` or above while all goes well. [`guide::observing`] lists them, and says which ones to alarm on.
 
 mod acquire;
 mod admin;
 mod backoff;
 mod commit;
 mod context;
+mod duration;
 mod engine;
 mod error;
 mod fenced;
@@ -89,7 +74,7 @@ pub mod __private;
 
 pub use admin::LockAdmin;
 pub use context::LockContext;
-pub use error::LockError;
+pub use error::{LockError, LossReason};
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};
 pub use guard::LockGuard;
 pub use lock::DistributedLock;

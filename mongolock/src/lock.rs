@@ -146,7 +146,7 @@ impl DistributedLock {
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>, LockError> {
         self.check()?;
         self.refuse_own()?;
-        let hold = self.acquiring().try_once().await?;
+        let hold = self.acquiring().try_once().await?.ok();
         Ok(hold.map(|hold| LockGuard::new(hold, &self.engine)))
     }
 
@@ -187,34 +187,30 @@ impl DistributedLock {
         let lock = self.clone();
         async move {
             match lock.hold(OnBusy::Wait, OnLost::Cancel).await {
-                Ok(Some(acquired)) => {
+                Ok(acquired) => {
                     let body = body(acquired.context().clone());
                     acquired.run(body).await.finish(output::output()).await
                 }
-                Ok(None) => LockOutput::from_lock_error(lock.busy_error()),
                 Err(error) => LockOutput::from_lock_error(error),
             }
         }
     }
 
     /// Acquires the lock for a body, or joins the hold that the caller already runs under.
-    pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<Option<Acquired>, LockError> {
+    pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<Acquired, LockError> {
         self.check()?;
         if let Some(outer) = LockContext::enclosing(&self.engine, &self.name) {
             return join(&outer, on_busy, on_lost).await;
         }
         let acquire = self.acquiring();
         let hold = match on_busy {
-            OnBusy::Wait => Some(acquire.wait().await?),
-            OnBusy::TryOnce => acquire.try_once().await?,
+            OnBusy::Wait => acquire.wait().await?,
+            OnBusy::TryOnce => {
+                let tried = acquire.try_once().await?;
+                tried.map_err(|holder| holder.busy_error(&self.name))?
+            }
         };
-        Ok(hold.map(|hold| Acquired::own(LockGuard::new(hold, &self.engine), on_lost)))
-    }
-
-    pub(crate) fn busy_error(&self) -> LockError {
-        LockError::Busy {
-            name: self.name.to_string(),
-        }
+        Ok(Acquired::own(LockGuard::new(hold, &self.engine), on_lost))
     }
 
     fn acquiring(&self) -> Acquire<'_> {
@@ -238,7 +234,7 @@ impl DistributedLock {
 
 /// Joins the hold of the enclosing call. That is busy only while another call runs within it; the options of the inner
 /// call do not apply.
-async fn join(outer: &LockContext, on_busy: OnBusy, on_lost: OnLost) -> Result<Option<Acquired>, LockError> {
+async fn join(outer: &LockContext, on_busy: OnBusy, on_lost: OnLost) -> Result<Acquired, LockError> {
     let lease = outer.lease();
     lease.ensure_held()?;
     let inner_calls = outer.inner_calls();
@@ -252,7 +248,14 @@ async fn join(outer: &LockContext, on_busy: OnBusy, on_lost: OnLost) -> Result<O
     };
     // The wait for a sibling may have outlasted the hold.
     lease.ensure_held()?;
-    Ok(permit.map(|permit| Acquired::joined(outer, permit, on_lost)))
+    match permit {
+        Some(permit) => Ok(Acquired::joined(outer, permit, on_lost)),
+        None => Err(LockError::Busy {
+            name: outer.name().to_owned(),
+            holder: Some(outer.owner().to_owned()),
+            remaining: Some(lease.remaining()),
+        }),
+    }
 }
 
 impl IntoFuture for DistributedLock {

@@ -16,14 +16,14 @@ pub(crate) fn check(name: &str) -> Result<(), LockError> {
 
 fn broken_rule(name: &str) -> Option<String> {
     if name.is_empty() {
-        return Some("it is empty; give the lock a name".into());
+        return Some("it is empty".into());
     }
     if name.len() > MAX_BYTES {
-        return Some(format!("it has {} bytes; use at most {MAX_BYTES}", name.len()));
+        return Some(format!("it has {} bytes, more than {MAX_BYTES}", name.len()));
     }
     name.chars()
         .find(|c| c.is_control())
-        .map(|c| format!("it contains the control character {c:?}; leave it out"))
+        .map(|c| format!("it contains the control character {c:?}"))
 }
 
 /// The name shortened for a message, so that an absurdly long one does not flood a log.

@@ -78,20 +78,32 @@ impl Options {
 
     /// Refuses the first option that is out of bounds; nothing is clamped.
     pub(crate) fn check(&self) -> Result<(), LockError> {
-        within("expiry", self.expiry, MIN_EXPIRY..=WEEK, "use 100 ms to 7 days")?;
+        within(
+            "expiry",
+            self.expiry,
+            MIN_EXPIRY..=WEEK,
+            "it must be 100 ms to 7 days",
+        )?;
         // MongoDB keeps dates in milliseconds: with a fraction the lease would end there at another time than here.
         if !self.expiry.subsec_nanos().is_multiple_of(1_000_000) {
-            return Err(refused("expiry", self.expiry, "use whole milliseconds"));
+            return Err(refused("expiry", self.expiry, "it must be whole milliseconds"));
         }
         if !self.min_hold.subsec_nanos().is_multiple_of(1_000_000) {
-            return Err(refused("min_hold", self.min_hold, "use whole milliseconds"));
+            return Err(refused(
+                "min_hold",
+                self.min_hold,
+                "it must be whole milliseconds",
+            ));
         }
         let renew = self.renew_interval();
         if renew < Duration::from_millis(1) || renew >= self.expiry {
-            let bound = format!("use at least 1 ms and less than `expiry` ({:?})", self.expiry);
+            let bound = format!(
+                "it must be at least 1 ms and less than `expiry` ({:?})",
+                self.expiry
+            );
             return Err(refused("renew_interval", renew, bound));
         }
-        let week = "use 0 to 7 days";
+        let week = "it must be 0 to 7 days";
         within("min_hold", self.min_hold, Duration::ZERO..=WEEK, week)?;
         self.acquire_timeout.map_or(Ok(()), |d| {
             within("acquire_timeout", d, Duration::ZERO..=WEEK, week)

@@ -60,7 +60,7 @@ impl Name {
             Some(placeholder) => Err(LockError::InvalidName {
                 name: self.rendered,
                 reason: format!(
-                    "`<{placeholder}>` was rendered as nothing; different values would share one lock"
+                    "`<{placeholder}>` rendered to an empty string, with which different values would share one lock"
                 ),
             }),
         }
@@ -212,9 +212,7 @@ impl Call {
         let lock = self.lock(name);
         async move {
             let lock = lock?;
-            lock.hold(on_busy, on_lost)
-                .await?
-                .ok_or_else(|| lock.busy_error())
+            lock.hold(on_busy, on_lost).await
         }
     }
 

@@ -7,6 +7,7 @@ use tokio::task::JoinError;
 use tracing::Instrument;
 
 use crate::LockError;
+use crate::error::failure::Failure;
 #[cfg(test)]
 pub(crate) use crate::simulation::spawn;
 use crate::timing::DEAD_CONNECTION;
@@ -53,6 +54,6 @@ fn joined<T>(ended: Result<Result<T, LockError>, JoinError>) -> Result<T, LockEr
     ended.unwrap_or_else(|ended| match ended.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
         // The runtime is shutting down, and the task with it.
-        Err(_) => Err(LockError::cut_off()),
+        Err(_) => Err(Failure::RuntimeEnded.into()),
     })
 }

@@ -40,6 +40,11 @@ pub(crate) const ACQUIRE_SILENT: Duration = millis(1900);
 /// the lock is released by the claim's id.
 pub(crate) const ACQUIRE_NO_REPLY: Duration = seconds(7);
 
+/// The time for which no server must have been reachable before an acquire request fails: a server that restarts is back
+/// within several heartbeats, of which a failing one follows the other after 500 ms. A caller learns of the outage within
+/// 2 s.
+pub(crate) const UNREACHABLE: Duration = millis(1500);
+
 /// The pause between two checks whether a request may be sent, while too many requests are overdue.
 pub(crate) const ACQUIRE_ALLOWED_POLL: Duration = millis(100);
 
@@ -180,6 +185,7 @@ const _: () = {
 
     // The stages of an acquire request: a healthy reply, overdue, given up, a minute without a reply.
     assert!(is_less(SLOW_REPLY, ACQUIRE_SILENT) && is_less(ACQUIRE_SILENT, ACQUIRE_OVERDUE));
+    assert!(is_less(SLOW_REPLY, UNREACHABLE) && is_less(UNREACHABLE, ACQUIRE_SILENT));
     assert!(is_less(ACQUIRE_OVERDUE, ACQUIRE_LIMIT));
     assert!(is_less(ACQUIRE_LIMIT, ACQUIRE_NO_REPLY));
     assert!(is_less(ACQUIRE_NO_REPLY, DEAD_CONNECTION) && is_less(ACQUIRE_NO_REPLY, NO_REPLY_LIMIT));

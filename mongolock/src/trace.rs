@@ -1,5 +1,5 @@
 //! Every span and event in one place: their names, targets and fields are part of the public interface (see the table in
-//! the crate's documentation).
+//! `guide/observing.md`).
 
 use std::time::Duration;
 
@@ -7,11 +7,19 @@ use mongodb::Namespace;
 use tokio::time::Instant;
 use tracing::{Level, Span, debug, info, span, trace, warn};
 
-use crate::{FencingToken, LockError};
+use crate::{FencingToken, LockError, LossReason};
 
 macro_rules! target {
     () => {
         "mongolock"
+    };
+}
+
+/// One event. Its message begins with its name, because `tracing-subscriber` does not print the name itself, and operators
+/// look for it in their logs.
+macro_rules! event {
+    ($level:ident, $name:literal, { $($fields:tt)* }, $text:literal) => {
+        $level!(name: $name, target: target!(), { $($fields)* }, concat!($name, ": ", $text))
     };
 }
 
@@ -78,105 +86,129 @@ pub(crate) fn hold_ended(span: &Span, hold: &HoldFields<'_>, outcome: &'static s
 }
 
 pub(crate) fn waiting(name: &str, remaining: Option<Duration>, pause: Duration) {
-    debug!(
-        name: "mongolock.waiting", target: target!(),
+    event!(
+        debug,
+        "mongolock.waiting",
         { lock.name = name, remaining_ms = remaining.map(millis), pause_ms = millis(pause) },
-        "held by another"
+        "another holder has the lock, waiting"
     );
 }
 
 pub(crate) fn retrying(name: &str, error: &LockError, pause: Duration) {
-    warn!(
-        name: "mongolock.retrying", target: target!(),
-        { lock.name = name, error = %error, pause_ms = millis(pause) },
-        "attempt failed, it is repeated"
+    event!(
+        warn,
+        "mongolock.retrying",
+        { lock.name = name, error = %error.with_cause(), pause_ms = millis(pause) },
+        "lock attempt failed, retrying"
     );
 }
 
 pub(crate) fn acquired(hold: &HoldFields<'_>) {
-    debug!(
-        name: "mongolock.acquired", target: target!(),
+    event!(
+        debug,
+        "mongolock.acquired",
         { lock.name = hold.name, lock.owner = hold.owner, lock.token = hold.token.get() },
-        "acquired"
+        "lock acquired"
     );
 }
 
 pub(crate) fn renewed(hold: &HoldFields<'_>) {
-    trace!(
-        name: "mongolock.renewed", target: target!(),
+    event!(
+        trace,
+        "mongolock.renewed",
         { lock.name = hold.name, lock.token = hold.token.get() },
-        "renewed"
+        "lease renewed"
     );
 }
 
 pub(crate) fn released(hold: &HoldFields<'_>) {
-    debug!(
-        name: "mongolock.released", target: target!(),
+    event!(
+        debug,
+        "mongolock.released",
         { lock.name = hold.name, lock.token = hold.token.get(), held_ms = hold.held_ms() },
-        "released"
+        "lock released"
     );
 }
 
-pub(crate) fn lost(hold: &HoldFields<'_>, reason: &'static str) {
-    warn!(
-        name: "mongolock.lost", target: target!(),
-        { lock.name = hold.name, lock.token = hold.token.get(), held_ms = hold.held_ms(), reason = reason },
-        "lost"
+pub(crate) fn lost(hold: &HoldFields<'_>, reason: LossReason) {
+    event!(
+        warn,
+        "mongolock.lost",
+        {
+            lock.name = hold.name, lock.token = hold.token.get(), held_ms = hold.held_ms(),
+            reason = reason.as_str(),
+        },
+        "the lease ended before the work did"
     );
 }
 
 /// An operator has released a lock by force.
 pub(crate) fn forced(name: &str) {
-    info!(name: "mongolock.forced", target: target!(), { lock.name = name }, "released by force");
+    event!(
+        info,
+        "mongolock.forced",
+        { lock.name = name },
+        "an operator released the lock by force"
+    );
 }
 
 /// An operator has released all locks of an owner by force.
 pub(crate) fn owner_forced(owner: &str, locks: u64) {
-    info!(
-        name: "mongolock.forced", target: target!(),
+    event!(
+        info,
+        "mongolock.forced",
         { lock.owner = owner, locks = locks },
-        "all locks of an owner released by force"
+        "an operator released all locks of an owner by force"
     );
 }
 
 /// The write of a stale holder was refused.
 pub(crate) fn stale(collection: &Namespace, token: FencingToken, seen: FencingToken) {
-    warn!(
-        name: "mongolock.stale", target: target!(),
+    event!(
+        warn,
+        "mongolock.stale",
         { collection = %collection, lock.token = token.get(), seen = seen.get() },
-        "a late write was refused"
+        "the write of a stale lock holder was refused"
     );
 }
 
 pub(crate) fn renewal_failed(locks: usize, first: &str, error: &LockError) {
-    warn!(
-        name: "mongolock.renewal_failed", target: target!(),
-        { locks = locks, lock.name = first, error = %error },
-        "renewal failed, it is repeated while the leases last"
+    event!(
+        warn,
+        "mongolock.renewal_failed",
+        { locks = locks, lock.name = first, error = %error.with_cause() },
+        "renewal failed, retrying while the leases last"
     );
 }
 
 pub(crate) fn release_failed(locks: usize, first: &str, error: &LockError) {
-    warn!(
-        name: "mongolock.release_failed", target: target!(),
-        { locks = locks, lock.name = first, error = %error },
-        "release failed, the leases end by themselves"
+    event!(
+        warn,
+        "mongolock.release_failed",
+        { locks = locks, lock.name = first, error = %error.with_cause() },
+        "release failed, the leases will expire"
     );
 }
 
 pub(crate) fn wake_up_failed(error: &LockError) {
-    debug!(
-        name: "mongolock.wake_up_failed", target: target!(),
-        { error = %error },
-        "no stream of releases, waiting polls"
+    event!(
+        debug,
+        "mongolock.wake_up_failed",
+        { error = %error.with_cause() },
+        "change stream unavailable, falling back to polling"
     );
 }
 
 pub(crate) fn index(is_ready: bool, state: &dyn std::fmt::Debug) {
     if is_ready {
-        debug!(name: "mongolock.index", target: target!(), { state = ?state }, "unused documents are tidied up");
+        event!(debug, "mongolock.index", { state = ?state }, "TTL index ready");
     } else {
-        warn!(name: "mongolock.index", target: target!(), { state = ?state }, "unused documents are not tidied up");
+        event!(
+            warn,
+            "mongolock.index",
+            { state = ?state },
+            "no TTL index, documents of unused locks are not removed"
+        );
     }
 }
 

@@ -62,7 +62,8 @@ const RUNTIME_LAYERS: &[Layer] = &[
     Layer {
         name: "values and tools",
         modules: &[
-            "error", "token", "output", "name", "options", "timing", "backoff", "sync", "task", "trace",
+            "error", "duration", "token", "output", "name", "options", "timing", "backoff", "sync", "task",
+            "trace",
         ],
     },
 ];

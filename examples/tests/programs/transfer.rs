@@ -130,7 +130,7 @@ async fn a_standalone_server_is_a_clear_error() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(
-        message.contains("which takes a replica set or a sharded cluster") && !message.contains("panicked"),
+        message.contains("standalone server") && !message.contains("panicked"),
         "{message}"
     );
     assert_eq!(text(&output), "", "nothing was begun");

@@ -32,7 +32,7 @@ impl FileStore {
             .open(path.with_extension("fence"))?;
         fence.lock()?;
         if let Some(seen) = read_token(&mut fence)?.filter(|seen| *seen > token) {
-            return Ok(Err(LockError::Stale { token, seen }));
+            return Ok(Err(LockError::stale(token, seen)));
         }
         // Before the content: whoever dies in between leaves the old file, and no earlier holder can write it.
         write_token(&mut fence, token)?;
@@ -73,7 +73,7 @@ async fn a_file_refuses_a_late_holder() {
     let store = FileStore::new(directory.path());
     store.write("report", next, "the next").unwrap().unwrap();
     let refused = store.write("report", late, "too late").unwrap();
-    assert!(matches!(refused, Err(LockError::Stale { token, seen }) if token == late && seen == next));
+    assert!(matches!(refused, Err(LockError::Stale { token, seen, .. }) if token == late && seen == next));
     assert_eq!(store.read("report"), "the next");
     store.write("report", next, "the next again").unwrap().unwrap();
     assert_eq!(store.read("report"), "the next again");

@@ -75,7 +75,7 @@ async fn a_restarted_service_still_refuses() {
     let (late, next) = late_and_next().await;
     let report = Fenced::restored("the next".to_owned(), next);
     let refused = report.write(late, String::clear);
-    assert!(matches!(refused, Err(LockError::Stale { token, seen }) if token == late && seen == next));
+    assert!(matches!(refused, Err(LockError::Stale { token, seen, .. }) if token == late && seen == next));
     assert_eq!(
         report.read(|text, seen| (text.clone(), seen)),
         ("the next".to_owned(), Some(next))

@@ -29,7 +29,7 @@ fn write(
     let seen = "SELECT fencing_token FROM reports WHERE id = ?1";
     let seen: Option<i64> = table.query_row(seen, [id], |row| row.get(0)).optional()?;
     Ok(match seen.map(FencingToken::from) {
-        Some(seen) => Err(LockError::Stale { token, seen }),
+        Some(seen) => Err(LockError::stale(token, seen)),
         None => Ok(false),
     })
 }
@@ -43,7 +43,9 @@ async fn a_table_refuses_a_late_holder() {
     assert!(write(&table, UPSERT, 1, "the next", next).unwrap().unwrap());
     for statement in [UPDATE, UPSERT] {
         let refused = write(&table, statement, 1, "too late", late).unwrap();
-        assert!(matches!(refused, Err(LockError::Stale { token, seen }) if token == late && seen == next));
+        assert!(
+            matches!(refused, Err(LockError::Stale { token, seen, .. }) if token == late && seen == next)
+        );
     }
     let row = || {
         table.query_row("SELECT title, fencing_token FROM reports", [], |row| {

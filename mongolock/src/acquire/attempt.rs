@@ -62,7 +62,8 @@ pub(crate) enum AttemptOutcome {
     Acquired(Hold),
     /// Another holder has the lock, for the remaining time if the server has sent one.
     Held {
-        holder: Option<Arc<str>>,
+        /// The id of the claim that has the lock, if the reply names one.
+        lock_id: Option<Arc<str>>,
         remaining: Option<Duration>,
     },
     /// The lock was acquired, but the reply came when the lease was over: the next attempt needs a new id.
@@ -217,7 +218,10 @@ impl Attempt {
                 last_token,
                 remaining,
             }) => self.acquired(reply.sent, last_token, remaining),
-            Ok(AcquireReply::Held { holder, remaining }) => AttemptOutcome::Held { holder, remaining },
+            Ok(AcquireReply::Held { holder, remaining }) => AttemptOutcome::Held {
+                lock_id: holder,
+                remaining,
+            },
             Err(error) if is_blocked && reply.limit < SLOW_REPLY => AttemptOutcome::OutOfTime(error),
             Err(error) => AttemptOutcome::Failed(error),
         }

@@ -15,7 +15,7 @@ use crate::acquire::pacing::Pacing;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, LeaseOptions, Turn};
 use crate::options::Options;
-use crate::queue::FrontStatus;
+use crate::queue::{FrontStatus, Holder};
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
@@ -34,8 +34,8 @@ pub(crate) struct Acquire<'a> {
 enum Step {
     /// The call ends with this hold.
     Acquired(Hold),
-    /// The call waits for the holder; the value is the remaining time of the holder's lease, if the server has sent it.
-    Held(Option<Duration>),
+    /// The call waits for this holder.
+    Held(Holder),
     /// The call sends another request after this pause.
     Retry(Duration),
 }
@@ -58,18 +58,16 @@ impl<'a> Acquire<'a> {
             Some(Duration::ZERO) => Box::pin(self.attempt_once()).instrument(span.clone()).await,
             limit => {
                 let deadline = limit.map(|limit| self.begun + limit);
-                self.wait_in_turn(deadline)
-                    .instrument(span.clone())
-                    .await
-                    .map(Some)
+                self.wait_in_turn(deadline).instrument(span.clone()).await.map(Ok)
             }
         };
         self.record(&span, &outcome);
-        outcome?.ok_or_else(|| self.timeout_error())
+        outcome?.map_err(|holder| self.timeout_error(&holder))
     }
 
-    /// Tries to acquire the lock; no request is sent if another caller in this process holds the lock or waits for it.
-    pub(crate) async fn try_once(&self) -> Result<Option<Hold>, LockError> {
+    /// Tries to acquire the lock, or returns its holder; no request is sent if another caller in this process holds the
+    /// lock or waits for it.
+    pub(crate) async fn try_once(&self) -> Result<Result<Hold, Holder>, LockError> {
         let span = trace::acquire_span(self.name, &self.engine.owner);
         let outcome = self.attempt_once().instrument(span.clone()).await;
         self.record(&span, &outcome);
@@ -77,21 +75,21 @@ impl<'a> Acquire<'a> {
     }
 
     /// Records how the call ended on its span.
-    fn record(&self, span: &Span, outcome: &Result<Option<Hold>, LockError>) {
+    fn record(&self, span: &Span, outcome: &Result<Result<Hold, Holder>, LockError>) {
         let token = outcome
             .as_ref()
-            .map(|hold| hold.as_ref().map(|hold| hold.lease().token));
+            .map(|hold| hold.as_ref().ok().map(|hold| hold.lease().token));
         trace::acquire_ended(span, self.begun.elapsed(), token);
     }
 
-    async fn attempt_once(&self) -> Result<Option<Hold>, LockError> {
+    async fn attempt_once(&self) -> Result<Result<Hold, Holder>, LockError> {
         self.ensure_open()?;
         let entry = self.engine.queues.join(self.name);
         let turn = match entry.try_turn() {
             Some(turn) => turn,
             None => match Box::pin(self.turn_unless_busy(&entry)).await? {
-                Some(turn) => turn,
-                None => return Ok(None),
+                Ok(turn) => turn,
+                Err(holder) => return Ok(Err(holder)),
             },
         };
         let deadline = Some(self.begun + self.options.attempt_limit());
@@ -103,7 +101,7 @@ impl<'a> Acquire<'a> {
         match attempting.await? {
             Some(result) => Ok(result?.map(|hold| deliver(hold, &entry, turn))),
             None => match entry.front().status() {
-                FrontStatus::Held => Ok(None),
+                FrontStatus::Held(holder) => Ok(Err(holder)),
                 status => Err(self.gave_up_error(status)),
             },
         }
@@ -115,18 +113,21 @@ impl<'a> Acquire<'a> {
         entry: &Arc<Entry>,
         turn: &Turn,
         deadline: Option<Instant>,
-    ) -> Result<Option<Hold>, LockError> {
+    ) -> Result<Result<Hold, Holder>, LockError> {
         if let Some(hold) = self.take_over_hold(entry, turn).await {
-            return Ok(Some(hold));
+            return Ok(Ok(hold));
         }
         let mut pacing = Pacing::new(self.engine, self.name);
         let mut attempt = self.new_attempt(entry);
         loop {
             let outcome = attempt.request(deadline).await;
             match self.step(entry, &mut attempt, &mut pacing, outcome).await? {
-                Step::Acquired(hold) => return Ok(Some(hold)),
-                Step::Held(_) => return Ok(None),
-                Step::Retry(pause) => tokio::time::sleep(pause).await,
+                Step::Acquired(hold) => return Ok(Ok(hold)),
+                Step::Held(holder) => return Ok(Err(holder)),
+                Step::Retry(pause) => {
+                    ensure_reachable(entry)?;
+                    tokio::time::sleep(pause).await;
+                }
             }
         }
     }
@@ -207,8 +208,9 @@ impl<'a> Acquire<'a> {
             };
             let pause = match self.step(entry, &mut attempt, &mut pacing, outcome).await? {
                 Step::Acquired(hold) => return Ok(deliver(hold, entry, turn)),
-                Step::Held(remaining) => {
+                Step::Held(holder) => {
                     turn.budget().shrink();
+                    let remaining = holder.remaining();
                     let pause = pacing.after_held(remaining);
                     trace::waiting(self.name, remaining, pause);
                     pause
@@ -242,16 +244,19 @@ impl<'a> Acquire<'a> {
                 *attempt = self.new_attempt(entry);
                 return Ok(Step::Retry(Duration::ZERO));
             }
-            AttemptOutcome::Held { holder, remaining } => match self.release_given_up(holder).await {
-                Ok(true) => return Ok(Step::Retry(Duration::ZERO)),
-                Ok(false) => {
-                    entry.front().set_held();
-                    return Ok(Step::Held(remaining));
+            AttemptOutcome::Held { lock_id, remaining } => {
+                let holder = Holder::new(lock_id.clone(), remaining);
+                match self.release_given_up(lock_id).await {
+                    Ok(true) => return Ok(Step::Retry(Duration::ZERO)),
+                    Ok(false) => {
+                        entry.front().set_held(holder.clone());
+                        return Ok(Step::Held(holder));
+                    }
+                    Err(error) => error,
                 }
-                Err(error) => error,
-            },
+            }
             // The last known status is "held", and the server had too little time to confirm it.
-            AttemptOutcome::OutOfTime(_) if matches!(entry.front().status(), FrontStatus::Held) => {
+            AttemptOutcome::OutOfTime(_) if matches!(entry.front().status(), FrontStatus::Held(_)) => {
                 return Ok(Step::Retry(pacing.after_error()));
             }
             AttemptOutcome::OutOfTime(error) | AttemptOutcome::Failed(error) => error,
@@ -267,8 +272,8 @@ impl<'a> Acquire<'a> {
 
     /// Releases the claim that has the lock if this process has given it up: a lost reply or a cancelled call must not
     /// make the lock busy. `false` if it is the claim of another holder.
-    async fn release_given_up(&self, holder: Option<Arc<str>>) -> Result<bool, LockError> {
-        let Some(lock_id) = holder else {
+    async fn release_given_up(&self, lock_id: Option<Arc<str>>) -> Result<bool, LockError> {
+        let Some(lock_id) = lock_id else {
             return Ok(false);
         };
         let Some(min_hold) = self.engine.renewer.given_up.find(&lock_id) else {
@@ -355,15 +360,15 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    /// The turn for a try when another caller in this process holds the lock or waits for it; `None` if the lock is
+    /// The turn for a try when another caller in this process holds the lock or waits for it; the holder if the lock is
     /// busy. It counts as busy unless the other caller leaves, or the first known status is that the server does not
     /// work.
-    async fn turn_unless_busy(&self, entry: &Arc<Entry>) -> Result<Option<Turn>, LockError> {
+    async fn turn_unless_busy(&self, entry: &Arc<Entry>) -> Result<Result<Turn, Holder>, LockError> {
         let by = self.begun + self.options.attempt_limit();
         let status = tokio::select! {
             biased;
             status = entry.front().first_status() => status,
-            turn = entry.turn() => return Ok(Some(turn)),
+            turn = entry.turn() => return Ok(Ok(turn)),
             () = tokio::time::sleep_until(by) => entry.front().status(),
         };
         match status {
@@ -371,23 +376,21 @@ impl<'a> Acquire<'a> {
             FrontStatus::NoReply if entry.front().is_reply_slow() => {
                 Err(self.gave_up_error(FrontStatus::NoReply))
             }
-            FrontStatus::Held | FrontStatus::NoReply => Ok(None),
+            FrontStatus::Held(holder) => Ok(Err(holder)),
+            FrontStatus::NoReply => Ok(Err(Holder::default())),
         }
     }
 
     fn gave_up_error(&self, status: FrontStatus) -> LockError {
         match status {
-            FrontStatus::Held => self.timeout_error(),
+            FrontStatus::Held(holder) => self.timeout_error(&holder),
             FrontStatus::Failed(error) => *error,
-            FrontStatus::NoReply => LockError::no_reply("claim", self.begun.elapsed()),
+            FrontStatus::NoReply => self.engine.store.unanswered(self.begun.elapsed()),
         }
     }
 
-    fn timeout_error(&self) -> LockError {
-        LockError::Timeout {
-            name: self.name.to_string(),
-            waited: self.begun.elapsed(),
-        }
+    fn timeout_error(&self, holder: &Holder) -> LockError {
+        holder.timeout_error(self.name, self.begun.elapsed())
     }
 
     fn shut_down_error(&self) -> LockError {
@@ -397,9 +400,18 @@ impl<'a> Acquire<'a> {
     }
 }
 
+/// Ends a try when no server can be reached: another request would fail in the same way. A try goes on after other
+/// transient errors, because an election ends soon.
+fn ensure_reachable(entry: &Entry) -> Result<(), LockError> {
+    match entry.front().status() {
+        FrontStatus::Failed(error) if driver_error::is_unreachable(&error) => Err(*error),
+        _ => Ok(()),
+    }
+}
+
 /// Delivers the hold to the caller: the turn goes with the lease, and the waiters behind wait for its holder.
 fn deliver(hold: Hold, entry: &Entry, turn: Turn) -> Hold {
-    entry.front().set_held();
+    entry.front().set_held(Holder::local(&hold.lease().key.lock_id));
     hold.lease().deliver(turn);
     hold
 }

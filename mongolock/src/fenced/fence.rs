@@ -35,12 +35,12 @@ impl Fence {
     pub(super) fn check(&self) -> Result<(), LockError> {
         let broken = match &*self.field {
             "" => "its name is empty",
-            "_id" => "`_id` is the name of the document",
+            "_id" => "`_id` identifies the document",
             field if field.starts_with('$') => "its name begins with `$`, as operators do",
-            field if field.contains(['.', '\0']) => "its name has a dot or a zero byte in it",
+            field if field.contains(['.', '\0']) => "its name contains `.` or a NUL byte",
             _ => return Ok(()),
         };
-        Err(self.invalid(format!("{broken}; choose a name at the top of the document")))
+        Err(self.invalid(broken.to_owned()))
     }
 
     /// Restricts the query to documents without a greater token. A value that is no number does not match; an array would
@@ -98,7 +98,7 @@ impl Fence {
                 stages.push(doc! { "$set": { self.field.as_str(): self.token } });
                 Ok(stages.into())
             }
-            _ => Err(self.invalid("only update documents and pipelines can carry a token".to_owned())),
+            _ => Err(self.invalid("only update documents and pipelines can set a token".to_owned())),
         }
     }
 
@@ -110,8 +110,7 @@ impl Fence {
         self.compare(value).ok_or_else(|| {
             let id = document.get("_id").unwrap_or(&Bson::Null);
             self.invalid(format!(
-                "the document with the _id {id} has {value} in it, which is no token: remove that from the document, or \
-                 choose another field"
+                "the document with the _id {id} has {value} in it, which is not a fencing token"
             ))
         })
     }
@@ -168,7 +167,7 @@ impl Fence {
 
     fn touched(&self, what: &str) -> LockError {
         self.invalid(format!(
-            "{what} writes to it: leave it out, a fenced write sets it to the holder's token"
+            "{what} writes to it, and a fenced write itself sets it to the holder's token"
         ))
     }
 

@@ -32,10 +32,10 @@ pub(crate) use commits::{CancelShield, OpenCommit};
 pub(crate) use hold::Hold;
 
 use crate::lease::copies::Copies;
-use crate::store::LeaseId;
+use crate::store::{self, LeaseId};
 use crate::sync::lock;
 use crate::trace::{self, HoldFields};
-use crate::{FencingToken, LockError};
+use crate::{FencingToken, LockError, LossReason};
 
 /// The queues of this process, in which waiters hand holds over.
 pub(crate) type Queues = crate::queue::Queues<Hold>;
@@ -64,25 +64,6 @@ pub(crate) struct LeaseOptions {
     pub(crate) renew_interval: Duration,
     pub(crate) min_hold: Duration,
     pub(crate) max_hold: Option<Duration>,
-}
-
-/// Why a lease ended without a release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LossReason {
-    Expired,
-    Gone,
-    ShutDown,
-}
-
-impl LossReason {
-    /// The reason as events spell it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Expired => "expired",
-            Self::Gone => "gone",
-            Self::ShutDown => "shut_down",
-        }
-    }
 }
 
 /// One hold of a lock in this process, shared by its guard, its contexts and the renewer.
@@ -121,7 +102,7 @@ enum State {
         deadline: Instant,
     },
     Released,
-    Lost,
+    Lost(LossReason),
 }
 
 impl Lease {
@@ -170,10 +151,8 @@ impl Lease {
         self.claim_acquired
     }
 
-    /// The owner, which is the part of the id before the last `#`.
     pub(crate) fn owner(&self) -> &str {
-        let id = &*self.key.lock_id;
-        id.rsplit_once('#').map_or(id, |(owner, _)| owner)
+        store::owner(&self.key.lock_id).unwrap_or_default()
     }
 
     /// The time at which the request was sent that last confirmed the lease.
@@ -188,7 +167,7 @@ impl Lease {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match *lock(&self.state) {
             State::Live { deadline } => Some(deadline),
-            State::Released | State::Lost => None,
+            State::Released | State::Lost(_) => None,
         }
     }
 
@@ -199,7 +178,7 @@ impl Lease {
 
     /// Whether the lease has ended without a release.
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(*lock(&self.state), State::Lost)
+        matches!(*lock(&self.state), State::Lost(_))
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -207,7 +186,7 @@ impl Lease {
         // The clock is read under the mutex, so that a lease that was over stays over.
         match *state {
             State::Live { deadline } => deadline.saturating_duration_since(Instant::now()),
-            State::Released | State::Lost => Duration::ZERO,
+            State::Released | State::Lost(_) => Duration::ZERO,
         }
     }
 
@@ -219,10 +198,18 @@ impl Lease {
         }
     }
 
+    /// The error for a lease that is over; it keeps the reason of an earlier loss.
     pub(crate) fn lost_error(&self) -> LockError {
+        let reason = match *lock(&self.state) {
+            State::Live { .. } => LossReason::Expired,
+            // After its release the server no longer has the claim.
+            State::Released => LossReason::Gone,
+            State::Lost(reason) => reason,
+        };
         LockError::Lost {
             name: self.key.name.to_string(),
             token: self.token,
+            reason,
         }
     }
 
@@ -264,7 +251,7 @@ impl Lease {
     /// Ends a live lease without a release: it wakes the tasks that wait for the end, passes the turn on, and reports the
     /// loss.
     pub(crate) fn end(&self, reason: LossReason) {
-        if self.finish(State::Lost).is_none() {
+        if self.finish(State::Lost(reason)).is_none() {
             return;
         }
         self.changed.notify_waiters();
@@ -280,7 +267,7 @@ impl Lease {
             drop(slot);
             drop(ended);
         }
-        trace::lost(&self.fields(), reason.name());
+        trace::lost(&self.fields(), reason);
     }
 
     /// Ends the lease for a release and returns its deadline; `None` if it was over before.

@@ -11,11 +11,11 @@ use tracing::Instrument;
 
 use super::background_release::BackgroundRelease;
 use super::renewer::Renewer;
-use super::{Lease, LossReason, QueueSlot};
+use super::{Lease, QueueSlot};
 use crate::backoff::Backoff;
 use crate::store::driver_error;
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT};
-use crate::{LockError, task, trace};
+use crate::{LockError, LossReason, task, trace};
 
 /// How a release has begun.
 pub(super) enum BegunRelease {
@@ -162,7 +162,7 @@ fn report_outcome(lease: &Lease, had_claim: bool, is_first: bool) -> bool {
     if had_claim {
         trace::released(&lease.fields());
     } else if is_first {
-        trace::lost(&lease.fields(), LossReason::Gone.name());
+        trace::lost(&lease.fields(), LossReason::Gone);
     }
     had_claim || !is_first
 }

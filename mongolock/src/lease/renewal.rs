@@ -5,13 +5,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::lease::Lease;
-use crate::lease::LossReason;
 use crate::lease::renewer::Renewer;
 use crate::lease::schedule::Renewal;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::timing::{RENEWAL_LIMIT_MAX, RENEWAL_LIMIT_MIN};
-use crate::trace;
+use crate::{LossReason, trace};
 
 /// The largest number of claims in one command: larger commands cost as much per claim, and other writers would wait
 /// longer at the server.

@@ -6,7 +6,8 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Hold, Lease, LossReason, QueueSlot, margin};
+use super::{Hold, Lease, QueueSlot, margin};
+use crate::LossReason;
 use crate::lease::background_release::{self, BackgroundRelease};
 use crate::lease::given_up::GivenUp;
 use crate::lease::renewal;

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::options::{Config, refused};
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::store::{MemoryStore, MongoStore, Store};
+use crate::store::{MemoryStore, MongoStore, Reachability, Store};
 use crate::{LockError, LockProvider};
 
 /// The shortest pause between two polls: with a shorter one a waiter would poll in a hot loop.
@@ -40,6 +40,8 @@ const MAX_RETENTION: Duration = Duration::from_secs(i32::MAX as u64);
 pub struct LockProviderBuilder {
     place: Place,
     background: Option<Client>,
+    /// What the driver says about the servers of a client that this library has made.
+    reachability: Option<Arc<Reachability>>,
     collection: String,
     config: Config,
     owner: Option<String>,
@@ -58,6 +60,11 @@ impl LockProviderBuilder {
         Self::at(Place::Database(database.clone()))
     }
 
+    pub(crate) fn watched(mut self, reachability: Arc<Reachability>) -> Self {
+        self.reachability = Some(reachability);
+        self
+    }
+
     pub(crate) fn in_memory() -> Self {
         Self::at(Place::Memory(Arc::new(MemoryStore::new())))
     }
@@ -71,6 +78,7 @@ impl LockProviderBuilder {
         Self {
             place,
             background: None,
+            reachability: None,
             collection: "distributed_locks".to_owned(),
             config: Config::default(),
             owner: None,
@@ -172,6 +180,7 @@ impl LockProviderBuilder {
                 database,
                 self.background.as_ref(),
                 &self.collection,
+                self.reachability.clone(),
             )),
             Place::Memory(store) => {
                 store.set_retention(self.config.retention);
@@ -191,7 +200,7 @@ impl LockProviderBuilder {
             return Err(refused(
                 "retry_interval",
                 &self.config.retry_interval,
-                "use 1 ms to 1 h, the shorter pause first",
+                "it must be 1 ms to 1 h, the shorter pause first",
             ));
         }
         if self.config.retention.subsec_nanos() != 0
@@ -201,7 +210,7 @@ impl LockProviderBuilder {
             return Err(refused(
                 "retention",
                 self.config.retention,
-                "use whole seconds, 1 s to 68 years",
+                "it must be whole seconds, 1 s to 68 years",
             ));
         }
         if let Some(owner) = &self.owner
@@ -210,14 +219,14 @@ impl LockProviderBuilder {
             return Err(refused(
                 "owner",
                 owner,
-                "use 1 to 256 bytes without control characters",
+                "it must have 1 to 256 bytes and no control characters",
             ));
         }
         // The server's own rules (https://www.mongodb.com/docs/manual/reference/limits/), checked here because a
         // collection that cannot exist would fail every acquire.
         let name = &self.collection;
         if name.is_empty() || name.contains(['$', '\0']) || name.starts_with("system.") || name.len() > 200 {
-            let bound = "use 1 to 200 bytes without `$`, and not beginning with `system.`";
+            let bound = "it must have 1 to 200 bytes and no `$`, and must not begin with `system.`";
             return Err(refused("collection", name, bound));
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::future::Future;
 use std::sync::Arc;
 
-use mongodb::{Client, Database};
+use mongodb::Database;
 use once_cell::sync::OnceCell;
 
 use crate::LockError;
@@ -12,6 +12,7 @@ use crate::admin::LockAdmin;
 use crate::engine::Engine;
 use crate::lock::DistributedLock;
 use crate::options::Options;
+use crate::store;
 pub use builder::LockProviderBuilder;
 
 static GLOBAL: OnceCell<LockProvider> = OnceCell::new();
@@ -59,19 +60,24 @@ impl LockProvider {
 
     /// A provider on a connection of its own, in the database that the URI names (`mongolock` if it names none).
     ///
+    /// It listens to the driver's monitoring: while no server can be reached, an acquire says which address fails and
+    /// why. A call that tries once gets that error within 2 s. A call that waits goes on until its acquire timeout,
+    /// reports the event `mongolock.retrying` meanwhile, and then ends with that error.
+    ///
     /// # Errors
     ///
-    /// [`LockError::Mongo`] if the URI is not valid. Whether a server answers shows at the first acquire.
+    /// [`LockError::Mongo`] if the URI is not valid; its text repeats no user name or password. Nothing is awaited from
+    /// a server: the first acquire shows whether one answers.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: nothing has been started when it is dropped.
     pub async fn connect(uri: impl AsRef<str>) -> Result<Self, LockError> {
-        let client = Client::with_uri_str(uri).await?;
+        let (client, reachability) = store::connect(uri.as_ref()).await?;
         let database = client
             .default_database()
             .unwrap_or_else(|| client.database("mongolock"));
-        Ok(Self::new(&database))
+        Ok(Self::builder(&database).watched(reachability).with_defaults())
     }
 
     /// A provider without a server: the same behaviour among the clones of this provider, for tests of programs that

@@ -3,6 +3,7 @@ use std::sync::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
+use super::Holder;
 use crate::LockError;
 use crate::store::driver_error;
 use crate::sync::lock;
@@ -12,7 +13,7 @@ use crate::timing::{NO_REPLY_LIMIT, NO_REPLY_LIMIT_MIN, SLOW_REPLY};
 #[derive(Debug, Clone)]
 pub(crate) enum FrontStatus {
     /// A reply said that the lock is held, or a caller in this process holds it.
-    Held,
+    Held(Holder),
     /// The last request failed. The error is boxed to keep a queue small, because few queues store one.
     Failed(Box<LockError>),
     /// There was no reply yet, or none for longer than a healthy server needs.
@@ -56,9 +57,9 @@ impl Front {
     }
 
     /// Notes that the lock is held: a reply said so, or a caller in this process has acquired it.
-    pub(crate) fn set_held(&self) {
+    pub(crate) fn set_held(&self, holder: Holder) {
         *lock(&self.state) = State {
-            status: FrontStatus::Held,
+            status: FrontStatus::Held(holder),
             no_reply_since: None,
         };
         self.changed.notify_waiters();
@@ -89,7 +90,7 @@ impl Front {
     pub(crate) fn status(&self) -> FrontStatus {
         let state = lock(&self.state);
         match (&state.status, state.no_reply_since) {
-            (FrontStatus::Held, Some(since)) if since.elapsed() >= SLOW_REPLY => FrontStatus::NoReply,
+            (FrontStatus::Held(_), Some(since)) if since.elapsed() >= SLOW_REPLY => FrontStatus::NoReply,
             (status, _) => status.clone(),
         }
     }
@@ -135,10 +136,10 @@ mod tests {
         assert!(matches!(front.status(), FrontStatus::NoReply));
         front.set_failed(LockError::NoProvider);
         assert!(matches!(front.status(), FrontStatus::Failed(_)));
-        front.set_held();
+        front.set_held(Holder::default());
         front.request_sent();
         assert!(
-            matches!(front.status(), FrontStatus::Held),
+            matches!(front.status(), FrontStatus::Held(_)),
             "a reply takes some time"
         );
         tokio::time::sleep(SLOW_REPLY).await;
@@ -160,10 +161,10 @@ mod tests {
         let front = Front::new();
         let replying = async {
             tokio::task::yield_now().await;
-            front.set_held();
+            front.set_held(Holder::default());
         };
         let (status, ()) = tokio::join!(front.first_status(), replying);
-        assert!(matches!(status, FrontStatus::Held));
+        assert!(matches!(status, FrontStatus::Held(_)));
         assert_eq!(begun.elapsed(), SLOW_REPLY);
     }
 

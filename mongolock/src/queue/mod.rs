@@ -2,6 +2,7 @@
 
 mod fairness;
 mod front;
+mod holder;
 mod overdue;
 
 use std::collections::HashMap;
@@ -12,6 +13,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use fairness::HandoverBudget;
 pub(crate) use front::{Front, FrontStatus};
+pub(crate) use holder::Holder;
 pub(crate) use overdue::{Overdue, OverdueRequests};
 
 use crate::sync::lock;

@@ -7,6 +7,7 @@ use mongodb::error::{
 };
 
 use crate::LockError;
+use crate::error::failure::Failure;
 use crate::store::reply::may_be_applied;
 
 /// The codes of transient errors: the server fails over, shuts down, is overloaded or out of time, or the command is in
@@ -123,34 +124,21 @@ pub(crate) fn is_out_of_time(error: &LockError) -> bool {
     matches!(&*error.kind, ErrorKind::Command(command) if command.code == MAX_TIME_EXPIRED)
 }
 
-/// A command that ran out of time or into a conflict at the document of a lock: MongoDB works, and a foreign transaction
-/// or another long operation has to end first.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the document of lock `{name}` is blocked at the server, by an open transaction or another long operation on it: {}",
-    source.kind
-)]
-struct BlockedDocument {
-    name: String,
-    source: Error,
-}
-
+/// The error for a command that ran out of time or into a conflict at the document of a lock: MongoDB works, and a foreign
+/// transaction or another long operation has to end first.
 pub(crate) fn blocked(name: &str, source: Error) -> LockError {
     let name = name.to_owned();
-    let blocked = BlockedDocument { name, source };
-    LockError::Mongo(std::io::Error::other(blocked).into())
+    Failure::BlockedDocument { name, source }.into()
 }
 
 /// Whether an error is one of [`blocked`].
 pub(crate) fn is_blocked_document(error: &LockError) -> bool {
-    let LockError::Mongo(error) = error else {
-        return false;
-    };
-    let ErrorKind::Io(error) = &*error.kind else {
-        return false;
-    };
-    let inner = error.get_ref();
-    inner.is_some_and(|inner| inner.downcast_ref::<BlockedDocument>().is_some())
+    matches!(error, LockError::Mongo(error) if matches!(Failure::of(error), Some(Failure::BlockedDocument { .. })))
+}
+
+/// Whether no server can be reached by what the driver's heartbeats say.
+pub(crate) fn is_unreachable(error: &LockError) -> bool {
+    matches!(error, LockError::Mongo(error) if matches!(Failure::of(error), Some(Failure::Unreachable { .. })))
 }
 
 /// Whether the server has no change streams (a standalone), or the user may not open one.
@@ -195,7 +183,7 @@ pub(crate) fn code(error: &Error) -> Option<i32> {
 
 /// The error for a change stream whose collection was dropped or renamed.
 pub(crate) fn ended() -> LockError {
-    LockError::Mongo(Error::custom("the change stream has ended with its collection"))
+    Failure::StreamEnded.into()
 }
 
 #[cfg(test)]
@@ -204,9 +192,9 @@ mod tests {
 
     #[test]
     fn an_acquire_request_without_a_reply_is_a_transient_error() {
-        let error = LockError::no_reply("claim", std::time::Duration::from_secs(3));
+        let error = LockError::no_reply("acquire request", std::time::Duration::from_secs(3));
         assert!(is_transient(&error));
-        assert!(error.to_string().contains("within 3s"), "{error}");
+        assert!(error.to_string().contains("within 3.0 s"), "{error}");
     }
 
     #[test]

@@ -71,7 +71,8 @@ impl From<Seen<'_>> for LockInfo {
     }
 }
 
-/// The owner, which is the part before the last `#`: an owner may contain one, the id after it does not.
-fn owner(lock_id: &str) -> Option<&str> {
+/// The owner in the id of a claim, which is the part before the last `#`: an owner may contain one, the id after it does
+/// not. `None` after a release, and for a claim of another program.
+pub(crate) fn owner(lock_id: &str) -> Option<&str> {
     lock_id.rsplit_once('#').map(|(owner, _)| owner)
 }

@@ -2,12 +2,14 @@
 
 mod admin;
 mod change_stream;
+mod connection;
 pub(crate) mod driver_error;
 mod filter;
 mod index_state;
 mod info;
 mod memory;
 mod mongo;
+mod reachability;
 pub(crate) mod reply;
 mod transaction;
 mod ttl_index;
@@ -19,17 +21,23 @@ use std::time::Duration;
 use mongodb::ClientSession;
 
 pub(crate) use change_stream::Releases;
+pub(crate) use connection::connect;
 pub use filter::LockFilter;
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
+pub(crate) use info::owner;
 pub use info::{LockInfo, LockState};
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
+pub(crate) use reachability::Reachability;
 
 #[cfg(test)]
 use crate::simulation::Link;
 use crate::task::with_reply_limit;
 use crate::{FencingToken, LockError};
+
+/// What errors call an acquire request.
+const ACQUIRE_REQUEST: &str = "acquire request";
 
 /// The name of a lock and the id of one claim on it, as they stand in the document.
 #[derive(Debug, Clone)]
@@ -121,6 +129,16 @@ impl Store {
         }
     }
 
+    /// The error of an acquire request without a reply, with what the driver has said about its connections.
+    pub(crate) fn unanswered(&self, waited: Duration) -> LockError {
+        match self {
+            Self::Mongo(store) => store.unanswered(waited).into(),
+            Self::Memory(_) => LockError::no_reply(ACQUIRE_REQUEST, waited),
+            #[cfg(test)]
+            Self::Simulated(_) => LockError::no_reply(ACQUIRE_REQUEST, waited),
+        }
+    }
+
     /// Renews all of these claims. If not all of them have their locks, a second command finds out which do.
     pub(crate) async fn renew(
         &self,
@@ -185,8 +203,7 @@ impl Store {
         }
         Err(LockError::NoTransaction {
             name: key.name.to_string(),
-            reason: "it is kept in memory, and only MongoDB has transactions; use a provider on a database"
-                .to_owned(),
+            reason: "the lock is in memory, and only MongoDB has transactions".to_owned(),
         })
     }
 

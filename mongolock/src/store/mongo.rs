@@ -9,7 +9,8 @@ use mongodb::options::{
 use mongodb::{Collection, Database};
 use tokio::sync::Mutex;
 
-use super::{AcquireReply, AcquireRequest, RenewReply, reply};
+use super::{ACQUIRE_REQUEST, AcquireReply, AcquireRequest, Reachability, RenewReply, reply};
+use crate::error::failure::Failure;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::timing::LATE_COMMAND;
@@ -23,10 +24,17 @@ pub(crate) struct MongoStore {
     pub(super) background: Collection<Document>,
     /// Held while the index is checked: one check at a time.
     pub(super) index_check: Mutex<()>,
+    /// What the driver says about the servers; `None` for a client of the application, whose events it cannot send here.
+    reachability: Option<Arc<Reachability>>,
 }
 
 impl MongoStore {
-    pub(crate) fn new(database: &Database, background: Option<&mongodb::Client>, collection: &str) -> Self {
+    pub(crate) fn new(
+        database: &Database,
+        background: Option<&mongodb::Client>,
+        collection: &str,
+        reachability: Option<Arc<Reachability>>,
+    ) -> Self {
         let locks = collection_of(database, collection);
         let background = match background {
             Some(client) => collection_of(&client.database(database.name()), collection),
@@ -36,10 +44,36 @@ impl MongoStore {
             locks,
             background,
             index_check: Mutex::default(),
+            reachability,
+        }
+    }
+
+    /// The failure of an acquire request without a reply.
+    pub(super) fn unanswered(&self, waited: Duration) -> Failure {
+        match &self.reachability {
+            Some(reachability) => reachability.unanswered(ACQUIRE_REQUEST, waited),
+            None => Failure::NoReply {
+                request: ACQUIRE_REQUEST.to_owned(),
+                waited,
+                note: "; the driver says why it finds no server after `serverSelectionTimeoutMS`".to_owned(),
+            },
         }
     }
 
     pub(crate) async fn claim(
+        &self,
+        key: &LeaseId,
+        request: AcquireRequest,
+        limit: Duration,
+    ) -> Result<AcquireReply, LockError> {
+        let claiming = self.send_claim(key, request, limit);
+        match &self.reachability {
+            Some(reachability) => reachability.unless_unreachable(claiming).await,
+            None => claiming.await,
+        }
+    }
+
+    async fn send_claim(
         &self,
         key: &LeaseId,
         request: AcquireRequest,
@@ -62,7 +96,7 @@ impl MongoStore {
                 // An upsert that returns the new document always has one.
                 Err(_) => Err(corrupt(
                     &key.name,
-                    "the server returned none after an upsert".into(),
+                    "the server returned no document after an upsert".into(),
                 )),
             },
             // Two clients inserted the first document of a name at the same time, and the other one has the lock.
@@ -73,7 +107,7 @@ impl MongoStore {
             Err(error) if driver_error::is_wrong_type(&error) => Err(corrupt(
                 &key.name,
                 format!(
-                    "a field has a type that the server cannot compute with ({})",
+                    "a field has a type that the server cannot calculate with ({})",
                     error.kind
                 ),
             )),
@@ -257,10 +291,11 @@ fn acquire_reply(key: &LeaseId, document: &Document) -> Result<AcquireReply, Loc
 /// The error for a field that is missing or has the wrong type.
 pub(super) fn unfit(name: &str, document: &Document, field: &str, wanted: &str) -> LockError {
     let found = document.get(field).map(Bson::element_type);
-    let found = found.map_or("it is missing".to_owned(), |found| {
-        format!("its type is {found:?}")
-    });
-    corrupt(name, format!("`{field}` is not {wanted}, {found}"))
+    let problem = match found {
+        Some(found) => format!("`{field}` is not {wanted}: its type is {found:?}"),
+        None => format!("`{field}` is missing"),
+    };
+    corrupt(name, problem)
 }
 
 fn corrupt(name: &str, problem: String) -> LockError {

@@ -14,6 +14,7 @@ use listed::Listed;
 use super::mongo::{MongoStore, millis};
 use super::{AcquireReply, AcquireRequest};
 use crate::LockError;
+use crate::duration::Rounded;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::store::{IndexCheck, IndexState};
@@ -162,9 +163,9 @@ impl MongoStore {
 fn not_built() -> IndexState {
     IndexState::Failed {
         reason: format!(
-            "the TTL index could not be created within {INDEX_BUILD_LIMIT:?}, by this process or another: a transaction on the \
-             collection is open, or the collection is large; it is tried again some minutes later, or create it by hand \
-             in a quiet hour"
+            "the TTL index was not built within {}, by this process or another: a transaction on the collection is \
+             open, or the collection is large; the next attempt follows in some minutes",
+            Rounded(INDEX_BUILD_LIMIT)
         ),
     }
 }

@@ -114,7 +114,10 @@ async fn a_damaged_document_is_named() {
                 admin.get(name).await.unwrap_err(),
                 admin.list(LockFilter::new()).await.unwrap_err(),
             ] {
-                let LockError::CorruptDocument { name: named, problem } = &error else {
+                let LockError::CorruptDocument {
+                    name: named, problem, ..
+                } = &error
+                else {
                     panic!("{damage}: {error}");
                 };
                 assert_eq!(named, name);
@@ -221,7 +224,7 @@ async fn the_rights_to_find_and_update_suffice() {
             ];
             for error in errors {
                 assert!(matches!(&error, LockError::Mongo(_)), "{error}");
-                assert!(error.to_string().contains("not authorized"), "{error}");
+                assert!(error.to_string().contains("Unauthorized"), "{error}");
             }
         }
     }

@@ -111,13 +111,28 @@ async fn siblings_are_busy_to_each_other(fixture: Fixture) {
         Ok(Some(()))
     }
 
-    let pair = fixture.provider.lock("pair").run(async |_| {
+    let provider = fixture.process("siblings");
+    let pair = provider.lock("pair").run(async |_| {
         let both = tokio::join!(failing(), failing(), skipping());
         Ok::<_, LockError>(both)
     });
-    let (first, second, third) = fixture.provider.scope(pair).await.unwrap();
+    let (first, second, third) = provider.scope(pair).await.unwrap();
     first.unwrap();
-    assert!(matches!(second, Err(LockError::Busy { name }) if name == "pair"));
+    match second {
+        Err(LockError::Busy {
+            name,
+            holder,
+            remaining,
+            ..
+        }) => {
+            assert_eq!((name, holder), ("pair".to_owned(), Some("siblings".to_owned())));
+            assert!(
+                remaining.is_some_and(|remaining| !remaining.is_zero()),
+                "{remaining:?}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
     assert_eq!(third.unwrap(), None);
 }
 
@@ -132,7 +147,7 @@ async fn an_explicit_acquire_within_the_own_hold_is_refused(fixture: Fixture) {
         .await
         .expect("both are refused at once")
         .unwrap();
-    assert!(matches!(waited, Err(LockError::Reentrant { name }) if name == "own"));
+    assert!(matches!(waited, Err(LockError::Reentrant { name, .. }) if name == "own"));
     assert!(matches!(tried, Err(LockError::Reentrant { .. })));
 }
 

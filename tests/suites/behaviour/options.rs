@@ -83,7 +83,7 @@ async fn a_skip_with_a_timeout_waits_first(fixture: Fixture) {
 async fn a_busy_call_fails_at_once(fixture: Fixture) {
     let _busy = fixture.rival().lock("tick").await.unwrap();
     let error = fixture.provider.scope(failing()).await.unwrap_err();
-    assert!(matches!(&error, LockError::Busy { name } if name == "tick"));
+    assert!(matches!(&error, LockError::Busy { name, .. } if name == "tick"));
     assert!(error.to_string().contains("`tick`"), "{error}");
 }
 

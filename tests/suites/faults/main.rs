@@ -4,6 +4,7 @@ mod actor;
 mod blocked_documents;
 mod cancellation;
 mod commands;
+mod error_reports;
 mod handed_over;
 mod index_build;
 mod late_commands;
@@ -17,8 +18,10 @@ mod replica_set;
 mod runtimes;
 mod silent_commits;
 mod silent_connections;
+mod unreachable;
 mod write_concern;
 
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use mongodb::bson::Document;
@@ -82,6 +85,12 @@ impl Standalone {
     fn uri(&self) -> String {
         self.server.uri()
     }
+}
+
+/// An address of this machine at which nothing listens.
+fn closed_address() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
 }
 
 /// A database of this name through a new client whose application name is the same.

@@ -1,6 +1,5 @@
 //! A server that is down: no process listens at its address.
 
-use std::net::TcpListener;
 use std::time::Duration;
 
 use mongodb::Client;
@@ -8,15 +7,14 @@ use mongolock::{DistributedLock, LockError, LockGuard, LockProvider, distributed
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use crate::closed_address;
+
 /// The limit of a single try: 300 ms, less than the 500 ms after which a missing reply counts as no reply.
 const SHORT: Duration = Duration::from_millis(300);
 
 /// A provider with default options, at an address where nothing listens.
 async fn unreachable_provider() -> LockProvider {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
-    let uri = format!("mongodb://{address}/?directConnection=true");
+    let uri = format!("mongodb://{}/?directConnection=true", closed_address());
     let client = Client::with_uri_str(uri).await.unwrap();
     LockProvider::new(&client.database("app"))
 }

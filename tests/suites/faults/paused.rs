@@ -136,7 +136,7 @@ async fn write() {
         };
         match add("late", way, &database, &context, pause).await {
             Ok(()) => say("written"),
-            Err(LockError::Stale { token, seen }) => say(format_args!("stale {token} {seen}")),
+            Err(LockError::Stale { token, seen, .. }) => say(format_args!("stale {token} {seen}")),
             Err(LockError::Lost { token, .. }) => say(format_args!("lost {token}")),
             Err(other) => say(format_args!("failed {other}")),
         }

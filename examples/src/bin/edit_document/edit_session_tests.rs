@@ -154,7 +154,7 @@ async fn a_text_that_comes_too_late_is_refused() {
     assert!(saves(&mut bert, id, "his").await);
     match anna.save(id, "hers").await.unwrap() {
         Saved::TooLate {
-            why: LockError::Stale { token, seen },
+            why: LockError::Stale { token, seen, .. },
             now,
             changed: true,
         } => {

@@ -103,9 +103,9 @@ impl ServiceError {
         match self {
             Self::Lock(
                 LockError::Timeout { name, .. }
-                | LockError::Busy { name }
+                | LockError::Busy { name, .. }
                 | LockError::Lost { name, .. }
-                | LockError::ShutDown { name },
+                | LockError::ShutDown { name, .. },
             )
             | Self::TooLate { lock: name } => Some(name),
             _ => None,
@@ -160,8 +160,26 @@ mod tests {
     use std::time::Duration;
 
     use mongodb::error::Error;
+    use mongolock::{LockProvider, distributed_lock};
 
     use super::*;
+
+    #[distributed_lock(name = "report:1", on_busy = "fail")]
+    async fn unless_busy() -> Result<(), LockError> {
+        Ok(())
+    }
+
+    /// The errors of a lock that is held, is lost, and belongs to a provider that is shut down.
+    async fn lock_errors() -> [LockError; 4] {
+        let provider = LockProvider::in_memory();
+        let lock = provider.lock("report:1").acquire_timeout(Duration::ZERO);
+        let held = lock.acquire().await.unwrap();
+        let timeout = lock.acquire().await.unwrap_err();
+        let busy = provider.scope(unless_busy()).await.unwrap_err();
+        provider.shutdown().await;
+        let lost = held.release().await.unwrap_err();
+        [timeout, busy, lost, lock.acquire().await.unwrap_err()]
+    }
 
     fn status(error: ServiceError) -> (u16, bool) {
         let response = error.into_response();
@@ -169,25 +187,22 @@ mod tests {
         (response.status().as_u16(), again)
     }
 
-    #[test]
-    fn who_may_send_the_request_again_is_told_so() {
+    #[tokio::test]
+    async fn who_may_send_the_request_again_is_told_so() {
         let name = || "report:1".to_owned();
-        let token = mongodb::bson::from_bson(7_i64.into()).unwrap();
-        let waited = Duration::from_secs(2);
-        let timeout = LockError::Timeout { name: name(), waited };
+        let [timeout, busy, lost, shut_down] = lock_errors().await;
         assert_eq!(status(timeout.into()), (503, true));
-        assert_eq!(status(LockError::ShutDown { name: name() }.into()), (503, true));
+        assert_eq!(status(shut_down.into()), (503, true));
         assert_eq!(
             status(LockError::Mongo(Error::custom("down")).into()),
             (503, true)
         );
         assert_eq!(status(ServiceError::Read(Error::custom("down"))), (503, true));
 
-        assert_eq!(status(LockError::Busy { name: name() }.into()), (409, false));
+        assert_eq!(status(busy.into()), (409, false));
         assert_eq!(status(ServiceError::TooLate { lock: name() }), (409, false));
         assert_eq!(status(ServiceError::NotFound), (404, false));
 
-        let lost = LockError::Lost { name: name(), token };
         assert_eq!(status(lost.into()), (500, false));
         assert_eq!(status(ServiceError::Write(Error::custom("down"))), (500, false));
         assert_eq!(status(LockError::NoProvider.into()), (500, false));

@@ -100,7 +100,7 @@ fn conflict(index: &Document, retention: Duration) -> IndexState {
     let seconds = retention.as_secs();
     IndexState::Conflict {
         reason: format!(
-            "the index {index} is in the way of {INDEX_NAME} on expiresAt with expireAfterSeconds {seconds}"
+            "the index {index} conflicts with {INDEX_NAME} on expiresAt with expireAfterSeconds {seconds}"
         ),
     }
 }

@@ -29,7 +29,7 @@ async fn a_commit_without_a_transaction_is_refused() {
     let mut session = session(&fixture).await;
     let none = guard.context().commit(&mut session).await;
     assert!(
-        matches!(&none, Err(LockError::NoTransaction { name, reason }) if name == "a" && reason.contains("standalone")),
+        matches!(&none, Err(LockError::NoTransaction { name, reason, .. }) if name == "a" && reason.contains("standalone")),
         "{none:?}"
     );
 
@@ -56,7 +56,7 @@ async fn a_commit_on_a_standalone_server_is_refused() {
         }
         let none = guard.context().commit(&mut session).await;
         assert!(
-            matches!(&none, Err(LockError::NoTransaction { name, reason }) if name == "a" && reason.contains("standalone")),
+            matches!(&none, Err(LockError::NoTransaction { name, reason, .. }) if name == "a" && reason.contains("standalone")),
             "{none:?}"
         );
     }

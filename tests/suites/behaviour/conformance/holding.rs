@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mongolock::LockError;
+use mongolock::{LockError, LossReason};
 use mongolock_tests::AMPLE;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -15,6 +15,7 @@ conformance!(
     a_lock_that_is_not_renewed_can_be_acquired_after_its_expiry,
     an_expired_lease_is_lost_and_its_release_changes_nothing,
     shutdown_ends_holds_and_waits,
+    a_removed_claim_is_gone,
     min_hold_keeps_others_out,
     a_lost_lock_can_be_acquired_again_by_its_holder,
 );
@@ -77,8 +78,8 @@ async fn an_expired_lease_is_lost_and_its_release_changes_nothing(fixture: Fixtu
         .await
         .expect("the deadline ends the lease");
     let next = fixture.rival().lock("stale").acquire().await.unwrap();
-    assert!(matches!(context.ensure_held(), Err(LockError::Lost { .. })));
-    assert!(matches!(dead.release().await, Err(LockError::Lost { .. })));
+    assert_lost(&context.ensure_held(), LossReason::Expired);
+    assert_lost(&dead.release().await, LossReason::Expired);
     assert!(
         fixture
             .provider
@@ -98,7 +99,7 @@ async fn shutdown_ends_holds_and_waits(fixture: Fixture) {
     let dropped = fixture.provider.lock("dropped").await.unwrap();
     drop(dropped);
     fixture.provider.shutdown().await;
-    assert!(matches!(waiter.await.unwrap(), Err(LockError::ShutDown { name }) if name == "held"));
+    assert!(matches!(waiter.await.unwrap(), Err(LockError::ShutDown { name, .. }) if name == "held"));
     assert!(held.is_lost());
     for name in ["held", "dropped"] {
         let free = fixture.rival().lock(name).try_acquire().await.unwrap();
@@ -111,7 +112,32 @@ async fn shutdown_ends_holds_and_waits(fixture: Fixture) {
             Err(LockError::ShutDown { .. })
         ));
     }
-    assert!(matches!(held.release().await, Err(LockError::Lost { .. })));
+    assert_lost(&held.context().ensure_held(), LossReason::ShutDown);
+    assert_lost(&held.release().await, LossReason::ShutDown);
+}
+
+/// S2.10: the claim is gone when the release looks for it, and after every release.
+async fn a_removed_claim_is_gone(fixture: Fixture) {
+    let removed = fixture.provider.lock("removed").await.unwrap();
+    let context = removed.context();
+    assert!(fixture.rival().admin().force_release("removed").await.unwrap());
+    assert_lost(&removed.release().await, LossReason::Gone);
+    assert_lost(&context.ensure_held(), LossReason::Gone);
+
+    let released = fixture.provider.lock("released").await.unwrap();
+    let context = released.context();
+    released.release().await.unwrap();
+    assert_lost(&context.ensure_held(), LossReason::Gone);
+}
+
+fn assert_lost(result: &Result<(), LockError>, expected: LossReason) {
+    match result {
+        Err(error @ LockError::Lost { reason, .. }) => {
+            assert_eq!(*reason, expected);
+            assert!(error.to_string().ends_with(&reason.to_string()), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 async fn min_hold_keeps_others_out(fixture: Fixture) {

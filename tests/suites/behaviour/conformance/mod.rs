@@ -1,6 +1,7 @@
 //! Tests that run on both stores: a lock behaves in the same way in memory and on MongoDB.
 
 mod exclusion;
+mod holder;
 mod holding;
 mod names_and_options;
 mod waiting;

@@ -56,7 +56,7 @@ async fn a_wait_ends_with_an_error_that_names_the_lock(fixture: Fixture) {
             .unwrap_err();
         assert!(begun.elapsed() >= limit);
         assert!(
-            matches!(&error, LockError::Timeout { name, waited } if name == "busy:7" && *waited >= limit)
+            matches!(&error, LockError::Timeout { name, waited, .. } if name == "busy:7" && *waited >= limit)
         );
         assert!(error.to_string().contains("busy:7"), "{error}");
         acquire_and_release(&provider.lock("other")).await;

@@ -75,7 +75,7 @@ async fn concurrent_upserts_all_succeed() {
                     written += 1;
                     made += usize::from(result.upserted_id.is_some());
                 }
-                Err(LockError::Stale { token, seen }) => assert!(token < seen),
+                Err(LockError::Stale { token, seen, .. }) => assert!(token < seen),
                 Err(error) => panic!("{error}"),
             }
         }

@@ -57,7 +57,7 @@ impl Scene {
         let before = self.all().await;
         let refused = write.await;
         assert!(
-            matches!(&refused, Err(LockError::Stale { token, seen }) if token.get() == 9 && seen.get() == 10),
+            matches!(&refused, Err(LockError::Stale { token, seen, .. }) if token.get() == 9 && seen.get() == 10),
             "{refused:?}"
         );
         assert_eq!(self.all().await, before);

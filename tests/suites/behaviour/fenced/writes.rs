@@ -207,7 +207,7 @@ async fn a_document_can_be_read_and_written_back() {
     );
     assert!(matches!(
         scene.holder(11).replace_one(first(), scene.all().await.remove(0)).await,
-        Err(LockError::Stale { token, seen }) if token.get() == 11 && seen.get() == 12
+        Err(LockError::Stale { token, seen, .. }) if token.get() == 11 && seen.get() == 12
     ));
 
     reports

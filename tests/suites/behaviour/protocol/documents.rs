@@ -134,7 +134,7 @@ async fn names_and_owners_are_stored_literally() {
 async fn problem_of(fixture: &Fixture, document: Document) -> String {
     fixture.locks().insert_one(document).await.unwrap();
     match fixture.provider.lock("bad").acquire().await {
-        Err(LockError::CorruptDocument { name, problem }) if name == "bad" => problem,
+        Err(LockError::CorruptDocument { name, problem, .. }) if name == "bad" => problem,
         other => panic!("{other:?}"),
     }
 }
@@ -145,7 +145,7 @@ async fn a_damaged_document_is_reported_and_not_held() {
     let problem = problem_of(&fixture, doc! { "_id": "bad", "fencingToken": 1e300 }).await;
     assert_eq!(
         problem,
-        "`fencingToken` is not a 64-bit integer, its type is Double"
+        "`fencingToken` is not a 64-bit integer: its type is Double"
     );
     must(
         eventually(AMPLE, "the claim is released", async || {
@@ -172,7 +172,7 @@ async fn a_field_of_another_type_is_a_damaged_document() {
     ] {
         let problem = problem_of(&fixture, doc! { "_id": "bad", field: value.clone() }).await;
         assert!(
-            problem.contains("a type that the server cannot compute with"),
+            problem.contains("a type that the server cannot calculate with"),
             "{problem}"
         );
         let found = fixture.document("bad").await.unwrap();

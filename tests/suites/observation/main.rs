@@ -3,6 +3,8 @@
 //! This suite is a process of its own and runs one test at a time, because `tracing` caches for the whole process which
 //! events have a subscriber.
 
+mod log_output;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::iter;
@@ -148,20 +150,27 @@ impl Subscriber for Notes {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 }
 
-/// The notes of a scenario. It runs on a runtime of its own, so that the provider's background task reports to the same
-/// subscriber.
+/// The notes of a scenario.
 fn observed(scenario: impl AsyncFnOnce(LockProvider)) -> Notes {
+    let notes = Notes::default();
+    observed_by(notes.clone(), scenario);
+    notes
+}
+
+/// Runs a scenario on a runtime of its own, so that the provider's background task reports to the same subscriber.
+fn observed_by(
+    subscriber: impl Subscriber + Send + Sync + 'static,
+    scenario: impl AsyncFnOnce(LockProvider),
+) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let notes = Notes::default();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    tracing::subscriber::with_default(notes.clone(), || {
+    tracing::subscriber::with_default(subscriber, || {
         runtime.block_on(scenario(LockProvider::in_memory()).with_current_subscriber());
     });
-    notes
 }
 
 #[test]

@@ -1,0 +1,92 @@
+use std::io;
+use std::time::Duration;
+
+use mongodb::error::{Error, ErrorKind};
+
+use crate::LockError;
+use crate::duration::Rounded;
+
+/// A failure that this library has found itself. It travels inside an I/O error of the driver, so that
+/// [`LockError::Mongo`] holds every failure of MongoDB.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// A request without any reply.
+    #[error("MongoDB did not answer the {request} within {}{note}", Rounded(*waited))]
+    NoReply {
+        request: String,
+        waited: Duration,
+        /// What is known of the connections, with its own punctuation; empty if nothing is.
+        note: String,
+    },
+    /// No server of the deployment can be reached.
+    #[error("MongoDB at {address} cannot be reached: {reason}{}", also(*others))]
+    Unreachable {
+        /// The address of the server whose heartbeat failed last.
+        address: String,
+        /// Why that heartbeat failed.
+        reason: String,
+        kind: io::ErrorKind,
+        /// The number of other servers, which cannot be reached either.
+        others: usize,
+    },
+    /// A task that ended with its runtime before the reply: the outcome of its request is not known.
+    #[error("the tokio runtime ended before MongoDB answered")]
+    RuntimeEnded,
+    /// A command that ran out of time or into a conflict at the document of a lock, while MongoDB works.
+    #[error("an open transaction or another long operation blocks the document of lock `{name}`")]
+    BlockedDocument { name: String, source: Error },
+    /// A change stream whose collection was dropped or renamed.
+    #[error("the change stream ended with its collection")]
+    StreamEnded,
+    /// A connection string that the driver does not accept.
+    #[error("the MongoDB connection string is invalid: {reason}")]
+    ConnectionString { reason: String },
+}
+
+impl Failure {
+    pub(crate) fn no_reply(request: &str, waited: Duration) -> Self {
+        Self::NoReply {
+            request: request.to_owned(),
+            waited,
+            note: String::new(),
+        }
+    }
+
+    /// The failure inside an error of the driver, if this library has made that error.
+    pub(crate) fn of(error: &Error) -> Option<&Self> {
+        match &*error.kind {
+            ErrorKind::Io(error) => error.get_ref()?.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    fn io_kind(&self) -> io::ErrorKind {
+        match self {
+            Self::NoReply { .. } => io::ErrorKind::TimedOut,
+            Self::Unreachable { kind, .. } => *kind,
+            Self::ConnectionString { .. } => io::ErrorKind::InvalidInput,
+            Self::RuntimeEnded | Self::BlockedDocument { .. } | Self::StreamEnded => io::ErrorKind::Other,
+        }
+    }
+}
+
+fn also(others: usize) -> String {
+    match others {
+        0 => String::new(),
+        1 => " (nor can the other server)".to_owned(),
+        others => format!(" (nor can the {others} other servers)"),
+    }
+}
+
+impl LockError {
+    /// The error for a request without any reply: the lock is not known to be held.
+    pub(crate) fn no_reply(request: &str, waited: Duration) -> Self {
+        Failure::no_reply(request, waited).into()
+    }
+}
+
+impl From<Failure> for LockError {
+    fn from(failure: Failure) -> Self {
+        Self::Mongo(io::Error::new(failure.io_kind(), failure).into())
+    }
+}

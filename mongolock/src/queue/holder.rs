@@ -1,0 +1,103 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::LockError;
+use crate::store;
+
+/// The holder of a lock as the last reply named it; both parts are `None` if no reply did.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Holder {
+    /// The id of the claim that has the lock; empty during a minimum hold.
+    lock_id: Option<Arc<str>>,
+    /// The end of its lease on this process's clock. It is counted from the reply, so that it comes no earlier than at
+    /// the server.
+    until: Option<Instant>,
+}
+
+impl Holder {
+    /// The holder that a reply has just named.
+    pub(crate) fn new(lock_id: Option<Arc<str>>, remaining: Option<Duration>) -> Self {
+        Self {
+            lock_id,
+            until: remaining.map(|remaining| Instant::now() + remaining),
+        }
+    }
+
+    /// A caller in this process, whose lease is renewed without this queue knowing.
+    pub(crate) fn local(lock_id: &Arc<str>) -> Self {
+        Self {
+            lock_id: Some(Arc::clone(lock_id)),
+            until: None,
+        }
+    }
+
+    /// The remaining time of the lease; zero if it has passed.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        self.until
+            .map(|until| until.saturating_duration_since(Instant::now()))
+    }
+
+    pub(crate) fn timeout_error(&self, name: &str, waited: Duration) -> LockError {
+        LockError::Timeout {
+            name: name.to_owned(),
+            waited,
+            holder: self.owner(),
+            remaining: self.remaining(),
+        }
+    }
+
+    pub(crate) fn busy_error(&self, name: &str) -> LockError {
+        LockError::Busy {
+            name: name.to_owned(),
+            holder: self.owner(),
+            remaining: self.remaining(),
+        }
+    }
+
+    fn owner(&self) -> Option<String> {
+        store::owner(self.lock_id.as_deref()?).map(str::to_owned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(holder: &Holder) -> (Option<String>, Option<Duration>) {
+        match holder.busy_error("n") {
+            LockError::Busy {
+                holder, remaining, ..
+            } => (holder, remaining),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_remaining_time_counts_down_to_zero() {
+        let second = Duration::from_secs(1);
+        let holder = Holder::new(Some(Arc::from("a#b#1")), Some(second * 2));
+        assert_eq!(parts(&holder), (Some("a#b".to_owned()), Some(second * 2)));
+        tokio::time::advance(second).await;
+        assert_eq!(parts(&holder).1, Some(second));
+        tokio::time::advance(second * 2).await;
+        assert_eq!(parts(&holder).1, Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn an_id_without_an_owner_names_no_holder() {
+        for id in ["", "0b3c8f6e4b7a4c0f9a5c"] {
+            assert_eq!(
+                parts(&Holder::new(Some(Arc::from(id)), None)),
+                (None, None),
+                "{id:?}"
+            );
+        }
+        assert_eq!(parts(&Holder::default()), (None, None));
+        assert_eq!(
+            parts(&Holder::local(&Arc::from("us#1"))),
+            (Some("us".to_owned()), None)
+        );
+    }
+}

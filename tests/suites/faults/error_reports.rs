@@ -1,0 +1,184 @@
+//! What an error says to a program that prints it with its sources, and what it never says.
+
+use std::collections::HashSet;
+use std::error::Error as _;
+use std::time::Duration;
+
+use mongodb::error::{Error, ErrorKind};
+use mongolock::{LockError, LockProvider};
+use mongolock_tests::{FailPoint, Server, ServerOptions, test_db, transaction_on, with_parameter};
+
+use crate::{STEPPED_DOWN, assert_free, closed_address, connect, fail, until_indexed};
+
+/// A password that no text of an error may have in it.
+const PASSWORD: &str = "hunter2";
+
+/// The error of an acquire that ends after this time.
+async fn error_within(provider: &LockProvider, limit: u64) -> LockError {
+    let lock = provider
+        .lock("reported")
+        .acquire_timeout(Duration::from_millis(limit));
+    lock.acquire().await.unwrap_err()
+}
+
+/// The runs of three words that stand in more than one element of the chain of sources.
+fn repeated(error: &LockError) -> Vec<String> {
+    let report = anyhow::Error::from(error.clone());
+    let mut seen = HashSet::new();
+    let mut repeated = Vec::new();
+    for element in report.chain() {
+        let text = element.to_string();
+        let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
+        let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        let runs: HashSet<String> = words.windows(3).map(|run| run.join(" ")).collect();
+        repeated.extend(runs.iter().filter(|run| seen.contains(*run)).cloned());
+        seen.extend(runs);
+    }
+    repeated
+}
+
+/// Asserts that the text is one short line, and that the driver's error behind it repeats nothing of it.
+fn is_told_once(error: &LockError) {
+    let text = error.to_string();
+    assert!(text.len() < 160 && !text.contains('\n'), "{text}");
+    assert_eq!(
+        repeated(error),
+        [""; 0],
+        "{:#}",
+        anyhow::Error::from(error.clone())
+    );
+}
+
+/// The kind of the driver's error, which the source has as well.
+fn kind(error: &LockError) -> &ErrorKind {
+    let LockError::Mongo(driver_error) = error else {
+        panic!("{error:?}")
+    };
+    let source = error.source().and_then(|source| source.downcast_ref::<Error>());
+    assert!(source.is_some(), "{error:?}");
+    &driver_error.kind
+}
+
+#[tokio::test]
+async fn an_error_of_the_driver_is_told_once_and_keeps_its_kind() {
+    let db = test_db().await;
+    let provider = LockProvider::new(db.database());
+    assert_free(&provider, "reported").await;
+
+    let command = |code| FailPoint::on(&["findAndModify"]).always().error_code(code);
+    for (code, text) in [
+        (13, "MongoDB refused an operation (error 13, Unauthorized)"),
+        (
+            STEPPED_DOWN,
+            "MongoDB refused an operation (error 189, PrimarySteppedDown)",
+        ),
+    ] {
+        let _point = fail(&db, command(code)).await;
+        let error = error_within(&provider, 300).await;
+        assert_eq!(error.to_string(), text);
+        assert!(
+            matches!(kind(&error), ErrorKind::Command(error) if error.code == code),
+            "{error:?}"
+        );
+        is_told_once(&error);
+    }
+
+    let unconfirmed = FailPoint::on(&["findAndModify"])
+        .always()
+        .write_concern_error(64, "waiting timed out");
+    let point = fail(&db, unconfirmed).await;
+    let error = error_within(&provider, 300).await;
+    point.clear().await.unwrap();
+    assert!(
+        error
+            .to_string()
+            .starts_with("MongoDB did not confirm a write (error 64"),
+        "{error}"
+    );
+    assert!(matches!(kind(&error), ErrorKind::Write(_)), "{error:?}");
+    is_told_once(&error);
+
+    let point = fail(&db, FailPoint::on(&["findAndModify"]).always().close_connection()).await;
+    let error = error_within(&provider, 300).await;
+    point.clear().await.unwrap();
+    assert_eq!(error.to_string(), "the connection to MongoDB failed");
+    assert!(matches!(kind(&error), ErrorKind::Io(_)), "{error:?}");
+    is_told_once(&error);
+}
+
+/// The driver's error is behind the one of the library.
+#[tokio::test]
+async fn a_blocked_document_is_told_once() {
+    let db = test_db().await;
+    let provider = LockProvider::new(db.database());
+    until_indexed(&provider).await;
+    assert_free(&provider, "reported").await;
+    let mut session = transaction_on(&db.connect_again().await.unwrap(), &["reported"]).await;
+    let error = error_within(&provider, 1500).await;
+    session.abort_transaction().await.unwrap();
+    assert!(error.to_string().contains("transaction"), "{error}");
+    let source = error.source().and_then(|source| source.downcast_ref::<Error>());
+    assert!(source.is_some(), "{error:?}");
+    is_told_once(&error);
+}
+
+/// A client of the application sends its events to nobody else: the driver's own error is passed on when there is one,
+/// and until then the text says what the driver waits for.
+#[tokio::test]
+async fn a_server_that_an_applications_client_does_not_reach_is_told_once() {
+    let address = closed_address();
+    let uri = format!("mongodb://{address}/?directConnection=true");
+    let quick = with_parameter(&uri, "serverSelectionTimeoutMS=100");
+    let quick = LockProvider::new(&connect(&quick, "app").await);
+    let error = error_within(&quick, 1000).await;
+    assert_eq!(error.to_string(), "no suitable MongoDB server is available");
+    assert!(matches!(kind(&error), ErrorKind::ServerSelection { .. }));
+    let report = format!("{:#}", anyhow::Error::from(error.clone()));
+    assert!(
+        report.contains(&address.to_string()) && report.contains("refused"),
+        "{report}"
+    );
+    is_told_once(&error);
+
+    let slow = LockProvider::new(&connect(&uri, "app").await);
+    let error = error_within(&slow, 1000).await;
+    assert_eq!(
+        error.to_string(),
+        "MongoDB did not answer the acquire request within 1.0 s; the driver says why it finds no server after \
+         `serverSelectionTimeoutMS`"
+    );
+    assert!(error.help().contains("serverSelectionTimeoutMS"));
+    is_told_once(&error);
+}
+
+/// Asserts that no form of the error has the password in it.
+fn is_discreet(error: &LockError) {
+    let report = anyhow::Error::from(error.clone());
+    let texts = format!("{error} {error:?} {report:#} {report:?} {}", error.help());
+    assert!(!texts.contains(PASSWORD), "{texts}");
+}
+
+#[tokio::test]
+async fn no_error_has_the_password_of_the_connection_string_in_it() {
+    let server = Server::start(ServerOptions::single().auth()).await.unwrap();
+    let wrong = server.uri().replace("root:secret@", &format!("root:{PASSWORD}@"));
+    let closed = format!("mongodb://root:{PASSWORD}@{}/", closed_address());
+    for (uri, start) in [
+        (wrong, "MongoDB refused the login"),
+        (closed, "MongoDB at 127.0.0.1:"),
+    ] {
+        let provider = LockProvider::connect(&uri).await.unwrap();
+        let error = provider.lock("secret").try_acquire().await.unwrap_err();
+        assert!(error.to_string().starts_with(start), "{error}");
+        is_discreet(&error);
+        assert!(!format!("{provider:?} {:?}", provider.to_builder().build()).contains(PASSWORD));
+    }
+    for uri in [
+        format!("mongodb://root:{PASSWORD}/"),
+        format!("mongodb://root:{PASSWORD}@127.0.0.1:x/"),
+        format!("mongodb://root:a?{PASSWORD}@127.0.0.1/"),
+        format!("mongodb:/root:{PASSWORD}@127.0.0.1/"),
+    ] {
+        is_discreet(&LockProvider::connect(&uri).await.unwrap_err());
+    }
+}

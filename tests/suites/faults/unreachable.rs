@@ -1,0 +1,158 @@
+//! A server that cannot be reached, for a provider that was made from a connection string: its errors name the address
+//! and the reason.
+
+use std::time::Duration;
+
+use mongodb::error::ErrorKind;
+use mongolock::{LockError, LockProvider, distributed_lock};
+use mongolock_tests::{AMPLE, Proxy, Server, ServerOptions, must, shared};
+use tokio::time::{Instant, sleep};
+
+use crate::{acquire_soon, assert_free, closed_address};
+
+/// The time in which a call that tries once must have failed. The library promises 2 s; without that promise it takes the
+/// 10 s of a single try.
+const PROMPT: Duration = Duration::from_secs(6);
+
+async fn connect(address: &str, options: &str) -> LockProvider {
+    let uri = format!("mongodb://{address}/app?{options}");
+    LockProvider::connect(uri).await.unwrap()
+}
+
+/// Asserts that the error names the address and the reason.
+fn names(address: &str, error: &LockError) {
+    let text = format!("MongoDB at {address} cannot be reached: Connection refused");
+    assert_eq!(error.to_string(), text);
+    let LockError::Mongo(error) = error else {
+        panic!("{error:?}")
+    };
+    assert!(
+        matches!(&*error.kind, ErrorKind::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused),
+        "{error:?}"
+    );
+}
+
+#[distributed_lock(name = "job", on_busy = "skip")]
+async fn skipping() -> Result<Option<()>, LockError> {
+    unreachable!("the server is down")
+}
+
+#[distributed_lock(name = "job", on_busy = "fail")]
+async fn failing() -> Result<(), LockError> {
+    unreachable!("the server is down")
+}
+
+#[tokio::test]
+async fn calls_that_try_once_learn_the_address_and_the_reason_within_seconds() {
+    let address = closed_address().to_string();
+    let provider = connect(&address, "").await;
+    for _ in 0..2 {
+        let begun = Instant::now();
+        let (tried, skipped, failed) = tokio::join!(
+            async { provider.lock("free").try_acquire().await.unwrap_err() },
+            async { provider.scope(skipping()).await.unwrap_err() },
+            async { provider.scope(failing()).await.unwrap_err() },
+        );
+        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+        for error in [tried, skipped, failed] {
+            names(&address, &error);
+        }
+    }
+}
+
+/// Also with a limit that is shorter than the time after which a request fails.
+#[tokio::test]
+async fn a_wait_goes_on_until_its_deadline_and_ends_with_the_address_and_the_reason() {
+    let address = closed_address().to_string();
+    let provider = connect(&address, "").await;
+    for limit in [Duration::from_millis(300), Duration::from_secs(4)] {
+        let begun = Instant::now();
+        let lock = provider.lock("down").acquire_timeout(limit);
+        let error = lock.acquire().await.unwrap_err();
+        assert!(begun.elapsed() >= limit);
+        names(&address, &error);
+    }
+}
+
+/// The driver itself gives up first, and its error stays one of server selection.
+#[tokio::test]
+async fn a_limit_of_the_drivers_own_is_kept() {
+    let address = closed_address().to_string();
+    let provider = connect(&address, "serverSelectionTimeoutMS=200").await;
+    let lock = provider.lock("down").acquire_timeout(Duration::from_secs(1));
+    match lock.acquire().await {
+        Err(LockError::Mongo(error)) => {
+            assert!(
+                matches!(&*error.kind, ErrorKind::ServerSelection { .. }),
+                "{error:?}"
+            );
+            assert!(error.to_string().contains(&address), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn proxy() -> Proxy {
+    let shared = shared().await.unwrap();
+    let server = shared.server().expect("fault tests need a server of their own");
+    Proxy::start(server.node().address()).await.unwrap()
+}
+
+/// B5: the outage is over before the deadline.
+#[tokio::test]
+async fn a_wait_outlasts_an_outage() {
+    let proxy = proxy().await;
+    proxy.refuse_connections();
+    let provider = LockProvider::connect(proxy.uri()).await.unwrap();
+    let lock = provider.lock("unreachable:outlasted").acquire_timeout(AMPLE);
+    let waiter = tokio::spawn(async move { lock.acquire().await });
+    let tried = provider.lock("unreachable:tried").try_acquire().await;
+    let text = tried.unwrap_err().to_string();
+    assert!(text.contains(proxy.address()), "{text}");
+    assert!(!waiter.is_finished());
+    proxy.accept_connections();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    assert_free(&provider, "unreachable:tried").await;
+}
+
+/// A server that is away for less than the time after which a request fails.
+#[tokio::test]
+async fn a_short_outage_fails_no_try() {
+    let proxy = proxy().await;
+    let provider = LockProvider::connect(proxy.uri()).await.unwrap();
+    assert_free(&provider, "unreachable:short").await;
+    proxy.refuse_connections();
+    proxy.reset_connections();
+    let trying = async {
+        let guard = provider.lock("unreachable:short").try_acquire().await;
+        guard.unwrap().expect("the lock is free")
+    };
+    let ending = async {
+        sleep(Duration::from_millis(300)).await;
+        proxy.accept_connections();
+    };
+    let (guard, ()) = tokio::join!(trying, ending);
+    guard.release().await.unwrap();
+}
+
+/// The other members answer heartbeats during an election, so that a single try waits for the new primary.
+#[tokio::test]
+async fn an_election_fails_no_try() {
+    let server = Server::start(ServerOptions::three_members()).await.unwrap();
+    let provider = LockProvider::connect(server.uri()).await.unwrap();
+    assert_free(&provider, "warm").await;
+    must(server.primary().await.unwrap().kill().await);
+    let lock = provider.lock("free").acquire_timeout(AMPLE);
+    let guard = lock.try_acquire().await.unwrap().expect("the lock is free");
+    guard.release().await.unwrap();
+    assert_free(&provider, "free").await;
+}
+
+/// One wrong seed beside a right one is no outage.
+#[tokio::test]
+async fn a_member_that_is_down_fails_nothing() {
+    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let hosts = format!("{},{}", closed_address(), server.node().address());
+    let provider = connect(&hosts, "replicaSet=mongolock").await;
+    acquire_soon(&provider, "free").await.release().await.unwrap();
+}
