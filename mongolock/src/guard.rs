@@ -23,7 +23,7 @@ use crate::{FencingToken, LockError};
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "the lock is released when the guard is dropped"]
+#[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
 pub struct LockGuard {
     // The hold is dropped before the engine, because the drop of the engine may stop the background task.
     hold: Hold,
@@ -76,6 +76,32 @@ impl LockGuard {
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.lease().remaining()
+    }
+
+    /// Checks that the lock is still held. Call it before a step that must not be taken without the lock.
+    ///
+    /// The check reads this process's own clock and sends no command. It does not protect data against a pause right
+    /// after it; the [fencing token](Self::fencing_token) does.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let guard = provider.lock("report:1").await?;
+    /// for page in 0..3 {
+    ///     guard.ensure_held()?;
+    ///     println!("writing page {page}");
+    /// }
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Lost`] if the lease is over.
+    pub fn ensure_held(&self) -> Result<(), LockError> {
+        self.lease().ensure_held()
     }
 
     /// Releases the lock and waits for the server's answer.

@@ -28,7 +28,7 @@ use crate::{LockError, LockGuard, LockOutput, name, output};
 /// # }
 /// ```
 #[derive(Clone)]
-#[must_use = "a lock is not held before it is awaited, acquired or run"]
+#[must_use = "the lock is not held before it is awaited, acquired or run; then bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
 pub struct DistributedLock {
     engine: Arc<Engine>,
     name: Arc<str>,
@@ -119,6 +119,7 @@ impl DistributedLock {
     /// # Panics
     ///
     /// Outside a tokio runtime with time enabled.
+    #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
     pub fn acquire(&self) -> impl Future<Output = Result<LockGuard, LockError>> + Send + use<> {
         let lock = self.clone();
         async move {
@@ -143,6 +144,7 @@ impl DistributedLock {
     /// # Panics
     ///
     /// Outside a tokio runtime with time enabled.
+    #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>, LockError> {
         self.check()?;
         self.refuse_own()?;

@@ -59,7 +59,7 @@ const ROUNDS: usize = 10;
 /// # Panics
 ///
 /// Outside a tokio runtime.
-#[must_use = "nothing is written before it is awaited"]
+#[must_use = "nothing is written before the write is awaited"]
 pub struct FencedWrite<'a, O: Write> {
     pub(super) options: O,
     documents: Collection<Document>,

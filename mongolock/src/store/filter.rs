@@ -10,7 +10,7 @@ use crate::{LockInfo, LockState};
 /// let stuck = LockFilter::new().prefix("report:").state(LockState::Expired).limit(100);
 /// ```
 #[derive(Debug, Clone, Default)]
-#[must_use = "a filter does nothing until it is given to `LockAdmin::list`"]
+#[must_use = "a filter does nothing until it is passed to `LockAdmin::list` or `LockAdmin::stream`"]
 pub struct LockFilter {
     pub(crate) prefix: Option<String>,
     pub(crate) owner: Option<String>,

@@ -73,9 +73,11 @@ async fn an_expired_lease_is_lost_and_its_release_changes_nothing(fixture: Fixtu
     let dead = unrenewed(&fixture.provider, "stale").acquire().await.unwrap();
     let context = dead.context();
     context.ensure_held().unwrap();
+    dead.ensure_held().unwrap();
     timeout(AMPLE, context.lost()).await.expect("the deadline passes");
     let next = fixture.rival().lock("stale").acquire().await.unwrap();
     assert!(matches!(context.ensure_held(), Err(LockError::Lost { .. })));
+    assert!(matches!(dead.ensure_held(), Err(LockError::Lost { name, .. }) if name == "stale"));
     assert!(matches!(dead.release().await, Err(LockError::Lost { .. })));
     assert!(
         fixture
