@@ -36,7 +36,7 @@ const MAX_RETENTION: Duration = Duration::from_secs(i32::MAX as u64);
 /// # }
 /// ```
 #[derive(Clone)]
-#[must_use = "call `build` to get the provider"]
+#[must_use = "a builder makes no provider before `build` is called"]
 pub struct LockProviderBuilder {
     place: Place,
     background: Option<Client>,
@@ -105,6 +105,31 @@ impl LockProviderBuilder {
     /// The shortest and the longest pause between two attempts that poll; 10 ms to 800 ms if not set, 1 ms to 1 h.
     pub fn retry_interval(mut self, range: RangeInclusive<Duration>) -> Self {
         self.config.retry_interval = range;
+        self
+    }
+
+    /// The shortest time for which a lock stays taken, counted from its acquisition; 0 (none) by default, 0 to 7 days in
+    /// whole milliseconds.
+    ///
+    /// It is the default of every lock of the provider. A lock or an attribute with a `min_hold` of its own overrides
+    /// it, also with 0. A release before that time returns at once, but no process can acquire the lock until the
+    /// minimum hold is over; see [`DistributedLock::min_hold`](crate::DistributedLock::min_hold).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mongolock::LockProvider;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let builder = LockProvider::in_memory().to_builder();
+    /// let jobs = builder.min_hold(Duration::from_secs(60)).build()?;
+    /// jobs.lock("nightly-report").await?.release().await?;
+    /// assert!(jobs.lock("nightly-report").try_acquire().await?.is_none(), "it stays taken for a minute");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn min_hold(mut self, hold: Duration) -> Self {
+        self.config.options.min_hold = hold;
         self
     }
 
@@ -256,6 +281,9 @@ mod tests {
             refuses(|b| b.retry_interval(second..=second / 2)),
             "retry_interval"
         );
+        let week = second * 7 * 24 * 60 * 60;
+        assert_eq!(refuses(|b| b.min_hold(week + second)), "min_hold");
+        assert_eq!(refuses(|b| b.min_hold(Duration::from_micros(1500))), "min_hold");
         let shorter = Duration::from_micros(999);
         assert_eq!(refuses(|b| b.retry_interval(shorter..=second)), "retry_interval");
         assert_eq!(refuses(|b| b.retention(Duration::from_millis(1500))), "retention");
