@@ -1,8 +1,11 @@
+mod force_release;
+
 use std::fmt::{self, Display};
 use std::sync::Arc;
 
 use tracing::Instrument;
 
+pub use self::force_release::ForceRelease;
 use crate::engine::Engine;
 use crate::index_task;
 use crate::store::IndexState;
@@ -64,7 +67,7 @@ impl LockAdmin {
     /// Outside a tokio runtime with time enabled.
     pub async fn list(&self, filter: LockFilter) -> Result<Vec<LockInfo>, LockError> {
         let store = Arc::clone(&self.engine.store);
-        ask("query", async move { store.list(&filter).await }).await
+        request("query", async move { store.list(&filter).await }).await
     }
 
     /// What there is to know about one lock; `None` if it has no document: it was never acquired, or not for so long
@@ -100,18 +103,23 @@ impl LockAdmin {
     /// Outside a tokio runtime with time enabled.
     pub async fn get(&self, name: impl Display) -> Result<Option<LockInfo>, LockError> {
         let (store, name) = (Arc::clone(&self.engine.store), name.to_string());
-        ask("query", async move { store.get(&name).await }).await
+        request("query", async move { store.get(&name).await }).await
     }
 
-    /// Ends the lease of whoever has the lock, or the minimum hold that keeps it closed; `false` if it was free.
+    /// Releases a lock by force: ends the lease of its holder, or the minimum hold that keeps the lock taken.
     ///
-    /// The lock is free at once, and those who wait for it are woken; after a minimum hold they may look again only
-    /// after some seconds. Its document stays, so that the next token is greater.
+    /// The request is sent when it is awaited, and gives `Result<bool, LockError>`: `false` if the lock was free.
+    /// [`only_if`](ForceRelease::only_if) restricts it to the hold that the operator has looked at; what applies to
+    /// errors, cancellation and panics is at [`ForceRelease`].
     ///
-    /// The holder learns of it at its next renewal, after its `renew_interval` at the latest (a holder of this very
-    /// provider at once): its guard is lost, and a body is dropped. A hold that is not renewed any more (`max_hold`)
-    /// learns of it at its deadline, or when it is released. **Until then its work goes on beside that of the next
-    /// holder**; only the fencing token keeps them apart. Its late renewals and its release do no harm.
+    /// The lock is free at once, and waiters are woken; after a minimum hold they may try again only after some seconds.
+    /// The document stays, so that the next fencing token is greater.
+    ///
+    /// The holder notices the loss at its next renewal, after its `renew_interval` at the latest, or at once if it uses
+    /// this very provider: its guard is lost, and the body of an annotated function is cancelled. A hold that is no longer
+    /// renewed (`max_hold`) notices it at its deadline or at its release. **Until then its work goes on beside that of
+    /// the next holder**; only fencing tokens then protect data from a stale write. Late renewals and the late release of
+    /// the former holder change nothing.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -122,7 +130,7 @@ impl LockAdmin {
     /// let stuck = provider.to_builder().build()?.lock("report:1").await?;
     ///
     /// assert!(provider.admin().force_release("report:1").await?);
-    /// assert!(!provider.admin().force_release("report:1").await?, "it is free already");
+    /// assert!(!provider.admin().force_release("report:1").await?, "it is already free");
     ///
     /// let next = provider.lock("report:1").await?;
     /// assert!(next.fencing_token() > stuck.fencing_token());
@@ -130,31 +138,8 @@ impl LockAdmin {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::Mongo`] if the server refuses, or has not confirmed it: then the lock may be free or not. It is safe
-    /// to repeat, but a repeated call ends the lease of a holder that came in between as well: look with
-    /// [`get`](Self::get) first.
-    ///
-    /// # Cancel safety
-    ///
-    /// Once polled, the request runs to its end in the background.
-    ///
-    /// # Panics
-    ///
-    /// Outside a tokio runtime with time enabled.
-    pub async fn force_release(&self, name: impl Display) -> Result<bool, LockError> {
-        let (engine, name) = (Arc::clone(&self.engine), name.to_string());
-        let releasing = async move {
-            let ended = engine.store.force_release(&name).await?;
-            if ended {
-                trace::forced(&name);
-                engine.renewer.renew_now(|lease| *lease.key.name == *name);
-            }
-            Ok(ended)
-        };
-        ask("forced release", releasing).await
+    pub fn force_release(&self, name: impl Display) -> ForceRelease {
+        ForceRelease::new(&self.engine, name.to_string())
     }
 
     /// Ends all running leases of exactly this owner, as [`force_release`](Self::force_release) does, and says how many
@@ -201,7 +186,7 @@ impl LockAdmin {
             }
             Ok(ended)
         };
-        ask("forced release", releasing).await
+        request("forced release", releasing).await
     }
 
     /// Checks the TTL index, creates it if it is missing, and returns whether documents of unused locks are removed.
@@ -248,12 +233,12 @@ impl LockAdmin {
 }
 
 /// Sends a request on a task of its own, so that it runs to its end even if the caller is cancelled.
-async fn ask<T: Send + 'static>(
+async fn request<T: Send + 'static>(
     what: &str,
-    request: impl Future<Output = Result<T, LockError>> + Send + 'static,
+    command: impl Future<Output = Result<T, LockError>> + Send + 'static,
 ) -> Result<T, LockError> {
-    let asked = task::spawn(request.in_current_span());
-    task::wait_for_reply(asked, what, ADMIN_REPLY_LIMIT).await
+    let sent = task::spawn(command.in_current_span());
+    task::wait_for_reply(sent, what, ADMIN_REPLY_LIMIT).await
 }
 
 impl fmt::Debug for LockAdmin {

@@ -7,7 +7,7 @@ use super::mongo::{MongoStore, release_stage, unfit};
 use super::ttl_index::BUILD_LOCK;
 use crate::store::info::Seen;
 use crate::timing::COMMAND_LIMIT;
-use crate::{LockError, LockFilter, LockInfo, LockState};
+use crate::{FencingToken, LockError, LockFilter, LockInfo, LockState};
 
 impl MongoStore {
     pub(crate) async fn list(&self, filter: &LockFilter) -> Result<Vec<LockInfo>, LockError> {
@@ -42,8 +42,15 @@ impl MongoStore {
         found.map(|document| info(name, &document)).transpose()
     }
 
-    pub(crate) async fn force_release(&self, name: &str) -> Result<bool, LockError> {
-        let running = doc! { "_id": name, "$expr": ends_now() };
+    pub(crate) async fn force_release(
+        &self,
+        name: &str,
+        only_if: Option<FencingToken>,
+    ) -> Result<bool, LockError> {
+        let mut running = doc! { "_id": name, "$expr": ends_now() };
+        if let Some(token) = only_if {
+            running.insert("fencingToken", token);
+        }
         let ended = self
             .update(&self.locks, running, release_stage(Duration::ZERO), COMMAND_LIMIT)
             .await?;

@@ -171,16 +171,17 @@ impl MemoryStore {
         documents.get(name).map(|document| self.info(name, document, now))
     }
 
-    pub(crate) fn force_release(&self, name: &str) -> bool {
-        self.force_release_at(self.now(), name)
+    pub(crate) fn force_release(&self, name: &str, only_if: Option<FencingToken>) -> bool {
+        self.force_release_at(self.now(), name, only_if)
     }
 
     /// Ends the lease by force, unless it began after the command: then the operator has not seen it.
-    pub(crate) fn force_release_at(&self, now: Duration, name: &str) -> bool {
+    pub(crate) fn force_release_at(&self, now: Duration, name: &str, only_if: Option<FencingToken>) -> bool {
         let mut documents = lock(&self.documents);
         let Some(document) = documents
             .get_mut(name)
             .filter(|document| document.expires_at > now && document.acquired_at <= now)
+            .filter(|document| only_if.is_none_or(|token| token.get() == document.token))
         else {
             return false;
         };

@@ -223,13 +223,17 @@ impl Store {
         }
     }
 
-    /// Ends the lease of the present holder; `false` if none runs.
-    pub(crate) async fn force_release(&self, name: &str) -> Result<bool, LockError> {
+    /// Ends the lease of the present holder, if the document has the given token; `false` if it ended none.
+    pub(crate) async fn force_release(
+        &self,
+        name: &str,
+        only_if: Option<FencingToken>,
+    ) -> Result<bool, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.force_release(name)).await,
-            Self::Memory(store) => Ok(store.force_release(name)),
+            Self::Mongo(store) => with_reply_limit(store.force_release(name, only_if)).await,
+            Self::Memory(store) => Ok(store.force_release(name, only_if)),
             #[cfg(test)]
-            Self::Simulated(link) => Ok(link.memory().force_release(name)),
+            Self::Simulated(link) => Ok(link.memory().force_release(name, only_if)),
         }
     }
 

@@ -1,6 +1,6 @@
 //! `LockAdmin`: listing the locks of all processes, and releasing them by force.
 
-use std::future::Future;
+use std::future::IntoFuture;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
@@ -374,8 +374,8 @@ async fn a_dropped_request_is_carried_out(fixture: Fixture) {
     must(eventually(AMPLE, "both are released", both).await);
 }
 
-async fn poll_once(future: impl Future) {
-    let mut future = pin!(future);
+async fn poll_once(future: impl IntoFuture) {
+    let mut future = pin!(future.into_future());
     std::future::poll_fn(|context| {
         assert!(future.as_mut().poll(context).is_pending());
         Poll::Ready(())

@@ -2,7 +2,7 @@
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use mongolock::{LockError, LockFilter, LockProvider, LockState};
+use mongolock::{FencingToken, LockError, LockFilter, LockProvider, LockState};
 use mongolock_tests::{Server, ServerOptions, names, recorded};
 
 use crate::fixture::{Fixture, restricted};
@@ -159,11 +159,13 @@ async fn the_server_decides_on_every_request() {
     }
     admin.get("held").await.unwrap().unwrap();
     admin.release_owner("nobody").await.unwrap();
+    let earlier = FencingToken::from(1);
+    assert!(!admin.force_release("held").only_if(earlier).await.unwrap());
     assert!(admin.force_release("held").await.unwrap());
     let sent = commands.take();
     assert_eq!(
         names(&sent),
-        ["find", "find", "find", "find", "update", "update"],
+        ["find", "find", "find", "find", "update", "update", "update"],
         "one command for each request"
     );
     for command in sent {
