@@ -1,4 +1,5 @@
 mod force_release;
+mod info_stream;
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -6,6 +7,7 @@ use std::sync::Arc;
 use tracing::Instrument;
 
 pub use self::force_release::ForceRelease;
+pub use self::info_stream::LockInfoStream;
 use crate::engine::Engine;
 use crate::index_task;
 use crate::store::IndexState;
@@ -31,9 +33,9 @@ impl LockAdmin {
 
     /// The locks that meet the filter, in the order of their names (by code points).
     ///
-    /// A lock is listed from its first acquire until its document is tidied up, one retention after its last use.
+    /// A lock is listed from its first acquisition until its document is removed, one retention after its last use.
     /// Documents whose `_id` is not a string are not locks and are left out, and so is the internal lock of
-    /// [`index_state`](Self::index_state).
+    /// [`index_state`](Self::index_state). For very many locks, [`stream`](Self::stream) returns them one by one.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -55,8 +57,9 @@ impl LockAdmin {
     ///
     /// # Errors
     ///
-    /// [`LockError::CorruptDocument`] names the first document in the list that cannot be read; a narrower filter
-    /// passes it by. [`LockError::Mongo`] if the server refuses, needs more than 5 s, or has not answered within 30 s.
+    /// [`LockError::CorruptDocument`] names the first listed document that cannot be read; `stream` goes on after it.
+    /// [`LockError::Mongo`] if MongoDB refuses the query, needs more than 5 s for 1000 locks, or has not returned all
+    /// locks within 30 s.
     ///
     /// # Cancel safety
     ///
@@ -66,8 +69,45 @@ impl LockAdmin {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn list(&self, filter: LockFilter) -> Result<Vec<LockInfo>, LockError> {
-        let store = Arc::clone(&self.engine.store);
-        request("query", async move { store.list(&filter).await }).await
+        let mut found = self.stream(filter);
+        let all = async {
+            let mut locks = Vec::new();
+            while let Some(lock) = found.next().await {
+                locks.push(lock?);
+            }
+            Ok(locks)
+        };
+        task::wait_for_reply(async { Ok(all.await) }, "query", ADMIN_REPLY_LIMIT).await
+    }
+
+    /// The locks that meet the filter, one by one: as [`list`](Self::list), but without all of them in memory.
+    ///
+    /// The stream reads pages of 1000 locks, each with a query of its own. It shows every lock whose document exists
+    /// while the stream is read exactly once, in the order of the names. A lock that is acquired for the first time
+    /// meanwhile may or may not be shown, and each page has the server's time of its own query.
+    ///
+    /// In memory all locks are one page.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// use mongolock::{LockFilter, LockProvider, LockState};
+    ///
+    /// let provider = LockProvider::in_memory();
+    /// let _held = provider.lock("report:1").await?;
+    ///
+    /// let mut held = provider.admin().stream(LockFilter::new().state(LockState::Held));
+    /// while let Some(lock) = held.next().await {
+    ///     let lock = lock?;
+    ///     println!("{} is held by {:?}", lock.name, lock.owner);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// What applies to errors, cancellation and panics is at [`LockInfoStream`].
+    pub fn stream(&self, filter: LockFilter) -> LockInfoStream {
+        LockInfoStream::new(&self.engine.store, filter)
     }
 
     /// What there is to know about one lock; `None` if it has no document: it was never acquired, or not for so long

@@ -87,7 +87,7 @@ mod trace;
 #[path = "private.rs"]
 pub mod __private;
 
-pub use admin::{ForceRelease, LockAdmin};
+pub use admin::{ForceRelease, LockAdmin, LockInfoStream};
 pub use context::LockContext;
 pub use error::LockError;
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};

@@ -1,35 +1,51 @@
 use std::time::Duration;
 
-use mongodb::action::{Action, Find};
 use mongodb::bson::{Document, doc};
 
 use super::mongo::{MongoStore, release_stage, unfit};
 use super::ttl_index::BUILD_LOCK;
-use crate::store::info::Seen;
+use crate::store::info::{Page, Seen};
 use crate::timing::COMMAND_LIMIT;
 use crate::{FencingToken, LockError, LockFilter, LockInfo, LockState};
 
+/// The largest number of locks that one query returns. It bounds the memory of a stream, and the time that one query
+/// takes.
+const PAGE_SIZE: u32 = 1000;
+
 impl MongoStore {
-    pub(crate) async fn list(&self, filter: &LockFilter) -> Result<Vec<LockInfo>, LockError> {
-        let limit = match filter.limit {
+    /// One page of the locks that meet the filter: the first ones after this name.
+    ///
+    /// Each page is a query of its own instead of a batch of one cursor. A cursor would have one time limit and one
+    /// `$$NOW` for all its batches, would be lost with its server, and would stay open while the caller pauses.
+    pub(crate) async fn page(&self, filter: &LockFilter, after: Option<&str>) -> Result<Page, LockError> {
+        let size = filter.limit.map_or(PAGE_SIZE, |limit| limit.min(PAGE_SIZE));
+        if size == 0 {
             // To the server 0 means no limit.
-            Some(0) => return Ok(Vec::new()),
-            limit => limit.map(i64::from),
-        };
+            return Ok(Page::default());
+        }
+        let mut query = conditions(filter);
+        if let Some(after) = after {
+            query = doc! { "$and": [{ "_id": { "$gt": after } }, query] };
+        }
         let mut found = self
             .locks
-            .find(conditions(filter))
+            .find(query)
             .projection(seen_fields())
             .sort(doc! { "_id": 1 })
             .max_time(COMMAND_LIMIT)
-            .optional(limit, Find::limit)
+            .limit(i64::from(size))
+            .batch_size(size)
             .await?;
-        let mut locks = Vec::new();
+        let mut page = Page::default();
         while found.advance().await? {
             let document = found.deserialize_current()?;
-            locks.push(info(document.get_str("_id").unwrap_or_default(), &document)?);
+            let name = document.get_str("_id").unwrap_or_default();
+            page.locks.push(info(name, &document));
+            if page.locks.len() == size as usize {
+                page.last_name = Some(name.to_owned());
+            }
         }
-        Ok(locks)
+        Ok(page)
     }
 
     pub(crate) async fn get(&self, name: &str) -> Result<Option<LockInfo>, LockError> {

@@ -4,7 +4,7 @@ use mongodb::bson::DateTime;
 use serde::ser::Error;
 use serde::{Serialize, Serializer};
 
-use crate::FencingToken;
+use crate::{FencingToken, LockError};
 
 /// The first moment of the year 0 in milliseconds since 1970: RFC 3339 has no earlier one.
 const FIRST_DATE: i64 = -62_167_219_200_000;
@@ -76,6 +76,7 @@ pub enum LockState {
     Released,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn as_rfc3339<S: Serializer>(date: &DateTime, serializer: S) -> Result<S::Ok, S::Error> {
     let millis = date.timestamp_millis().clamp(FIRST_DATE, LAST_DATE);
     let text = DateTime::from_millis(millis).try_to_rfc3339_string();
@@ -84,6 +85,15 @@ fn as_rfc3339<S: Serializer>(date: &DateTime, serializer: S) -> Result<S::Ok, S:
 
 fn as_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(duration.as_secs_f64())
+}
+
+/// A part of the locks that meet a filter, in the order of their names.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    /// The locks; an error stands for one whose document cannot be read.
+    pub(crate) locks: Vec<Result<LockInfo, LockError>>,
+    /// The last name of the page; `None` if no lock follows it.
+    pub(crate) last_name: Option<String>,
 }
 
 /// The fields of a lock document, and the server's time at which they were read.

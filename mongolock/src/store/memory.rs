@@ -13,7 +13,7 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use self::retention::Retention;
-use super::{AcquireReply, AcquireRequest, RenewReply};
+use super::{AcquireReply, AcquireRequest, Page, RenewReply};
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
 use crate::store::info::Seen;
@@ -151,7 +151,8 @@ impl MemoryStore {
         true
     }
 
-    pub(crate) fn list(&self, filter: &LockFilter) -> Vec<LockInfo> {
+    /// All locks that meet the filter, as one page: the documents are in memory anyway.
+    pub(crate) fn page(&self, filter: &LockFilter) -> Page {
         let now = self.now();
         let mut locks: Vec<LockInfo> = lock(&self.documents)
             .iter()
@@ -162,7 +163,10 @@ impl MemoryStore {
         if let Some(limit) = filter.limit {
             locks.truncate(limit as usize);
         }
-        locks
+        Page {
+            locks: locks.into_iter().map(Ok).collect(),
+            last_name: None,
+        }
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<LockInfo> {

@@ -22,6 +22,7 @@ pub(crate) use change_stream::Releases;
 pub use filter::LockFilter;
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
+pub(crate) use info::Page;
 pub use info::{LockInfo, LockState};
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
@@ -204,13 +205,13 @@ impl Store {
         }
     }
 
-    /// The locks that meet the filter, in the order of their names.
-    pub(crate) async fn list(&self, filter: &LockFilter) -> Result<Vec<LockInfo>, LockError> {
+    /// A page of the locks that meet the filter: the first ones after this name, in the order of their names.
+    pub(crate) async fn page(&self, filter: &LockFilter, after: Option<&str>) -> Result<Page, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.list(filter)).await,
-            Self::Memory(store) => Ok(store.list(filter)),
+            Self::Mongo(store) => with_reply_limit(store.page(filter, after)).await,
+            Self::Memory(store) => Ok(store.page(filter)),
             #[cfg(test)]
-            Self::Simulated(link) => Ok(link.memory().list(filter)),
+            Self::Simulated(link) => Ok(link.memory().page(filter)),
         }
     }
 

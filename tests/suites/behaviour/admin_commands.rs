@@ -8,7 +8,7 @@ use mongolock_tests::{Server, ServerOptions, names, recorded};
 use crate::fixture::{Fixture, restricted};
 
 /// A lock that is held for a long while, as DistributedLock.MongoDB writes it.
-fn foreign(name: impl Into<Bson>) -> Document {
+pub(crate) fn foreign(name: impl Into<Bson>) -> Document {
     doc! {
         "_id": name,
         "lockId": "0b8e3f3a-6d0c-4a53-a3a4-5f0f6a5c3c11",

@@ -10,6 +10,7 @@ mod fenced;
 mod fixture;
 mod handover;
 mod index;
+mod info_stream;
 mod interop_dotnet;
 mod nested;
 mod options;
