@@ -9,9 +9,9 @@ use crate::{FencingToken, LockError, trace};
 
 /// A request that releases a lock by force; made by [`LockAdmin::force_release`](crate::LockAdmin::force_release).
 ///
-/// Awaiting it sends one command and gives `Result<bool, LockError>`: `true` if the request has ended a lease or a minimum
-/// hold, `false` if it found none to end. With [`only_if`](Self::only_if) it ends only the hold that the operator has
-/// looked at:
+/// Awaiting it sends one command and gives `Result<bool, LockError>`: `true` if the request has ended a lease or a
+/// minimum hold, `false` if it found none to end. With [`only_if`](Self::only_if) it ends only the hold that the
+/// operator has looked at:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -33,9 +33,9 @@ use crate::{FencingToken, LockError, trace};
 ///
 /// # Errors
 ///
-/// [`LockError::Mongo`] if MongoDB refuses the command, or has not confirmed it within 30 s: the lock may be released or
-/// not. Repeating the request is safe with `only_if`. Without it, a repeated request can also end a hold that has begun
-/// in the meantime.
+/// [`LockError::Mongo`] if MongoDB refuses the command, or has not confirmed it within 30 s: the lock may be released
+/// or not. Repeating the request is safe with `only_if`. Without it, a repeated request can also end a hold that has
+/// begun in the meantime.
 ///
 /// # Cancel safety
 ///
@@ -65,11 +65,11 @@ impl ForceRelease {
     /// Releases the lock only if its fencing token is this one, as [`LockInfo::fencing_token`] has shown it. With any
     /// other token nothing is released, and the result is `false`, as for a lock that is free.
     ///
-    /// The server compares and releases in one step, so a hold that began after the operator's look is never ended.
+    /// The server compares and releases in one step, so a lease that was acquired later is never ended.
     ///
-    /// Take the token from [`LockInfo::fencing_token`]. The token of a guard or in a log can be smaller: waiters of one
-    /// process that hand the lock over among themselves share the token in the document, and the request ends the hold of
-    /// whichever of them has the lock.
+    /// Waiters of one process that hand the lock over among themselves share one lease, and the token in the document
+    /// is the last one that is reserved for them. The request ends the lease under whichever of them holds the lock.
+    /// Take the token from [`LockInfo::fencing_token`]: that of a guard, or one in a log, can be smaller.
     ///
     /// [`LockInfo::fencing_token`]: crate::LockInfo::fencing_token
     pub fn only_if(mut self, token: FencingToken) -> Self {

@@ -13,15 +13,15 @@ use crate::{LockError, LockFilter, LockInfo};
 
 /// A stream of locks in the order of their names; made by [`LockAdmin::stream`](crate::LockAdmin::stream).
 ///
-/// [`next`](Self::next) needs no extension trait. With `futures_core::Stream`, which the type implements as well, all
-/// stream combinators work. The next page is requested when a lock of it is asked for, on a task of its own. Between two
-/// pages no cursor is open at the server, so the stream can be read at any pace, and dropping it leaves nothing behind.
+/// [`next`](Self::next) needs no extension trait. The type also implements `futures_core::Stream`, for the stream
+/// combinators of other crates. A page is requested when its first lock is read. No cursor is open at the server
+/// between two pages, so the stream can be read at any pace, and dropping it leaves nothing behind.
 ///
 /// # Errors
 ///
 /// - [`LockError::CorruptDocument`] if the document of one lock cannot be read. The stream goes on with the next lock.
-/// - [`LockError::Mongo`] if MongoDB refuses the request for a page, needs more than 5 s for it, or has not replied within
-///   30 s. The stream then ends: the next item is `None`.
+/// - [`LockError::Mongo`] if MongoDB refuses the request for a page, needs more than 5 s for it, or has not replied
+///   within 30 s. The stream then ends: the next item is `None`.
 ///
 /// # Panics
 ///

@@ -81,7 +81,7 @@ impl MongoStore {
     }
 }
 
-/// The fields to read, and the server's time, which is the same for all documents of one command.
+/// The fields to read, and the server's time, which is the same for all documents of one query.
 fn seen_fields() -> Document {
     doc! { "lockId": 1, "acquiredAt": 1, "expiresAt": 1, "fencingToken": 1, "now": "$$NOW" }
 }
@@ -90,14 +90,14 @@ fn is_running() -> Document {
     doc! { "$gt": ["$expiresAt", "$$NOW"] }
 }
 
-/// The condition for a lease that runs and began before this command: a lease that began while the command waited in the
-/// server is not the one that the operator has seen.
+/// The condition for a lease that is valid and began before this command: a lease that began while the command waited
+/// in the server is not the one that the operator has seen.
 fn ends_now() -> Document {
     doc! { "$and": [is_running(), { "$lte": ["$acquiredAt", "$$NOW"] }] }
 }
 
-/// The conditions of a filter without its limit, by the rules of [`LockFilter::admits`]. They leave out the internal lock
-/// of the index build, which is not a user's lock.
+/// The query for the conditions of a filter, by the rules of [`LockFilter::admits`] and without the limit. It leaves
+/// out the internal lock of the index build, which is not a user's lock.
 fn conditions(filter: &LockFilter) -> Document {
     let mut conditions = vec![doc! { "_id": { "$type": "string", "$ne": BUILD_LOCK } }];
     if let Some(prefix) = &filter.prefix {
@@ -118,7 +118,7 @@ fn conditions(filter: &LockFilter) -> Document {
     doc! { "$and": conditions }
 }
 
-/// The regular expression that matches just this text.
+/// The regular expression that matches exactly this text.
 fn literally(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {
@@ -127,7 +127,7 @@ fn literally(text: &str) -> String {
             pattern.push_str("\\x00");
             continue;
         }
-        // After a backslash letters and digits have a meaning, and everything else in ASCII loses it.
+        // A backslash gives ASCII letters and digits a special meaning, and takes it from all other ASCII characters.
         if c.is_ascii() && !c.is_ascii_alphanumeric() {
             pattern.push('\\');
         }

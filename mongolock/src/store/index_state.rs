@@ -52,7 +52,7 @@ impl IndexState {
         }
     }
 
-    /// The state after an error that leaves open whether the index exists.
+    /// The state after an error that leaves it unknown whether the index exists.
     pub(crate) fn unknown(error: &LockError) -> Self {
         match error {
             LockError::Mongo(error) => Self::from_error(error),
@@ -67,8 +67,8 @@ impl IndexState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IndexCheck {
     pub(crate) state: IndexState,
-    /// The time until the next check if the index is not there: minutes after a failed build, because each build on a
-    /// filled collection can delay every acquire.
+    /// The time until the next check if the index does not exist. It is minutes after a failed build, because each
+    /// build on a collection with documents can delay every acquisition.
     pub(crate) next: Duration,
 }
 
