@@ -100,7 +100,7 @@ impl<T: Send + Sync> FencedCollection<T> {
     /// with `$`, or contain `.` or a NUL byte.
     ///
     /// With an invalid name each write returns [`LockError::InvalidFence`](crate::LockError::InvalidFence).
-    #[must_use]
+    #[must_use = "the field is set for the returned collection only"]
     pub fn fence_field(mut self, field: impl Into<String>) -> Self {
         self.fence.field = field.into();
         self
