@@ -1,19 +1,25 @@
+mod force_release;
+mod info_stream;
+
 use std::fmt::{self, Display};
 use std::sync::Arc;
 
 use tracing::Instrument;
 
+pub use self::force_release::ForceRelease;
+pub use self::info_stream::LockInfoStream;
 use crate::engine::Engine;
 use crate::index_task;
 use crate::store::IndexState;
 use crate::timing::ADMIN_REPLY_LIMIT;
 use crate::{LockError, LockFilter, LockInfo, task, trace};
 
-/// The view of an operator on the locks of a provider; made by [`LockProvider::admin`](crate::LockProvider::admin).
+/// The operator's interface: lists, reads and releases the locks of all processes that use the same collection. Made by
+/// [`LockProvider::admin`](crate::LockProvider::admin).
 ///
-/// It sees and ends the locks of all processes that use the same collection. Names are taken as they are, also those
-/// that another program may have given and that [`lock`](crate::LockProvider::lock) would refuse. It needs the right
-/// to find and to update, and works after [`shutdown`](crate::LockProvider::shutdown) as well.
+/// Names are used unchecked, because another program may have used names that [`lock`](crate::LockProvider::lock)
+/// refuses. The database user needs the privileges `find` and `update`. The calls also work after
+/// [`shutdown`](crate::LockProvider::shutdown).
 #[derive(Clone)]
 pub struct LockAdmin {
     engine: Arc<Engine>,
@@ -28,9 +34,9 @@ impl LockAdmin {
 
     /// The locks that meet the filter, in the order of their names (by code points).
     ///
-    /// A lock is listed from its first acquire until its document is tidied up, one retention after its last use.
+    /// A lock is listed from its first acquisition until its document is removed, one retention after its last use.
     /// Documents whose `_id` is not a string are not locks and are left out, and so is the internal lock of
-    /// [`index_state`](Self::index_state).
+    /// [`index_state`](Self::index_state). For very many locks, [`stream`](Self::stream) returns them one by one.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -52,8 +58,9 @@ impl LockAdmin {
     ///
     /// # Errors
     ///
-    /// [`LockError::CorruptDocument`] names the first document in the list that cannot be read; a narrower filter
-    /// passes it by. [`LockError::Mongo`] if the server refuses, needs more than 5 s, or has not answered within 30 s.
+    /// [`LockError::CorruptDocument`] names the first listed document that cannot be read; `stream` goes on after it.
+    /// [`LockError::Mongo`] if MongoDB refuses the query, needs more than 5 s for 1000 locks, or has not returned all
+    /// locks within 30 s.
     ///
     /// # Cancel safety
     ///
@@ -63,12 +70,47 @@ impl LockAdmin {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn list(&self, filter: LockFilter) -> Result<Vec<LockInfo>, LockError> {
-        let store = Arc::clone(&self.engine.store);
-        ask("query", async move { store.list(&filter).await }).await
+        let mut found = self.stream(filter);
+        let all = async {
+            let mut locks = Vec::new();
+            while let Some(lock) = found.next().await {
+                locks.push(lock?);
+            }
+            Ok(locks)
+        };
+        task::wait_for_reply(async { Ok(all.await) }, "query", ADMIN_REPLY_LIMIT).await
     }
 
-    /// What there is to know about one lock; `None` if it has no document: it was never acquired, or not for so long
-    /// that the document was tidied up.
+    /// The locks that meet the filter, one by one: as [`list`](Self::list), but without all of them in memory.
+    ///
+    /// The stream reads pages of 1000 locks, each with a query of its own at the server's time of that query. A lock
+    /// that meets the filter all the while is returned exactly once. A lock that is used for the first time, or changes
+    /// its state, while the stream is read may be returned or not. In memory all locks are one page.
+    ///
+    /// See [`LockInfoStream`] for errors, cancel safety and panics.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// use mongolock::{LockFilter, LockProvider, LockState};
+    ///
+    /// let provider = LockProvider::in_memory();
+    /// let _held = provider.lock("report:1").await?;
+    ///
+    /// let mut held = provider.admin().stream(LockFilter::new().state(LockState::Held));
+    /// while let Some(lock) = held.next().await {
+    ///     let lock = lock?;
+    ///     println!("{} is held by {:?}", lock.name, lock.owner);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stream(&self, filter: LockFilter) -> LockInfoStream {
+        LockInfoStream::new(&self.engine.store, filter)
+    }
+
+    /// Reads one lock. `None` if it has no document, because it was never acquired, or its document was removed after
+    /// the retention.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -78,7 +120,7 @@ impl LockAdmin {
     /// let provider = LockProvider::in_memory().to_builder().owner("billing-1").build()?;
     /// let _guard = provider.lock("report:1").await?;
     ///
-    /// let report = provider.admin().get("report:1").await?.expect("it is held");
+    /// let report = provider.admin().get("report:1").await?.expect("the lock is held");
     /// assert_eq!(report.owner.as_deref(), Some("billing-1"));
     /// assert_eq!(report.state, LockState::Held);
     /// assert!(provider.admin().get("report:2").await?.is_none());
@@ -88,8 +130,8 @@ impl LockAdmin {
     ///
     /// # Errors
     ///
-    /// [`LockError::CorruptDocument`] if the document cannot be read. [`LockError::Mongo`] if the server refuses, needs
-    /// more than 5 s, or has not answered within 30 s.
+    /// [`LockError::CorruptDocument`] if the document cannot be read. [`LockError::Mongo`] if MongoDB refuses the
+    /// query, needs more than 5 s for it, or has not replied within 30 s.
     ///
     /// # Cancel safety
     ///
@@ -100,18 +142,23 @@ impl LockAdmin {
     /// Outside a tokio runtime with time enabled.
     pub async fn get(&self, name: impl Display) -> Result<Option<LockInfo>, LockError> {
         let (store, name) = (Arc::clone(&self.engine.store), name.to_string());
-        ask("query", async move { store.get(&name).await }).await
+        request("query", async move { store.get(&name).await }).await
     }
 
-    /// Ends the lease of whoever has the lock, or the minimum hold that keeps it closed; `false` if it was free.
+    /// Releases a lock by force: ends the lease of its holder, or the minimum hold that keeps the lock taken.
     ///
-    /// The lock is free at once, and those who wait for it are woken; after a minimum hold they may look again only
-    /// after some seconds. Its document stays, so that the next token is greater.
+    /// The request is sent when it is awaited, and gives `Result<bool, LockError>`: `false` if the lock was free.
+    /// [`only_if`](ForceRelease::only_if) restricts it to the hold that the operator has looked at. See
+    /// [`ForceRelease`] for errors, cancel safety and panics.
     ///
-    /// The holder learns of it at its next renewal, after its `renew_interval` at the latest (a holder of this very
-    /// provider at once): its guard is lost, and a body is dropped. A hold that is not renewed any more (`max_hold`)
-    /// learns of it at its deadline, or when it is released. **Until then its work goes on beside that of the next
-    /// holder**; only the fencing token keeps them apart. Its late renewals and its release do no harm.
+    /// The lock is free at once, and waiters are woken; after a minimum hold they may try again only after some
+    /// seconds. The document stays, so that the next fencing token is greater.
+    ///
+    /// The holder notices the loss at its next renewal, after its `renew_interval` at the latest, or at once if it uses
+    /// this very provider: its guard is lost, and the body of an annotated function is cancelled. A hold that is no
+    /// longer renewed (`max_hold`) notices it at its deadline or at its release. **Until then its work goes on beside
+    /// that of the next holder**; only fencing tokens then protect data from a stale write. Late renewals and the late
+    /// release of the former holder change nothing.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -122,7 +169,7 @@ impl LockAdmin {
     /// let stuck = provider.to_builder().build()?.lock("report:1").await?;
     ///
     /// assert!(provider.admin().force_release("report:1").await?);
-    /// assert!(!provider.admin().force_release("report:1").await?, "it is free already");
+    /// assert!(!provider.admin().force_release("report:1").await?, "it is already free");
     ///
     /// let next = provider.lock("report:1").await?;
     /// assert!(next.fencing_token() > stuck.fencing_token());
@@ -130,39 +177,17 @@ impl LockAdmin {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::Mongo`] if the server refuses, or has not confirmed it: then the lock may be free or not. It is safe
-    /// to repeat, but a repeated call ends the lease of a holder that came in between as well: look with
-    /// [`get`](Self::get) first.
-    ///
-    /// # Cancel safety
-    ///
-    /// Once polled, the request runs to its end in the background.
-    ///
-    /// # Panics
-    ///
-    /// Outside a tokio runtime with time enabled.
-    pub async fn force_release(&self, name: impl Display) -> Result<bool, LockError> {
-        let (engine, name) = (Arc::clone(&self.engine), name.to_string());
-        let releasing = async move {
-            let ended = engine.store.force_release(&name).await?;
-            if ended {
-                trace::forced(&name);
-                engine.renewer.renew_now(|lease| *lease.key.name == *name);
-            }
-            Ok(ended)
-        };
-        ask("forced release", releasing).await
+    pub fn force_release(&self, name: impl Display) -> ForceRelease {
+        ForceRelease::new(&self.engine, name.to_string())
     }
 
-    /// Ends all running leases of exactly this owner, as [`force_release`](Self::force_release) does, and says how many
-    /// they were. For a process that is known to be gone.
+    /// Releases all locks of an owner by force, as [`force_release`](Self::force_release) does, and returns their
+    /// number. It is meant for the locks of a process that is known to have ended.
     ///
-    /// The owner is what [`owner`](crate::LockProviderBuilder::owner) set, or `<host>:<process id>`; see
-    /// [`LockInfo::owner`]. Locks that are kept closed by a minimum hold have no owner any more and stay closed. A
-    /// process of this owner that still runs may acquire locks meanwhile, and they are not all ended in one moment.
+    /// The owner must match exactly. It is the one that [`owner`](crate::LockProviderBuilder::owner) has set, or
+    /// `<host>:<process id>`; see [`LockInfo::owner`]. Locks that only a minimum hold keeps taken have no owner any
+    /// more, and stay taken. The locks are released one after the other, and a process of this owner that still runs
+    /// can acquire new ones meanwhile.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -180,13 +205,13 @@ impl LockAdmin {
     ///
     /// # Errors
     ///
-    /// [`LockError::Mongo`] if the server refuses, or has not confirmed it: then some of the locks may be free, all or
-    /// none. The driver does not repeat this request by itself, for instance after a failover; it is safe to repeat,
-    /// and then counts those that were left.
+    /// [`LockError::Mongo`] if MongoDB refuses the request, or has not confirmed it within 30 s: none, some or all of
+    /// the locks may then be released. The driver does not repeat this request by itself, for instance after a
+    /// failover. Repeating it is safe, and returns the number of the remaining locks.
     ///
     /// # Cancel safety
     ///
-    /// Once polled, the request runs to its end in the background.
+    /// Once polled, the request runs to its end in the background, even if the future is dropped.
     ///
     /// # Panics
     ///
@@ -201,30 +226,31 @@ impl LockAdmin {
             }
             Ok(ended)
         };
-        ask("forced release", releasing).await
+        request("forced release", releasing).await
     }
 
-    /// Checks the TTL index, creates it if it is missing, and returns whether documents of unused locks are removed.
+    /// Checks the TTL index that removes the documents of unused locks, and creates it if it is missing.
     ///
-    /// This is the same check that each provider makes in the background after its first acquire:
+    /// Each provider makes the same check in the background after its first acquisition:
     ///
-    /// 1. It lists the indexes of the collection, which waits for nothing. If the index is there, or another index is in
-    ///    its way, the list decides and nothing else is sent. An index that is still being built counts as there.
-    /// 2. While no lock has a document, it creates the index at once.
-    /// 3. On a collection with documents the build waits for all open transactions on it, and every later command of
-    ///    every process waits behind the build. So only the holder of an internal lock builds, and the server gives the
-    ///    build up after 1 s. Acquires wait that long at most, unless a transaction that is opened during the build holds
-    ///    it up further. After a failed build no process builds again for 5 to 10 minutes, this call included:
-    ///    it returns [`IndexState::Failed`] then.
+    /// 1. It lists the indexes of the collection, which no transaction can block. If the index exists, or another index
+    ///    prevents its creation, that decides, and nothing else is sent. An index that is still being built counts as
+    ///    existing.
+    /// 2. If no lock has a document, it creates the index immediately.
+    /// 3. On a collection with documents, an index build waits for all open transactions on the collection, and later
+    ///    commands of all processes wait for the build. So only the holder of an internal lock builds, and the server
+    ///    ends the build after 1 s. Acquisitions are delayed by 1 s at most, unless a transaction that begins during
+    ///    the build delays it further. After a failed build no process builds again for 5 to 10 minutes; this call then
+    ///    returns [`IndexState::Failed`].
     ///
-    /// Where transactions on the lock collection are long, or the collection is so large that a build takes more than
-    /// 1 s, create the index by hand in a quiet hour; the guide on [deployments](crate::guide::deployments#the-ttl-index)
-    /// has the command. A user without the right to list indexes skips the first step, see
-    /// [rights](crate::guide::rights).
+    /// Where transactions on the lock collection are long, or a build would take more than 1 s, create the index by
+    /// hand at a time of low load; the command is in the guide on
+    /// [deployments](crate::guide::deployments#the-ttl-index). For a user without the privilege to list indexes the
+    /// first step is skipped; see [rights](crate::guide::rights).
     ///
-    /// The internal lock is one more document of the collection, with an `_id` that no lock can have
-    /// (`"mongolock\u{1f}ttl-index"`). It is removed like that of every unused lock, and [`list`](Self::list) leaves it
-    /// out.
+    /// The internal lock is one more document in the collection, with an `_id` that no user's lock can have
+    /// (`"mongolock\u{1f}ttl-index"`). It is removed like the document of any unused lock, and [`list`](Self::list)
+    /// leaves it out.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -237,7 +263,7 @@ impl LockAdmin {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the look goes on in the background.
+    /// Cancel safe: the check goes on in the background.
     ///
     /// # Panics
     ///
@@ -248,12 +274,12 @@ impl LockAdmin {
 }
 
 /// Sends a request on a task of its own, so that it runs to its end even if the caller is cancelled.
-async fn ask<T: Send + 'static>(
+async fn request<T: Send + 'static>(
     what: &str,
-    request: impl Future<Output = Result<T, LockError>> + Send + 'static,
+    command: impl Future<Output = Result<T, LockError>> + Send + 'static,
 ) -> Result<T, LockError> {
-    let asked = task::spawn(request.in_current_span());
-    task::wait_for_reply(asked, what, ADMIN_REPLY_LIMIT).await
+    let sent = task::spawn(command.in_current_span());
+    task::wait_for_reply(sent, what, ADMIN_REPLY_LIMIT).await
 }
 
 impl fmt::Debug for LockAdmin {

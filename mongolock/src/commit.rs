@@ -18,9 +18,10 @@ use crate::{LockError, LossReason};
 const NOT_BEGUN: &str = "the session has no transaction (a standalone server does not support transactions)";
 const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it began before the lock was acquired, or on another deployment";
 
-/// Commits the session's transaction if the claim of the lease still has the lock, and ends the transaction in any case.
+/// Commits the session's transaction if the claim of the lease still has the lock, and ends the transaction in any
+/// case.
 ///
-/// The shields keep the bodies around the commit from being cancelled while it is in flight.
+/// The shields prevent the cancellation of the bodies around the commit while it is in flight.
 pub(crate) async fn guarded(
     lease: &Arc<Lease>,
     store: &Store,
@@ -29,7 +30,7 @@ pub(crate) async fn guarded(
 ) -> Result<(), LockError> {
     let open = lease.begin_commit();
     if let Err(error) = guard(lease, store, session).await {
-        // The first error is returned, not that of the abort: the server itself ends a transaction that is not aborted.
+        // An error of the abort is ignored, because the server itself ends a transaction that is not aborted.
         let _ = timeout(COMMIT_NO_REPLY, session.abort_transaction()).await;
         open.ended(false);
         return Err(error);
@@ -39,10 +40,10 @@ pub(crate) async fn guarded(
 }
 
 /// Sends the last statement of the transaction, which changes the lock's document: no other client can acquire the lock
-/// from then on until the commit, and none has acquired it since the transaction began.
+/// between the statement and the commit, and none has acquired it since the transaction began.
 ///
-/// The statement renews the lease at the server, but the holder does not rely on that renewal. With a weaker write concern
-/// than majority the commit could be rolled back.
+/// The statement renews the lease at the server, but the holder does not count on that renewal: with a write concern
+/// weaker than majority the commit can be rolled back.
 async fn guard(lease: &Lease, store: &Store, session: &mut ClientSession) -> Result<(), LockError> {
     lease.ensure_held()?;
     let expiry = lease.is_renewable(Instant::now()).then_some(lease.options.expiry);
@@ -64,7 +65,8 @@ async fn guard(lease: &Lease, store: &Store, session: &mut ClientSession) -> Res
     }
 }
 
-/// Sends the commit until its outcome is known or the time is up. A commit may be repeated, because it is made only once.
+/// Sends the commit until its outcome is known or its time limit has passed. Repeating it is safe, because the server
+/// commits a transaction only once.
 async fn commit(lease: &Lease, open: OpenCommit<'_>, session: &mut ClientSession) -> Result<(), LockError> {
     let until = Instant::now() + COMMIT_LIMIT;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
@@ -98,12 +100,12 @@ async fn commit(lease: &Lease, open: OpenCommit<'_>, session: &mut ClientSession
     }
 }
 
-/// Whether the outcome of the commit is not known, for another reason than the caller's own limit.
+/// Whether the outcome of the commit is unknown for another reason than the time limit that the caller has set for it.
 fn is_unknown(error: &Error) -> bool {
     error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) && !driver_error::is_max_time_expired(error)
 }
 
-/// The error for a guarding statement without a reply: the transaction is aborted, and may be repeated as a whole.
+/// The error for a guarding statement without a reply: the transaction is aborted, and can be repeated as a whole.
 fn no_guard() -> LockError {
     labelled(
         TRANSIENT_TRANSACTION_ERROR,
@@ -143,7 +145,7 @@ mod tests {
         (token, waiting.join_next().await.unwrap().unwrap().fencing_token())
     }
 
-    /// The claim guards the commit: the next hold must not use the same claim while the commit may still be made.
+    /// The claim guards the commit: the next hold must not use the same claim while the commit may still take effect.
     #[tokio::test(start_paused = true)]
     async fn a_claim_with_an_open_commit_is_not_handed_over() {
         let is_next = |(token, next): (FencingToken, FencingToken)| next.get() == token.get() + 1;

@@ -17,11 +17,11 @@ tokio::task_local! {
     pub(crate) static CURRENT: LockContext;
 }
 
-/// What the code under a lock knows of it: its name, its fencing token, and whether it is still held.
+/// A view of a hold for the code that runs under the lock: its name, its fencing token, and whether it is still held.
 ///
-/// Inside a function with `#[distributed_lock]` (and inside [`DistributedLock::run`](crate::DistributedLock::run))
-/// [`current`](Self::current) finds it. It does not keep the lock: once the hold has ended, the context says that it
-/// is lost.
+/// Inside a function with `#[distributed_lock]`, and inside [`DistributedLock::run`](crate::DistributedLock::run),
+/// [`current`](Self::current) returns it. A context does not keep the lock held: after the end of the hold, it reports
+/// the lock as lost.
 #[derive(Clone)]
 pub struct LockContext {
     level: Arc<Level>,
@@ -32,8 +32,9 @@ struct Level {
     lease: Arc<Lease>,
     /// The engine, whose drop would stop the background task that renews the lease.
     engine: Arc<Engine>,
-    /// The context of the enclosing call, whatever its name is. A link to a call that has ended is replaced by the next
-    /// one outwards, so that a chain of tasks, each started by the one before it, does not keep all their leases.
+    /// The context of the enclosing call, of the same lock or of another one. A link to a call that has ended is
+    /// replaced by the link to the next enclosing call, so that a chain of tasks, each started by the one before it,
+    /// does not keep all their leases.
     outer: Mutex<Option<LockContext>>,
     /// Whether the call of this level is over: its guard is released or dropped, or the joined call has returned.
     has_ended: AtomicBool,
@@ -71,8 +72,8 @@ impl LockContext {
         }
     }
 
-    /// Notes that the call of this context is over. From now on it encloses no other call; only tasks that run directly
-    /// in its scope still see it.
+    /// Marks the call of this context as ended. It then encloses no further calls; only tasks that run directly in its
+    /// scope still see it.
     pub(crate) fn end(&self) {
         self.level.has_ended.store(true, Ordering::Release);
     }
@@ -81,7 +82,25 @@ impl LockContext {
         self.level.has_ended.load(Ordering::Acquire)
     }
 
-    /// The innermost hold that encloses the caller in its task; `None` outside.
+    /// The context of the innermost hold around the caller in its task; `None` if it runs under no lock.
+    ///
+    /// A spawned task has no context of its own; [`scope`](Self::scope) passes one on.
+    ///
+    /// ```
+    /// use mongolock::{LockContext, LockError, LockProvider};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LockError> {
+    /// fn token() -> Option<i64> {
+    ///     LockContext::current().map(|context| context.fencing_token().get())
+    /// }
+    ///
+    /// let lock = LockProvider::in_memory().lock("report:1");
+    /// assert!(lock.run(async |_| Ok::<_, LockError>(token())).await?.is_some());
+    /// assert!(token().is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn current() -> Option<Self> {
         CURRENT.try_with(Clone::clone).ok()
@@ -93,55 +112,63 @@ impl LockContext {
         &self.lease().key.name
     }
 
-    /// The token of this hold; see [`FencingToken`].
+    /// The fencing token of this hold; see [`FencingToken`].
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.lease().token
     }
 
-    /// Who holds the lock: the provider's `owner`.
+    /// The owner in the lock's document: that of the provider, see
+    /// [`LockProviderBuilder::owner`](crate::LockProviderBuilder::owner).
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.level.engine.owner
     }
 
-    /// Whether the lock is not held any more.
+    /// Whether the lock is no longer held.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lease().is_over()
     }
 
-    /// Resolves when the lock is not held any more. Cancel safe.
+    /// Waits until the lock is no longer held. It ends at the latest when the lease ends by this process's own clock.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
     pub async fn lost(&self) {
         self.lease().until_over().await;
     }
 
-    /// How long the lease lasts if it is not renewed again; zero once it is over.
+    /// The time until the lease ends if it is not renewed again; zero once the lock is no longer held.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.lease().remaining()
     }
 
-    /// Asks before a step that must not be taken without the lock. It looks at this process's clock only: a fencing
-    /// token is what protects data against a pause right after this call.
+    /// Checks that the lock is still held. Call it before a step that must not be taken without the lock.
+    ///
+    /// The check reads this process's own clock and sends no command. It does not protect data against a pause right
+    /// after it; the [fencing token](Self::fencing_token) does.
     ///
     /// # Errors
     ///
-    /// [`LockError::Lost`] if the lock is not held any more.
+    /// [`LockError::Lost`] if the lock is no longer held.
     pub fn ensure_held(&self) -> Result<(), LockError> {
         self.lease().ensure_held()
     }
 
-    /// Commits the session's transaction if this holder still has the lock, and only then.
+    /// Commits the session's transaction only if this holder still has the lock.
     ///
-    /// Its last statement, sent from here, renews the lock's document. That is in conflict with every taker: nobody can
-    /// have taken the lock since the transaction began, and nobody can before it is committed. The document is blocked
-    /// for the length of the commit only.
+    /// The method adds a last statement to the transaction, which renews the lock's document. The statement conflicts
+    /// with every acquisition by another client: the commit succeeds only if no other client has acquired the lock
+    /// since the transaction began, and no other client can acquire it before the commit. The document is blocked only
+    /// for the duration of the commit.
     ///
-    /// Begin the transaction under the lock, on a client of the same deployment, and with majority write concern. It
-    /// is over when this returns: committed, or aborted, or (see below) perhaps committed. Make it the last step of a
-    /// body: while it is under way, a loss of the lock does not break the body off; and once it is made, the body's
-    /// success stays a success, whatever becomes of the lock after that.
+    /// Begin the transaction under the lock, on a client of the same deployment, and with majority write concern. When
+    /// the method returns, the transaction has ended: committed, aborted, or with an unknown outcome (see Errors). Make
+    /// the commit the last step of a body. While it is in flight, the loss of the lock does not cancel the body; after
+    /// it, a successful body stays successful, even if the lock is lost then.
     ///
     /// ```no_run
     /// use mongodb::bson::{Document, doc};
@@ -153,7 +180,7 @@ impl LockContext {
     ///     let lock = LockContext::current().expect("inside the attribute");
     ///     let mut session = client.start_session().await?;
     ///     let transaction = session.start_transaction();
-    ///     // The driver repeats the whole of it after errors that pass.
+    ///     // The driver repeats the whole transaction after transient errors.
     ///     transaction
     ///         .and_run2(async move |session| {
     ///             let take = doc! { "$inc": { "balance": -10 } };
@@ -167,27 +194,27 @@ impl LockContext {
     ///
     /// # Errors
     ///
-    /// - [`LockError::Lost`]: the lock is not held any more; the transaction is aborted.
-    /// - [`LockError::Mongo`] with the label `TransientTransactionError`: nothing is committed, and the whole
-    ///   transaction may be made again. A transaction that takes longer than the `renew_interval` meets the renewal of
-    ///   its own lock, which is such an error, and meets it again each time (`and_run2` goes on with that for two
-    ///   minutes, under the lock): keep it short, or set a longer interval.
-    /// - [`LockError::Mongo`] with the label `UnknownTransactionCommitResult`: MongoDB has not said for half a minute
-    ///   whether it is committed; a connection that is dead without being closed is given up after 10 s meanwhile.
-    ///   `commit_transaction` of the session may be called again (the guard is part of the transaction), this method
-    ///   not.
-    /// - [`LockError::NoTransaction`]: the session has none, as always on a standalone server; or it began before the
-    ///   lock was acquired (which is not seen after a hand-over within the process); or the lock is kept in memory.
+    /// - [`LockError::Lost`]: the lock is no longer held, and the transaction was aborted.
+    /// - [`LockError::Mongo`] with the label `TransientTransactionError`: nothing was committed, and the whole
+    ///   transaction can be repeated. A transaction that takes longer than the `renew_interval` conflicts with the
+    ///   renewal of its own lock. That is such an error, and it occurs again in each repetition (`and_run2` repeats for
+    ///   two minutes, under the lock). Keep transactions short, or set a longer `renew_interval`.
+    /// - [`LockError::Mongo`] with the label `UnknownTransactionCommitResult`: MongoDB has not confirmed the outcome of
+    ///   the commit for 30 s; a silent connection is given up after 10 s meanwhile. The session's `commit_transaction`
+    ///   can be called again, because the guarding statement is part of the transaction; this method cannot.
+    /// - [`LockError::NoTransaction`]: the session has no transaction, as always on a standalone server; or the
+    ///   transaction began before the lock was acquired (this is not detected after a hand-over within the process); or
+    ///   the lock is kept in memory.
     ///
-    /// As errors of the driver (`?` in a callback of `and_run2`) they keep their labels. Where the caller's own error is
-    /// not made from a `LockError` alone, unwrap them again: `.await.map_err(LockError::from)?`.
+    /// Converted to errors of the driver (`?` in a callback of `and_run2`), the errors keep their labels. Where the
+    /// caller's error type is not made from `LockError` alone, convert them back: `.await.map_err(LockError::from)?`.
     ///
     /// # Cancel safety
     ///
-    /// Not cancel safe: if it is dropped, the transaction may be committed, or not, or be left open. Drop or abort the
-    /// session then: an open transaction that has come to its last statement keeps everybody out of the lock, until
-    /// MongoDB ends it after `transactionLifetimeLimitSeconds` (a minute if not set). The same holds if the process dies
-    /// just then. The attribute and `run` never drop it because the lock is lost.
+    /// Not cancel safe: if the future is dropped, the transaction may be committed, aborted or still open. Drop or
+    /// abort the session then. An open transaction whose last statement was sent blocks the lock for all clients until
+    /// MongoDB ends it after `transactionLifetimeLimitSeconds` (60 s by default). The same happens if the process
+    /// crashes in that moment. The attribute and `run` never drop the future because of a lost lock.
     ///
     /// # Panics
     ///
@@ -197,10 +224,11 @@ impl LockContext {
         commit::guarded(self.lease(), &self.level.engine.store, shields, session).await
     }
 
-    /// Runs a future under this context, to carry it into a spawned task.
+    /// Runs a future under this context, which passes the context on to a spawned task.
     ///
-    /// The context does not keep the lock: it ends with the call that took it. In a task that outlives that call, a nested
-    /// call of the same name gets [`LockError::Lost`]; inside a further lock it acquires the lock anew.
+    /// The context does not keep the lock held: the hold ends with the call that acquired it. In a task that outlives
+    /// that call, a nested call of the same name returns [`LockError::Lost`]; inside another lock, it acquires the lock
+    /// anew.
     ///
     /// ```
     /// use mongolock::{LockContext, LockError, LockProvider};
@@ -219,7 +247,7 @@ impl LockContext {
         CURRENT.scope(self, future)
     }
 
-    /// The innermost enclosing hold of this name, with the same provider.
+    /// The context of the innermost enclosing hold of this name, on the same provider.
     pub(crate) fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<Self> {
         let is_it = |context: &Self| Arc::ptr_eq(&context.level.engine, engine) && context.name() == name;
         std::iter::successors(Self::current(), Self::outer).find(is_it)
@@ -233,7 +261,7 @@ impl LockContext {
         &self.level.engine
     }
 
-    /// Keeps all bodies around a commit from being cancelled: those around this hold, and those around the caller.
+    /// Prevents the cancellation of all bodies around a commit: those around this hold, and those around the caller.
     pub(crate) fn shield_bodies(&self) -> Vec<CancelShield> {
         let own = std::iter::successors(Some(self.clone()), Self::outer);
         let callers = std::iter::successors(Self::current(), Self::outer);
@@ -242,7 +270,7 @@ impl LockContext {
             .collect()
     }
 
-    /// The context of the innermost enclosing call that still runs. Links to ended calls before it are removed.
+    /// The context of the innermost enclosing call that has not ended. Links to ended calls before it are removed.
     fn outer(&self) -> Option<Self> {
         let mut link = lock(&self.level.outer);
         while let Some(ended) = link.take_if(|outer| outer.has_ended()) {
@@ -317,7 +345,7 @@ mod tests {
     }
 
     /// Runs one task after the other, each of which acquires a lock in the scope of the call before it, while `overlap`
-    /// earlier calls still run. Returns the greatest number of levels and leases that were alive.
+    /// earlier calls still run. Returns the largest number of levels and of leases that existed at the same time.
     async fn chain_of_tasks(
         first: &LockContext,
         lock_of: impl Fn(usize) -> DistributedLock,
@@ -371,7 +399,7 @@ mod tests {
         }
     }
 
-    /// The hold cannot be joined from within another lock either.
+    /// Joining the hold from inside another lock fails as well.
     #[tokio::test(start_paused = true)]
     async fn a_lost_hold_whose_call_still_runs_cannot_be_joined() {
         let (provider, other) = (short(), LockProvider::in_memory());
@@ -389,7 +417,7 @@ mod tests {
         assert!(matches!(nested.await, Err(LockError::Lost { name, .. }) if name == "lost"));
     }
 
-    /// A task that outlives the call that began it is under no lock of that call.
+    /// A task that outlives the call that started it runs under no lock of that call.
     #[tokio::test]
     async fn an_ended_call_is_seen_in_its_own_scope_only() {
         let provider = LockProvider::in_memory();

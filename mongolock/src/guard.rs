@@ -7,11 +7,13 @@ use crate::engine::Engine;
 use crate::lease::{Hold, Lease};
 use crate::{FencingToken, LockError};
 
-/// A held lock. It is renewed in the background until it is released or dropped.
+/// A held lock. Its lease is renewed in the background until the guard is released or dropped.
 ///
-/// [`release`](Self::release) tells the server and says whether the lock was held to the end. Dropping the guard
-/// releases as well, in the background: on any thread, with or without a runtime at hand. If the runtime ends before
-/// that, the lease ends by itself after its expiry.
+/// [`release`](Self::release) waits for the server's confirmation and returns an error if the lock was not held to the
+/// end. Dropping the guard also releases the lock, in the background; it may be dropped on any thread, inside or
+/// outside a runtime. If the runtime ends before the release is sent, the lease expires on its own.
+///
+/// Bind the guard to a named variable such as `_guard`. `let _ = …` drops it, and releases the lock, at once.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -23,9 +25,9 @@ use crate::{FencingToken, LockError};
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "the lock is released when the guard is dropped"]
+#[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
 pub struct LockGuard {
-    // The hold is dropped before the engine, because the drop of the engine may stop the background task.
+    // The hold is dropped before the engine, because dropping the engine can stop the background task that releases it.
     hold: Hold,
     engine: Arc<Engine>,
     context: GuardContext,
@@ -46,13 +48,13 @@ impl LockGuard {
         &self.lease().key.name
     }
 
-    /// The token of this hold, greater than those of all earlier holds of the lock.
+    /// The fencing token of this hold. It is greater than those of all earlier holds of the lock.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.lease().token
     }
 
-    /// A context of this hold, to hand to code that needs the token or has to notice a loss.
+    /// The context of this hold, for code that needs the fencing token or must notice the loss of the lock.
     #[must_use]
     pub fn context(&self) -> LockContext {
         self.context
@@ -61,44 +63,75 @@ impl LockGuard {
             .clone()
     }
 
-    /// Whether the lease is over: renewals were not confirmed in time, or somebody removed the claim.
+    /// Whether the lock is no longer held: no renewal was confirmed in time, the lock was released by force or its
+    /// document changed, or the provider was shut down.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.lease().is_over()
     }
 
-    /// Resolves when the lock is lost, at the latest when the lease ends by this process's own clock. Cancel safe.
+    /// Waits until the lock is lost. It ends at the latest when the lease ends by this process's own clock.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
     pub async fn lost(&self) {
         self.lease().until_over().await;
     }
 
-    /// How long the lease lasts if it is not renewed again; zero once it is lost.
+    /// The time until the lease ends if it is not renewed again; zero once the lock is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.lease().remaining()
     }
 
-    /// Releases the lock and waits for the server's answer.
+    /// Checks that the lock is still held. Call it before a step that must not be taken without the lock.
+    ///
+    /// The check reads this process's own clock and sends no command. It does not protect data against a pause right
+    /// after it; the [fencing token](Self::fencing_token) does.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let guard = provider.lock("report:1").await?;
+    /// for page in 0..3 {
+    ///     guard.ensure_held()?;
+    ///     println!("writing page {page}");
+    /// }
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`LockError::Lost`] if the lease was over before, or somebody else had removed the claim: what was done under
-    /// the lock may have met somebody else's work. [`LockError::Mongo`] if MongoDB did not confirm the release; it is
-    /// repeated in the background while the lease lasts.
+    /// [`LockError::Lost`] if the lease is over.
+    pub fn ensure_held(&self) -> Result<(), LockError> {
+        self.lease().ensure_held()
+    }
+
+    /// Releases the lock and waits until the server confirms it.
+    ///
+    /// # Errors
+    ///
+    /// - [`LockError::Lost`] if the lock was lost before: another holder may have worked at the same time.
+    /// - [`LockError::Mongo`] if MongoDB refused the release, or did not confirm it within 6 s. Unless it was refused,
+    ///   the release is repeated in the background until the lease ends.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: once polled, the release goes on if the future is dropped; before that, dropping it drops the
-    /// guard.
+    /// Cancel safe: once the future was polled, the release goes on even if the future is dropped. Before that,
+    /// dropping the future drops the guard, which releases the lock in the background.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime with time enabled; the lock is released in the background then.
+    /// Outside a tokio runtime with time enabled. The lock is then released in the background.
     pub async fn release(mut self) -> Result<(), LockError> {
         self.end().await
     }
 
-    /// [`release`](Self::release) by reference, so that the futures around it need no room for another guard.
+    /// [`release`](Self::release) by reference, so that the callers' futures do not contain a second guard.
     pub(crate) async fn end(&mut self) -> Result<(), LockError> {
         self.hold.release().await
     }
@@ -108,7 +141,7 @@ impl LockGuard {
     }
 }
 
-/// The context of a guard, made when it is first used; its call ends with the guard.
+/// The context of a guard, made when it is first used. The call of the context ends with the guard.
 struct GuardContext(OnceLock<LockContext>);
 
 impl Drop for GuardContext {

@@ -72,7 +72,7 @@ mod trace;
 #[path = "private.rs"]
 pub mod __private;
 
-pub use admin::LockAdmin;
+pub use admin::{ForceRelease, LockAdmin, LockInfoStream};
 pub use context::LockContext;
 pub use error::{LockError, LossReason};
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};

@@ -10,9 +10,12 @@ use crate::options::Options;
 use crate::run::{Acquired, OnLost};
 use crate::{LockError, LockGuard, LockOutput, name, output};
 
-/// A lock by name, with the options under which it is acquired. Made by [`LockProvider::lock`](crate::LockProvider::lock).
+/// A distributed lock with its name and its options; made by [`LockProvider::lock`](crate::LockProvider::lock).
 ///
-/// Nothing happens until it is awaited, acquired or run; it can be used any number of times.
+/// It gives mutual exclusion across all processes that use the same collection: at most one of them holds the lock of a
+/// name at a time, for as long as its lease lasts. The value itself holds nothing. It is acquired with
+/// [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire) or [`run`](Self::run), or by awaiting it, any number
+/// of times.
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,20 +25,20 @@ use crate::{LockError, LockGuard, LockOutput, name, output};
 /// # let provider = mongolock::LockProvider::in_memory();
 /// let lock = provider.lock("report:1").expiry(Duration::from_secs(60)).acquire_timeout(Duration::from_secs(5));
 /// let guard = lock.acquire().await?;
-/// assert!(lock.try_acquire().await?.is_none(), "it is held");
+/// assert!(lock.try_acquire().await?.is_none(), "the lock is held");
 /// guard.release().await?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
-#[must_use = "a lock is not held before it is awaited, acquired or run"]
+#[must_use = "the lock is not held before it is awaited, acquired or run; then bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
 pub struct DistributedLock {
     engine: Arc<Engine>,
     name: Arc<str>,
     options: Options,
 }
 
-/// What a call does when the lock is held by another.
+/// What a call does while another holder has the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnBusy {
     Wait,
@@ -62,39 +65,44 @@ impl DistributedLock {
         &self.name
     }
 
-    /// How long the lease lasts without a renewal: 100 ms to 7 days, in whole milliseconds.
+    /// Sets for how long the lease lasts without a renewal (its TTL): 100 ms to 7 days, in whole milliseconds.
     ///
-    /// It bounds how long others wait after this process crashed, and how long an outage the hold survives. A
-    /// `renew_interval` that nobody set stays a third of it.
+    /// It limits how long other processes wait after a crash of this one, and how long an outage a hold survives. A
+    /// `renew_interval` that is not set explicitly stays a third of it.
     pub fn expiry(mut self, expiry: Duration) -> Self {
         self.options.expiry = expiry;
         self
     }
 
-    /// How often the lease is renewed: above 0 and below `expiry`.
+    /// Sets the time between two renewals of the lease: at least 1 ms and less than `expiry`.
     pub fn renew_interval(mut self, interval: Duration) -> Self {
         self.options.renew_interval = Some(interval);
         self
     }
 
-    /// How long to wait for the lock: 0 to 7 days, or `None` to wait as long as others hold it. With 0 it asks once.
+    /// Sets how long to wait for the lock: 0 to 7 days, or `None` to wait without a limit. With 0 the call tries once.
     ///
-    /// Also with `None` the wait ends when MongoDB has given no usable answer about the lock for a minute, with the last
-    /// error. The minute is the same for all callers in the process; one that begins later waits for 10 s at least.
+    /// Even with `None` the wait ends, with the last error, when MongoDB has given no usable reply about the lock for a
+    /// minute. All callers of the process share that minute; a caller that begins later waits for at least 10 s.
     pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.options.acquire_timeout = timeout.into();
         self
     }
 
-    /// How long the lock stays taken at the least, counted from its acquisition: 0 to 7 days. A release before that
-    /// returns at once and lets nobody else in until then.
+    /// Sets the shortest time for which the lock stays taken, counted from its acquisition: 0 to 7 days, in whole
+    /// milliseconds.
+    ///
+    /// A release before that time returns at once, but no process can acquire the lock until the minimum hold is over.
+    /// This applies however the hold ends: by a release, a dropped guard, an error or a panic.
     pub fn min_hold(mut self, hold: Duration) -> Self {
         self.options.min_hold = hold;
         self
     }
 
-    /// No renewal after this time, counted from the acquisition: 0 to 7 days. The cap for a body that hangs and for a
-    /// guard that was leaked; the lock is lost at most one `expiry` later.
+    /// Sets the time after which the lease is no longer renewed, counted from the acquisition: 0 to 7 days.
+    ///
+    /// It limits how long a body that hangs or a leaked guard keeps the lock: the lock is lost at most one `expiry`
+    /// later.
     pub fn max_hold(mut self, hold: Duration) -> Self {
         self.options.max_hold = Some(hold);
         self
@@ -104,21 +112,28 @@ impl DistributedLock {
     ///
     /// # Errors
     ///
-    /// [`LockError::Timeout`] at the acquire timeout, or [`LockError::Mongo`] if MongoDB gave no usable answer by then;
-    /// an error that waiting cannot mend (no rights, wrong credentials) at once. [`LockError::InvalidName`] and
-    /// [`LockError::InvalidOption`] before anything is sent, [`LockError::Reentrant`] inside a body (or a
-    /// [`LockContext::scope`](crate::LockContext::scope)) that runs under this very lock, [`LockError::ShutDown`] after
-    /// `shutdown`. A second acquire beside a guard of one's own is no error: it waits.
+    /// - [`LockError::Timeout`] if another holder still has the lock at the acquire timeout.
+    /// - [`LockError::Mongo`] if MongoDB has given no usable reply by the acquire timeout. Non-retryable errors
+    ///   (missing privileges, bad credentials) are returned immediately.
+    /// - [`LockError::InvalidName`] and [`LockError::InvalidOption`] before anything is sent.
+    /// - [`LockError::Reentrant`] inside a body, or a [`LockContext::scope`](crate::LockContext::scope), that runs
+    ///   under this very lock: the lock is not reentrant, and waiting for it would be a deadlock.
+    /// - [`LockError::CorruptDocument`] if the document of the lock cannot be read.
+    /// - [`LockError::ShutDown`] after [`LockProvider::shutdown`](crate::LockProvider::shutdown).
+    ///
+    /// Acquiring the lock a second time while holding only its guard is not detected: the call waits, possibly until
+    /// the timeout.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a request that is under way runs to its end on a task of its own, and what it may have acquired is
-    /// released. Drop the future, or go on polling it: one that is kept and not polled may have acquired the lock, which
-    /// is renewed then.
+    /// Cancel safe: a request in flight runs to its end on a task of its own, and a lock that it acquires is released.
+    /// Drop the future or keep polling it: a future that is kept without being polled may have acquired the lock, which
+    /// is then renewed.
     ///
     /// # Panics
     ///
     /// Outside a tokio runtime with time enabled.
+    #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
     pub fn acquire(&self) -> impl Future<Output = Result<LockGuard, LockError>> + Send + use<> {
         let lock = self.clone();
         async move {
@@ -129,12 +144,14 @@ impl DistributedLock {
         }
     }
 
-    /// Acquires the lock if it is free now: at most one request, bounded by the acquire timeout or 10 s. None is sent
-    /// if this process itself holds or awaits the lock.
+    /// Acquires the lock if it is free, without waiting for its holder; `None` if it is held.
+    ///
+    /// The call makes at most one attempt, which ends after the acquire timeout, or after 10 s if that is 0 or `None`.
+    /// If this process itself holds the lock or waits for it, the result is `None` without a request.
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), but for `Timeout`: a held lock is `None`.
+    /// Those of [`acquire`](Self::acquire) except [`LockError::Timeout`]: a held lock is `None`.
     ///
     /// # Cancel safety
     ///
@@ -143,6 +160,7 @@ impl DistributedLock {
     /// # Panics
     ///
     /// Outside a tokio runtime with time enabled.
+    #[must_use = "the lock is held only while its guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>, LockError> {
         self.check()?;
         self.refuse_own()?;
@@ -150,10 +168,13 @@ impl DistributedLock {
         Ok(hold.map(|hold| LockGuard::new(hold, &self.engine)))
     }
 
-    /// Runs a body under the lock: the attribute as a function.
+    /// Runs a body under the lock and then releases it: the closure form of `#[distributed_lock]`.
     ///
-    /// The body gets the [`LockContext`], which is also its current one. When the lock is lost, the body is dropped at
-    /// its next await point and the call returns [`LockError::Lost`]. Within a hold of the same name it joins that.
+    /// The body gets the [`LockContext`], which is also [`LockContext::current`] for the code that it calls. When the
+    /// lock is lost, the body is cancelled at its next await point, and the call returns [`LockError::Lost`].
+    ///
+    /// Inside a body that already runs under a lock of the same name and provider, the call joins that hold instead of
+    /// deadlocking: it has the same token, sends nothing, and its own lock options do not apply.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -169,15 +190,16 @@ impl DistributedLock {
     ///
     /// # Errors
     ///
-    /// What the body returns; or a [`LockError`] as for [`acquire`](Self::acquire), or `Lost`, in the body's own type.
+    /// The error of the body, or else a [`LockError`] in the body's own error type: those of
+    /// [`acquire`](Self::acquire), and [`LockError::Lost`] if the lock was lost before the body ended.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the body and then releases the lock in the background.
+    /// Dropping the future drops the body first, and then releases the lock in the background.
     ///
     /// # Panics
     ///
-    /// When the body does, after the release; and outside a tokio runtime with time enabled.
+    /// If the body panics: the panic continues after the release. Outside a tokio runtime with time enabled.
     pub fn run<F, B>(&self, body: F) -> impl Future<Output = B::Output> + use<F, B>
     where
         F: FnOnce(LockContext) -> B,
@@ -232,8 +254,8 @@ impl DistributedLock {
     }
 }
 
-/// Joins the hold of the enclosing call. That is busy only while another call runs within it; the options of the inner
-/// call do not apply.
+/// Joins the hold of the enclosing call. The hold is busy only while another inner call runs under it. The lock options
+/// of the inner call do not apply.
 async fn join(outer: &LockContext, on_busy: OnBusy, on_lost: OnLost) -> Result<Acquired, LockError> {
     let lease = outer.lease();
     lease.ensure_held()?;
@@ -246,7 +268,7 @@ async fn join(outer: &LockContext, on_busy: OnBusy, on_lost: OnLost) -> Result<A
             () = lease.until_over() => return Err(lease.lost_error()),
         },
     };
-    // The wait for a sibling may have outlasted the hold.
+    // The hold may have ended during the wait for another inner call.
     lease.ensure_held()?;
     match permit {
         Some(permit) => Ok(Acquired::joined(outer, permit, on_lost)),
@@ -278,7 +300,7 @@ impl std::fmt::Debug for DistributedLock {
 
 #[cfg(test)]
 mod tests {
-    /// The futures of calls nest, so that the size of one of them counts at every level of an application.
+    /// The futures of nested calls contain each other, so their sizes add up at every level of an application.
     #[tokio::test]
     async fn the_futures_are_small() {
         let lock = crate::LockProvider::in_memory().lock("small");

@@ -1,9 +1,10 @@
 use crate::LockError;
 
-/// The longest name in bytes: an `_id` is indexed, and a longer name is a mistake rather than a name.
+/// The greatest length of a name in bytes: the name is an `_id` and stands in an index, and a longer one is almost
+/// certainly a mistake.
 pub(crate) const MAX_BYTES: usize = 1024;
 
-/// Checks the rules for a name as it is used at run time.
+/// Checks a rendered name against the rules for names.
 pub(crate) fn check(name: &str) -> Result<(), LockError> {
     match broken_rule(name) {
         None => Ok(()),
@@ -26,7 +27,7 @@ fn broken_rule(name: &str) -> Option<String> {
         .map(|c| format!("it contains the control character {c:?}"))
 }
 
-/// The name shortened for a message, so that an absurdly long one does not flood a log.
+/// The name, shortened for an error message, so that a very long one does not flood a log.
 fn excerpt(name: &str) -> String {
     const SHOWN: usize = 120;
     match name.char_indices().nth(SHOWN) {

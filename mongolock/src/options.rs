@@ -6,22 +6,24 @@ use std::time::Duration;
 use crate::LockError;
 use crate::timing::TRY_LIMIT;
 
-/// How long MongoDB keeps the document of an unused lock if the provider does not say otherwise.
+/// The time for which MongoDB keeps the document of an unused lock if the provider sets no other.
 pub(crate) const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// The shortest expiry: a shorter lease would often end during a slow reply of a healthy server.
 const MIN_EXPIRY: Duration = Duration::from_millis(100);
+/// The upper bound of all durations of a lock: a longer one is almost certainly a mistake in the unit.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The options of one lock; every field is checked by [`check`](Self::check).
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// The time for which a lease lasts without a renewal.
+    /// The time for which a lease lasts without a renewal, in whole milliseconds.
     pub(crate) expiry: Duration,
-    /// The time between two renewals; `None` is a third of the expiry, whatever that is set to later.
+    /// The time between two renewals; `None` is a third of the expiry, also if that is set later.
     pub(crate) renew_interval: Option<Duration>,
     /// The time for which an acquire waits; `None` is no limit.
     pub(crate) acquire_timeout: Option<Duration>,
-    /// The shortest time for which the lock stays taken, counted from its acquisition.
+    /// The shortest time for which the lock stays taken, counted from its acquisition, in whole milliseconds.
     pub(crate) min_hold: Duration,
     /// The time from the acquisition after which a lease is no longer renewed; `None` is no limit.
     pub(crate) max_hold: Option<Duration>,
@@ -68,7 +70,7 @@ impl Options {
         self.renew_interval.unwrap_or(self.expiry / 3)
     }
 
-    /// The time limit of a single try, which does not wait for the holder.
+    /// The time limit of a single attempt, which does not wait for the holder.
     pub(crate) fn attempt_limit(&self) -> Duration {
         match self.acquire_timeout {
             Some(limit) if !limit.is_zero() => limit,
@@ -76,7 +78,7 @@ impl Options {
         }
     }
 
-    /// Refuses the first option that is out of bounds; nothing is clamped.
+    /// Returns an error for the first option that is out of its bounds; no value is clamped.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         within(
             "expiry",
@@ -84,7 +86,8 @@ impl Options {
             MIN_EXPIRY..=WEEK,
             "it must be 100 ms to 7 days",
         )?;
-        // MongoDB keeps dates in milliseconds: with a fraction the lease would end there at another time than here.
+        // MongoDB stores dates in milliseconds: with a fraction of one, the server and this process would disagree
+        // about the end of the lease.
         if !self.expiry.subsec_nanos().is_multiple_of(1_000_000) {
             return Err(refused("expiry", self.expiry, "it must be whole milliseconds"));
         }

@@ -1,10 +1,10 @@
 use crate::LockError;
 
-/// A return type that can carry a [`LockError`]: what `#[distributed_lock]` asks of a function.
+/// A return type that can carry a [`LockError`]. A function with `#[distributed_lock]` needs one.
 ///
-/// Every `Result<T, E>` with `E: From<LockError>` is one, so `anyhow::Result`, `Result<_, LockError>` and
-/// any error enum with a `#[from] LockError` variant work as they are. Implement it for a return type of
-/// your own, such as an HTTP response:
+/// It is implemented for every `Result<T, E>` with `E: From<LockError>`: `anyhow::Result`, `Result<_, LockError>` and
+/// any error enum with a `#[from] LockError` variant work without further code. Implement it for a return type of your
+/// own, such as an HTTP response:
 ///
 /// ```
 /// use mongolock::{LockError, LockOutput};
@@ -14,7 +14,7 @@ use crate::LockError;
 /// impl LockOutput for Response {
 ///     type Success = String;
 ///     fn from_success(body: String) -> Self { Response { status: 200, body } }
-///     fn from_lock_error(error: LockError) -> Self { Response { status: 503, body: error.to_string() } }
+///     fn from_lock_error(_: LockError) -> Self { Response { status: 503, body: "try again later".to_owned() } }
 ///     fn is_success(&self) -> bool { self.status < 400 }
 /// }
 /// ```
@@ -24,16 +24,16 @@ use crate::LockError;
     note = "return a `Result<_, E>` where `E: From<mongolock::LockError>`, or implement `mongolock::LockOutput` for your own type"
 )]
 pub trait LockOutput: Sized {
-    /// What the function returns when all went well; with `on_busy = "skip"` it must be [`Skipped`].
+    /// The value of a successful call. With `on_busy = "skip"` it must implement [`Skipped`].
     type Success;
 
-    /// A return value that says that all went well.
+    /// Makes the return value of a successful call.
     fn from_success(value: Self::Success) -> Self;
 
-    /// The return value when the lock was not acquired, or was lost.
+    /// Makes the return value of a call whose lock was not acquired, or was lost.
     fn from_lock_error(error: LockError) -> Self;
 
-    /// Whether the body succeeded: a failure of the body is reported before a loss of the lock.
+    /// Whether the body succeeded. If it failed, the call returns its failure even if the lock was lost as well.
     fn is_success(&self) -> bool;
 }
 
@@ -53,9 +53,9 @@ impl<T, E: From<LockError>> LockOutput for Result<T, E> {
     }
 }
 
-/// A success value that can say "skipped, somebody else is at it": what `on_busy = "skip"` returns.
+/// A success value that can stand for a skipped call: with `on_busy = "skip"` a call returns it if the lock is held.
 ///
-/// `()` and `Option<T>` (as `None`) can; implement it for a type of your own:
+/// It is implemented for `()`, and for `Option<T>` as `None`. Implement it for a type of your own:
 ///
 /// ```
 /// enum Tick { Done(u64), Skipped }
@@ -84,14 +84,15 @@ impl<T> Skipped for Option<T> {
     }
 }
 
-/// The functions of a return type that the end of a call needs, kept as values so that no other code has the bound.
+/// The functions of a return type that the end of a call needs. They are kept as values, so that no other code needs
+/// the bound `T: LockOutput`.
 #[derive(Debug)]
 pub struct Output<T> {
     pub(crate) from_lock_error: fn(LockError) -> T,
     pub(crate) is_success: fn(&T) -> bool,
 }
 
-/// How this return type carries an error.
+/// The functions by which this return type carries an error.
 #[must_use]
 pub fn output<T: LockOutput>() -> Output<T> {
     Output {

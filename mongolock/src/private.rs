@@ -1,4 +1,5 @@
-//! What the expansion of `#[distributed_lock]` names. Not part of the public interface: it changes with any release.
+//! The items that the expansion of `#[distributed_lock]` names. They are not part of the public interface: any release
+//! may change them.
 
 use std::fmt::{self, Display, Write};
 use std::time::Duration;
@@ -11,15 +12,15 @@ pub use crate::run::{Acquired, Finished, LockedBody};
 use crate::{LockError, LockProvider};
 pub use crate::{LockOutput, Skipped};
 
-/// A lock's name while it is put together.
+/// A lock's name while it is rendered.
 #[derive(Debug, Default)]
 pub struct Name {
     rendered: String,
-    /// The first placeholder whose value was rendered as an empty string.
+    /// The first placeholder whose value rendered to an empty string.
     empty: Option<&'static str>,
 }
 
-/// A value that a placeholder of a lock name can stand for.
+/// A value that a placeholder in a lock name can stand for.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be used in a lock name",
     label = "it does not implement `std::fmt::Display`",
@@ -67,28 +68,28 @@ impl Name {
     }
 }
 
-// Functions with the return type as their one generic argument: the compiler then reports a type that cannot carry
-// an error at the place where that type is written, and only once.
+// The return type is the only generic argument of these functions. The compiler then reports a return type that cannot
+// carry an error once, at the place where the type is written.
 
-/// Releases the lock after the body and returns what the call returns. The type has no bound: that of an opaque future
-/// would be reported a second time, at the attribute.
+/// Releases the lock after the body, and returns the return value of the call. The type has no bound, because the
+/// compiler would report the bound of an opaque future a second time, at the attribute.
 pub fn finish<T>(finished: Finished<T>, output: Output<T>) -> impl Future<Output = T> {
     finished.finish(output)
 }
 
-/// What the call returns if the lock was not acquired.
+/// The return value of a call whose lock was not acquired.
 #[must_use]
 pub fn failed<T: LockOutput>(error: LockError) -> T {
     T::from_lock_error(error)
 }
 
-/// What the call returns if its body did not run because the lock is held by another.
+/// The return value of a call whose body did not run because another holder has the lock.
 #[must_use]
 pub fn skipped<T: SkipOutput>() -> T {
     T::skipped()
 }
 
-/// Both conditions of `on_busy = "skip"` as one, so that a type which meets neither is reported once.
+/// Both conditions of `on_busy = "skip"` as one, so that the compiler reports a type that meets neither only once.
 pub trait SkipOutput {
     /// The value of a call whose body did not run.
     fn skipped() -> Self;
@@ -110,13 +111,13 @@ pub struct Call {
 }
 
 impl Call {
-    /// With the global provider, or that of the enclosing `LockProvider::scope`.
+    /// A call with the provider of the enclosing `LockProvider::scope`, or else the global one.
     #[must_use]
     pub fn global() -> Self {
         Self::new(LockProvider::global())
     }
 
-    /// With this provider.
+    /// A call with this provider.
     #[must_use]
     pub fn on<P: AsRef<LockProvider> + ?Sized>(provider: &P) -> Self {
         Self::new(Ok(provider.as_ref().clone()))
@@ -171,26 +172,28 @@ impl Call {
         self
     }
 
-    /// `on_lost = "continue"`.
+    /// Sets `on_lost = "continue"`.
     #[must_use]
     pub fn continue_when_lost(mut self) -> Self {
         self.on_lost = OnLost::Continue;
         self
     }
 
-    // These are no `async fn`s: their arguments are used before the future begins, and take no room in it.
+    // These are not `async fn`s: they use their arguments before the future begins, so that the future does not contain
+    // them.
 
-    /// `on_busy = "wait"`.
+    /// Acquires the lock with `on_busy = "wait"`.
     pub fn wait(self, name: Name) -> impl Future<Output = Result<Acquired, LockError>> {
         self.hold(name, OnBusy::Wait)
     }
 
-    /// `on_busy = "fail"`.
+    /// Acquires the lock with `on_busy = "fail"`.
     pub fn fail(self, name: Name) -> impl Future<Output = Result<Acquired, LockError>> {
         self.hold(name, OnBusy::TryOnce)
     }
 
-    /// `on_busy = "skip"`: one attempt, or as long as an `acquire_timeout` of the attribute itself allows.
+    /// Acquires the lock with `on_busy = "skip"`: it makes one attempt, or waits for the `acquire_timeout` if the
+    /// attribute itself sets one.
     pub fn skip(self, name: Name) -> impl Future<Output = Result<Option<Acquired>, LockError>> {
         let on_busy = if self.has_acquire_timeout {
             OnBusy::Wait

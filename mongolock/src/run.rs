@@ -1,4 +1,4 @@
-//! A call under a lock, from the moment it is acquired: the common path of the attribute and of `run`.
+//! A call under its lock, from the acquisition to the release: the common path of the attribute and of `run`.
 
 use std::any::Any;
 use std::future::Future;
@@ -17,14 +17,14 @@ use crate::lease::Lease;
 use crate::output::Output;
 use crate::{LockError, LockGuard, trace};
 
-/// The lock that a call has: its own one, or that of the enclosing call.
+/// The lock of a call: one that it has acquired itself, or that of the enclosing call.
 pub struct Acquired {
     context: LockContext,
     source: LockSource,
     on_lost: OnLost,
 }
 
-/// What to do with the body when the lock is lost.
+/// What happens to the body when the lock is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnLost {
     Cancel,
@@ -75,7 +75,7 @@ impl Acquired {
         &self.context
     }
 
-    /// Runs the body under the lock. The future contains the body and adds a constant to its size.
+    /// Runs the body under the lock. The future contains the body and adds a constant to the body's size.
     pub fn run<B: Future>(self, body: B) -> LockedBody<B, impl Future<Output = ()>> {
         let lease = Arc::clone(self.context.lease());
         LockedBody {
@@ -107,7 +107,8 @@ impl LockSource {
 pin_project! {
     /// The body of a call while it runs under its lock.
     pub struct LockedBody<B, L> {
-        // The body stands before the source of the lock, so that a cancelled call drops it while the lock is still held.
+        // The body stands before the source of the lock, so that a cancelled call drops it while the lock is still
+        // held.
         #[pin]
         body: Option<TaskLocalFuture<LockContext, B>>,
         #[pin]

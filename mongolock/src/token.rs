@@ -5,14 +5,16 @@ use std::str::FromStr;
 use mongodb::bson::Bson;
 use serde::{Deserialize, Serialize};
 
-/// A number that is strictly greater for every later hold of the same lock.
+/// A fencing token: a number that is strictly greater for every later hold of the same lock.
 ///
-/// Hand it to whatever the lock protects and let that refuse a token smaller than the greatest it has seen:
-/// then a holder that was paused beyond its lease cannot overwrite its successor's work
-/// ([Kleppmann, *How to do distributed locking*](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html)).
+/// Pass it with each write to the resource that the lock protects, and let the resource reject a token smaller than the
+/// greatest one it has seen. A stale holder, whose process was paused beyond its lease, then cannot overwrite the work
+/// of the next holder ([Kleppmann, *How to do distributed
+/// locking*](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html)). For data in MongoDB,
+/// [`FencedCollection`](crate::FencedCollection) does this.
 ///
-/// Tokens of one lock rise across release, expiry, failover and deletion of its document; they are not
-/// consecutive. They stay below 2^53, so that they survive JSON and JavaScript.
+/// The tokens of one lock increase across release, expiry, failover and the deletion of its document. They are not
+/// consecutive. They stay below 2^53, so that JSON and JavaScript represent them exactly.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -34,7 +36,7 @@ impl FencingToken {
         Self(value)
     }
 
-    /// The token as the number that is stored and sent.
+    /// The token as a number, as it is stored in documents and sent in messages.
     #[must_use]
     pub const fn get(self) -> i64 {
         self.0
@@ -47,14 +49,14 @@ impl fmt::Display for FencingToken {
     }
 }
 
-/// A token that was stored or sent as a number, for whoever has to compare it.
+/// Converts a token that was stored or sent as a number.
 impl From<i64> for FencingToken {
     fn from(value: i64) -> Self {
         Self(value)
     }
 }
 
-/// A token that was sent as text, such as in a header.
+/// Parses a token that was sent as text, for instance in an HTTP header.
 impl FromStr for FencingToken {
     type Err = ParseIntError;
 

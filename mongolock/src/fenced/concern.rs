@@ -4,9 +4,9 @@ use mongodb::Collection;
 use mongodb::bson::Document;
 use mongodb::options::{CollectionOptions, WriteConcern};
 
-/// The same collection with a majority write concern: a write that fewer members have can be rolled back after a failover,
-/// together with its token. It is a default of the collection, so that the driver prefers the one of a call, and leaves
-/// the statements of a transaction without one.
+/// The same collection with majority write concern: a write that fewer members have can be rolled back after a
+/// failover, together with its token. The concern is a default of the collection, so that the driver prefers the write
+/// concern of a call, and sends none with the statements of a transaction.
 pub(super) fn with_majority<T: Send + Sync>(collection: &Collection<T>) -> Collection<Document> {
     let mut options = CollectionOptions::default();
     options.selection_criteria = collection.selection_criteria().cloned();
@@ -17,7 +17,7 @@ pub(super) fn with_majority<T: Send + Sync>(collection: &Collection<T>) -> Colle
     database.collection_with_options(&namespace.coll, options)
 }
 
-/// The time limit of the collection's own write concern is kept, and its `journal` if that demands more.
+/// Majority, with the time limit of the collection's own write concern, and with its `journal` if that is `true`.
 fn strengthened(own: Option<&WriteConcern>) -> WriteConcern {
     let mut concern = WriteConcern::majority();
     if let Some(own) = own {

@@ -1,6 +1,6 @@
 //! Encodes a value as the driver would send it.
 
-// The version of bson that the application has chosen decides which of the functions are called.
+// Which of the functions are called depends on the version of bson that the application has chosen.
 #![allow(
     dead_code,
     unused_imports,
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::LockError;
 
-/// Encodes by way of the raw form: the driver does the same, and binary values do not become text.
+/// Encodes a value through its raw form, as the driver does, so that binary values do not become text.
 pub(super) fn document<T: Serialize>(value: &T) -> Result<Document, LockError> {
     // bson 2 has a function of this name. With bson 3 the import brings none, and the one next to this is called.
     use mongodb::bson::*;
@@ -23,8 +23,8 @@ pub(super) fn document<T: Serialize>(value: &T) -> Result<Document, LockError> {
     Ok(document)
 }
 
-/// Encodes with bson 3, which has renamed the function of bson 2. An import in a function takes precedence over the items
-/// around it: with bson 2 its own function is called, and with bson 3 this one.
+/// Encodes with bson 3, which has renamed the function of bson 2. An import in a function takes precedence over the
+/// items around it: with bson 2 its own function is called, and with bson 3 this one.
 fn to_raw_document_buf<T: Serialize>(value: &T) -> Result<mongodb::bson::RawDocumentBuf, Error> {
     use mongodb::bson::*;
     serialize_to_raw_document_buf(value).map_err(Error::from)
@@ -50,7 +50,7 @@ mod tests {
         key: Key,
     }
 
-    /// As many types do it: text for people, bytes for machines.
+    /// A key that serialises to text in human-readable formats and to bytes in others, as many types do.
     struct Key([u8; 16]);
 
     impl Serialize for Key {
@@ -63,7 +63,7 @@ mod tests {
         }
     }
 
-    /// With either version of bson: what has a binary form gets it, as in a write of the driver itself.
+    /// With either version of bson, a value with a binary form is encoded in it, as in a write of the driver itself.
     #[test]
     fn values_are_encoded_as_the_driver_does() {
         let report = Report {

@@ -14,10 +14,10 @@ pub(super) struct Fence {
     pub(super) field: String,
 }
 
-/// How the token in a document compares with the holder's token.
+/// The result of comparing the token in a document with the holder's token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// The document has no greater token and accepts the write.
+    /// The document has no greater token, and accepts the write.
     NotLater,
     /// The document has this greater token of a later holder.
     Later(FencingToken),
@@ -31,7 +31,7 @@ impl Fence {
         }
     }
 
-    /// Whether the field's name can be used.
+    /// Checks that the field's name can be used.
     pub(super) fn check(&self) -> Result<(), LockError> {
         let broken = match &*self.field {
             "" => "its name is empty",
@@ -43,8 +43,8 @@ impl Fence {
         Err(self.invalid(broken.to_owned()))
     }
 
-    /// Restricts the query to documents without a greater token. A value that is no number does not match; an array would
-    /// match by one of its elements, and is excluded.
+    /// Restricts the query to documents without a greater token. A value that is no number does not match; an array
+    /// would match by one of its elements, and is excluded.
     pub(super) fn restrict(&self, query: &Document) -> Document {
         let field = self.field.as_str();
         let unseen = doc! { field: { "$exists": false } };
@@ -79,7 +79,7 @@ impl Fence {
         match update {
             UpdateModifications::Document(mut operators) => {
                 self.refuse_touching(&operators, "the update")?;
-                // An empty document is no update; it stays as it is, and the driver or the server refuses it.
+                // An empty document is not an update. It stays empty, so that the driver or the server refuses it.
                 if !operators.is_empty() {
                     let set = operators
                         .entry("$set".to_owned())
@@ -102,7 +102,7 @@ impl Fence {
         }
     }
 
-    /// Compares the token in a document that was found.
+    /// Compares the token in a document with the holder's token.
     pub(super) fn compare_document(&self, document: &Document) -> Result<Seen, LockError> {
         let Some(value) = document.get(&self.field) else {
             return Ok(Seen::NotLater);
@@ -115,7 +115,7 @@ impl Fence {
         })
     }
 
-    /// Compares a stored token; `None` if the value is no number.
+    /// Compares a stored token with the holder's token; `None` if the value is not a number.
     fn compare(&self, value: &Bson) -> Option<Seen> {
         let seen = match value {
             Bson::Int32(seen) => i64::from(*seen),
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(carried(doc! { "$set": { "a": 1 } }), set);
         let added = doc! { "$inc": { "a": 1 }, "$set": { "fencingToken": 5_i64 } };
         assert_eq!(carried(doc! { "$inc": { "a": 1 } }), added);
-        // For the driver to refuse.
+        // The driver refuses it.
         assert_eq!(carried(doc! {}), doc! {});
     }
 

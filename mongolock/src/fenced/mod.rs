@@ -1,4 +1,4 @@
-//! Fenced writes: the writes of a stale holder are refused.
+//! Fenced writes to MongoDB: a document rejects the writes of a stale holder.
 
 mod concern;
 mod encode;
@@ -21,9 +21,9 @@ use fence::Fence;
 pub use value::Fenced;
 pub use write::FencedWrite;
 
-/// Gives a collection the writes of a holder: bring it into scope and call [`fenced`](Self::fenced).
+/// Extension trait that adds [`fenced`](Self::fenced) to the driver's [`Collection`].
 pub trait FencedExt<T: Send + Sync> {
-    /// The collection for the holder of this token.
+    /// Makes a collection whose writes carry this fencing token, that of the hold under which they are made.
     ///
     /// ```no_run
     /// use mongodb::bson::{Document, doc};
@@ -52,70 +52,71 @@ impl<T: Send + Sync> FencedExt<T> for Collection<T> {
     }
 }
 
-/// A collection whose documents remember the greatest fencing token that has written them, and refuse a smaller one
-/// with [`LockError::Stale`](crate::LockError::Stale).
+/// A collection whose documents store the greatest fencing token that has written them, and reject writes with a
+/// smaller token with [`LockError::Stale`](crate::LockError::Stale).
 ///
-/// A lease alone cannot stop the late write of a holder that was paused beyond its lease; its token can
-/// ([Kleppmann, *How to do distributed locking*](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html)).
-/// The token travels in one field of the document, `fencingToken` unless [`fence_field`](Self::fence_field) says
-/// otherwise. Comparing and writing is one atomic command, so that nothing can come between them. A document without
-/// the field has seen no holder yet and accepts every token.
+/// A lease alone cannot prevent the late write of a stale holder, whose process was paused beyond its lease. The
+/// fencing token can ([Kleppmann, *How to do distributed
+/// locking*](https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html)). It is stored in one field of
+/// the document, `fencingToken` unless [`fence_field`](Self::fence_field) sets another. One atomic command compares the
+/// tokens and writes. A document without the field accepts every token.
 ///
-/// The methods are those of the driver's [`Collection`], with its options and its results; each gives a
-/// [`FencedWrite`] to be awaited. "Nothing found" is a result, as with the driver; "found, but a later holder was here"
-/// is the error.
+/// The methods are those of the driver's [`Collection`], with its options and its results. Each returns a
+/// [`FencedWrite`], which is awaited. As with the driver, a query that matches no document is a result and not an
+/// error. Only a document that matches and has a greater token is the error `Stale`.
 ///
-/// - **Name one document.** The query should name it by `_id` or by fields of a unique index, as for every upsert. With
-///   a query that fits several documents, one is written that has not seen a greater token. What the query does not fit
-///   is not found, also where a later holder has changed it.
-/// - **An update or a pipeline must not touch the fence field**: that is
-///   [`LockError::InvalidFence`](crate::LockError::InvalidFence). A document to insert or to replace with may bring it
-///   along from an earlier read, with a token up to the holder's own.
-/// - **A document that is deleted forgets its token.** Where a late holder must not bring it back, mark it as deleted
-///   with an update, and let a TTL index remove it after longer than any pause.
-/// - **There is no `update_many`, no `delete_many` and no `insert_many`.** One command for many documents is not atomic:
-///   it would change those that have not seen a later holder and pass over the others, and neither "done" nor "stale"
-///   would be a true answer. Write the documents one by one, or in a transaction (each write takes a
-///   [`session`](FencedWrite::session)), which is all or nothing.
+/// - **Name one document.** The query should name it by `_id` or by the fields of a unique index, as for every upsert.
+///   If several documents match, one of those without a greater token is written. A document that does not match the
+///   query is not found, even if a newer holder has changed it.
+/// - **An update or a pipeline must not write the fence field**: that is
+///   [`LockError::InvalidFence`](crate::LockError::InvalidFence). A document to insert, or to replace another one with,
+///   may contain the field from an earlier read, if its token is not greater than the holder's own.
+/// - **Deleting a document deletes its token.** Where a stale holder must not insert the document again, mark it as
+///   deleted with an update, and remove it with a TTL index after a time longer than any pause.
+/// - **There is no `update_many`, `delete_many` or `insert_many`.** A command for many documents is not atomic: it
+///   would write those without a greater token and skip the others, so that neither success nor `Stale` would be
+///   correct. Write the documents one by one, or in a transaction (each write takes a
+///   [`session`](FencedWrite::session)), which commits all of them or none.
 ///
-/// Writes have majority write concern, whatever the collection's own is, because a rollback after a failover removes the
-/// token together with the write: the document would accept an earlier holder again. The collection's `wtimeout` and
-/// `journal: true` are kept. A [`write_concern`](FencedWrite::write_concern) set for one write is used as it is, and in a
-/// transaction that of its commit decides: set majority there.
+/// Writes have majority write concern, whatever the collection's own write concern is: a rollback after a failover
+/// removes a write together with its token, and the document would accept an earlier holder again. The `wtimeout` and
+/// `journal: true` of the collection are kept. A [`write_concern`](FencedWrite::write_concern) that is set for one
+/// write is used as it is. In a transaction the write concern of the commit applies: set it to majority.
 ///
-/// All writers have to go through the fence, and all of them with tokens of the same lock. A type that refuses unknown
-/// fields has to know the fence field in order to read the documents.
+/// All writers must write through a `FencedCollection`, with tokens of the same lock. A type that rejects unknown
+/// fields must have the fence field in order to read the documents.
 ///
-/// A document accepts the writes of earlier holders until it is written: the guide says how to
+/// A document accepts the writes of an earlier holder until the newer holder has written it. The guide shows how to
 /// [claim it before reading](crate::guide::fencing#claim-before-you-read).
 pub struct FencedCollection<T> {
     documents: Collection<Document>,
     fence: Fence,
-    /// The type of the documents that are written; no value of it is kept.
+    /// The type of the documents that are written; no value of it is stored.
     written: PhantomData<fn(&T)>,
 }
 
 impl<T: Send + Sync> FencedCollection<T> {
-    /// Keeps the token in this field instead of `fencingToken`: a name at the top of the document, without dots.
+    /// Stores the token in this top-level field instead of `fencingToken`. The name must not be empty or `_id`, begin
+    /// with `$`, or contain `.` or a NUL byte.
     ///
-    /// A name that cannot be used is an error of each write.
-    #[must_use]
+    /// With an invalid name each write returns [`LockError::InvalidFence`](crate::LockError::InvalidFence).
+    #[must_use = "the field is set for the returned collection only"]
     pub fn fence_field(mut self, field: impl Into<String>) -> Self {
         self.fence.field = field.into();
         self
     }
 
-    /// The token that the writes carry.
+    /// The fencing token that the writes carry.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.fence.token
     }
 
-    /// Inserts a document, which thereby has seen the token. Gives an
-    /// [`InsertOneResult`](mongodb::results::InsertOneResult).
+    /// Inserts a document with the token. The result is an [`InsertOneResult`](mongodb::results::InsertOneResult).
     ///
-    /// If there is one with its `_id`, the error is `Stale` if that has seen a greater token, and the driver's own
-    /// (a duplicate key) if not, if another unique key collides, and always in a transaction, which it ends.
+    /// If a document with the same `_id` exists and has a greater token, the error is `Stale`. In all other cases a
+    /// duplicate key is the driver's own error: if the existing document has no greater token, if another unique key
+    /// collides, and always in a transaction, which the error ends.
     pub fn insert_one(&self, document: impl Borrow<T>) -> FencedWrite<'static, InsertOneOptions>
     where
         T: Serialize,
@@ -124,9 +125,9 @@ impl<T: Send + Sync> FencedCollection<T> {
         FencedWrite::new(self, Document::new(), document)
     }
 
-    /// Updates a document, by operators or by a pipeline. Gives an
-    /// [`UpdateResult`](mongodb::results::UpdateResult); with [`upsert`](FencedWrite::upsert) it inserts what is
-    /// missing.
+    /// Updates a document with update operators or a pipeline. The result is an
+    /// [`UpdateResult`](mongodb::results::UpdateResult). With [`upsert`](FencedWrite::upsert), a document is inserted
+    /// if none matches.
     pub fn update_one(
         &self,
         query: Document,
@@ -135,8 +136,8 @@ impl<T: Send + Sync> FencedCollection<T> {
         FencedWrite::new(self, query, self.fence.add_to(update.into()))
     }
 
-    /// Replaces a document as a whole. Gives an [`UpdateResult`](mongodb::results::UpdateResult); with
-    /// [`upsert`](FencedWrite::upsert) it inserts what is missing.
+    /// Replaces a whole document. The result is an [`UpdateResult`](mongodb::results::UpdateResult). With
+    /// [`upsert`](FencedWrite::upsert), the document is inserted if none matches.
     pub fn replace_one(
         &self,
         query: Document,
@@ -149,8 +150,7 @@ impl<T: Send + Sync> FencedCollection<T> {
         FencedWrite::new(self, query, document)
     }
 
-    /// Deletes a document, and with it the memory of its token. Gives a
-    /// [`DeleteResult`](mongodb::results::DeleteResult).
+    /// Deletes a document together with its token. The result is a [`DeleteResult`](mongodb::results::DeleteResult).
     pub fn delete_one(&self, query: Document) -> FencedWrite<'static, DeleteOptions> {
         FencedWrite::new(self, query, Ok(()))
     }

@@ -1,4 +1,4 @@
-//! The driver's options, each with the write it belongs to.
+//! The driver's options, each with the kind of write that it belongs to.
 
 use std::future::Future;
 
@@ -14,23 +14,23 @@ use mongodb::results::{DeleteResult, InsertOneResult, UpdateResult};
 use super::write::{FencedWrite, PreparedWrite};
 use crate::LockError;
 
-/// A kind of write, by the type of its options.
+/// A kind of write, identified by the type of its options.
 pub trait Write: Default + Clone + Send + Sync + 'static {
-    /// What is written.
+    /// The document or the update that is written.
     type Change: Clone + Send + Sync + 'static;
     /// The driver's result.
     type Result: Send + 'static;
 
-    /// Makes the write, or returns why it is refused.
+    /// Makes the write; the error says why it was refused.
     fn make(
         prepared: PreparedWrite<Self>,
         session: Option<&mut ClientSession>,
     ) -> impl Future<Output = Result<Self::Result, LockError>> + Send;
 }
 
-/// A write that looks for a document to change.
+/// A kind of write that changes a document which matches a query.
 pub trait Modify: Write {
-    /// Sends it as one command; with `upsert` it inserts a document where it finds none.
+    /// Sends the write as one command. With `upsert` it inserts a document if none matches.
     fn send(
         prepared: &PreparedWrite<Self>,
         upsert: bool,
@@ -40,10 +40,10 @@ pub trait Modify: Write {
     /// Whether the write matched a document or inserted one.
     fn matched(result: &Self::Result) -> bool;
 
-    /// Whether the caller wants a document inserted where there is none.
+    /// Whether the caller has asked for an upsert.
     fn upserts(&self) -> bool;
 
-    /// The options with which a query finds the same documents as the write.
+    /// The options with which a query matches the same documents as the write.
     fn find_options(&self) -> FindOneOptions;
 }
 
@@ -185,63 +185,63 @@ macro_rules! setters {
 }
 
 setters! { InsertOneOptions:
-    /// Does without the validation of documents.
+    /// Skips the validation of documents by the server.
     bypass_document_validation: bool;
-    /// Waits for as many members as this says, instead of for a majority. Not in a transaction.
+    /// Sets the write concern of this write, instead of majority. Not allowed in a transaction.
     write_concern: WriteConcern;
-    /// A comment for logs and profiles.
+    /// Sets a comment for the server's logs and profiler.
     comment: Bson;
 }
 
 setters! { UpdateOptions:
-    /// Inserts a document if there is none that fits the query.
+    /// Inserts a document if none matches the query.
     upsert: bool;
-    /// Which elements of an array to change.
+    /// Selects the array elements that are changed.
     array_filters: Vec<Document>;
-    /// Does without the validation of documents.
+    /// Skips the validation of documents by the server.
     bypass_document_validation: bool;
-    /// How strings are compared.
+    /// Sets the rules by which strings are compared.
     collation: Collation;
-    /// The index to use.
+    /// Sets the index that the server uses.
     hint: Hint;
-    /// Waits for as many members as this says, instead of for a majority. Not in a transaction.
+    /// Sets the write concern of this write, instead of majority. Not allowed in a transaction.
     write_concern: WriteConcern;
-    /// Values for the expressions of the query and of the update.
+    /// Sets variables for the expressions of the query and of the update.
     let_vars: Document;
-    /// A comment for logs and profiles.
+    /// Sets a comment for the server's logs and profiler.
     comment: Bson;
-    /// Which document to take of several. MongoDB 8.0 and later.
+    /// Sets the order that decides which of several matching documents is written. Needs MongoDB 8.0 or later.
     sort: Document;
 }
 
 setters! { ReplaceOptions:
-    /// Inserts the document if there is none that fits the query.
+    /// Inserts the document if none matches the query.
     upsert: bool;
-    /// Does without the validation of documents.
+    /// Skips the validation of documents by the server.
     bypass_document_validation: bool;
-    /// How strings are compared.
+    /// Sets the rules by which strings are compared.
     collation: Collation;
-    /// The index to use.
+    /// Sets the index that the server uses.
     hint: Hint;
-    /// Waits for as many members as this says, instead of for a majority. Not in a transaction.
+    /// Sets the write concern of this write, instead of majority. Not allowed in a transaction.
     write_concern: WriteConcern;
-    /// Values for the expressions of the query.
+    /// Sets variables for the expressions of the query.
     let_vars: Document;
-    /// A comment for logs and profiles.
+    /// Sets a comment for the server's logs and profiler.
     comment: Bson;
-    /// Which document to take of several. MongoDB 8.0 and later.
+    /// Sets the order that decides which of several matching documents is written. Needs MongoDB 8.0 or later.
     sort: Document;
 }
 
 setters! { DeleteOptions:
-    /// How strings are compared.
+    /// Sets the rules by which strings are compared.
     collation: Collation;
-    /// The index to use.
+    /// Sets the index that the server uses.
     hint: Hint;
-    /// Waits for as many members as this says, instead of for a majority. Not in a transaction.
+    /// Sets the write concern of this write, instead of majority. Not allowed in a transaction.
     write_concern: WriteConcern;
-    /// Values for the expressions of the query.
+    /// Sets variables for the expressions of the query.
     let_vars: Document;
-    /// A comment for logs and profiles.
+    /// Sets a comment for the server's logs and profiler.
     comment: Bson;
 }

@@ -4,11 +4,12 @@ use std::sync::Mutex;
 use crate::sync::lock;
 use crate::{FencingToken, LockError};
 
-/// A value of this process that remembers the greatest fencing token that has changed it, and refuses a smaller one.
+/// A value in memory that stores the greatest fencing token that has changed it, and rejects changes with a smaller
+/// token.
 ///
-/// For the other side of a lock: a service that keeps something for clients who hold locks elsewhere, and who send
-/// their tokens along. It compares and changes in one step, so that nothing comes between. Where the value outlives
-/// the process, store the token with it and begin with [`restored`](Self::restored).
+/// It is meant for a service whose clients hold locks and send their fencing tokens with each request. Comparing the
+/// tokens and changing the value is one step under a mutex. If the value is persisted, store the token with it, and
+/// start with [`restored`](Self::restored).
 ///
 /// ```
 /// use mongolock::{Fenced, FencingToken, LockError};
@@ -32,13 +33,13 @@ struct State<T> {
 }
 
 impl<T> Fenced<T> {
-    /// A value that no holder has changed: it accepts every token.
+    /// Makes a value without a token, which accepts every token.
     #[must_use]
     pub const fn new(value: T) -> Self {
         Self::with(value, None)
     }
 
-    /// A value that was stored with the greatest token that had changed it.
+    /// Makes a value that was stored together with the greatest token that had changed it.
     #[must_use]
     pub const fn restored(value: T, seen: FencingToken) -> Self {
         Self::with(value, Some(seen))
@@ -50,15 +51,17 @@ impl<T> Fenced<T> {
         }
     }
 
-    /// Lets the holder of this token change the value. Others wait meanwhile, on their threads: do nothing slow in it.
+    /// Changes the value for the holder of this token.
+    ///
+    /// Other callers block their threads meanwhile, so `change` should be short.
     ///
     /// # Errors
     ///
-    /// [`LockError::Stale`] if a greater token was here; `change` is not called then.
+    /// [`LockError::Stale`] if the value has a greater token. `change` is then not called.
     ///
     /// # Panics
     ///
-    /// When `change` does. The value stays as that has left it, and can be used further.
+    /// If `change` panics. The value keeps the changes made before the panic, and can still be used.
     pub fn write<R>(&self, token: FencingToken, change: impl FnOnce(&mut T) -> R) -> Result<R, LockError> {
         let mut state = lock(&self.state);
         if let Some(seen) = state.seen.filter(|seen| *seen > token) {
@@ -68,7 +71,9 @@ impl<T> Fenced<T> {
         Ok(change(&mut state.value))
     }
 
-    /// Shows the value and the greatest token so far; `None` when no holder has changed it.
+    /// Reads the value and the greatest token that has changed it, which is `None` if no holder has changed it.
+    ///
+    /// Other callers block their threads meanwhile, so `look` should be short.
     pub fn read<R>(&self, look: impl FnOnce(&T, Option<FencingToken>) -> R) -> R {
         let state = lock(&self.state);
         look(&state.value, state.seen)

@@ -1,4 +1,4 @@
-//! One write: sent, and explained if it was refused.
+//! One fenced write: it is sent, and diagnosed if it matched no document.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -19,7 +19,7 @@ use crate::{LockError, task, trace};
 /// The number of times a write is made when the document is created or deleted between a refusal and its diagnosis.
 const ROUNDS: usize = 10;
 
-/// A write that waits to be awaited, with the options `O` of the driver. Made by
+/// A fenced write with the driver's options `O`, which is sent when it is awaited; made by
 /// [`FencedCollection`](crate::FencedCollection).
 ///
 /// ```no_run
@@ -30,7 +30,7 @@ const ROUNDS: usize = 10;
 /// let report = doc! { "_id": 42, "title": "new" };
 /// match reports.fenced(token).replace_one(doc! { "_id": 42 }, &report).upsert(true).await {
 ///     Ok(result) => println!("written: {result:?}"),
-///     Err(LockError::Stale { seen, .. }) => println!("too late: {seen} was here"),
+///     Err(LockError::Stale { seen, .. }) => println!("stale: the document has the token {seen}"),
 ///     Err(error) => return Err(error),
 /// }
 /// # Ok(())
@@ -39,27 +39,28 @@ const ROUNDS: usize = 10;
 ///
 /// # Errors
 ///
-/// [`LockError::Stale`] if the document has seen a greater token; nothing is changed then.
-/// [`LockError::InvalidFence`] if the fence field cannot be used, the write itself would change it, or a document has
-/// something in it that is no token; nothing is changed either. [`LockError::Mongo`] for the driver's errors, and without
-/// a session also when there is no reply for a minute (on a connection that is dead without being closed): the write may
-/// have been made then.
+/// - [`LockError::Stale`] if the document has a greater token. Nothing is changed.
+/// - [`LockError::InvalidFence`] if the fence field has an invalid name, the write itself would change the field, or
+///   the field of a document contains a value that is not a token. Nothing is changed.
+/// - [`LockError::Mongo`] for the driver's errors. Without a session it is also returned after 60 s without a reply, on
+///   a connection that is dead but not closed; the write may then have taken effect.
 ///
 /// # Cost
 ///
-/// One command where the document is there, or is upserted by its `_id`. A second one looks for the reason where nothing
-/// fits or something collides, and the write is made again if the document comes or goes meanwhile. An upsert by other
-/// fields, with a collation or in a session first tries to update, so that a late one makes no second document.
+/// A write is one command if the document exists, or is upserted by its `_id`. If no document matches, or a unique key
+/// collides, a second command finds out the reason, and the write is repeated if the document was created or deleted
+/// meanwhile. An upsert by other fields, with a collation or in a session tries an update first, so that a stale upsert
+/// creates no second document.
 ///
 /// # Cancel safety
 ///
-/// Without a session the write goes on if the future is dropped after it was first polled: it may be made or refused.
-/// With a session it is cut off with its future, as the driver's own writes are; end the transaction then.
+/// Without a session, a write that was polled runs to its end even if the future is dropped: it may take effect or not.
+/// With a session, dropping the future cancels the write, as with the driver's own writes; end the transaction then.
 ///
 /// # Panics
 ///
 /// Outside a tokio runtime.
-#[must_use = "nothing is written before it is awaited"]
+#[must_use = "nothing is written before the write is awaited"]
 pub struct FencedWrite<'a, O: Write> {
     pub(super) options: O,
     documents: Collection<Document>,
@@ -85,7 +86,7 @@ impl<O: Write> FencedWrite<'static, O> {
         }
     }
 
-    /// Writes in this session, within its transaction if it has one.
+    /// Makes the write in this session, and in its transaction if it has one.
     pub fn session<'s>(self, session: impl Into<&'s mut ClientSession>) -> FencedWrite<'s, O> {
         FencedWrite {
             options: self.options,
@@ -99,7 +100,7 @@ impl<O: Write> FencedWrite<'static, O> {
 }
 
 impl<O: Write> FencedWrite<'_, O> {
-    /// Takes all of these options, in place of those that were set before.
+    /// Sets all options, instead of those that were set before.
     pub fn with_options(mut self, options: impl Into<Option<O>>) -> Self {
         self.options = options.into().unwrap_or_default();
         self
@@ -171,12 +172,12 @@ impl<O: Write> PreparedWrite<O> {
             .documents
             .find_one(query)
             .with_options(find_options)
-            // A secondary may not have the document yet that made the primary refuse the write.
+            // A secondary may not yet have the document because of which the primary refused the write.
             .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
             .projection(doc! { self.fence.field.as_str(): 1 });
         let found = match session {
             Some(session) => find.session(session).await?,
-            // A majority may not have it yet either. A transaction reads by its own read concern.
+            // A majority may not have it yet either. A transaction uses its own read concern.
             None => find.read_concern(ReadConcern::local()).await?,
         };
         match found
@@ -192,8 +193,8 @@ impl<O: Write> PreparedWrite<O> {
         }
     }
 
-    /// Finds out with what document of these values an insertion has collided; the error is `Stale` if a later holder has
-    /// written it. A collision ends a transaction, in which nothing can be read any more.
+    /// Finds the document with these values, with which an insertion has collided; the error is `Stale` if a later
+    /// holder has written it. A collision ends a transaction, in which nothing can be read afterwards.
     async fn diagnose_collision(
         &self,
         values: Document,
@@ -237,8 +238,8 @@ impl<O: Modify> PreparedWrite<O> {
         mut session: Option<&mut ClientSession>,
     ) -> Result<O::Result, LockError> {
         // Two documents cannot have the same `_id`, so the upsert of a stale holder collides. By other fields, or by an
-        // `_id` that is equal to another only under a collation, it could insert a second document; and a collision would
-        // end a transaction. In these cases an update is tried first.
+        // `_id` that is equal to another only under a collation, it could insert a second document; and a collision
+        // would end a transaction. In these cases an update is tried first.
         let (upserts, find_options) = (self.options.upserts(), self.options.find_options());
         let by_id = names_id(&self.query) && find_options.collation.is_none();
         let mut insert = upserts && session.is_none() && by_id;
@@ -266,8 +267,8 @@ impl<O: Modify> PreparedWrite<O> {
     }
 
     /// Makes one upsert. If it collides, the server says with which values. If the query asks for just these, it is the
-    /// document of the query: a later holder has written it, or it does not match the other conditions, or another client
-    /// has just inserted it. Any other collision has nothing to do with the fence.
+    /// document of the query: a later holder has written it, or it does not match the other conditions, or another
+    /// client has just inserted it. Any other collision has nothing to do with the fence.
     async fn upsert(
         &self,
         mut session: Option<&mut ClientSession>,
@@ -344,7 +345,7 @@ mod tests {
     use crate::timing::DEAD_CONNECTION;
     use crate::{FencedExt, FencingToken};
 
-    /// Nobody answers at the other end of the connection, and the driver itself would wait for longer.
+    /// No reply comes on the connection, and the driver itself would wait for longer.
     #[tokio::test(start_paused = true)]
     async fn a_write_without_a_reply_ends_after_a_minute() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

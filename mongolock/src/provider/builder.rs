@@ -20,7 +20,8 @@ const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// The longest retention in seconds that MongoDB accepts for a TTL index.
 const MAX_RETENTION: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// Options of a provider; made by [`LockProvider::builder`]. What is not set has the default that its setter names.
+/// The options of a [`LockProvider`], and the default options of its locks; made by [`LockProvider::builder`] or
+/// [`LockProvider::to_builder`]. Each setter names the default of its option.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -36,7 +37,7 @@ const MAX_RETENTION: Duration = Duration::from_secs(i32::MAX as u64);
 /// # }
 /// ```
 #[derive(Clone)]
-#[must_use = "call `build` to get the provider"]
+#[must_use = "a builder makes no provider before `build` is called"]
 pub struct LockProviderBuilder {
     place: Place,
     background: Option<Client>,
@@ -85,82 +86,122 @@ impl LockProviderBuilder {
         }
     }
 
-    /// The collection of the lock documents; `distributed_locks` if not set. It is created by use.
+    /// Sets the collection of the lock documents: 1 to 200 bytes without `$` that do not begin with `system.`;
+    /// `distributed_locks` by default.
+    ///
+    /// The first acquisition creates the collection. Locks exclude each other only within one collection.
     pub fn collection(mut self, name: impl Into<String>) -> Self {
         self.collection = name.into();
         self
     }
 
-    /// How long a lease lasts without a renewal; 30 s if not set, 100 ms to 7 days in whole milliseconds.
+    /// Sets for how long a lease lasts without a renewal (its TTL): 100 ms to 7 days, in whole milliseconds; 30 s by
+    /// default. See [`DistributedLock::expiry`](crate::DistributedLock::expiry).
     pub fn expiry(mut self, expiry: Duration) -> Self {
         self.config.options.expiry = expiry;
         self
     }
 
-    /// How often leases are renewed; a third of the expiry if not set, above 0 and below the expiry.
+    /// Sets the time between two renewals of a lease: at least 1 ms and less than the expiry; a third of the expiry by
+    /// default.
     pub fn renew_interval(mut self, interval: Duration) -> Self {
         self.config.options.renew_interval = Some(interval);
         self
     }
 
-    /// How long an acquire waits; 10 s if not set, 0 to 7 days, or `None` to wait as long as others hold the lock; see
+    /// Sets how long a call waits for a lock: 0 to 7 days, or `None` to wait without a limit; 10 s by default. See
     /// [`DistributedLock::acquire_timeout`](crate::DistributedLock::acquire_timeout).
     pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.config.options.acquire_timeout = timeout.into();
         self
     }
 
-    /// The shortest and the longest pause between two attempts that poll; 10 ms to 800 ms if not set, 1 ms to 1 h.
+    /// Sets the shortest and the longest pause between two polls of a held lock: both 1 ms to 1 h; 10 ms to 800 ms by
+    /// default.
+    ///
+    /// The pauses grow between the two bounds and are randomised (jitter), so that processes under contention do not
+    /// poll at the same time.
     pub fn retry_interval(mut self, range: RangeInclusive<Duration>) -> Self {
         self.config.retry_interval = range;
         self
     }
 
-    /// No renewal of a hold after this time; without a cap if not set, 0 to 7 days.
+    /// Sets the shortest time for which a lock stays taken, counted from its acquisition: 0 to 7 days, in whole
+    /// milliseconds; 0 by default.
+    ///
+    /// A release before that time returns at once, but no process can acquire the lock until the minimum hold is over.
+    /// A lock or an attribute that sets its own `min_hold` overrides this one, also with 0. See
+    /// [`DistributedLock::min_hold`](crate::DistributedLock::min_hold).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mongolock::LockProvider;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let builder = LockProvider::in_memory().to_builder();
+    /// let jobs = builder.min_hold(Duration::from_secs(60)).build()?;
+    /// jobs.lock("nightly-report").await?.release().await?;
+    /// assert!(jobs.lock("nightly-report").try_acquire().await?.is_none(), "it stays taken for a minute");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn min_hold(mut self, hold: Duration) -> Self {
+        self.config.options.min_hold = hold;
+        self
+    }
+
+    /// Sets the time after which a lease is no longer renewed, counted from the acquisition: 0 to 7 days; unlimited by
+    /// default. See [`DistributedLock::max_hold`](crate::DistributedLock::max_hold).
     pub fn max_hold(mut self, hold: Duration) -> Self {
         self.config.options.max_hold = Some(hold);
         self
     }
 
-    /// How long MongoDB keeps the document of a lock that is not used any more; 1 day if not set, 1 s to 68 years in
-    /// whole seconds.
+    /// Sets for how long MongoDB keeps the document of an unused lock: 1 s to 68 years, in whole seconds; 1 day by
+    /// default.
     ///
-    /// In memory, providers on the same locks share one retention: that of the one that was built last. Documents are
-    /// deleted there by later acquire requests, a few with each.
+    /// MongoDB removes the documents with a TTL index on the end of the lease; see
+    /// [`LockAdmin::index_state`](crate::LockAdmin::index_state). In memory, providers on the same locks share one
+    /// retention, that of the provider that was built last, and later acquisitions remove a few documents each.
     pub fn retention(mut self, retention: Duration) -> Self {
         self.config.retention = retention;
         self
     }
 
-    /// Whether somebody who waits is woken by a change stream when another process releases the lock; on if not set.
+    /// Sets whether a change stream wakes waiters when another process releases the lock; `true` by default.
     ///
-    /// The stream is open only while somebody waits. Switched off, on a standalone server, or without the right to
-    /// watch the collection, waiting polls within `retry_interval`. A missing stream is tried again about every five
-    /// minutes while somebody waits, and after any other error within seconds.
+    /// The stream is open only while calls wait. With `false`, on a standalone server, or without the privilege to
+    /// watch the collection, waiters poll within `retry_interval`. While calls wait, an unavailable stream is tried
+    /// again about every 5 minutes, and after any other error within seconds.
     pub fn wake_up(mut self, wake_up: bool) -> Self {
         self.config.wake_up = wake_up;
         self
     }
 
-    /// Who holds the locks of this provider, as it can be read from them; `<host>:<process id>` if not set, 1 to 256
-    /// bytes without control characters.
+    /// Sets the owner that is written into the documents of held locks, for operators and error messages: 1 to 256
+    /// bytes without control characters; `<host>:<process id>` by default.
+    ///
+    /// The owner need not be unique: each acquisition has an id of its own.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.owner = Some(owner.into());
         self
     }
 
-    /// A client of its own for renewals and other background work, so that they need not wait for a connection that
-    /// the application uses; the database's client if not set. It must reach the same servers.
+    /// Sets a separate client for renewals and other background work; the client of the database by default.
+    ///
+    /// Renewals then do not wait for connections that the application uses up. The client must be connected to the same
+    /// deployment.
     pub fn background_client(mut self, client: Client) -> Self {
         self.background = Some(client);
         self
     }
 
-    /// Makes the provider.
+    /// Builds the provider. Nothing is sent to MongoDB.
     ///
     /// # Errors
     ///
-    /// [`LockError::InvalidOption`] names the first option that is out of its bounds, its value and the bounds.
+    /// [`LockError::InvalidOption`] names the first option that is out of its bounds, with its value and the bounds.
     pub fn build(self) -> Result<LockProvider, LockError> {
         self.config.options.check()?;
         self.check()?;
@@ -222,8 +263,8 @@ impl LockProviderBuilder {
                 "it must have 1 to 256 bytes and no control characters",
             ));
         }
-        // The server's own rules (https://www.mongodb.com/docs/manual/reference/limits/), checked here because a
-        // collection that cannot exist would fail every acquire.
+        // These are the server's own rules (https://www.mongodb.com/docs/manual/reference/limits/). They are checked
+        // here, because with a collection that cannot exist every acquisition would fail.
         let name = &self.collection;
         if name.is_empty() || name.contains(['$', '\0']) || name.starts_with("system.") || name.len() > 200 {
             let bound = "it must have 1 to 200 bytes and no `$`, and must not begin with `system.`";
@@ -265,6 +306,9 @@ mod tests {
             refuses(|b| b.retry_interval(second..=second / 2)),
             "retry_interval"
         );
+        let week = second * 7 * 24 * 60 * 60;
+        assert_eq!(refuses(|b| b.min_hold(week + second)), "min_hold");
+        assert_eq!(refuses(|b| b.min_hold(Duration::from_micros(1500))), "min_hold");
         let shorter = Duration::from_micros(999);
         assert_eq!(refuses(|b| b.retry_interval(shorter..=second)), "retry_interval");
         assert_eq!(refuses(|b| b.retention(Duration::from_millis(1500))), "retention");

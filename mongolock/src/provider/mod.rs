@@ -21,11 +21,11 @@ tokio::task_local! {
     static SCOPED: LockProvider;
 }
 
-/// Where locks come from: a collection of a MongoDB and the options that its locks start with.
+/// A factory for the locks of one MongoDB collection, with the default options of these locks.
 ///
-/// Cheap to clone; all clones are one provider. It renews what it holds with one background task, which starts with
-/// the first acquire and ends with the last clone or with [`shutdown`](Self::shutdown). Like the driver's `Client`, it
-/// belongs to the runtime it is first used in.
+/// Cloning is cheap, and all clones are the same provider. One background task renews the leases of all held locks. It
+/// starts with the first acquisition, and ends with the last clone or with [`shutdown`](Self::shutdown). Like the
+/// driver's `Client`, a provider belongs to the runtime in which it is first used.
 ///
 /// ```no_run
 /// use mongolock::LockProvider;
@@ -44,16 +44,16 @@ pub struct LockProvider {
 }
 
 impl LockProvider {
-    /// A provider with the default options on the collection `distributed_locks` of this database.
+    /// Makes a provider with the default options, on the collection `distributed_locks` of this database.
     ///
-    /// Nothing is sent before the first acquire. The write concern is majority and reads go to the primary, whatever
-    /// the client's settings are.
+    /// Nothing is sent before the first acquisition. Writes have majority write concern and reads go to the primary,
+    /// whatever the settings of the client are.
     #[must_use]
     pub fn new(database: &Database) -> Self {
         Self::builder(database).with_defaults()
     }
 
-    /// A provider with options of your own.
+    /// Makes a builder, for a provider with options other than the defaults.
     pub fn builder(database: &Database) -> LockProviderBuilder {
         LockProviderBuilder::new(database)
     }
@@ -80,22 +80,25 @@ impl LockProvider {
         Ok(Self::builder(&database).watched(reachability).with_defaults())
     }
 
-    /// A provider without a server: the same behaviour among the clones of this provider, for tests of programs that
-    /// use locks. Each call makes a world of its own.
+    /// Makes a provider that keeps its locks in memory, without a server, for tests of programs that use locks.
+    ///
+    /// The locks behave as on MongoDB, among the clones of this provider and the providers that
+    /// [`to_builder`](Self::to_builder) makes from it. Each call creates an independent set of locks.
     #[must_use]
     pub fn in_memory() -> Self {
         LockProviderBuilder::in_memory().with_defaults()
     }
 
-    /// A builder with this provider's locks and options, for a further provider: it is to this one what another process
-    /// is, and their holds exclude each other. Also the way to set the options of an [`in_memory`](Self::in_memory)
-    /// provider.
+    /// Makes a builder with the collection and the options of this provider, for a second provider on the same locks.
+    ///
+    /// The second provider acts like another process: the holds of the two exclude each other. This is also the way to
+    /// set the options of an [`in_memory`](Self::in_memory) provider.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), mongolock::LockError> {
     /// let ours = mongolock::LockProvider::in_memory();
-    /// let theirs = ours.to_builder().owner("somebody else").build()?;
+    /// let theirs = ours.to_builder().owner("another process").build()?;
     /// let guard = theirs.lock("report:1").await?;
     /// assert!(ours.lock("report:1").try_acquire().await?.is_none());
     /// # Ok(())
@@ -112,9 +115,10 @@ impl LockProvider {
         }
     }
 
-    /// The lock of this name: any displayable value, such as an `ObjectId`, a number or a string.
+    /// Makes the lock of this name. The name is any value that implements `Display`, such as an `ObjectId`, a number or
+    /// a string.
     ///
-    /// The name is checked when the lock is acquired: 1 to 1024 bytes without control characters.
+    /// Nothing is sent. The name is checked when the lock is acquired: 1 to 1024 bytes without control characters.
     pub fn lock(&self, name: impl Display) -> DistributedLock {
         self.named(name.to_string().into())
     }
@@ -132,11 +136,11 @@ impl LockProvider {
         DistributedLock::new(&self.engine, name)
     }
 
-    /// Makes this the provider of every annotated function that names none.
+    /// Makes this the global provider: that of every annotated function without a `provider` argument.
     ///
     /// # Errors
     ///
-    /// [`LockError::ProviderAlreadySet`] if there is one; that one stays.
+    /// [`LockError::ProviderAlreadySet`] if a global provider is already set; it is kept.
     pub fn set_global(self) -> Result<(), LockError> {
         GLOBAL.set(self).map_err(|_| LockError::ProviderAlreadySet)
     }
@@ -145,7 +149,7 @@ impl LockProvider {
     ///
     /// # Errors
     ///
-    /// [`LockError::NoProvider`] if there is neither.
+    /// [`LockError::NoProvider`] if neither is set.
     pub fn global() -> Result<Self, LockError> {
         match SCOPED.try_with(Clone::clone) {
             Ok(scoped) => Ok(scoped),
@@ -153,9 +157,9 @@ impl LockProvider {
         }
     }
 
-    /// Runs a future with this provider in place of the global one, so that tests can run in parallel.
+    /// Runs a future with this provider instead of the global one, so that tests can run in parallel.
     ///
-    /// It holds for the task, not for tasks that it spawns.
+    /// It applies to the future itself, and not to the tasks that it spawns.
     ///
     /// ```
     /// use mongolock::{LockError, LockProvider, distributed_lock};
@@ -176,20 +180,22 @@ impl LockProvider {
         SCOPED.scope(self.clone(), future)
     }
 
-    /// The view of an operator on the locks of this provider.
+    /// The operator's interface to the locks of this provider's collection, of all processes.
     #[must_use]
     pub fn admin(&self) -> LockAdmin {
         LockAdmin::new(&self.engine)
     }
 
-    /// Ends this provider and all its clones: new and waiting acquires get [`LockError::ShutDown`], live guards are
-    /// lost, and the server has been told of every release when it returns.
+    /// Shuts down this provider and all its clones, as the last step of a graceful shutdown: releases all locks, and
+    /// returns when the server has confirmed it.
     ///
-    /// If the server does not answer, it gives up after 15 s; the leases that are left end by themselves then.
+    /// New and waiting acquisitions return [`LockError::ShutDown`], and held locks are lost: the bodies of annotated
+    /// functions are cancelled. Without a confirmation of the server the call returns after 15 s; the remaining leases
+    /// then expire on their own.
     ///
     /// # Cancel safety
     ///
-    /// Once polled, the provider is shut down; a dropped future does not wait for the server.
+    /// Once polled, the provider is shut down, even if the future is dropped; the future only waits for the server.
     ///
     /// # Panics
     ///
@@ -226,7 +232,7 @@ mod tests {
         assert_eq!(LockProvider::in_memory().lock(7).name(), "7");
     }
 
-    /// The background task ends although the shutdown is not awaited, and although a clone of the provider exists.
+    /// The background task ends although the shutdown is not awaited and a clone of the provider still exists.
     #[tokio::test(start_paused = true)]
     async fn a_dropped_shutdown_is_one() {
         let provider = LockProvider::in_memory();

@@ -31,7 +31,7 @@ impl World {
         if is_meant {
             self.server.ledger.forced(&name, self.holder_of(&name));
         }
-        let ended = self.server.memory.force_release_at(now, &name);
+        let ended = self.server.memory.force_release_at(now, &name, None);
         self.server
             .note(|| format!("{name} is released by force: {ended}"));
         self.server.observe(&name);

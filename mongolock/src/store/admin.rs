@@ -1,35 +1,51 @@
 use std::time::Duration;
 
-use mongodb::action::{Action, Find};
 use mongodb::bson::{Document, doc};
 
 use super::mongo::{MongoStore, release_stage, unfit};
 use super::ttl_index::BUILD_LOCK;
-use crate::store::info::Seen;
+use crate::store::info::{Page, Seen};
 use crate::timing::COMMAND_LIMIT;
-use crate::{LockError, LockFilter, LockInfo, LockState};
+use crate::{FencingToken, LockError, LockFilter, LockInfo, LockState};
+
+/// The largest number of locks that one query returns. It bounds the memory of a stream, and the time that one query
+/// takes.
+const PAGE_SIZE: u32 = 1000;
 
 impl MongoStore {
-    pub(crate) async fn list(&self, filter: &LockFilter) -> Result<Vec<LockInfo>, LockError> {
-        let limit = match filter.limit {
+    /// One page of the locks that meet the filter: the first ones after this name.
+    ///
+    /// Each page is a query of its own instead of a batch of one cursor. A cursor would have one time limit and one
+    /// `$$NOW` for all its batches, would be lost with its server, and would stay open while the caller pauses.
+    pub(crate) async fn page(&self, filter: &LockFilter, after: Option<&str>) -> Result<Page, LockError> {
+        let size = filter.limit.map_or(PAGE_SIZE, |limit| limit.min(PAGE_SIZE));
+        if size == 0 {
             // To the server 0 means no limit.
-            Some(0) => return Ok(Vec::new()),
-            limit => limit.map(i64::from),
-        };
+            return Ok(Page::default());
+        }
+        let mut query = conditions(filter);
+        if let Some(after) = after {
+            query = doc! { "$and": [{ "_id": { "$gt": after } }, query] };
+        }
         let mut found = self
             .locks
-            .find(conditions(filter))
+            .find(query)
             .projection(seen_fields())
             .sort(doc! { "_id": 1 })
             .max_time(COMMAND_LIMIT)
-            .optional(limit, Find::limit)
+            .limit(i64::from(size))
+            .batch_size(size)
             .await?;
-        let mut locks = Vec::new();
+        let mut page = Page::default();
         while found.advance().await? {
             let document = found.deserialize_current()?;
-            locks.push(info(document.get_str("_id").unwrap_or_default(), &document)?);
+            let name = document.get_str("_id").unwrap_or_default();
+            page.locks.push(info(name, &document));
+            if page.locks.len() == size as usize {
+                page.last_name = Some(name.to_owned());
+            }
         }
-        Ok(locks)
+        Ok(page)
     }
 
     pub(crate) async fn get(&self, name: &str) -> Result<Option<LockInfo>, LockError> {
@@ -42,8 +58,15 @@ impl MongoStore {
         found.map(|document| info(name, &document)).transpose()
     }
 
-    pub(crate) async fn force_release(&self, name: &str) -> Result<bool, LockError> {
-        let running = doc! { "_id": name, "$expr": ends_now() };
+    pub(crate) async fn force_release(
+        &self,
+        name: &str,
+        only_if: Option<FencingToken>,
+    ) -> Result<bool, LockError> {
+        let mut running = doc! { "_id": name, "$expr": ends_now() };
+        if let Some(token) = only_if {
+            running.insert("fencingToken", token);
+        }
         let ended = self
             .update(&self.locks, running, release_stage(Duration::ZERO), COMMAND_LIMIT)
             .await?;
@@ -58,7 +81,7 @@ impl MongoStore {
     }
 }
 
-/// The fields to read, and the server's time, which is the same for all documents of one command.
+/// The fields to read, and the server's time, which is the same for all documents of one query.
 fn seen_fields() -> Document {
     doc! { "lockId": 1, "acquiredAt": 1, "expiresAt": 1, "fencingToken": 1, "now": "$$NOW" }
 }
@@ -67,14 +90,14 @@ fn is_running() -> Document {
     doc! { "$gt": ["$expiresAt", "$$NOW"] }
 }
 
-/// The condition for a lease that runs and began before this command: a lease that began while the command waited in the
-/// server is not the one that the operator has seen.
+/// The condition for a lease that is valid and began before this command: a lease that began while the command waited
+/// in the server is not the one that the operator has seen.
 fn ends_now() -> Document {
     doc! { "$and": [is_running(), { "$lte": ["$acquiredAt", "$$NOW"] }] }
 }
 
-/// The conditions of a filter without its limit, by the rules of [`LockFilter::admits`]. They leave out the internal lock
-/// of the index build, which is not a user's lock.
+/// The query for the conditions of a filter, by the rules of [`LockFilter::admits`] and without the limit. It leaves
+/// out the internal lock of the index build, which is not a user's lock.
 fn conditions(filter: &LockFilter) -> Document {
     let mut conditions = vec![doc! { "_id": { "$type": "string", "$ne": BUILD_LOCK } }];
     if let Some(prefix) = &filter.prefix {
@@ -95,7 +118,7 @@ fn conditions(filter: &LockFilter) -> Document {
     doc! { "$and": conditions }
 }
 
-/// The regular expression that matches just this text.
+/// The regular expression that matches exactly this text.
 fn literally(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {
@@ -104,7 +127,7 @@ fn literally(text: &str) -> String {
             pattern.push_str("\\x00");
             continue;
         }
-        // After a backslash letters and digits have a meaning, and everything else in ASCII loses it.
+        // A backslash gives ASCII letters and digits a special meaning, and takes it from all other ASCII characters.
         if c.is_ascii() && !c.is_ascii_alphanumeric() {
             pattern.push('\\');
         }

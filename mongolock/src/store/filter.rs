@@ -1,8 +1,9 @@
 use crate::{LockInfo, LockState};
 
-/// Which locks [`LockAdmin::list`](crate::LockAdmin::list) returns: those that meet every condition that is set.
+/// The conditions for the locks that [`LockAdmin::list`](crate::LockAdmin::list) and
+/// [`LockAdmin::stream`](crate::LockAdmin::stream) return. A lock must meet all that are set.
 ///
-/// Strings are only strings: no character of a prefix or an owner has a meaning of its own.
+/// Prefixes and owners are compared as plain strings: no character has a special meaning.
 ///
 /// ```
 /// use mongolock::{LockFilter, LockState};
@@ -10,7 +11,7 @@ use crate::{LockInfo, LockState};
 /// let stuck = LockFilter::new().prefix("report:").state(LockState::Expired).limit(100);
 /// ```
 #[derive(Debug, Clone, Default)]
-#[must_use = "a filter does nothing until it is given to `LockAdmin::list`"]
+#[must_use = "a filter does nothing until it is passed to `LockAdmin::list` or `LockAdmin::stream`"]
 pub struct LockFilter {
     pub(crate) prefix: Option<String>,
     pub(crate) owner: Option<String>,
@@ -19,37 +20,37 @@ pub struct LockFilter {
 }
 
 impl LockFilter {
-    /// Every lock that has a document.
+    /// A filter without conditions: every lock that has a document.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Only locks whose names begin with this text.
+    /// Selects only locks whose names begin with this text.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into());
         self
     }
 
-    /// Only locks of exactly this owner: those that it holds, and those whose lease it let run out. A released lock has
-    /// no owner.
+    /// Selects only locks of exactly this owner: those that it holds, and those whose lease expired without a release.
+    /// A released lock has no owner.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.owner = Some(owner.into());
         self
     }
 
-    /// Only locks in this state.
+    /// Selects only locks in this state.
     pub fn state(mut self, state: LockState) -> Self {
         self.state = Some(state);
         self
     }
 
-    /// At most so many, the first in the order of the names; 0 gives none.
+    /// Returns at most this number of locks, the first ones in the order of their names; 0 returns none.
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// The conditions without the limit, by the rules of the query in `store/admin.rs`.
+    /// Whether a lock meets the conditions, by the rules of the query in `store/admin.rs`; the limit is not checked.
     pub(crate) fn admits(&self, info: &LockInfo) -> bool {
         let prefix = self.prefix.as_deref();
         prefix.is_none_or(|prefix| info.name.starts_with(prefix))

@@ -1,35 +1,42 @@
 use std::time::Duration;
 
 use mongodb::error::Error;
+use serde::Serialize;
 
 use super::driver_error;
 use crate::LockError;
 use crate::timing::INDEX_RETRY;
 
-/// Whether the documents of locks that are not used any more are tidied up.
+/// The state of the TTL index, which removes the documents of unused locks; see
+/// [`LockAdmin::index_state`](crate::LockAdmin::index_state).
 ///
-/// Locks work without the index; only documents of names that are not used any more stay.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Locks work without the index; only the documents of unused locks then stay in the collection.
+///
+/// It implements [`Serialize`] with the name of the variant in `state`, such as `{"state":"ready"}` or
+/// `{"state":"conflict","reason":"..."}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum IndexState {
-    /// The TTL index is there: it works, or is still being built.
+    /// The TTL index exists; its build may still be running.
     Ready,
-    /// Another index on `expiresAt` or of the name `expiresAt_ttl` is in the way.
+    /// Another index on `expiresAt`, or one with the name `expiresAt_ttl`, prevents the creation of the TTL index.
     Conflict {
-        /// The index that is in the way, or what the server says about it.
+        /// The index that prevents it, or the server's message.
         reason: String,
     },
-    /// The collection is capped: MongoDB removes nothing from it by time.
+    /// The collection is capped: MongoDB removes no document from it by its age.
     Capped,
-    /// The user may not create the index.
+    /// The user lacks the privilege to create the index.
     Unauthorized {
-        /// What the server says about it.
+        /// The server's message.
         reason: String,
     },
-    /// The index could not be checked or created for another reason, which may pass. A build that needs more than 1 s
-    /// on a collection with documents is one of them; [`index_state`](crate::LockAdmin::index_state) says more.
+    /// The index could not be checked or created for another, possibly transient reason, for instance because the build
+    /// on a collection with documents would take more than 1 s; see
+    /// [`index_state`](crate::LockAdmin::index_state).
     Failed {
-        /// The error, or what keeps the index from being created.
+        /// The error, or what prevents the creation of the index.
         reason: String,
     },
 }
@@ -45,7 +52,7 @@ impl IndexState {
         }
     }
 
-    /// The state after an error that leaves open whether the index exists.
+    /// The state after an error that leaves it unknown whether the index exists.
     pub(crate) fn unknown(error: &LockError) -> Self {
         match error {
             LockError::Mongo(error) => Self::from_error(error),
@@ -60,8 +67,8 @@ impl IndexState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct IndexCheck {
     pub(crate) state: IndexState,
-    /// The time until the next check if the index is not there: minutes after a failed build, because each build on a
-    /// filled collection can delay every acquire.
+    /// The time until the next check if the index does not exist. It is minutes after a failed build, because each
+    /// build on a collection with documents can delay every acquisition.
     pub(crate) next: Duration,
 }
 
@@ -71,5 +78,30 @@ impl From<IndexState> for IndexCheck {
             state,
             next: INDEX_RETRY,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_json_names_state_and_reason() {
+        let json = |state: IndexState| serde_json::to_string(&state).unwrap();
+        let reason = || "why".to_owned();
+        assert_eq!(json(IndexState::Ready), r#"{"state":"ready"}"#);
+        assert_eq!(
+            json(IndexState::Conflict { reason: reason() }),
+            r#"{"state":"conflict","reason":"why"}"#
+        );
+        assert_eq!(json(IndexState::Capped), r#"{"state":"capped"}"#);
+        assert_eq!(
+            json(IndexState::Unauthorized { reason: reason() }),
+            r#"{"state":"unauthorized","reason":"why"}"#
+        );
+        assert_eq!(
+            json(IndexState::Failed { reason: reason() }),
+            r#"{"state":"failed","reason":"why"}"#
+        );
     }
 }

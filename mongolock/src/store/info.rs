@@ -1,44 +1,102 @@
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
+use serde::ser::Error;
+use serde::{Serialize, Serializer};
 
-use crate::FencingToken;
+use crate::{FencingToken, LockError};
 
-/// What the document of a lock says, at one moment of the server's clock; see [`LockAdmin`](crate::LockAdmin).
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The first moment of the year 0 in milliseconds since 1970: RFC 3339 has no earlier one.
+const FIRST_DATE: i64 = -62_167_219_200_000;
+
+/// The last moment of the year 9999 in milliseconds since 1970: RFC 3339 has no later one.
+const LAST_DATE: i64 = 253_402_300_799_999;
+
+/// One lock as its document describes it at one moment of the server's clock: state, owner, fencing token and lease.
+/// Returned by [`LockAdmin`](crate::LockAdmin).
+///
+/// It implements [`Serialize`] for reports and logs. The fields have their Rust names in this order, dates are RFC 3339
+/// strings in UTC (within the years 0 to 9999), `remaining` is a number of seconds, and `state` is `"held"`, `"expired"`
+/// or `"released"`:
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let provider = mongolock::LockProvider::in_memory();
+/// let guard = provider.lock("report:1").await?;
+/// let info = provider.admin().get("report:1").await?.expect("the lock is held");
+/// let json = serde_json::to_value(&info)?;
+/// // {"name":"report:1","owner":"billing-1","state":"held","fencing_token":1763764800123000,
+/// //  "acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87}
+/// assert_eq!(json["state"], "held");
+/// assert_eq!(json["fencing_token"], guard.fencing_token().get());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LockInfo {
     /// The lock's name.
     pub name: String,
-    /// Who holds the lock, or held it when its lease ran out; `None` once it is released, and for holders that are not
-    /// mongolock's and give no owner (DistributedLock.MongoDB).
+    /// The owner that holds the lock, or held it when its lease expired. `None` once the lock is released, and for
+    /// holders that write no owner, as DistributedLock.MongoDB does.
     pub owner: Option<String>,
-    /// Whether it is held.
+    /// Whether the lock is held, expired or released.
     pub state: LockState,
-    /// The token of the latest hold. A claim that is handed over within a process reserves the tokens of all its holds
-    /// at once: then it is the last of these, and the present holder's may be smaller.
+    /// The fencing token in the document, which is that of the latest hold.
+    ///
+    /// A process with several waiters reserves a block of tokens with one acquire request and hands the lock over from
+    /// one waiter to the next without another command. The document then has the last token of the block, and the token
+    /// of the present holder can be smaller.
     pub fencing_token: FencingToken,
-    /// When the lock was last acquired from the server.
+    /// The time at which the lock was last acquired from the server.
+    #[serde(serialize_with = "as_rfc3339")]
     pub acquired_at: DateTime,
-    /// When the lease ends if it is not renewed, or ended.
+    /// The time at which the lease ends if it is not renewed, or at which it ended.
+    #[serde(serialize_with = "as_rfc3339")]
     pub expires_at: DateTime,
-    /// How long the lock stays closed to others if nothing happens; zero when it is free.
+    /// The time from the read until the lock is free, if it is neither renewed nor released; zero if it is free.
+    #[serde(serialize_with = "as_seconds")]
     pub remaining: Duration,
 }
 
-/// What has become of the latest hold of a lock, by the server's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// The state of a lock by the server's clock.
+///
+/// It implements [`Serialize`] as `"held"`, `"expired"` or `"released"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LockState {
-    /// The holder's lease runs.
+    /// The holder's lease is valid.
     Held,
-    /// The lease ran out without a release: its holder has crashed or lost the lock. The lock is free.
+    /// The lease expired without a release, because its holder crashed or lost the lock. The lock is free.
     Expired,
-    /// The lock was given back. It is free; or, if some time remains, it stays closed until its minimum hold is over.
+    /// The lock was released. It is free, except that it stays taken for [`LockInfo::remaining`] if its minimum hold is
+    /// not over.
     Released,
 }
 
-/// The fields of a document for the view of an operator, and the server's time at which they were read.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn as_rfc3339<S: Serializer>(date: &DateTime, serializer: S) -> Result<S::Ok, S::Error> {
+    let millis = date.timestamp_millis().clamp(FIRST_DATE, LAST_DATE);
+    let text = DateTime::from_millis(millis).try_to_rfc3339_string();
+    serializer.serialize_str(&text.map_err(S::Error::custom)?)
+}
+
+fn as_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}
+
+/// A part of the locks that meet a filter, in the order of their names.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    /// The locks; an error stands for one whose document cannot be read.
+    pub(crate) locks: Vec<Result<LockInfo, LockError>>,
+    /// The last name of the page; `None` if no lock follows it.
+    pub(crate) last_name: Option<String>,
+}
+
+/// The fields of a lock document, and the server's time at which they were read.
 pub(crate) struct Seen<'a> {
     pub(crate) name: &'a str,
     pub(crate) lock_id: &'a str,
@@ -71,8 +129,58 @@ impl From<Seen<'_>> for LockInfo {
     }
 }
 
-/// The owner in the id of a claim, which is the part before the last `#`: an owner may contain one, the id after it does
-/// not. `None` after a release, and for a claim of another program.
+/// The owner in a `lockId`: the part before the last `#`. An owner may contain a `#`, the id after it does not. `None`
+/// after a release, and for a claim of another program.
 pub(crate) fn owner(lock_id: &str) -> Option<&str> {
     lock_id.rsplit_once('#').map(|(owner, _)| owner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACQUIRED: i64 = 1_763_764_800_123;
+
+    fn json(lock_id: &str, expires_in: i64, now_in: i64) -> String {
+        let seen = Seen {
+            name: "report:1",
+            lock_id,
+            acquired_at: DateTime::from_millis(ACQUIRED),
+            expires_at: DateTime::from_millis(ACQUIRED.saturating_add(expires_in)),
+            token: 1_763_764_800_123_000,
+            now: DateTime::from_millis(ACQUIRED + now_in),
+        };
+        serde_json::to_string(&LockInfo::from(seen)).unwrap()
+    }
+
+    #[test]
+    fn the_json_is_plain_and_stable() {
+        assert_eq!(
+            json("billing#1#8c0f", 30_000, 130),
+            r#"{"name":"report:1","owner":"billing#1","state":"held","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87}"#
+        );
+        assert_eq!(
+            json("billing-1#8c0f", 877, 5_000),
+            r#"{"name":"report:1","owner":"billing-1","state":"expired","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:01Z","remaining":0.0}"#
+        );
+        assert_eq!(
+            json("", 60_000, 59_999),
+            r#"{"name":"report:1","owner":null,"state":"released","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:41:00.123Z","remaining":0.001}"#
+        );
+    }
+
+    /// Other programs may write such dates, for instance for a lock without an end.
+    #[test]
+    fn dates_without_an_rfc_3339_form_are_clamped() {
+        let last = json("a#1", i64::MAX, 0);
+        assert!(
+            last.contains(r#""expires_at":"9999-12-31T23:59:59.999Z""#),
+            "{last}"
+        );
+        let first = json("a#1", i64::MIN, 0);
+        assert!(
+            first.contains(r#""expires_at":"0000-01-01T00:00:00Z""#),
+            "{first}"
+        );
+    }
 }

@@ -13,7 +13,7 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use self::retention::Retention;
-use super::{AcquireReply, AcquireRequest, RenewReply};
+use super::{AcquireReply, AcquireRequest, Page, RenewReply};
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
 use crate::store::info::Seen;
@@ -153,7 +153,8 @@ impl MemoryStore {
         true
     }
 
-    pub(crate) fn list(&self, filter: &LockFilter) -> Vec<LockInfo> {
+    /// All locks that meet the filter, as one page: the documents are in memory anyway.
+    pub(crate) fn page(&self, filter: &LockFilter) -> Page {
         let now = self.now();
         let mut locks: Vec<LockInfo> = lock(&self.documents)
             .iter()
@@ -164,7 +165,10 @@ impl MemoryStore {
         if let Some(limit) = filter.limit {
             locks.truncate(limit as usize);
         }
-        locks
+        Page {
+            locks: locks.into_iter().map(Ok).collect(),
+            last_name: None,
+        }
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<LockInfo> {
@@ -173,16 +177,17 @@ impl MemoryStore {
         documents.get(name).map(|document| self.info(name, document, now))
     }
 
-    pub(crate) fn force_release(&self, name: &str) -> bool {
-        self.force_release_at(self.now(), name)
+    pub(crate) fn force_release(&self, name: &str, only_if: Option<FencingToken>) -> bool {
+        self.force_release_at(self.now(), name, only_if)
     }
 
     /// Ends the lease by force, unless it began after the command: then the operator has not seen it.
-    pub(crate) fn force_release_at(&self, now: Duration, name: &str) -> bool {
+    pub(crate) fn force_release_at(&self, now: Duration, name: &str, only_if: Option<FencingToken>) -> bool {
         let mut documents = lock(&self.documents);
         let Some(document) = documents
             .get_mut(name)
             .filter(|document| document.expires_at > now && document.acquired_at <= now)
+            .filter(|document| only_if.is_none_or(|token| token.get() == document.token))
         else {
             return false;
         };

@@ -25,7 +25,7 @@ pub(crate) use connection::connect;
 pub use filter::LockFilter;
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
-pub(crate) use info::owner;
+pub(crate) use info::{Page, owner};
 pub use info::{LockInfo, LockState};
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
@@ -221,13 +221,13 @@ impl Store {
         }
     }
 
-    /// The locks that meet the filter, in the order of their names.
-    pub(crate) async fn list(&self, filter: &LockFilter) -> Result<Vec<LockInfo>, LockError> {
+    /// A page of the locks that meet the filter: the first ones after this name, in the order of their names.
+    pub(crate) async fn page(&self, filter: &LockFilter, after: Option<&str>) -> Result<Page, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.list(filter)).await,
-            Self::Memory(store) => Ok(store.list(filter)),
+            Self::Mongo(store) => with_reply_limit(store.page(filter, after)).await,
+            Self::Memory(store) => Ok(store.page(filter)),
             #[cfg(test)]
-            Self::Simulated(link) => Ok(link.memory().list(filter)),
+            Self::Simulated(link) => Ok(link.memory().page(filter)),
         }
     }
 
@@ -240,13 +240,17 @@ impl Store {
         }
     }
 
-    /// Ends the lease of the present holder; `false` if none runs.
-    pub(crate) async fn force_release(&self, name: &str) -> Result<bool, LockError> {
+    /// Ends the lease of the present holder, if the document has the given token; `false` if it ended none.
+    pub(crate) async fn force_release(
+        &self,
+        name: &str,
+        only_if: Option<FencingToken>,
+    ) -> Result<bool, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.force_release(name)).await,
-            Self::Memory(store) => Ok(store.force_release(name)),
+            Self::Mongo(store) => with_reply_limit(store.force_release(name, only_if)).await,
+            Self::Memory(store) => Ok(store.force_release(name, only_if)),
             #[cfg(test)]
-            Self::Simulated(link) => Ok(link.memory().force_release(name)),
+            Self::Simulated(link) => Ok(link.memory().force_release(name, only_if)),
         }
     }
 

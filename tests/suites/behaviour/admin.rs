@@ -1,6 +1,6 @@
 //! `LockAdmin`: listing the locks of all processes, and releasing them by force.
 
-use std::future::Future;
+use std::future::IntoFuture;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
@@ -383,8 +383,8 @@ async fn a_request_whose_future_is_dropped_is_carried_out(fixture: Fixture) {
     must(eventually(AMPLE, "both locks are released", both).await);
 }
 
-async fn poll_once(future: impl Future) {
-    let mut future = pin!(future);
+async fn poll_once(future: impl IntoFuture) {
+    let mut future = pin!(future.into_future());
     std::future::poll_fn(|context| {
         assert!(future.as_mut().poll(context).is_pending());
         Poll::Ready(())

@@ -2,13 +2,13 @@
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
-use mongolock::{LockError, LockFilter, LockProvider, LockState};
+use mongolock::{FencingToken, LockError, LockFilter, LockProvider, LockState};
 use mongolock_tests::{Server, ServerOptions, names, recorded};
 
 use crate::fixture::{Fixture, restricted};
 
 /// A lock that is held for a long while, as DistributedLock.MongoDB writes it.
-fn foreign(name: impl Into<Bson>) -> Document {
+pub(crate) fn foreign(name: impl Into<Bson>) -> Document {
     doc! {
         "_id": name,
         "lockId": "0b8e3f3a-6d0c-4a53-a3a4-5f0f6a5c3c11",
@@ -162,11 +162,13 @@ async fn requests_go_to_the_primary_and_carry_no_client_time() {
     }
     admin.get("held").await.unwrap().unwrap();
     admin.release_owner("unknown").await.unwrap();
+    let earlier = FencingToken::from(1);
+    assert!(!admin.force_release("held").only_if(earlier).await.unwrap());
     assert!(admin.force_release("held").await.unwrap());
     let sent = commands.take();
     assert_eq!(
         names(&sent),
-        ["find", "find", "find", "find", "update", "update"],
+        ["find", "find", "find", "find", "update", "update", "update"],
         "one command for each request"
     );
     for command in sent {

@@ -22,6 +22,7 @@ conformance!(
     a_body_that_does_not_notice_the_loss_returns_lost,
     a_failed_body_keeps_its_error_when_the_lock_is_lost,
     a_minimum_hold_outlives_every_exit,
+    a_minimum_hold_of_the_attribute_overrides_the_providers,
     names_are_checked_when_they_are_rendered,
     options_that_do_not_fit_the_providers_are_refused,
 );
@@ -193,6 +194,41 @@ async fn a_minimum_hold_outlives_every_exit(fixture: Fixture) {
         exits.spawn(exit(way, fixture.provider.clone(), fixture.rival()));
     }
     exits.join_all().await;
+}
+
+async fn a_minimum_hold_of_the_attribute_overrides_the_providers(fixture: Fixture) {
+    #[distributed_lock(name = "default")]
+    async fn default() -> Result<(), LockError> {
+        Ok(())
+    }
+
+    #[distributed_lock(name = "none", min_hold = "0s")]
+    async fn none() -> Result<(), LockError> {
+        Ok(())
+    }
+
+    #[distributed_lock(name = "longer", min_hold = "1h")]
+    async fn longer() -> Result<(), LockError> {
+        Ok(())
+    }
+
+    let ten_minutes = AMPLE * 10;
+    let provider = fixture
+        .provider
+        .to_builder()
+        .min_hold(ten_minutes)
+        .build()
+        .unwrap();
+    provider.scope(default()).await.unwrap();
+    provider.scope(none()).await.unwrap();
+    provider.scope(longer()).await.unwrap();
+    let remaining = async |name: &str| {
+        let info = fixture.provider.admin().get(name).await.unwrap();
+        info.expect("the call has locked it").remaining
+    };
+    assert!((AMPLE * 9..=ten_minutes).contains(&remaining("default").await));
+    assert_eq!(remaining("none").await, Duration::ZERO);
+    assert!(remaining("longer").await > ten_minutes);
 }
 
 async fn names_are_checked_when_they_are_rendered(fixture: Fixture) {

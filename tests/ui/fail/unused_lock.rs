@@ -13,6 +13,7 @@ async fn forgotten(provider: &LockProvider) -> Result<(), LockError> {
     provider.lock("job").acquire();
     provider.lock("job").acquire().await?;
     provider.lock("job").try_acquire();
+    provider.lock("job").try_acquire().await;
     provider.lock("job").run(async |_| Ok::<_, LockError>(()));
     provider.to_builder();
     Ok(())

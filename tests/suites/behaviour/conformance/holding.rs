@@ -74,11 +74,13 @@ async fn an_expired_lease_is_lost_and_its_release_changes_nothing(fixture: Fixtu
     let dead = unrenewed(&fixture.provider, "stale").acquire().await.unwrap();
     let context = dead.context();
     context.ensure_held().unwrap();
+    dead.ensure_held().unwrap();
     timeout(AMPLE, context.lost())
         .await
         .expect("the deadline ends the lease");
     let next = fixture.rival().lock("stale").acquire().await.unwrap();
     assert_lost(&context.ensure_held(), LossReason::Expired);
+    assert_lost(&dead.ensure_held(), LossReason::Expired);
     assert_lost(&dead.release().await, LossReason::Expired);
     assert!(
         fixture

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mongolock::{DistributedLock, LockError};
+use mongolock_tests::AMPLE;
 
 use super::conformance;
 use crate::fixture::{Fixture, acquire_and_release};
@@ -10,6 +11,8 @@ use crate::fixture::{Fixture, acquire_and_release};
 conformance!(
     a_name_is_any_displayable_value,
     invalid_names_and_options_are_refused_before_any_command,
+    the_minimum_hold_of_a_provider_applies_to_its_locks,
+    a_minimum_hold_out_of_bounds_is_refused_by_the_builder,
 );
 
 /// S2.3
@@ -78,4 +81,54 @@ async fn invalid_names_and_options_are_refused_before_any_command(fixture: Fixtu
         .release()
         .await
         .unwrap();
+}
+
+async fn the_minimum_hold_of_a_provider_applies_to_its_locks(fixture: Fixture) {
+    let provider = fixture
+        .provider
+        .to_builder()
+        .min_hold(AMPLE * 10)
+        .build()
+        .unwrap();
+    let copy = provider.to_builder().owner("copy").build().unwrap();
+    let longer = AMPLE * 20;
+    for (lock, least) in [
+        (provider.lock("default"), Some(AMPLE * 9)),
+        (copy.lock("default of a copy"), Some(AMPLE * 9)),
+        (provider.lock("longer").min_hold(longer), Some(AMPLE * 19)),
+        (provider.lock("none").min_hold(Duration::ZERO), None),
+        (fixture.provider.lock("the other provider"), None),
+    ] {
+        acquire_and_release(&lock).await;
+        let name = lock.name();
+        let free = fixture.rival().lock(name).try_acquire().await.unwrap();
+        assert_eq!(free.is_some(), least.is_none(), "{name}");
+        if let Some(least) = least {
+            let info = fixture.provider.admin().get(name).await.unwrap().unwrap();
+            assert!(info.remaining > least, "{info:?}");
+        }
+    }
+}
+
+async fn a_minimum_hold_out_of_bounds_is_refused_by_the_builder(fixture: Fixture) {
+    let week = Duration::from_secs(7 * 24 * 60 * 60);
+    let with = |hold| fixture.provider.to_builder().min_hold(hold).build();
+    assert!(with(Duration::ZERO).is_ok() && with(week).is_ok());
+    for (refused, shown) in [
+        (week + Duration::from_secs(1), "604801s"),
+        (Duration::from_micros(1500), "1.5ms"),
+    ] {
+        match with(refused) {
+            Err(LockError::InvalidOption {
+                option, value, bound, ..
+            }) => {
+                assert_eq!((option, value.as_str()), ("min_hold", shown));
+                assert!(
+                    bound.contains("7 days") || bound.contains("whole milliseconds"),
+                    "{bound}"
+                );
+            }
+            other => panic!("{refused:?} was not refused: {other:?}"),
+        }
+    }
 }

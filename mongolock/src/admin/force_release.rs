@@ -1,0 +1,111 @@
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::request;
+use crate::engine::Engine;
+use crate::{FencingToken, LockError, trace};
+
+/// A request that releases a lock by force; made by [`LockAdmin::force_release`](crate::LockAdmin::force_release).
+///
+/// Awaiting it sends one command and gives `Result<bool, LockError>`: `true` if the request has ended a lease or a
+/// minimum hold, `false` if it found none to end. With [`only_if`](Self::only_if) it ends only the hold that the
+/// operator has looked at:
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mongolock::LockError> {
+/// # let provider = mongolock::LockProvider::in_memory();
+/// let stuck = provider.lock("report:1").await?;
+/// let admin = provider.admin();
+/// let seen = admin.get("report:1").await?.expect("the lock is held");
+///
+/// // Meanwhile the holder finishes its work, and the next one acquires the lock.
+/// stuck.release().await?;
+/// let next = provider.lock("report:1").await?;
+///
+/// let was_released = admin.force_release("report:1").only_if(seen.fencing_token).await?;
+/// assert!(!was_released && !next.is_lost(), "another hold is left alone");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`LockError::Mongo`] if MongoDB refuses the command, or has not confirmed it within 30 s: the lock may be released
+/// or not. Repeating the request is safe with `only_if`. Without it, a repeated request can also end a hold that has
+/// begun in the meantime.
+///
+/// # Cancel safety
+///
+/// Once polled, the request runs to its end in the background, even if the future is dropped. Before that, dropping it
+/// sends nothing.
+///
+/// # Panics
+///
+/// Outside a tokio runtime with time enabled.
+#[must_use = "nothing is released before the request is awaited"]
+pub struct ForceRelease {
+    engine: Arc<Engine>,
+    name: String,
+    /// The fencing token that the document must have; `None` releases whichever hold there is.
+    only_if: Option<FencingToken>,
+}
+
+impl ForceRelease {
+    pub(super) fn new(engine: &Arc<Engine>, name: String) -> Self {
+        Self {
+            engine: Arc::clone(engine),
+            name,
+            only_if: None,
+        }
+    }
+
+    /// Releases the lock only if its fencing token is this one, as [`LockInfo::fencing_token`] has shown it. With any
+    /// other token nothing is released, and the result is `false`, as for a lock that is free.
+    ///
+    /// The server compares and releases in one step, so a lease that was acquired later is never ended.
+    ///
+    /// Waiters of one process that hand the lock over among themselves share one lease, and the token in the document
+    /// is the last one that is reserved for them. The request ends the lease under whichever of them holds the lock.
+    /// Take the token from [`LockInfo::fencing_token`]: that of a guard, or one in a log, can be smaller.
+    ///
+    /// [`LockInfo::fencing_token`]: crate::LockInfo::fencing_token
+    pub fn only_if(mut self, token: FencingToken) -> Self {
+        self.only_if = Some(token);
+        self
+    }
+
+    async fn send(self) -> Result<bool, LockError> {
+        let Self {
+            engine,
+            name,
+            only_if,
+        } = self;
+        let was_released = engine.store.force_release(&name, only_if).await?;
+        if was_released {
+            trace::forced(&name);
+            engine.renewer.renew_now(|lease| *lease.key.name == *name);
+        }
+        Ok(was_released)
+    }
+}
+
+impl IntoFuture for ForceRelease {
+    type Output = Result<bool, LockError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(request("forced release", self.send()))
+    }
+}
+
+impl fmt::Debug for ForceRelease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForceRelease")
+            .field("name", &self.name)
+            .field("only_if", &self.only_if)
+            .finish_non_exhaustive()
+    }
+}

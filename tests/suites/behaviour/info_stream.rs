@@ -1,0 +1,239 @@
+//! `LockAdmin::stream`: the locks of a collection of any size, page by page.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::{Stream, TryStreamExt};
+use mongodb::bson::{Document, doc};
+use mongolock::{LockAdmin, LockError, LockFilter, LockInfo, LockInfoStream, LockProvider, LockState};
+use mongolock_tests::{Commands, FailPoint, names, recorded};
+
+use crate::admin_commands::foreign;
+use crate::conformance::conformance;
+use crate::fixture::{Fixture, acquire_and_release};
+
+conformance!(
+    a_stream_returns_what_a_list_returns,
+    a_cancelled_read_skips_no_lock,
+    a_stream_outlives_its_provider,
+);
+
+/// The number of locks that one query of a stream returns.
+const PAGE: usize = 1000;
+
+async fn read(stream: impl Stream<Item = Result<LockInfo, LockError>>) -> Vec<String> {
+    let locks: Vec<LockInfo> = stream.try_collect().await.unwrap();
+    locks.into_iter().map(|lock| lock.name).collect()
+}
+
+async fn next_name(stream: &mut LockInfoStream) -> Option<String> {
+    let next = stream.next().await?;
+    Some(next.unwrap().name)
+}
+
+async fn a_stream_returns_what_a_list_returns(fixture: Fixture) {
+    let _held = [
+        fixture.process("one").lock("job:b").await.unwrap(),
+        fixture.process("two").lock("job:a").await.unwrap(),
+        fixture.process("one").lock("report:a").await.unwrap(),
+    ];
+    acquire_and_release(&fixture.provider.lock("job:c")).await;
+    let admin = fixture.provider.admin();
+    let all = LockFilter::new;
+    for (filter, expected) in [
+        (all(), "job:a job:b job:c report:a"),
+        (all().prefix("job:"), "job:a job:b job:c"),
+        (all().owner("one"), "job:b report:a"),
+        (all().state(LockState::Held).limit(2), "job:a job:b"),
+        (all().state(LockState::Released), "job:c"),
+        (all().limit(0), ""),
+        (all().prefix("none"), ""),
+    ] {
+        let streamed = read(admin.stream(filter.clone())).await;
+        assert_eq!(streamed.join(" "), expected, "{filter:?}");
+        let listed = admin.list(filter).await.unwrap();
+        let listed: Vec<String> = listed.into_iter().map(|lock| lock.name).collect();
+        assert_eq!(streamed, listed);
+    }
+    let mut ended = admin.stream(all().limit(0));
+    assert!(ended.next().await.is_none() && ended.next().await.is_none());
+}
+
+async fn a_cancelled_read_skips_no_lock(fixture: Fixture) {
+    for name in ["a", "b", "c"] {
+        acquire_and_release(&fixture.provider.lock(name)).await;
+    }
+    let mut stream = fixture.provider.admin().stream(LockFilter::new());
+    let mut read = Vec::new();
+    while read.len() < 3 {
+        // The first poll sends the request, and the future is dropped before the reply.
+        let cancelled = tokio::time::timeout(Duration::ZERO, pin!(next_name(&mut stream))).await;
+        match cancelled {
+            Ok(name) => read.extend(name),
+            Err(_) => read.extend(next_name(&mut stream).await),
+        }
+    }
+    assert_eq!(read, ["a", "b", "c"]);
+    assert_eq!(next_name(&mut stream).await, None);
+}
+
+async fn a_stream_outlives_its_provider(fixture: Fixture) {
+    acquire_and_release(&fixture.provider.lock("a")).await;
+    let provider = fixture.provider.to_builder().build().unwrap();
+    let mut stream = provider.admin().stream(LockFilter::new());
+    provider.shutdown().await;
+    drop(provider);
+    assert_eq!(next_name(&mut stream).await.as_deref(), Some("a"));
+}
+
+/// So many locks that are held for ten minutes, in the order of their names.
+async fn insert_locks(fixture: &Fixture, count: usize) -> Vec<String> {
+    let names: Vec<String> = (0..count).map(|number| format!("lock:{number:05}")).collect();
+    let documents: Vec<Document> = names.iter().rev().map(|name| foreign(name.as_str())).collect();
+    fixture.locks().insert_many(documents).await.unwrap();
+    names
+}
+
+/// The operator's view through a client whose commands are recorded.
+async fn recorded_admin(fixture: &Fixture) -> (LockAdmin, Commands) {
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    (LockProvider::new(&database).admin(), commands)
+}
+
+/// The number of cursors that are open at the server for this test.
+async fn open_cursors(fixture: &Fixture) -> usize {
+    let namespace = format!("{}.distributed_locks", fixture.database().name());
+    let admin = fixture.database().client().database("admin");
+    let idle = doc! { "$currentOp": { "allUsers": true, "idleCursors": true } };
+    let own = doc! { "$match": { "type": "idleCursor", "ns": namespace } };
+    let found: Vec<Document> = admin
+        .aggregate([idle, own])
+        .await
+        .unwrap()
+        .try_collect()
+        .await
+        .unwrap();
+    found.len()
+}
+
+#[tokio::test]
+async fn a_stream_requests_a_page_when_it_is_read() {
+    let fixture = Fixture::mongodb().await;
+    let expected = insert_locks(&fixture, 25 * PAGE).await;
+    let (admin, commands) = recorded_admin(&fixture).await;
+    let mut stream = admin.stream(LockFilter::new());
+    assert!(commands.all().is_empty(), "nothing is sent before the first read");
+    for (number, expected) in expected.iter().enumerate() {
+        assert_eq!(next_name(&mut stream).await.as_ref(), Some(expected));
+        let pages = number / PAGE + 1;
+        assert_eq!(commands.count("find"), pages, "after {} locks", number + 1);
+    }
+    assert_eq!(open_cursors(&fixture).await, 0);
+    assert_eq!(next_name(&mut stream).await, None);
+    let sent = commands.take();
+    assert_eq!(names(&sent), ["find"; 26], "25 full pages and an empty one");
+    assert!(sent.iter().all(|find| find.get_i64("limit") == Ok(1000)));
+}
+
+#[tokio::test]
+async fn a_dropped_stream_leaves_nothing_behind() {
+    let fixture = Fixture::mongodb().await;
+    let expected = insert_locks(&fixture, 3 * PAGE).await;
+    let (admin, commands) = recorded_admin(&fixture).await;
+    let mut stream = admin.stream(LockFilter::new());
+    for expected in &expected[..10] {
+        assert_eq!(next_name(&mut stream).await.as_ref(), Some(expected));
+    }
+    assert_eq!(open_cursors(&fixture).await, 0, "also while the stream is used");
+    drop(stream);
+    // A later request on the same client is recorded after everything that the drop could have sent.
+    admin.get("lock:00000").await.unwrap();
+    assert_eq!(names(&commands.take()), ["find", "find"]);
+
+    let _cursor = fixture.locks().find(doc! {}).await.unwrap();
+    assert_eq!(open_cursors(&fixture).await, 1, "that of this test is counted");
+}
+
+#[tokio::test]
+async fn filters_and_limits_apply_to_all_pages() {
+    let fixture = Fixture::mongodb().await;
+    let expected = insert_locks(&fixture, 3 * PAGE).await;
+    let (admin, commands) = recorded_admin(&fixture).await;
+    let limited = LockFilter::new().state(LockState::Held).limit(1500);
+    assert_eq!(read(admin.stream(limited)).await, expected[..1500]);
+    let limits: Vec<i64> = commands
+        .take()
+        .iter()
+        .filter_map(|find| find.get_i64("limit").ok())
+        .collect();
+    assert_eq!(limits, [1000, 500]);
+
+    let prefixed = LockFilter::new().prefix("lock:01").state(LockState::Held);
+    assert_eq!(read(admin.stream(prefixed)).await, expected[1000..2000]);
+    let released = LockFilter::new().state(LockState::Released);
+    assert!(read(admin.stream(released)).await.is_empty());
+    let listed = admin.list(LockFilter::new()).await.unwrap();
+    assert!(listed.into_iter().map(|lock| lock.name).eq(expected));
+}
+
+/// The name at which a page ends need not exist any more when the next page is requested.
+#[tokio::test]
+async fn locks_that_are_removed_meanwhile_disturb_no_other() {
+    let fixture = Fixture::mongodb().await;
+    let expected = insert_locks(&fixture, 2 * PAGE).await;
+    let mut stream = fixture.provider.admin().stream(LockFilter::new());
+    for expected in &expected[..PAGE] {
+        assert_eq!(next_name(&mut stream).await.as_ref(), Some(expected));
+    }
+    let removed = doc! { "_id": { "$in": &expected[PAGE - 2..=PAGE] } };
+    fixture.locks().delete_many(removed).await.unwrap();
+    fixture.locks().insert_one(foreign("lock:01500+")).await.unwrap();
+    let rest = read(stream).await;
+    assert_eq!(rest[..500], expected[PAGE + 1..PAGE + 501]);
+    assert_eq!(rest[500], "lock:01500+");
+    assert_eq!(rest[501..], expected[PAGE + 501..]);
+}
+
+#[tokio::test]
+async fn a_stream_goes_on_after_a_damaged_document() {
+    let fixture = Fixture::mongodb().await;
+    let names = insert_locks(&fixture, 4).await;
+    for damaged in ["lock:00001", "lock:00003"] {
+        let unset = doc! { "$unset": { "lockId": "" } };
+        fixture
+            .locks()
+            .update_one(doc! { "_id": damaged }, unset)
+            .await
+            .unwrap();
+    }
+    let mut stream = fixture.provider.admin().stream(LockFilter::new());
+    for (number, name) in names.iter().enumerate() {
+        match stream.next().await.expect("one item for each document") {
+            Ok(lock) => assert!(number % 2 == 0 && lock.name == *name, "{lock:?}"),
+            Err(LockError::CorruptDocument { name: damaged, .. }) => assert_eq!(&damaged, name),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(stream.next().await.is_none());
+    let listed = fixture.provider.admin().list(LockFilter::new()).await;
+    assert!(matches!(listed, Err(LockError::CorruptDocument { name, .. }) if name == "lock:00001"));
+}
+
+#[tokio::test]
+async fn a_stream_ends_after_an_error_of_the_server() {
+    const UNAUTHORIZED: i32 = 13;
+    let fixture = Fixture::mongodb().await;
+    let expected = insert_locks(&fixture, PAGE + 1).await;
+    let admin = fixture.provider.admin();
+    let mut stream = admin.stream(LockFilter::new());
+    for expected in &expected[..PAGE] {
+        assert_eq!(next_name(&mut stream).await.as_ref(), Some(expected));
+    }
+    let failing = FailPoint::on(&["find"]).always().error_code(UNAUTHORIZED);
+    let failing = failing.enable_for(fixture.db()).await.unwrap();
+    assert!(matches!(stream.next().await, Some(Err(LockError::Mongo(_)))));
+    assert!(stream.next().await.is_none());
+    failing.clear().await.unwrap();
+    assert!(stream.next().await.is_none(), "a new stream is needed");
+    assert_eq!(read(admin.stream(LockFilter::new())).await, expected);
+}
