@@ -30,6 +30,9 @@ pub(crate) struct Acquire<'a> {
     begun: Instant,
 }
 
+/// The outcome of a single try: the lock, or its holder.
+pub(crate) type Tried = Result<Hold, Holder>;
+
 /// What a call does after the outcome of a request.
 enum Step {
     /// The call ends with this hold.
@@ -67,7 +70,7 @@ impl<'a> Acquire<'a> {
 
     /// Tries to acquire the lock, or returns its holder; no request is sent if another caller in this process holds the
     /// lock or waits for it.
-    pub(crate) async fn try_once(&self) -> Result<Result<Hold, Holder>, LockError> {
+    pub(crate) async fn try_once(&self) -> Result<Tried, LockError> {
         let span = trace::acquire_span(self.name, &self.engine.owner);
         let outcome = self.attempt_once().instrument(span.clone()).await;
         self.record(&span, &outcome);
@@ -75,14 +78,14 @@ impl<'a> Acquire<'a> {
     }
 
     /// Records how the call ended on its span.
-    fn record(&self, span: &Span, outcome: &Result<Result<Hold, Holder>, LockError>) {
+    fn record(&self, span: &Span, outcome: &Result<Tried, LockError>) {
         let token = outcome
             .as_ref()
             .map(|hold| hold.as_ref().ok().map(|hold| hold.lease().token));
         trace::acquire_ended(span, self.begun.elapsed(), token);
     }
 
-    async fn attempt_once(&self) -> Result<Result<Hold, Holder>, LockError> {
+    async fn attempt_once(&self) -> Result<Tried, LockError> {
         self.ensure_open()?;
         let entry = self.engine.queues.join(self.name);
         let turn = match entry.try_turn() {
@@ -113,21 +116,26 @@ impl<'a> Acquire<'a> {
         entry: &Arc<Entry>,
         turn: &Turn,
         deadline: Option<Instant>,
-    ) -> Result<Result<Hold, Holder>, LockError> {
+    ) -> Result<Tried, LockError> {
         if let Some(hold) = self.take_over_hold(entry, turn).await {
             return Ok(Ok(hold));
         }
         let mut pacing = Pacing::new(self.engine, self.name);
         let mut attempt = self.new_attempt(entry);
         loop {
-            let outcome = attempt.request(deadline).await;
+            let outcome = match attempt.request(deadline).await {
+                // Another request would fail in the same way. After other transient errors the try goes on, because an
+                // election ends soon.
+                AttemptOutcome::Failed(error) if driver_error::is_unreachable(&error) => {
+                    entry.front().set_failed(error.clone());
+                    return Err(error);
+                }
+                outcome => outcome,
+            };
             match self.step(entry, &mut attempt, &mut pacing, outcome).await? {
                 Step::Acquired(hold) => return Ok(Ok(hold)),
                 Step::Held(holder) => return Ok(Err(holder)),
-                Step::Retry(pause) => {
-                    ensure_reachable(entry)?;
-                    tokio::time::sleep(pause).await;
-                }
+                Step::Retry(pause) => tokio::time::sleep(pause).await,
             }
         }
     }
@@ -397,15 +405,6 @@ impl<'a> Acquire<'a> {
         LockError::ShutDown {
             name: self.name.to_string(),
         }
-    }
-}
-
-/// Ends a try when no server can be reached: another request would fail in the same way. A try goes on after other
-/// transient errors, because an election ends soon.
-fn ensure_reachable(entry: &Entry) -> Result<(), LockError> {
-    match entry.front().status() {
-        FrontStatus::Failed(error) if driver_error::is_unreachable(&error) => Err(*error),
-        _ => Ok(()),
     }
 }
 

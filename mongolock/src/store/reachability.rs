@@ -69,14 +69,16 @@ impl Reachability {
             .send_modify(|state| state.set(address.to_string(), heartbeat));
     }
 
-    /// Runs a request, unless no server can be reached for [`UNREACHABLE`] meanwhile: the driver itself would look for a
+    /// Runs a request, and fails it when no server could be reached for [`UNREACHABLE`]. The driver itself looks for a
     /// server for 30 s before it says why there is none.
     ///
-    /// The limit is here and not in the client's `serverSelectionTimeoutMS`, because an election takes longer than this:
-    /// the servers answer heartbeats then, and commands that are not repeated (an operator's, those of the index task)
-    /// have to wait for the new primary. Commits and fenced writes use the application's own client.
+    /// The client's `serverSelectionTimeoutMS` stays as it is. With a short one, every command would fail during an
+    /// election, which takes 1 to 12 s: acquire requests, renewals and releases are repeated, but an operator's commands
+    /// and those of the index task are not, and have to wait for the new primary. In an election other members still
+    /// answer heartbeats, so nothing fails here. Commits and fenced writes use the application's own client.
     ///
-    /// A request that is given up here counts as one without a reply: a connection may have been open to the last moment.
+    /// The outcome of a failed request is not known, as without a reply: a connection may have been open to the last
+    /// moment.
     pub(crate) async fn unless_unreachable<T>(
         &self,
         request: impl Future<Output = Result<T, LockError>>,
@@ -88,7 +90,7 @@ impl Reachability {
         }
     }
 
-    /// The failure of an outage that has lasted for [`UNREACHABLE`] since the call.
+    /// Resolves when an outage has lasted for [`UNREACHABLE`], counted from the call if it began earlier.
     async fn outage(&self) -> Failure {
         let (begun, mut events) = (Instant::now(), self.0.subscribe());
         loop {
