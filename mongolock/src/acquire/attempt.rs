@@ -237,6 +237,7 @@ impl Attempt {
             return AttemptOutcome::AlreadyOver;
         }
         self.is_lease = true;
+        self.shared.entry.budget().begin_row(sent.elapsed());
         let grant = Grant {
             token: FencingToken::new(last_token.get() - (self.tokens - 1)),
             last_token,

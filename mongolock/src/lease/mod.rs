@@ -97,9 +97,8 @@ pub(crate) struct Lease {
     pub(crate) acquired: Instant,
     /// The last of the tokens that were reserved for hand-overs in this process.
     last_token: FencingToken,
-    /// The time at which the claim was acquired from the server: the beginning of this hold, or of the first hold of
-    /// those that were handed over.
-    claim_acquired: Instant,
+    /// Whether the hold was handed over by another caller in this process, without a command.
+    is_handed_over: bool,
     state: Mutex<State>,
     /// Notified when the lease ends, or when a body may be cancelled.
     changed: Notify,
@@ -132,7 +131,7 @@ impl Lease {
             options,
             acquired: grant.sent,
             last_token: grant.last_token,
-            claim_acquired: grant.sent,
+            is_handed_over: false,
             state: Mutex::new(State::Live {
                 deadline: grant.sent + without_margin(grant.lasts),
             }),
@@ -155,7 +154,7 @@ impl Lease {
             options: self.options,
             acquired: Instant::now(),
             last_token: self.last_token,
-            claim_acquired: self.claim_acquired,
+            is_handed_over: true,
             state: Mutex::new(State::Live { deadline }),
             changed: Notify::new(),
             slot: Mutex::new(QueueSlot::Nothing),
@@ -164,10 +163,6 @@ impl Lease {
             delivered: AtomicBool::new(false),
             commits: Commits::default(),
         })
-    }
-
-    pub(crate) fn claim_acquired(&self) -> Instant {
-        self.claim_acquired
     }
 
     /// The owner, which is the part of the id before the last `#`.
@@ -335,7 +330,7 @@ impl Lease {
 
     /// Whether the hold was handed over by another caller in this process, without a command.
     pub(crate) fn is_handed_over(&self) -> bool {
-        self.claim_acquired < self.acquired
+        self.is_handed_over
     }
 
     /// Whether a renewal may be sent at this time: not after the maximum hold.

@@ -89,7 +89,7 @@ fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> b
             return false;
         }
     };
-    let next = if turn.others_wait() && turn.budget().allows(lease.claim_acquired().elapsed()) {
+    let next = if turn.others_wait() && turn.budget().allows_handover() {
         lease.successor(deadline)
     } else {
         None

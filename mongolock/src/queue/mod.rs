@@ -176,6 +176,11 @@ impl<H> Entry<H> {
         Arc::clone(&self.queue.requests).try_acquire_owned().ok()
     }
 
+    /// The time for which this process may hand the lock over among its own waiters.
+    pub(crate) fn budget(&self) -> MutexGuard<'_, HandoverBudget> {
+        lock(&self.queue.budget)
+    }
+
     /// What the waiters at the front of this queue have learned from the server.
     pub(crate) fn front(&self) -> &Front {
         &self.queue.front
@@ -215,7 +220,7 @@ impl<H> Turn<H> {
     }
 
     pub(crate) fn budget(&self) -> MutexGuard<'_, HandoverBudget> {
-        lock(&self.entry.queue.budget)
+        self.entry.budget()
     }
 
     /// Ends the turn and hands the hold over to the next waiter.
