@@ -103,6 +103,14 @@ impl LockGuard {
         self.hold.release().await
     }
 
+    /// Releases the lock without waiting for the server's reply, unless too many such releases are pending.
+    pub(crate) async fn end_unawaited(&mut self) -> Result<(), LockError> {
+        match self.hold.release_unawaited() {
+            Some(released) => released,
+            None => self.end().await,
+        }
+    }
+
     pub(crate) fn lease(&self) -> &Arc<Lease> {
         self.hold.lease()
     }

@@ -178,6 +178,13 @@ impl Call {
         self
     }
 
+    /// `release = "awaited"` or `release = "background"`.
+    #[must_use]
+    pub fn await_release(mut self, await_release: bool) -> Self {
+        self.options.await_release = await_release;
+        self
+    }
+
     // These are no `async fn`s: their arguments are used before the future begins, and take no room in it.
 
     /// `on_busy = "wait"`.

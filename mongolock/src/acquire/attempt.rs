@@ -123,6 +123,12 @@ impl Attempt {
         }
     }
 
+    /// Reserves tokens for hand-overs also if no other caller in this process waits.
+    pub(crate) fn with_handovers(mut self) -> Self {
+        self.tokens = HANDOVERS;
+        self
+    }
+
     /// Sends the first request if that needs no waiting, and returns the time at which its reply is overdue.
     pub(crate) fn try_send(&mut self, deadline: Option<Instant>) -> Option<Instant> {
         if !self.shared.may_send() {

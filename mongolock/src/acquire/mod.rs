@@ -301,15 +301,18 @@ impl<'a> Acquire<'a> {
 
     /// The hold that was handed over with the turn, if its options are those of this call; otherwise it is released.
     async fn take_over_hold(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
-        let mut hold = turn.take_over()?;
-        if hold.lease().options == self.lease_options() && !hold.lease().is_over() {
-            trace::acquired(&hold.lease().fields());
-            return Some(hold);
+        match turn.take_over()?.take(self.lease_options()) {
+            Ok(hold) => {
+                trace::acquired(&hold.lease().fields());
+                Some(hold)
+            }
+            Err(other) => {
+                // The outcome of the release does not matter to this call; a missing reply does.
+                entry.front().request_sent();
+                Box::pin(other.release()).await;
+                None
+            }
         }
-        // The outcome of the release does not matter to this call, which acquires the lock anew; a missing reply does.
-        entry.front().request_sent();
-        let _ = Box::pin(hold.release()).await;
-        None
     }
 
     fn ensure_open(&self) -> Result<(), LockError> {
@@ -321,7 +324,12 @@ impl<'a> Acquire<'a> {
     }
 
     fn new_attempt(&self, entry: &Arc<Entry>) -> Attempt {
-        Attempt::new(self.engine, self.name, self.lease_options(), entry)
+        let attempt = Attempt::new(self.engine, self.name, self.lease_options(), entry);
+        if self.options.await_release {
+            attempt
+        } else {
+            attempt.with_handovers()
+        }
     }
 
     fn lease_options(&self) -> LeaseOptions {
@@ -367,6 +375,7 @@ impl<'a> Acquire<'a> {
         };
         match status {
             FrontStatus::Failed(error) => Err(*error),
+            FrontStatus::Releasing => Err(self.gave_up_error(FrontStatus::Releasing)),
             FrontStatus::NoReply if entry.front().is_reply_slow() => {
                 Err(self.gave_up_error(FrontStatus::NoReply))
             }
@@ -379,6 +388,7 @@ impl<'a> Acquire<'a> {
             FrontStatus::Held => self.timeout_error(),
             FrontStatus::Failed(error) => *error,
             FrontStatus::NoReply => LockError::no_reply("claim", self.begun.elapsed()),
+            FrontStatus::Releasing => LockError::no_reply("release", self.begun.elapsed()),
         }
     }
 

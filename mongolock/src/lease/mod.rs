@@ -14,6 +14,7 @@ pub(crate) mod background_release;
 mod commits;
 pub(crate) mod copies;
 pub(crate) mod given_up;
+mod handover;
 mod hold;
 pub(crate) mod release;
 mod renewal;
@@ -29,6 +30,7 @@ use tokio::time::Instant;
 
 use commits::Commits;
 pub(crate) use commits::{CancelShield, OpenCommit};
+pub(crate) use handover::Handover;
 pub(crate) use hold::Hold;
 
 use crate::lease::copies::Copies;
@@ -38,10 +40,10 @@ use crate::trace::{self, HoldFields};
 use crate::{FencingToken, LockError};
 
 /// The queues of this process, in which waiters hand holds over.
-pub(crate) type Queues = crate::queue::Queues<Hold>;
-pub(crate) type Entry = crate::queue::Entry<Hold>;
-pub(crate) type Turn = crate::queue::Turn<Hold>;
-pub(crate) type QueueSlot = crate::queue::QueueSlot<Hold>;
+pub(crate) type Queues = crate::queue::Queues<Handover>;
+pub(crate) type Entry = crate::queue::Entry<Handover>;
+pub(crate) type Turn = crate::queue::Turn<Handover>;
+pub(crate) type QueueSlot = crate::queue::QueueSlot<Handover>;
 
 /// What the server has granted to an acquire request.
 pub(crate) struct Grant {
@@ -147,10 +149,9 @@ impl Lease {
     /// The next hold on the same claim, for another caller in this process: it has a token of its own and the rest of the
     /// lease. `None` if no reserved token is left.
     pub(crate) fn successor(&self, deadline: Instant) -> Option<Self> {
-        let token = FencingToken::new(self.token.get() + 1);
-        (token <= self.last_token).then(|| Self {
+        self.has_token_left().then(|| Self {
             key: self.key.clone(),
-            token,
+            token: FencingToken::new(self.token.get() + 1),
             options: self.options,
             acquired: Instant::now(),
             last_token: self.last_token,
@@ -163,6 +164,11 @@ impl Lease {
             delivered: AtomicBool::new(false),
             commits: Commits::default(),
         })
+    }
+
+    /// Whether a reserved token is left for another hold on the same claim.
+    pub(crate) fn has_token_left(&self) -> bool {
+        self.token < self.last_token
     }
 
     /// The owner, which is the part of the id before the last `#`.
@@ -300,6 +306,13 @@ impl Lease {
 
     pub(crate) fn put_slot(&self, slot: QueueSlot) {
         *lock(&self.slot) = slot;
+    }
+
+    /// Notes in the queue that a release is sent whose call has returned.
+    pub(crate) fn note_release_sent(&self) {
+        if let QueueSlot::Turn(turn) = &*lock(&self.slot) {
+            turn.front().release_sent();
+        }
     }
 
     /// Takes the slot in the queue, to be dropped when the server has confirmed the release.

@@ -114,6 +114,13 @@ impl LockProviderBuilder {
         self
     }
 
+    /// Whether calls wait until MongoDB has confirmed their release; `true` if not set. See
+    /// [`DistributedLock::await_release`](crate::DistributedLock::await_release), which also says when `false` is wrong.
+    pub fn await_release(mut self, await_release: bool) -> Self {
+        self.config.options.await_release = await_release;
+        self
+    }
+
     /// How long MongoDB keeps the document of a lock that is not used any more; 1 day if not set, 1 s to 68 years in
     /// whole seconds.
     ///

@@ -17,6 +17,8 @@ pub(crate) enum FrontStatus {
     Failed(Box<LockError>),
     /// There is no reply yet, or there was none for a while.
     NoReply,
+    /// The last call of this process has returned, and the release of its lock is sent and not yet confirmed.
+    Releasing,
 }
 
 /// What the waiters at the front of one queue have learned from the server. The waiters behind share it, and the next one
@@ -47,7 +49,21 @@ impl Front {
 
     /// Notes that a request is sent. The last status stays valid for the time that a healthy server needs for its reply.
     pub(crate) fn request_sent(&self) {
-        lock(&self.state).no_reply_since.get_or_insert_with(Instant::now);
+        let mut state = lock(&self.state);
+        state.no_reply_since.get_or_insert_with(Instant::now);
+        if matches!(state.status, FrontStatus::Releasing) {
+            // The release has ended or failed, and the reply to this request says whether the lock is free.
+            state.status = FrontStatus::NoReply;
+        }
+    }
+
+    /// Notes that the release of a call that does not wait for it is sent: until it is confirmed, the lock is neither free
+    /// nor held by another caller.
+    pub(crate) fn release_sent(&self) {
+        *lock(&self.state) = State {
+            status: FrontStatus::Releasing,
+            no_reply_since: Some(Instant::now()),
+        };
     }
 
     /// Notes a reply of the server, perhaps to a request whose caller has left.
@@ -76,9 +92,14 @@ impl Front {
         self.changed.notify_waiters();
     }
 
-    /// The status after the first reply or error, or after the time that a healthy server needs for one. Cancel safe.
+    /// The status after the first reply or error, or after the time that a healthy server needs for one. During a release
+    /// it waits for the next caller's reply. Cancel safe.
     pub(crate) async fn first_status(&self) -> FrontStatus {
         let changed = self.changed.notified();
+        if matches!(self.status(), FrontStatus::Releasing) {
+            changed.await;
+            return self.status();
+        }
         if matches!(self.status(), FrontStatus::NoReply) && !self.is_reply_slow() {
             // If nothing has arrived, the status is `NoReply`.
             let _ = timeout(SLOW_REPLY, changed).await;

@@ -154,6 +154,14 @@ impl<H> Entry<H> {
         }
     }
 
+    /// Takes back a hold that was left for the next caller, with the turn; `None` if another caller has the turn, and with
+    /// it the hold.
+    pub(crate) fn take_left(self: &Arc<Self>) -> Option<(Turn<H>, H)> {
+        let turn = self.try_turn()?;
+        let hold = turn.take_over()?;
+        Some((turn, hold))
+    }
+
     /// Whether a caller in this process waits for the turn.
     pub(crate) fn others_wait(&self) -> bool {
         self.queue.waiters.load(Ordering::Relaxed) > 0
@@ -225,10 +233,21 @@ impl<H> Turn<H> {
 
     /// Ends the turn and hands the hold over to the next waiter.
     pub(crate) fn hand_over(self, hold: H) {
+        self.leave(hold).queue.release_if_abandoned();
+    }
+
+    /// Ends the turn and leaves the hold for the next caller, which may come later or never: after this,
+    /// [`Entry::take_left`] has to be called on the returned entry.
+    pub(crate) fn leave(self, hold: H) -> Arc<Entry<H>> {
         let entry = Arc::clone(&self.entry);
         *lock(&entry.queue.handed_over) = Some(hold);
         drop(self);
-        entry.queue.release_if_abandoned();
+        entry
+    }
+
+    /// What the waiters at the front of this queue have learned from the server.
+    pub(crate) fn front(&self) -> &Front {
+        self.entry.front()
     }
 
     /// The hold that was handed over with the turn.
