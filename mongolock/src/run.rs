@@ -57,10 +57,7 @@ impl Acquired {
     pub(crate) fn own(guard: LockGuard, await_release: bool, on_lost: OnLost) -> Self {
         Self {
             context: guard.context(),
-            source: LockSource::Own {
-                guard,
-                await_release,
-            },
+            source: LockSource::Own { guard, await_release },
             on_lost,
         }
     }

@@ -92,6 +92,9 @@ pub(super) fn unawaited(
         return Ok(());
     }
     let left = leave(renewer, lease, deadline);
+    if left.is_none() {
+        lease.note_release_sent();
+    }
     let (renewer, lease) = (Arc::clone(renewer), Arc::clone(lease));
     let releasing = async move {
         match left {
@@ -116,7 +119,6 @@ async fn release_left(entry: &Arc<Entry>) {
 
 /// Sends a release whose call has returned. Its outcome is reported by an event.
 pub(super) async fn send_unawaited(renewer: Arc<Renewer>, lease: Arc<Lease>) {
-    lease.note_release_sent();
     let _ = send(renewer, lease).await;
 }
 

@@ -93,7 +93,10 @@ mod tests {
     async fn a_slow_server_makes_a_row_longer_up_to_a_limit() {
         let mut budget = HandoverBudget::default();
         let request = HANDOVER_MIN * 2;
-        assert_eq!(row_length(&mut budget, request).await, request * HANDOVER_REQUESTS);
+        assert_eq!(
+            row_length(&mut budget, request).await,
+            request * HANDOVER_REQUESTS
+        );
         assert_eq!(
             row_length(&mut budget, HANDOVER_MAX_SLOW).await,
             HANDOVER_MAX_SLOW

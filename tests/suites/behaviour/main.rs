@@ -15,4 +15,5 @@ mod options;
 mod protocol;
 mod rights;
 mod tokens;
+mod unawaited_release;
 mod wake_up;
