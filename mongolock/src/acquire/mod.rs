@@ -375,10 +375,11 @@ impl<'a> Acquire<'a> {
         };
         match status {
             FrontStatus::Failed(error) => Err(*error),
-            FrontStatus::Releasing => Err(self.gave_up_error(FrontStatus::Releasing)),
             FrontStatus::NoReply if entry.front().is_reply_slow() => {
                 Err(self.gave_up_error(FrontStatus::NoReply))
             }
+            // The lock is not busy: the release of a call in this process has no reply.
+            _ if entry.front().is_releasing() => Err(LockError::no_reply("release", self.begun.elapsed())),
             FrontStatus::Held | FrontStatus::NoReply => Ok(None),
         }
     }
@@ -388,7 +389,6 @@ impl<'a> Acquire<'a> {
             FrontStatus::Held => self.timeout_error(),
             FrontStatus::Failed(error) => *error,
             FrontStatus::NoReply => LockError::no_reply("claim", self.begun.elapsed()),
-            FrontStatus::Releasing => LockError::no_reply("release", self.begun.elapsed()),
         }
     }
 

@@ -17,8 +17,6 @@ pub(crate) enum FrontStatus {
     Failed(Box<LockError>),
     /// There is no reply yet, or there was none for a while.
     NoReply,
-    /// The last call of this process has returned, and the release of its lock is sent and not yet confirmed.
-    Releasing,
 }
 
 /// What the waiters at the front of one queue have learned from the server. The waiters behind share it, and the next one
@@ -34,6 +32,8 @@ struct State {
     status: FrontStatus,
     /// The time of the first request since the last usable reply.
     no_reply_since: Option<Instant>,
+    /// Whether the last call of this process has returned, and its release is sent and not yet confirmed.
+    is_releasing: bool,
 }
 
 impl Front {
@@ -42,6 +42,7 @@ impl Front {
             state: Mutex::new(State {
                 status: FrontStatus::NoReply,
                 no_reply_since: None,
+                is_releasing: false,
             }),
             changed: Notify::new(),
         }
@@ -51,19 +52,20 @@ impl Front {
     pub(crate) fn request_sent(&self) {
         let mut state = lock(&self.state);
         state.no_reply_since.get_or_insert_with(Instant::now);
-        if matches!(state.status, FrontStatus::Releasing) {
-            // The release has ended or failed, and the reply to this request says whether the lock is free.
-            state.status = FrontStatus::NoReply;
-        }
+        state.is_releasing = false;
     }
 
-    /// Notes that the release of a call that does not wait for it is sent: until it is confirmed, the lock is neither free
+    /// Notes that the release of a call is sent that does not wait for it. Until it is confirmed, the lock is neither free
     /// nor held by another caller.
     pub(crate) fn release_sent(&self) {
-        *lock(&self.state) = State {
-            status: FrontStatus::Releasing,
-            no_reply_since: Some(Instant::now()),
-        };
+        let mut state = lock(&self.state);
+        state.no_reply_since.get_or_insert_with(Instant::now);
+        state.is_releasing = true;
+    }
+
+    /// Whether the lock is being released for a call that has returned.
+    pub(crate) fn is_releasing(&self) -> bool {
+        lock(&self.state).is_releasing
     }
 
     /// Notes a reply of the server, perhaps to a request whose caller has left.
@@ -76,6 +78,7 @@ impl Front {
         *lock(&self.state) = State {
             status: FrontStatus::Held,
             no_reply_since: None,
+            is_releasing: false,
         };
         self.changed.notify_waiters();
     }
@@ -88,6 +91,7 @@ impl Front {
             state.no_reply_since = None;
         }
         state.status = FrontStatus::Failed(Box::new(error));
+        state.is_releasing = false;
         drop(state);
         self.changed.notify_waiters();
     }
@@ -96,7 +100,7 @@ impl Front {
     /// it waits for the next caller's reply. Cancel safe.
     pub(crate) async fn first_status(&self) -> FrontStatus {
         let changed = self.changed.notified();
-        if matches!(self.status(), FrontStatus::Releasing) {
+        if self.is_releasing() {
             changed.await;
             return self.status();
         }
