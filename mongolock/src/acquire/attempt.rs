@@ -301,7 +301,8 @@ impl Request {
         let result = self.result().await;
         if result.as_ref().is_some_and(is_from_server) {
             self.shared.engine.queues.overdue.answered();
-            self.shared.entry.front().replied();
+            let entry = &self.shared.entry;
+            entry.front().replied(entry.has_other_requests());
         }
         if self.shared.copies.answered(sent, result.as_ref()) {
             self.shared.release(None);

@@ -68,9 +68,10 @@ impl Front {
         lock(&self.state).is_releasing
     }
 
-    /// Notes a reply of the server, perhaps to a request whose caller has left.
-    pub(crate) fn replied(&self) {
-        lock(&self.state).no_reply_since = None;
+    /// Notes a reply of the server, perhaps to a request whose caller has left. If other requests are in flight, the time
+    /// without a reply begins anew for them.
+    pub(crate) fn replied(&self, others_in_flight: bool) {
+        lock(&self.state).no_reply_since = others_in_flight.then(Instant::now);
     }
 
     /// Notes that the lock is held: a reply said so, or a caller in this process has acquired it.
@@ -169,6 +170,19 @@ mod tests {
             matches!(front.status(), FrontStatus::NoReply),
             "the time goes on for the next waiter at the front"
         );
+    }
+
+    /// The reply to the request of a caller that has left says nothing of the next caller's request.
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_does_not_answer_the_other_requests_in_flight() {
+        let front = Front::new();
+        front.set_held();
+        front.request_sent();
+        front.replied(true);
+        tokio::time::sleep(SLOW_REPLY).await;
+        assert!(matches!(front.status(), FrontStatus::NoReply));
+        front.replied(false);
+        assert!(matches!(front.status(), FrontStatus::Held));
     }
 
     #[tokio::test(start_paused = true)]

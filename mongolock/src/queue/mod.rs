@@ -180,6 +180,11 @@ impl<H> Entry<H> {
         self.queue.requests.available_permits() < MAX_REQUESTS
     }
 
+    /// Whether an acquire request for this name is in flight beside the caller's own.
+    pub(crate) fn has_other_requests(&self) -> bool {
+        self.queue.requests.available_permits() + 1 < MAX_REQUESTS
+    }
+
     pub(crate) fn try_request_permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.queue.requests).try_acquire_owned().ok()
     }
