@@ -78,7 +78,7 @@ impl Args {
         match key {
             Key::Provider => self.provider(input, errors)?,
             Key::Crate => self.crate_path(input, errors)?,
-            Key::Name | Key::Duration(_) | Key::AcquireTimeout | Key::OnBusy | Key::OnLost => {
+            Key::Name | Key::Duration(_) | Key::AcquireTimeout | Key::OnBusy | Key::OnLost | Key::Release => {
                 self.string(ident, key, input, errors)?;
             }
         }
@@ -228,7 +228,7 @@ fn with_quotes(key: Key, value: &TokenStream) -> Option<String> {
         _ => return None,
     };
     let known = match key {
-        Key::OnBusy | Key::OnLost => key.choices().contains(&word.as_str()),
+        Key::OnBusy | Key::OnLost | Key::Release => key.choices().contains(&word.as_str()),
         Key::AcquireTimeout if word == "none" => true,
         Key::AcquireTimeout | Key::Duration(_) => crate::duration::parse(&word).is_ok(),
         Key::Name | Key::Provider | Key::Crate => false,

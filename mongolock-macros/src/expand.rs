@@ -143,6 +143,9 @@ fn options(lock: &Lock) -> TokenStream {
     if lock.on_lost == OnLost::Continue {
         options.extend(quote_spanned!(span=> .continue_when_lost()));
     }
+    if let Some(await_release) = lock.await_release {
+        options.extend(quote_spanned!(span=> .await_release(#await_release)));
+    }
     options
 }
 

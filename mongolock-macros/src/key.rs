@@ -10,6 +10,7 @@ pub(crate) enum Key {
     AcquireTimeout,
     OnBusy,
     OnLost,
+    Release,
     Provider,
     Crate,
 }
@@ -25,7 +26,7 @@ pub(crate) enum DurationKey {
 
 impl Key {
     /// Every argument, in the order in which messages list them and in which the rules check them.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Name,
         Self::Duration(DurationKey::Expiry),
         Self::Duration(DurationKey::RenewInterval),
@@ -34,6 +35,7 @@ impl Key {
         Self::Duration(DurationKey::MaxHold),
         Self::OnBusy,
         Self::OnLost,
+        Self::Release,
         Self::Provider,
         Self::Crate,
     ];
@@ -54,16 +56,18 @@ impl Key {
             Self::Duration(DurationKey::MaxHold) => "max_hold = \"1h\"",
             Self::OnBusy => "on_busy = \"skip\"",
             Self::OnLost => "on_lost = \"continue\"",
+            Self::Release => "release = \"background\"",
             Self::Provider => "provider = self.provider",
             Self::Crate => "crate = my_crate::mongolock",
         }
     }
 
-    /// The values that a choice accepts, its default first; no other argument has such a list.
+    /// The values that a choice accepts, its usual default first; no other argument has such a list.
     pub(crate) fn choices(self) -> &'static [&'static str] {
         match self {
             Self::OnBusy => &["wait", "skip", "fail"],
             Self::OnLost => &["cancel", "continue"],
+            Self::Release => &["awaited", "background"],
             Self::Name | Self::Duration(_) | Self::AcquireTimeout | Self::Provider | Self::Crate => &[],
         }
     }

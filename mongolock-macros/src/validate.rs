@@ -30,6 +30,8 @@ pub(crate) struct Lock {
     pub(crate) acquire_timeout: Option<Timeout>,
     pub(crate) on_busy: OnBusy,
     pub(crate) on_lost: OnLost,
+    /// Whether the call waits until the release is confirmed; an omitted choice is the provider's.
+    pub(crate) await_release: Option<bool>,
     /// The expression that gives the provider; without it, the global provider is used.
     pub(crate) provider: Option<Expr>,
     /// The path of the runtime crate; `::mongolock` if it is omitted.
@@ -72,6 +74,9 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
         errors,
     );
     let on_lost = choice(&args, Key::OnLost, &[OnLost::Cancel, OnLost::Continue], errors);
+    let await_release = args
+        .literal(Key::Release)
+        .map(|_| choice(&args, Key::Release, &[true, false], errors));
     check_timeout(&args, on_busy, acquire_timeout, errors);
     let Args {
         provider, crate_path, ..
@@ -82,6 +87,7 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
         acquire_timeout,
         on_busy,
         on_lost,
+        await_release,
         provider,
         crate_path,
     }

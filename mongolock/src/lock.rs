@@ -108,6 +108,37 @@ impl DistributedLock {
         self
     }
 
+    /// Whether [`run`](Self::run) waits until MongoDB has confirmed the release; `true` unless the provider says otherwise.
+    ///
+    /// With `false` the call returns when its body has ended, which saves one of its two round trips. The release is sent
+    /// at once by a task of the provider and is repeated like any other, and
+    /// [`shutdown`](crate::LockProvider::shutdown) waits for it. Until it is sent, the next caller in this process can take
+    /// the lock over without a command; after that, it waits for the reply. At most 256 such releases of a provider are
+    /// pending; beyond that, calls wait.
+    ///
+    /// The call reports a loss only if it is known when the body ends: if the release finds that the claim is gone, only
+    /// the event `mongolock.lost` says so. Do not use it in programs that end without `shutdown`, or where a caller expects
+    /// that another process can acquire the lock as soon as the call has returned.
+    ///
+    /// It does not apply to guards: [`LockGuard::release`] always waits.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let lock = provider.lock("counter:1").await_release(false);
+    /// for _ in 0..3 {
+    ///     lock.run(|_| async { Ok::<_, mongolock::LockError>(()) }).await?;
+    /// }
+    /// provider.shutdown().await; // the last release is confirmed
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn await_release(mut self, await_release: bool) -> Self {
+        self.options.await_release = await_release;
+        self
+    }
+
     /// Waits for the lock and acquires it. Awaiting the lock itself does the same.
     ///
     /// # Errors
@@ -232,7 +263,11 @@ impl DistributedLock {
                 tried.map_err(|holder| holder.busy_error(&self.name))?
             }
         };
-        Ok(Acquired::own(LockGuard::new(hold, &self.engine), on_lost))
+        Ok(Acquired::own(
+            LockGuard::new(hold, &self.engine),
+            self.options.await_release,
+            on_lost,
+        ))
     }
 
     fn acquiring(&self) -> Acquire<'_> {

@@ -27,6 +27,8 @@ pub(crate) struct Options {
     pub(crate) min_hold: Duration,
     /// The time from the acquisition after which a lease is no longer renewed; `None` is no limit.
     pub(crate) max_hold: Option<Duration>,
+    /// Whether a call waits until the server has confirmed the release.
+    pub(crate) await_release: bool,
 }
 
 /// The configuration of a provider's engine, taken from the builder.
@@ -61,6 +63,7 @@ impl Default for Options {
             acquire_timeout: Some(Duration::from_secs(10)),
             min_hold: Duration::ZERO,
             max_hold: None,
+            await_release: true,
         }
     }
 }

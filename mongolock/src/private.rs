@@ -179,6 +179,13 @@ impl Call {
         self
     }
 
+    /// Sets `release`: whether the call waits until the release is confirmed.
+    #[must_use]
+    pub fn await_release(mut self, await_release: bool) -> Self {
+        self.options.await_release = await_release;
+        self
+    }
+
     // These are not `async fn`s: they use their arguments before the future begins, so that the future does not contain
     // them.
 

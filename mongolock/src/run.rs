@@ -32,7 +32,11 @@ pub(crate) enum OnLost {
 }
 
 enum LockSource {
-    Own(LockGuard),
+    Own {
+        guard: LockGuard,
+        /// Whether the call waits until the server has confirmed the release.
+        await_release: bool,
+    },
     Joined(Joined),
 }
 
@@ -50,10 +54,10 @@ impl Drop for Joined {
 }
 
 impl Acquired {
-    pub(crate) fn own(guard: LockGuard, on_lost: OnLost) -> Self {
+    pub(crate) fn own(guard: LockGuard, await_release: bool, on_lost: OnLost) -> Self {
         Self {
             context: guard.context(),
-            source: LockSource::Own(guard),
+            source: LockSource::Own { guard, await_release },
             on_lost,
         }
     }
@@ -91,14 +95,21 @@ impl Acquired {
 impl LockSource {
     fn lease(&self) -> &Arc<Lease> {
         match self {
-            Self::Own(guard) => guard.lease(),
+            Self::Own { guard, .. } => guard.lease(),
             Self::Joined(joined) => joined.context.lease(),
         }
     }
 
     async fn release(&mut self) -> Result<(), LockError> {
         match self {
-            Self::Own(guard) => guard.end().await,
+            Self::Own {
+                guard,
+                await_release: true,
+            } => guard.end().await,
+            Self::Own {
+                guard,
+                await_release: false,
+            } => guard.end_unawaited().await,
             Self::Joined(joined) => joined.context.ensure_held(),
         }
     }

@@ -65,16 +65,20 @@ pub(crate) const NO_REPLY_LIMIT_MIN: Duration = seconds(10);
 /// can be lost.
 pub(crate) const POLL_BESIDE_STREAM: Duration = seconds(5);
 
-/// The pause of a woken waiter before its request, after no, one and more earlier wake-ups: of several processes the one
-/// that has waited longest comes first, and they do not all send their requests at the same time.
-pub(crate) const WOKEN_DELAY: [Duration; 3] = [millis(2), millis(1), Duration::ZERO];
-
-/// The initial time for which a process hands a lock over among its own waiters, before other processes get a turn.
+/// The initial time for which a process hands a lock over among its own waiters, before other processes get a turn. It
+/// begins with the reply to the acquire request.
 pub(crate) const HANDOVER_MIN: Duration = millis(20);
 
 /// The longest time for which a process hands a lock over among its own waiters, when no other process has taken the lock
 /// for a while.
 pub(crate) const HANDOVER_MAX: Duration = millis(160);
+
+/// A process hands a lock over for at least as long as this number of acquire requests takes, because a busy server gets
+/// busier with every row of hand-overs that ends early.
+pub(crate) const HANDOVER_REQUESTS: u32 = 3;
+
+/// The longest time for which a process hands a lock over because the server is slow.
+pub(crate) const HANDOVER_MAX_SLOW: Duration = millis(500);
 
 // Renewals.
 
@@ -201,6 +205,7 @@ const _: () = {
     assert!(is_less(RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT) && is_less(RELEASE_REPLY_LIMIT, SHUTDOWN_LIMIT));
 
     assert!(is_less(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX) && is_less(HANDOVER_MIN, HANDOVER_MAX));
+    assert!(is_less(HANDOVER_MAX, HANDOVER_MAX_SLOW));
     assert!(is_less(COMMIT_NO_REPLY, COMMIT_LIMIT) && is_less(COMMAND_LIMIT, ADMIN_REPLY_LIMIT));
     assert!(is_less(STREAM_AWAIT, STREAM_SILENT) && is_less(STREAM_SILENT, DEAD_CONNECTION));
     assert!(is_less(INDEX_BUILD_LIMIT, COMMAND_LIMIT) && is_less(INDEX_REPLY_LIMIT, DEAD_CONNECTION));

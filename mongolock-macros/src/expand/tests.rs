@@ -110,13 +110,14 @@ fn the_head_and_the_block_are_unchanged() {
 fn every_argument_is_in_the_expansion() {
     let expanded = function(quote! {
         name = "a<<:<self.type>:<a.0.b()>", provider = self.p, expiry = "1s", renew_interval = "10ms",
-        acquire_timeout = "2s", min_hold = "3s", max_hold = "4s", on_lost = "continue", crate = c
+        acquire_timeout = "2s", min_hold = "3s", max_hold = "4s", on_lost = "continue",
+        release = "background", crate = c
     })
     .to_string();
     for part in [
         quote!(c::__private::Call::on(&self.p)),
         quote!(.expiry(1000u64).renew_interval(10u64).min_hold(3000u64).max_hold(4000u64)),
-        quote!(.acquire_timeout(::core::option::Option::Some(2000u64)).continue_when_lost()),
+        quote!(.acquire_timeout(::core::option::Option::Some(2000u64)).continue_when_lost().await_release(false)),
         quote!(.text("a<:").value("self.type", &self.r#type).text(":").value("a.0.b()", &a.0.b())),
         quote!(call.wait(name).await),
     ] {

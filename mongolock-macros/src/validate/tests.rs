@@ -120,6 +120,12 @@ fn choices_are_read() {
     assert_eq!(accepted(&quote!(on_busy = "fail")).on_busy, OnBusy::Fail);
     assert_eq!(accepted(&quote!(on_busy = "wait")).on_busy, OnBusy::Wait);
     assert_eq!(accepted(&quote!(on_lost = "continue")).on_lost, OnLost::Continue);
+    assert_eq!(accepted(&quote!()).await_release, None);
+    assert_eq!(accepted(&quote!(release = "awaited")).await_release, Some(true));
+    assert_eq!(
+        accepted(&quote!(release = "background")).await_release,
+        Some(false)
+    );
     refused(
         &quote!(on_busy = "skp"),
         "`on_busy` cannot be `skp`: did you mean `skip`?",
@@ -127,6 +133,10 @@ fn choices_are_read() {
     refused(
         &quote!(on_lost = "abort"),
         "`on_lost` cannot be `abort`: write `cancel` or `continue`",
+    );
+    refused(
+        &quote!(release = "detached"),
+        "`release` cannot be `detached`: write `awaited` or `background`",
     );
 }
 

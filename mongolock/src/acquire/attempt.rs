@@ -125,6 +125,12 @@ impl Attempt {
         }
     }
 
+    /// Reserves tokens for hand-overs also if no other caller in this process waits.
+    pub(crate) fn with_handovers(mut self) -> Self {
+        self.tokens = HANDOVERS;
+        self
+    }
+
     /// Sends the first request if that needs no waiting, and returns the time at which its reply is overdue.
     pub(crate) fn try_send(&mut self, deadline: Option<Instant>) -> Option<Instant> {
         if !self.shared.may_send() {
@@ -242,6 +248,7 @@ impl Attempt {
             return AttemptOutcome::AlreadyOver;
         }
         self.is_lease = true;
+        self.shared.entry.budget().begin_row(sent.elapsed());
         let grant = Grant {
             token: FencingToken::new(last_token.get() - (self.tokens - 1)),
             last_token,
@@ -299,7 +306,8 @@ impl Request {
         let result = self.result().await;
         if result.as_ref().is_some_and(is_from_server) {
             self.shared.engine.queues.overdue.answered();
-            self.shared.entry.front().replied();
+            let entry = &self.shared.entry;
+            entry.front().replied(entry.has_other_requests());
         }
         if self.shared.copies.answered(sent, result.as_ref()) {
             self.shared.release(None);

@@ -314,15 +314,18 @@ impl<'a> Acquire<'a> {
 
     /// The hold that was handed over with the turn, if its options are those of this call; otherwise it is released.
     async fn take_over_hold(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
-        let mut hold = turn.take_over()?;
-        if hold.lease().options == self.lease_options() && !hold.lease().is_over() {
-            trace::acquired(&hold.lease().fields());
-            return Some(hold);
+        match turn.take_over()?.take(self.lease_options()) {
+            Ok(hold) => {
+                trace::acquired(&hold.lease().fields());
+                Some(hold)
+            }
+            Err(other) => {
+                // The outcome of the release does not matter to this call; a missing reply does.
+                entry.front().request_sent();
+                Box::pin(other.release()).await;
+                None
+            }
         }
-        // The outcome of the release does not matter to this call, which acquires the lock anew; a missing reply does.
-        entry.front().request_sent();
-        let _ = Box::pin(hold.release()).await;
-        None
     }
 
     fn ensure_open(&self) -> Result<(), LockError> {
@@ -334,7 +337,12 @@ impl<'a> Acquire<'a> {
     }
 
     fn new_attempt(&self, entry: &Arc<Entry>) -> Attempt {
-        Attempt::new(self.engine, self.name, self.lease_options(), entry)
+        let attempt = Attempt::new(self.engine, self.name, self.lease_options(), entry);
+        if self.options.await_release {
+            attempt
+        } else {
+            attempt.with_handovers()
+        }
     }
 
     fn lease_options(&self) -> LeaseOptions {
@@ -384,6 +392,8 @@ impl<'a> Acquire<'a> {
             FrontStatus::NoReply if entry.front().is_reply_slow() => {
                 Err(self.gave_up_error(FrontStatus::NoReply))
             }
+            // The lock is not busy: the release of a call in this process has no reply.
+            _ if entry.front().is_releasing() => Err(LockError::no_reply("release", self.begun.elapsed())),
             FrontStatus::Held(holder) => Ok(Err(holder)),
             FrontStatus::NoReply => Ok(Err(Holder::default())),
         }

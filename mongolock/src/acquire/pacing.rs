@@ -4,7 +4,7 @@ use std::time::Duration;
 use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::notifier::Subscription;
-use crate::timing::{POLL_BESIDE_STREAM, WOKEN_DELAY};
+use crate::timing::POLL_BESIDE_STREAM;
 
 /// The number of "held" replies after which a waiter opens the change stream: shorter waits are not worth it.
 const REPLIES_BEFORE_STREAM: u32 = 2;
@@ -17,8 +17,6 @@ pub(crate) struct Pacing<'a> {
     /// The number of replies that said that the lock is held.
     held_replies: u32,
     subscription: Option<Subscription>,
-    /// The number of wake-ups so far: another process acquired the lock after each of them.
-    wake_ups: usize,
 }
 
 impl<'a> Pacing<'a> {
@@ -30,7 +28,6 @@ impl<'a> Pacing<'a> {
             backoff,
             held_replies: 0,
             subscription: None,
-            wake_ups: 0,
         }
     }
 
@@ -64,13 +61,8 @@ impl<'a> Pacing<'a> {
         let Some(subscription) = &self.subscription else {
             return tokio::time::sleep(longest).await;
         };
-        if tokio::time::timeout(longest, subscription.woken()).await.is_ok() {
-            let delay = WOKEN_DELAY[self.wake_ups.min(WOKEN_DELAY.len() - 1)];
-            self.wake_ups += 1;
-            if !delay.is_zero() {
-                tokio::time::sleep(delay).await;
-            }
-        }
+        // A wake-up and the end of the pause mean the same: it is time for a request.
+        let _ = tokio::time::timeout(longest, subscription.woken()).await;
     }
 }
 

@@ -32,6 +32,21 @@ impl Hold {
         self.is_released = true;
         release::finish(&self.lease, begun).await
     }
+
+    /// The limit of pending releases.
+    #[cfg(test)]
+    pub(crate) fn unawaited(&self) -> &Arc<tokio::sync::Semaphore> {
+        &self.renewer.unawaited
+    }
+
+    /// Releases the lock without waiting for the server's reply; `None` if too many such releases are pending. An error
+    /// says that the lease had ended before.
+    pub(crate) fn release_unawaited(&mut self) -> Option<Result<(), LockError>> {
+        let permit = Arc::clone(&self.renewer.unawaited).try_acquire_owned().ok()?;
+        let released = release::unawaited(&self.renewer, &self.lease, permit);
+        self.is_released = true;
+        Some(released)
+    }
 }
 
 impl Drop for Hold {

@@ -14,6 +14,7 @@ pub(crate) mod background_release;
 mod commits;
 pub(crate) mod copies;
 pub(crate) mod given_up;
+mod handover;
 mod hold;
 pub(crate) mod release;
 mod renewal;
@@ -29,6 +30,7 @@ use tokio::time::Instant;
 
 use commits::Commits;
 pub(crate) use commits::{CancelShield, OpenCommit};
+pub(crate) use handover::Handover;
 pub(crate) use hold::Hold;
 
 use crate::lease::copies::Copies;
@@ -38,10 +40,10 @@ use crate::trace::{self, HoldFields};
 use crate::{FencingToken, LockError, LossReason};
 
 /// The queues of this process, in which waiters hand holds over.
-pub(crate) type Queues = crate::queue::Queues<Hold>;
-pub(crate) type Entry = crate::queue::Entry<Hold>;
-pub(crate) type Turn = crate::queue::Turn<Hold>;
-pub(crate) type QueueSlot = crate::queue::QueueSlot<Hold>;
+pub(crate) type Queues = crate::queue::Queues<Handover>;
+pub(crate) type Entry = crate::queue::Entry<Handover>;
+pub(crate) type Turn = crate::queue::Turn<Handover>;
+pub(crate) type QueueSlot = crate::queue::QueueSlot<Handover>;
 
 /// What the server has granted to an acquire request.
 pub(crate) struct Grant {
@@ -78,9 +80,8 @@ pub(crate) struct Lease {
     pub(crate) acquired: Instant,
     /// The last of the tokens that were reserved for hand-overs in this process.
     last_token: FencingToken,
-    /// The time at which the claim was acquired from the server: the beginning of this hold, or of the first hold of
-    /// those that were handed over.
-    claim_acquired: Instant,
+    /// Whether the hold was handed over by another caller in this process, without a command.
+    is_handed_over: bool,
     state: Mutex<State>,
     /// Notified when the lease ends, or when a body may be cancelled.
     changed: Notify,
@@ -113,7 +114,7 @@ impl Lease {
             options,
             acquired: grant.sent,
             last_token: grant.last_token,
-            claim_acquired: grant.sent,
+            is_handed_over: false,
             state: Mutex::new(State::Live {
                 deadline: grant.sent + without_margin(grant.lasts),
             }),
@@ -129,14 +130,13 @@ impl Lease {
     /// The next hold on the same claim, for another caller in this process: it has a token of its own and the rest of the
     /// lease. `None` if no reserved token is left.
     pub(crate) fn successor(&self, deadline: Instant) -> Option<Self> {
-        let token = FencingToken::new(self.token.get() + 1);
-        (token <= self.last_token).then(|| Self {
+        self.has_token_left().then(|| Self {
             key: self.key.clone(),
-            token,
+            token: FencingToken::new(self.token.get() + 1),
             options: self.options,
             acquired: Instant::now(),
             last_token: self.last_token,
-            claim_acquired: self.claim_acquired,
+            is_handed_over: true,
             state: Mutex::new(State::Live { deadline }),
             changed: Notify::new(),
             slot: Mutex::new(QueueSlot::Nothing),
@@ -147,8 +147,9 @@ impl Lease {
         })
     }
 
-    pub(crate) fn claim_acquired(&self) -> Instant {
-        self.claim_acquired
+    /// Whether a reserved token is left for another hold on the same claim.
+    pub(crate) fn has_token_left(&self) -> bool {
+        self.token < self.last_token
     }
 
     pub(crate) fn owner(&self) -> &str {
@@ -294,6 +295,13 @@ impl Lease {
         *lock(&self.slot) = slot;
     }
 
+    /// Notes in the queue that a release is sent whose call has returned.
+    pub(crate) fn note_release_sent(&self) {
+        if let QueueSlot::Turn(turn) = &*lock(&self.slot) {
+            turn.front().release_sent();
+        }
+    }
+
     /// Takes the slot in the queue, to be dropped when the server has confirmed the release.
     pub(crate) fn take_slot(&self) -> QueueSlot {
         std::mem::replace(&mut *lock(&self.slot), QueueSlot::Nothing)
@@ -322,7 +330,7 @@ impl Lease {
 
     /// Whether the hold was handed over by another caller in this process, without a command.
     pub(crate) fn is_handed_over(&self) -> bool {
-        self.claim_acquired < self.acquired
+        self.is_handed_over
     }
 
     /// Whether a renewal may be sent at this time: not after the maximum hold.

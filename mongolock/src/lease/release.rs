@@ -5,17 +5,23 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::background_release::BackgroundRelease;
+use super::handover::{Handover, Unreleased};
 use super::renewer::Renewer;
-use super::{Lease, QueueSlot};
+use super::{Entry, Lease, QueueSlot, Turn};
 use crate::backoff::Backoff;
 use crate::store::driver_error;
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT};
 use crate::{LockError, LossReason, task, trace};
+
+/// The number of releases that may be pending after their calls have returned: each has a task, and its lock keeps other
+/// processes waiting. Beyond it a call waits for its release.
+pub(super) const UNAWAITED: usize = 256;
 
 /// How a release has begun.
 pub(super) enum BegunRelease {
@@ -37,8 +43,7 @@ pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease 
     if hand_over(renewer, lease, deadline) {
         return BegunRelease::HandedOver;
     }
-    let sending = send(Arc::clone(renewer), Arc::clone(lease));
-    BegunRelease::Sent(task::spawn(sending.in_current_span()))
+    send_on_task(renewer, lease)
 }
 
 /// Waits for the end of a release; an error says that the lock was not held until then, or that MongoDB did not confirm
@@ -72,24 +77,68 @@ fn end_lease(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Option<Instant> {
     lease.begin_release()
 }
 
-/// Hands the hold over to the next waiter in this process, without a command; `false` if that is not possible.
-///
-/// A hold is not handed over when little of the lease is left, when the budget of this process is used up, when the
-/// lock has a minimum hold, when the provider is shut down, or while a guarded commit may still be made: the claim
-/// guards the commit, and the next hold would use the same claim.
-fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> bool {
-    let long_enough = deadline.saturating_duration_since(Instant::now()) > lease.options.expiry / 2;
-    if !long_enough || !lease.options.min_hold.is_zero() || lease.may_commit() || renewer.is_closing() {
-        return false;
-    }
-    let turn = match lease.take_slot() {
-        QueueSlot::Turn(turn) => turn,
-        other => {
-            lease.put_slot(other);
-            return false;
-        }
+/// Releases a lease whose call returns before the server has confirmed the release. As long as no request for it was
+/// sent, the next caller in this process can take the hold over. An error says that the lease had ended before.
+pub(super) fn unawaited(
+    renewer: &Arc<Renewer>,
+    lease: &Arc<Lease>,
+    permit: OwnedSemaphorePermit,
+) -> Result<(), LockError> {
+    let Some(deadline) = end_lease(renewer, lease) else {
+        renewer.release_claim(lease, lease.take_slot());
+        return Err(lease.lost_error());
     };
-    let next = if turn.others_wait() && turn.budget().allows(lease.claim_acquired().elapsed()) {
+    if hand_over(renewer, lease, deadline) {
+        return Ok(());
+    }
+    let left = leave(renewer, lease, deadline);
+    if left.is_none() {
+        lease.note_release_sent();
+    }
+    let (renewer, lease) = (Arc::clone(renewer), Arc::clone(lease));
+    let releasing = async move {
+        match left {
+            Some(entry) => release_left(&entry).await,
+            None => send_unawaited(renewer, lease).await,
+        }
+        drop(permit);
+    };
+    task::spawn(releasing.in_current_span());
+    Ok(())
+}
+
+/// Releases a hold that was left for the next caller, unless a caller has the turn, and with it the hold.
+async fn release_left(entry: &Arc<Entry>) {
+    match entry.take_left() {
+        Some((turn, Handover::Unreleased(left))) => left.release_in_turn(turn).await,
+        // In the meantime this hold was handed over to a waiter.
+        Some((turn, hold @ Handover::Hold(_))) => turn.hand_over(hold),
+        None => {}
+    }
+}
+
+/// Sends a release whose call has returned. Its outcome is reported by an event.
+pub(super) async fn send_unawaited(renewer: Arc<Renewer>, lease: Arc<Lease>) {
+    let _ = send(renewer, lease).await;
+}
+
+/// Leaves the hold for the next caller in this process, which may take it over before its release is sent.
+fn leave(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> Option<Arc<Entry>> {
+    let turn = turn_to_hand_over(renewer, lease, deadline)?;
+    if lease.has_token_left() && turn.budget().allows_handover() {
+        Some(turn.leave(Handover::Unreleased(Unreleased::new(lease, deadline, renewer))))
+    } else {
+        lease.put_slot(QueueSlot::Turn(turn));
+        None
+    }
+}
+
+/// Hands the hold over to the next waiter in this process, without a command; `false` if that is not possible.
+fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> bool {
+    let Some(turn) = turn_to_hand_over(renewer, lease, deadline) else {
+        return false;
+    };
+    let next = if turn.others_wait() && turn.budget().allows_handover() {
         lease.successor(deadline)
     } else {
         None
@@ -99,8 +148,33 @@ fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> b
         return false;
     };
     trace::released(&lease.fields());
-    turn.hand_over(renewer.hold(next));
+    turn.hand_over(Handover::Hold(renewer.hold(next)));
     true
+}
+
+/// Takes the turn from a lease if its hold can pass to another caller.
+///
+/// A hold is not handed over when little of the lease is left, when the lock has a minimum hold, when the provider is
+/// shut down, or while a guarded commit may still be made: the claim guards the commit, and the next hold would use the
+/// same claim.
+fn turn_to_hand_over(renewer: &Renewer, lease: &Lease, deadline: Instant) -> Option<Turn> {
+    let long_enough = deadline.saturating_duration_since(Instant::now()) > lease.options.expiry / 2;
+    if !long_enough || !lease.options.min_hold.is_zero() || lease.may_commit() || renewer.is_closing() {
+        return None;
+    }
+    match lease.take_slot() {
+        QueueSlot::Turn(turn) => Some(turn),
+        other => {
+            lease.put_slot(other);
+            None
+        }
+    }
+}
+
+/// Sends the release on a task of its own.
+pub(super) fn send_on_task(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease {
+    let sending = send(Arc::clone(renewer), Arc::clone(lease));
+    BegunRelease::Sent(task::spawn(sending.in_current_span()))
 }
 
 /// Sends the release, and returns whether the lock was held until then.

@@ -10,6 +10,7 @@ use super::{Hold, Lease, QueueSlot, margin};
 use crate::LossReason;
 use crate::lease::background_release::{self, BackgroundRelease};
 use crate::lease::given_up::GivenUp;
+use crate::lease::release;
 use crate::lease::renewal;
 use crate::lease::schedule::{self, Schedule};
 use crate::store::Store;
@@ -25,6 +26,8 @@ pub(crate) struct Renewer {
     wake: Notify,
     /// Limits how many releases of single claims are repeated at the same time after a failure.
     pub(crate) repeats: Semaphore,
+    /// Limits how many releases are pending whose calls have returned.
+    pub(super) unawaited: Arc<Semaphore>,
     /// The ids of claims that this process has given up.
     pub(crate) given_up: Arc<GivenUp>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -66,6 +69,7 @@ impl Renewer {
             state: Mutex::default(),
             wake: Notify::new(),
             repeats: Semaphore::new(background_release::REPEATS),
+            unawaited: Arc::new(Semaphore::new(release::UNAWAITED)),
             given_up: Arc::default(),
             task: Mutex::new(None),
         }

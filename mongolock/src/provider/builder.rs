@@ -158,6 +158,14 @@ impl LockProviderBuilder {
         self
     }
 
+    /// Sets whether calls wait until MongoDB has confirmed their release: `true` by default.
+    /// [`DistributedLock::await_release`](crate::DistributedLock::await_release) says what `false` changes, and which
+    /// programs should not use it.
+    pub fn await_release(mut self, await_release: bool) -> Self {
+        self.config.options.await_release = await_release;
+        self
+    }
+
     /// Sets for how long MongoDB keeps the document of an unused lock: 1 s to 68 years, in whole seconds; 1 day by
     /// default.
     ///

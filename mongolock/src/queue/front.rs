@@ -33,6 +33,8 @@ struct State {
     status: FrontStatus,
     /// The time of the first request since the last usable reply.
     no_reply_since: Option<Instant>,
+    /// Whether the last call of this process has returned, and its release is sent and not yet confirmed.
+    is_releasing: bool,
 }
 
 impl Front {
@@ -41,6 +43,7 @@ impl Front {
             state: Mutex::new(State {
                 status: FrontStatus::NoReply,
                 no_reply_since: None,
+                is_releasing: false,
             }),
             changed: Notify::new(),
         }
@@ -48,12 +51,28 @@ impl Front {
 
     /// Notes that a request is sent. The last status stays valid for the time that a healthy server needs for its reply.
     pub(crate) fn request_sent(&self) {
-        lock(&self.state).no_reply_since.get_or_insert_with(Instant::now);
+        let mut state = lock(&self.state);
+        state.no_reply_since.get_or_insert_with(Instant::now);
+        state.is_releasing = false;
     }
 
-    /// Notes a reply of the server, perhaps to a request whose caller has left.
-    pub(crate) fn replied(&self) {
-        lock(&self.state).no_reply_since = None;
+    /// Notes that the release of a call is sent that does not wait for it. Until it is confirmed, the lock is neither free
+    /// nor held by another caller.
+    pub(crate) fn release_sent(&self) {
+        let mut state = lock(&self.state);
+        state.no_reply_since.get_or_insert_with(Instant::now);
+        state.is_releasing = true;
+    }
+
+    /// Whether the lock is being released for a call that has returned.
+    pub(crate) fn is_releasing(&self) -> bool {
+        lock(&self.state).is_releasing
+    }
+
+    /// Notes a reply of the server, perhaps to a request whose caller has left. If other requests are in flight, the time
+    /// without a reply begins anew for them.
+    pub(crate) fn replied(&self, others_in_flight: bool) {
+        lock(&self.state).no_reply_since = others_in_flight.then(Instant::now);
     }
 
     /// Notes that the lock is held: a reply said so, or a caller in this process has acquired it.
@@ -61,6 +80,7 @@ impl Front {
         *lock(&self.state) = State {
             status: FrontStatus::Held(holder),
             no_reply_since: None,
+            is_releasing: false,
         };
         self.changed.notify_waiters();
     }
@@ -73,13 +93,19 @@ impl Front {
             state.no_reply_since = None;
         }
         state.status = FrontStatus::Failed(Box::new(error));
+        state.is_releasing = false;
         drop(state);
         self.changed.notify_waiters();
     }
 
-    /// The status after the first reply or error, or after the time that a healthy server needs for one. Cancel safe.
+    /// The status after the first reply or error, or after the time that a healthy server needs for one. During a release
+    /// it waits for the next caller's reply. Cancel safe.
     pub(crate) async fn first_status(&self) -> FrontStatus {
         let changed = self.changed.notified();
+        if self.is_releasing() {
+            changed.await;
+            return self.status();
+        }
         if matches!(self.status(), FrontStatus::NoReply) && !self.is_reply_slow() {
             // If nothing has arrived, the status is `NoReply`.
             let _ = timeout(SLOW_REPLY, changed).await;
@@ -148,6 +174,19 @@ mod tests {
             matches!(front.status(), FrontStatus::NoReply),
             "the time goes on for the next waiter at the front"
         );
+    }
+
+    /// The reply to the request of a caller that has left says nothing of the next caller's request.
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_does_not_answer_the_other_requests_in_flight() {
+        let front = Front::new();
+        front.set_held(Holder::default());
+        front.request_sent();
+        front.replied(true);
+        tokio::time::sleep(SLOW_REPLY).await;
+        assert!(matches!(front.status(), FrontStatus::NoReply));
+        front.replied(false);
+        assert!(matches!(front.status(), FrontStatus::Held(_)));
     }
 
     #[tokio::test(start_paused = true)]

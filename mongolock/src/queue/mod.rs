@@ -156,6 +156,14 @@ impl<H> Entry<H> {
         }
     }
 
+    /// Takes back a hold that was left for the next caller, with the turn; `None` if another caller has the turn, and with
+    /// it the hold.
+    pub(crate) fn take_left(self: &Arc<Self>) -> Option<(Turn<H>, H)> {
+        let turn = self.try_turn()?;
+        let hold = turn.take_over()?;
+        Some((turn, hold))
+    }
+
     /// Whether a caller in this process waits for the turn.
     pub(crate) fn others_wait(&self) -> bool {
         self.queue.waiters.load(Ordering::Relaxed) > 0
@@ -174,8 +182,18 @@ impl<H> Entry<H> {
         self.queue.requests.available_permits() < MAX_REQUESTS
     }
 
+    /// Whether an acquire request for this name is in flight beside the caller's own.
+    pub(crate) fn has_other_requests(&self) -> bool {
+        self.queue.requests.available_permits() + 1 < MAX_REQUESTS
+    }
+
     pub(crate) fn try_request_permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.queue.requests).try_acquire_owned().ok()
+    }
+
+    /// The time for which this process may hand the lock over among its own waiters.
+    pub(crate) fn budget(&self) -> MutexGuard<'_, HandoverBudget> {
+        lock(&self.queue.budget)
     }
 
     /// What the waiters at the front of this queue have learned from the server.
@@ -217,15 +235,26 @@ impl<H> Turn<H> {
     }
 
     pub(crate) fn budget(&self) -> MutexGuard<'_, HandoverBudget> {
-        lock(&self.entry.queue.budget)
+        self.entry.budget()
     }
 
     /// Ends the turn and hands the hold over to the next waiter.
     pub(crate) fn hand_over(self, hold: H) {
+        self.leave(hold).queue.release_if_abandoned();
+    }
+
+    /// Ends the turn and leaves the hold for the next caller, which may come later or never: after this,
+    /// [`Entry::take_left`] has to be called on the returned entry.
+    pub(crate) fn leave(self, hold: H) -> Arc<Entry<H>> {
         let entry = Arc::clone(&self.entry);
         *lock(&entry.queue.handed_over) = Some(hold);
         drop(self);
-        entry.queue.release_if_abandoned();
+        entry
+    }
+
+    /// What the waiters at the front of this queue have learned from the server.
+    pub(crate) fn front(&self) -> &Front {
+        self.entry.front()
     }
 
     /// The hold that was handed over with the turn.

@@ -81,7 +81,7 @@ impl Ledger {
             return;
         }
         self.holds.fetch_add(1, Relaxed);
-        let handed_over = lease.claim_acquired() < lease.acquired;
+        let handed_over = lease.is_handed_over();
         self.handed_over.fetch_add(handed_over.into(), Relaxed);
         let before = record.last_tokens.insert(process, token).unwrap_or(0);
         self.expect(

@@ -22,6 +22,8 @@ pub(super) struct Wish {
     /// Whether the holder stops when the lock is lost.
     pub(super) is_careful: bool,
     pub(super) end: End,
+    /// Whether a call with a body waits for its release.
+    await_release: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +85,7 @@ impl Wish {
                 0 => End::Drop,
                 _ => End::Release,
             },
+            await_release: rng.bool(),
         }
     }
 
@@ -90,7 +93,8 @@ impl Wish {
         let mut lock = provider
             .lock(self.name)
             .expiry(self.expiry)
-            .min_hold(self.min_hold);
+            .min_hold(self.min_hold)
+            .await_release(self.await_release);
         if let Some(interval) = self.renew_interval {
             lock = lock.renew_interval(interval);
         }

@@ -21,4 +21,5 @@ mod release_by_hand;
 mod rights;
 mod several_locks;
 mod tokens;
+mod unawaited_release;
 mod wake_up;

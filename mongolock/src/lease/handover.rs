@@ -1,0 +1,94 @@
+//! What a caller leaves in the queue for the next caller in this process.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::renewer::Renewer;
+use super::{Hold, Lease, LeaseOptions, QueueSlot, Turn, release};
+use crate::{LockError, trace};
+
+/// A lock that passes to the next caller in this process without a command.
+pub(crate) enum Handover {
+    /// A hold for a waiter. It is renewed until the waiter takes it.
+    Hold(Hold),
+    /// A hold that has ended for its caller and whose release is not sent yet.
+    Unreleased(Unreleased),
+}
+
+impl Handover {
+    /// The next hold, for a caller with these options; otherwise the lock has to be released.
+    pub(crate) fn take(self, options: LeaseOptions) -> Result<Hold, Self> {
+        match self {
+            Self::Hold(hold) if hold.lease().options == options && !hold.lease().is_over() => Ok(hold),
+            Self::Unreleased(unreleased) => unreleased.take(options).map_err(Self::Unreleased),
+            Self::Hold(_) => Err(self),
+        }
+    }
+
+    /// Releases the lock and waits for the server's reply, whatever that is.
+    pub(crate) async fn release(self) {
+        // The outcome does not matter to the next caller, which acquires the lock anew.
+        let _ = match self {
+            Self::Hold(mut hold) => hold.release().await,
+            Self::Unreleased(unreleased) => unreleased.release().await,
+        };
+    }
+}
+
+/// A lease that was ended for a release, and the duty to send that release: dropping it releases in the background.
+pub(crate) struct Unreleased {
+    lease: Arc<Lease>,
+    /// The deadline that the lease had.
+    deadline: Instant,
+    renewer: Arc<Renewer>,
+    /// Whether the lock was taken over, or its release was sent.
+    is_settled: bool,
+}
+
+impl Unreleased {
+    pub(super) fn new(lease: &Arc<Lease>, deadline: Instant, renewer: &Arc<Renewer>) -> Self {
+        Self {
+            lease: Arc::clone(lease),
+            deadline,
+            renewer: Arc::clone(renewer),
+            is_settled: false,
+        }
+    }
+
+    fn take(mut self, options: LeaseOptions) -> Result<Hold, Self> {
+        if self.lease.options != options || self.deadline <= Instant::now() {
+            return Err(self);
+        }
+        let Some(next) = self.lease.successor(self.deadline) else {
+            return Err(self);
+        };
+        self.is_settled = true;
+        trace::released(&self.lease.fields());
+        Ok(self.renewer.hold(next))
+    }
+
+    /// Releases the lock, for a caller that waits for the end.
+    async fn release(mut self) -> Result<(), LockError> {
+        let begun = release::send_on_task(&self.renewer, &self.lease);
+        self.is_settled = true;
+        release::finish(&self.lease, begun).await
+    }
+
+    /// Sends the release, and keeps the turn until the server has confirmed it.
+    pub(super) async fn release_in_turn(mut self, turn: Turn) {
+        self.lease.put_slot(QueueSlot::Turn(turn));
+        self.lease.note_release_sent();
+        self.is_settled = true;
+        release::send_unawaited(Arc::clone(&self.renewer), Arc::clone(&self.lease)).await;
+    }
+}
+
+impl Drop for Unreleased {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            trace::released(&self.lease.fields());
+            self.renewer.release_claim(&self.lease, self.lease.take_slot());
+        }
+    }
+}

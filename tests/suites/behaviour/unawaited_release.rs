@@ -1,0 +1,271 @@
+//! Calls that return before the server has confirmed their release: `await_release(false)`, `release = "background"`.
+
+use std::future::Future;
+use std::time::Duration;
+
+use mongolock::{DistributedLock, FencingToken, LockContext, LockError, LockProvider, distributed_lock};
+use mongolock_tests::{
+    AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, TestDb, eventually, must, recorded, test_db,
+};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::conformance::conformance;
+use crate::fixture::{Fixture, assert_released, patient};
+
+conformance!(
+    the_lock_is_released_after_the_call,
+    a_try_after_the_call_is_never_busy,
+    calls_in_a_row_have_greater_tokens,
+    a_minimum_hold_applies_after_the_call,
+    a_panic_of_the_body_reaches_the_caller,
+    a_shutdown_waits_for_the_release,
+    the_lock_overrides_its_provider,
+);
+
+/// The time for which the server delays a release in these tests: longer than any call that does not wait for it.
+const DELAY: Duration = Duration::from_secs(3);
+
+fn unawaited(provider: &LockProvider, name: &str) -> DistributedLock {
+    provider.lock(name).await_release(false)
+}
+
+/// A body without work.
+async fn token(context: LockContext) -> Result<FencingToken, LockError> {
+    Ok(context.fencing_token())
+}
+
+/// Runs a body without work under the lock.
+fn run_once(lock: &DistributedLock) -> impl Future<Output = Result<FencingToken, LockError>> + use<> {
+    lock.run(token)
+}
+
+async fn fail(db: &TestDb, point: FailPoint) -> FailPointGuard {
+    must(point.enable_for(db).await)
+}
+
+async fn the_lock_is_released_after_the_call(fixture: Fixture) {
+    let first = run_once(&unawaited(&fixture.provider, "n")).await.unwrap();
+    let guard = timeout(BEFORE_EXPIRY, fixture.rival().lock("n").acquire()).await;
+    assert!(guard.expect("it is released").unwrap().fencing_token() > first);
+}
+
+/// A call that skips must not skip because of the release of the call before.
+async fn a_try_after_the_call_is_never_busy(fixture: Fixture) {
+    #[distributed_lock(name = "job", on_busy = "skip", release = "background", provider = provider)]
+    async fn job(provider: &LockProvider, pause: Duration) -> Result<Option<FencingToken>, LockError> {
+        sleep(pause).await;
+        Ok(LockContext::current().map(|lock| lock.fencing_token()))
+    }
+    let lock = unawaited(&fixture.provider, "job");
+    let mut last = None;
+    for round in 0..100 {
+        // With a pause the release of the call before is under way, and without one it may be unsent.
+        let pause = Duration::from_micros(pause_micros(round));
+        let ran = job(&fixture.provider, pause).await.unwrap();
+        assert!(ran.is_some(), "round {round} was skipped");
+        assert!(ran > last, "round {round}: {ran:?} after {last:?}");
+        last = ran;
+        sleep(pause).await;
+        let guard = lock.try_acquire().await.unwrap();
+        let guard = guard.unwrap_or_else(|| panic!("round {round} was busy"));
+        assert!(Some(guard.fencing_token()) > last);
+        last = Some(guard.fencing_token());
+        guard.release().await.unwrap();
+    }
+}
+
+/// Pauses of 0 to 2 ms that differ from round to round, in microseconds.
+fn pause_micros(round: u64) -> u64 {
+    (round * 7919) % 2000
+}
+
+async fn calls_in_a_row_have_greater_tokens(fixture: Fixture) {
+    let lock = unawaited(&fixture.provider, "row");
+    let mut tasks = JoinSet::new();
+    for _ in 0..4 {
+        let lock = lock.clone();
+        tasks.spawn(async move {
+            let mut tokens = Vec::new();
+            for _ in 0..50 {
+                tokens.push(run_once(&lock).await.unwrap());
+            }
+            tokens
+        });
+    }
+    let tokens = timeout(AMPLE, tasks.join_all())
+        .await
+        .expect("all have their turn");
+    assert!(
+        tokens.iter().all(|row| row.is_sorted_by(|one, next| one < next)),
+        "{tokens:?}"
+    );
+    let mut all = tokens.concat();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 200, "each hold has a token of its own");
+    let later = fixture.rival().lock("row").await.unwrap();
+    assert!(later.fencing_token() > all[199]);
+}
+
+async fn a_minimum_hold_applies_after_the_call(fixture: Fixture) {
+    let hold = Duration::from_secs(2);
+    let (lock, begun) = (unawaited(&fixture.provider, "min").min_hold(hold), Instant::now());
+    run_once(&lock).await.unwrap();
+    assert!(begun.elapsed() < hold, "the call does not wait for it");
+    let next = timeout(AMPLE, fixture.provider.lock("min").acquire()).await;
+    let next = next.expect("it ends").unwrap();
+    // The server counts in whole milliseconds.
+    assert!(
+        begun.elapsed() >= hold - Duration::from_millis(2),
+        "{:?}",
+        begun.elapsed()
+    );
+    next.release().await.unwrap();
+}
+
+async fn a_panic_of_the_body_reaches_the_caller(fixture: Fixture) {
+    let lock = unawaited(&fixture.provider, "panic");
+    let panicking = lock.run(|_| async {
+        let answer: Result<(), LockError> = Ok(());
+        assert!(answer.is_err(), "the body panics");
+        answer
+    });
+    let ended = tokio::spawn(panicking).await;
+    assert!(ended.unwrap_err().is_panic());
+    assert_released(&fixture.rival().lock("panic")).await;
+}
+
+async fn a_shutdown_waits_for_the_release(fixture: Fixture) {
+    for name in 0..20 {
+        run_once(&unawaited(&fixture.provider, &format!("n{name}")))
+            .await
+            .unwrap();
+    }
+    fixture.provider.shutdown().await;
+    let rival = fixture.rival();
+    for name in 0..20 {
+        let guard = rival.lock(format!("n{name}")).try_acquire().await.unwrap();
+        assert!(
+            guard.is_some(),
+            "n{name} is released when the shutdown has returned"
+        );
+    }
+}
+
+async fn the_lock_overrides_its_provider(fixture: Fixture) {
+    let provider = fixture
+        .provider
+        .to_builder()
+        .await_release(false)
+        .build()
+        .unwrap();
+    run_once(&provider.lock("n")).await.unwrap();
+    assert_released(&fixture.rival().lock("n")).await;
+    for _ in 0..20 {
+        run_once(&provider.lock("n").await_release(true)).await.unwrap();
+        let free = fixture.rival().lock("n").try_acquire().await.unwrap();
+        free.expect("the call has waited for the release")
+            .release()
+            .await
+            .unwrap();
+    }
+}
+
+/// The call returns while the server has not replied to the release, and callers in this process wait for that reply.
+#[tokio::test]
+async fn the_call_does_not_wait_for_the_reply() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let lock = unawaited(&fixture.provider, "slow").min_hold(Duration::from_millis(1));
+    let _point = fail(fixture.db(), FailPoint::on(&["update"]).times(1).block(DELAY)).await;
+    let begun = Instant::now();
+    run_once(&lock).await.unwrap();
+    assert!(begun.elapsed() < DELAY / 2, "{:?}", begun.elapsed());
+    let tried = lock.try_acquire().await.unwrap();
+    assert!(tried.is_some(), "a try waits for the release");
+    assert!(begun.elapsed() >= DELAY);
+}
+
+/// Before its release is sent, the next caller takes the hold over without a command.
+#[tokio::test]
+async fn a_hold_is_taken_over_before_its_release_is_sent() {
+    let db = test_db().await;
+    let (database, commands) = recorded(&db, &[]).await;
+    let provider = patient(&database);
+    let lock = unawaited(&provider, "again");
+    run_once(&lock).await.unwrap();
+    provider.admin().index_state().await;
+    commands.clear();
+    // On this runtime with one thread no other task runs between the end of one call and the beginning of the next.
+    let mut tokens = Vec::new();
+    for _ in 0..20 {
+        tokens.push(run_once(&lock).await.unwrap());
+    }
+    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+    let sent = commands.count("findAndModify") + commands.count("update");
+    assert!(sent < 20, "20 holds cost {sent} commands");
+    assert_released(&LockProvider::new(db.database()).lock("again")).await;
+}
+
+/// A release without a reply is not "busy": MongoDB does not work.
+#[tokio::test]
+async fn a_release_without_a_reply_is_an_error_of_the_next_try() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let lock = unawaited(&fixture.provider, "silent").min_hold(Duration::from_millis(1));
+    let _point = fail(fixture.db(), FailPoint::on(&["update"]).times(2).block(DELAY)).await;
+    run_once(&lock).await.unwrap();
+    let limit = Duration::from_secs(1);
+    let tried = lock.clone().acquire_timeout(limit).try_acquire().await;
+    assert!(matches!(tried, Err(LockError::Mongo(_))), "{tried:?}");
+    let waited = lock.acquire_timeout(limit).acquire().await;
+    assert!(matches!(waited, Err(LockError::Mongo(_))), "{waited:?}");
+}
+
+/// A release that fails is repeated like any other.
+#[tokio::test]
+async fn a_failed_release_is_repeated() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let failing = FailPoint::on(&["update"]).times(3).error_code(189);
+    let _point = fail(fixture.db(), failing).await;
+    run_once(&unawaited(&fixture.provider, "failing")).await.unwrap();
+    assert_released(&fixture.rival().lock("failing")).await;
+}
+
+/// The call reports a loss that is known when its body ends, and `mongolock.lost` reports one that the release finds.
+#[tokio::test]
+async fn a_loss_before_the_end_of_the_body_is_an_error_of_the_call() {
+    let fixture = Fixture::mongodb().await;
+    let lock = unawaited(&fixture.provider, "lost")
+        .expiry(Duration::from_millis(300))
+        .max_hold(Duration::ZERO);
+    let lost = lock.run(|context| async move {
+        context.lost().await;
+        Ok::<_, LockError>(())
+    });
+    assert!(matches!(lost.await, Err(LockError::Lost { .. })));
+    let removed = unawaited(&fixture.provider, "removed").run(|context| {
+        let admin = fixture.rival().admin();
+        async move {
+            assert!(admin.force_release(context.name()).await?);
+            Ok::<_, LockError>(())
+        }
+    });
+    removed.await.unwrap();
+    let free = async || fixture.provider.lock("removed").try_acquire().await.unwrap();
+    drop(must(eventually(AMPLE, "the lock is free", free).await));
+}
+
+/// A guard waits for its release, whatever the option says.
+#[tokio::test]
+async fn a_guard_always_waits() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let guard = unawaited(&fixture.provider, "guard").acquire().await.unwrap();
+    let _point = fail(fixture.db(), FailPoint::on(&["update"]).times(1).block(DELAY)).await;
+    let begun = Instant::now();
+    guard.release().await.unwrap();
+    assert!(begun.elapsed() >= DELAY);
+}
