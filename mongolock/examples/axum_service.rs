@@ -12,24 +12,22 @@ use std::env;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use mongolock::{LockError, LockProvider, distributed_lock};
 use tokio::net::TcpListener;
 
-type Error = Box<dyn std::error::Error + Send + Sync>;
-
-#[distributed_lock(name = "report:<id>", acquire_timeout = "2s", provider = locks)]
-async fn rebuild_report(locks: &LockProvider, id: u32) -> Result<String, ServiceError> {
+#[distributed_lock(name = "report:<id>", acquire_timeout = "2s")]
+async fn rebuild_report(id: u32) -> Result<String, ServiceError> {
     // The work.
     tokio::time::sleep(Duration::from_secs(3)).await;
     Ok(format!("report {id} is rebuilt\n"))
 }
 
-async fn rebuild(State(locks): State<LockProvider>, Path(id): Path<u32>) -> Result<String, ServiceError> {
-    rebuild_report(&locks, id).await
+async fn rebuild(Path(id): Path<u32>) -> Result<String, ServiceError> {
+    rebuild_report(id).await
 }
 
 /// The error of the handlers. The attribute needs no more than `From<LockError>`.
@@ -71,14 +69,13 @@ impl IntoResponse for ServiceError {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Error> {
+async fn main() -> anyhow::Result<()> {
     let locks = match env::var("MONGODB_URI") {
         Ok(uri) => LockProvider::connect(uri).await?,
         Err(_) => LockProvider::in_memory(),
     };
-    let routes = Router::new()
-        .route("/reports/{id}", post(rebuild))
-        .with_state(locks.clone());
+    locks.clone().set_global()?;
+    let routes = Router::new().route("/reports/{id}", post(rebuild));
     let listener = TcpListener::bind(("127.0.0.1", 3000)).await?;
     println!(
         "listening on http://{}; Ctrl-C ends the program",

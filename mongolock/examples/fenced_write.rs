@@ -31,7 +31,7 @@ async fn set_title(
 }
 
 #[tokio::main]
-async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
+async fn main() -> anyhow::Result<ExitCode> {
     let Ok(uri) = env::var("MONGODB_URI") else {
         eprintln!("This example needs a MongoDB: set MONGODB_URI, for instance to mongodb://localhost");
         return Ok(ExitCode::FAILURE);
@@ -69,5 +69,6 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     reports.drop().await?;
     ours.shutdown().await;
     theirs.shutdown().await;
+    client.shutdown().await;
     Ok(ExitCode::SUCCESS)
 }

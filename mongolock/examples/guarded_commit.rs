@@ -38,7 +38,7 @@ async fn transfer(lock: &LockContext, accounts: &Accounts, amount: i64) -> Resul
     Ok(moved.await?)
 }
 
-async fn print_balances(accounts: &Accounts) -> Result<(), Box<dyn std::error::Error>> {
+async fn print_balances(accounts: &Accounts) -> anyhow::Result<()> {
     for account in [1, 2] {
         let found = accounts
             .find_one(doc! { "_id": account })
@@ -50,7 +50,7 @@ async fn print_balances(accounts: &Accounts) -> Result<(), Box<dyn std::error::E
 }
 
 #[tokio::main]
-async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
+async fn main() -> anyhow::Result<ExitCode> {
     let Ok(uri) = env::var("MONGODB_URI") else {
         eprintln!(
             "This example needs a replica set: set MONGODB_URI, for instance to mongodb://localhost/?replicaSet=rs0"
@@ -85,5 +85,6 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     accounts.drop().await?;
     ours.shutdown().await;
     theirs.shutdown().await;
+    client.shutdown().await;
     Ok(ExitCode::SUCCESS)
 }

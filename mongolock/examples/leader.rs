@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
 
-/// Leads as long as the lock is held. When it is lost, the attribute drops this body at its next await point.
-#[distributed_lock(name = "leader:billing", expiry = "10s", acquire_timeout = "none", provider = locks)]
-async fn lead(locks: &LockProvider) -> Result<(), LockError> {
+/// Leads as long as the lock is held. When it is lost, the attribute cancels this function at its next await point.
+///
+/// A short expiry replaces a crashed leader soon, but the leader also loses the lock in every longer outage of MongoDB.
+#[distributed_lock(name = "leader:billing", expiry = "10s", acquire_timeout = "none")]
+async fn lead() -> Result<(), LockError> {
     let lock = LockContext::current().expect("the attribute sets a context");
-    // Pass the token to whatever the leader changes: a leader that was paused cannot know that it is none any more.
+    // Pass the token to all data that the leader writes: a leader that was paused does not know that it was replaced.
     println!(
         "{} is the leader, with fencing token {}",
         lock.owner(),
@@ -33,12 +35,12 @@ async fn lead(locks: &LockProvider) -> Result<(), LockError> {
 }
 
 /// Takes part in the election until the provider is shut down.
-async fn campaign(locks: &LockProvider) -> Result<(), LockError> {
+async fn campaign() -> Result<(), LockError> {
     loop {
-        match lead(locks).await {
+        match lead().await {
             Ok(()) | Err(LockError::ShutDown { .. }) => return Ok(()),
             Err(LockError::Lost { .. }) => println!("no longer the leader: waiting to be the next one"),
-            // Without a limit on the wait this comes only after a minute without a usable reply.
+            // A wait without a limit ends with this error after a minute without a usable reply.
             Err(error @ LockError::Mongo(_)) => {
                 eprintln!("no election without MongoDB: {error}");
                 tokio::time::sleep(Duration::from_secs(5)).await;
@@ -49,15 +51,18 @@ async fn campaign(locks: &LockProvider) -> Result<(), LockError> {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), LockError> {
+async fn main() -> anyhow::Result<()> {
     let locks = match env::var("MONGODB_URI") {
         Ok(uri) => LockProvider::connect(uri).await?,
         Err(_) => LockProvider::in_memory(),
     };
+    locks.clone().set_global()?;
     println!("waiting to be the leader; Ctrl-C ends the program");
     tokio::select! {
-        outcome = campaign(&locks) => outcome?,
+        // The signal handler is installed before the campaign begins.
+        biased;
         _ = tokio::signal::ctrl_c() => println!("stepping down"),
+        outcome = campaign() => outcome?,
     }
     // Releases the lock at the server, so that the next leader does not wait for the expiry.
     locks.shutdown().await;

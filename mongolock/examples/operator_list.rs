@@ -5,8 +5,8 @@
 //! MONGODB_URI=mongodb://localhost/app cargo run -p mongolock --example operator_list -- report:
 //! ```
 //!
-//! With `MONGODB_URI` it lists the locks of all processes that use this database; the argument is the beginning of the
-//! names, and all names without it. Nothing is changed. Without `MONGODB_URI` it lists two locks of its own in memory.
+//! With `MONGODB_URI` it lists the locks of all processes that use this database, and changes nothing. An argument limits
+//! the list to names that begin with it. Without `MONGODB_URI` it lists two locks of its own in memory.
 
 use std::env;
 use std::time::{Duration, SystemTime};
@@ -23,6 +23,7 @@ async fn list(locks: &LockProvider, prefix: &str) -> Result<(), LockError> {
     for lock in &held {
         // Locks of DistributedLock.MongoDB for .NET have no owner.
         let owner = lock.owner.as_deref().unwrap_or("unknown");
+        // By the clock of this machine. The rest of the lease is what the server says.
         let age = SystemTime::now()
             .duration_since(lock.acquired_at.to_system_time())
             .unwrap_or_default();
@@ -34,7 +35,7 @@ async fn list(locks: &LockProvider, prefix: &str) -> Result<(), LockError> {
             lock.fencing_token
         );
     }
-    println!("{} locks are held", held.len());
+    println!("locks held: {}", held.len());
     Ok(())
 }
 
@@ -43,14 +44,14 @@ fn seconds(duration: Duration) -> String {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), LockError> {
+async fn main() -> anyhow::Result<()> {
     let prefix = env::args().nth(1).unwrap_or_default();
     if let Ok(uri) = env::var("MONGODB_URI") {
-        return list(&LockProvider::connect(uri).await?, &prefix).await;
+        return Ok(list(&LockProvider::connect(uri).await?, &prefix).await?);
     }
     let locks = LockProvider::in_memory();
     let billing = locks.to_builder().owner("billing-1").build()?;
     let _report = billing.lock("report:42").await?;
     let _invoice = billing.lock("invoice:7").await?;
-    list(&locks, &prefix).await
+    Ok(list(&locks, &prefix).await?)
 }

@@ -5,16 +5,16 @@
 //! MONGODB_URI=mongodb://localhost cargo run -p mongolock --example quickstart
 //! ```
 //!
-//! Without `MONGODB_URI` the locks are kept in memory. With it, start the program in two terminals: the calls of both
-//! processes take turns.
+//! Without `MONGODB_URI` the locks are kept in memory. With it they are kept in the database that it names (`mongolock` if
+//! it names none): start the program in two terminals, and the calls of both processes take turns.
 
 use std::env;
 use std::time::Duration;
 
 use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
 
-/// `<id>` is the argument, so calls for different reports do not wait for each other.
-#[distributed_lock(name = "report:<id>", acquire_timeout = "30s")]
+/// `<id>` is the argument, so calls for different reports do not wait for each other. A call waits for up to 10 s.
+#[distributed_lock(name = "report:<id>")]
 async fn rebuild_report(id: u32, caller: &str) -> Result<(), LockError> {
     let lock = LockContext::current().expect("the attribute sets a context");
     println!(
@@ -28,7 +28,7 @@ async fn rebuild_report(id: u32, caller: &str) -> Result<(), LockError> {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), LockError> {
+async fn main() -> anyhow::Result<()> {
     let locks = match env::var("MONGODB_URI") {
         Ok(uri) => LockProvider::connect(uri).await?,
         Err(_) => LockProvider::in_memory(),
@@ -44,7 +44,7 @@ async fn main() -> Result<(), LockError> {
     match calls {
         Ok(_) => println!("all reports are rebuilt"),
         Err(LockError::Timeout { name, .. }) => println!("another process still holds {name}"),
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     }
     // Waits until the server has confirmed the releases.
     locks.shutdown().await;

@@ -32,7 +32,7 @@ async fn nightly_report(locks: &LockProvider) -> Result<Option<u32>, LockError> 
 }
 
 #[tokio::main]
-async fn main() -> Result<(), LockError> {
+async fn main() -> anyhow::Result<()> {
     let locks = match env::var("MONGODB_URI") {
         Ok(uri) => LockProvider::connect(uri).await?,
         Err(_) => LockProvider::in_memory(),

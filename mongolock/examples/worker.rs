@@ -16,14 +16,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-type Error = Box<dyn std::error::Error + Send + Sync>;
-
 /// How long a job may go on after SIGTERM. `shutdown` takes up to 15 s after that; Kubernetes kills after 30 s in all,
 /// unless `terminationGracePeriodSeconds` says otherwise.
 const GRACE: Duration = Duration::from_secs(10);
 
-#[distributed_lock(name = "order:<order>", on_busy = "skip", provider = locks)]
-async fn process(locks: &LockProvider, order: u32) -> Result<(), LockError> {
+#[distributed_lock(name = "order:<order>", on_busy = "skip")]
+async fn process(order: u32) -> Result<(), LockError> {
     println!("order {order} begins");
     // The work.
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -32,33 +30,34 @@ async fn process(locks: &LockProvider, order: u32) -> Result<(), LockError> {
 }
 
 /// Processes one order after the other until it is to stop.
-async fn work(locks: LockProvider, stop: watch::Receiver<bool>) -> Result<(), LockError> {
+async fn work(stop: watch::Receiver<bool>) {
     for order in (1..=100).cycle() {
         if *stop.borrow() {
             break;
         }
-        process(&locks, order).await?;
+        if let Err(error) = process(order).await {
+            eprintln!("order {order} failed: {error}");
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
     }
-    Ok(())
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Error> {
+async fn main() -> anyhow::Result<()> {
     let locks = match env::var("MONGODB_URI") {
         Ok(uri) => LockProvider::connect(uri).await?,
         Err(_) => LockProvider::in_memory(),
     };
+    locks.clone().set_global()?;
+
     let mut terminate = signal(SignalKind::terminate())?;
     let (stop, stopping) = watch::channel(false);
-    let mut worker = tokio::spawn(work(locks.clone(), stopping));
+    let mut worker = tokio::spawn(work(stopping));
 
-    tokio::select! {
-        _ = terminate.recv() => println!("SIGTERM: the job in progress is finished"),
-        ended = &mut worker => return Ok(ended??),
-    }
+    terminate.recv().await;
+    println!("SIGTERM: waiting for the job in progress");
     stop.send_replace(true);
-    let finished = timeout(GRACE, &mut worker).await;
-    if finished.is_err() {
+    if timeout(GRACE, &mut worker).await.is_err() {
         println!("the job takes too long and is cancelled");
     }
     // Releases all locks at the server. A job that still runs is cancelled at its next await point.
