@@ -44,7 +44,8 @@ impl IntoResponse for ServiceError {
     fn into_response(self) -> Response {
         eprintln!("request failed: {}", self.0);
         let (status, text) = match self.0 {
-            // Nothing was changed, and the request may be sent again as it is.
+            // Nothing was changed, and the request may be sent again as it is. `Mongo` comes from the acquire here; a body
+            // that writes to MongoDB needs an error of its own for its writes.
             LockError::Timeout { .. } | LockError::ShutDown { .. } | LockError::Mongo(_) => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "nothing was changed, try again later\n",
