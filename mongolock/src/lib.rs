@@ -1,31 +1,3 @@
-//! <!-- Where the README's links lead from here: the first definition of a link is the one that counts. -->
-//!
-//! [report]: https://github.com/mongolock/mongolock/blob/main/examples/src/bin/report/main.rs
-//! [report_service]: https://github.com/mongolock/mongolock/blob/main/examples/src/bin/report_service/main.rs
-//! [queue_workers]: https://github.com/mongolock/mongolock/blob/main/examples/src/bin/queue_workers/main.rs
-//! [nightly_job]: https://github.com/mongolock/mongolock/blob/main/examples/src/bin/nightly_job/main.rs
-//! [edit_document]: https://github.com/mongolock/mongolock/blob/main/examples/src/bin/edit_document/main.rs
-//! [transfer]: https://github.com/mongolock/mongolock/blob/main/examples/src/bin/transfer/main.rs
-//! [paused_writer]: https://github.com/mongolock/mongolock/blob/main/examples/src/bin/paused_writer/main.rs
-//! [leases]: guide::leases
-//! [durations]: guide::durations
-//! [fencing]: guide::fencing
-//! [jobs]: guide::jobs
-//! [testing]: guide::testing
-//! [deployments]: guide::deployments
-//! [rights]: guide::rights
-//! [operating]: guide::operating
-//! [observing]: guide::observing
-//! [migration]: guide::migration
-//! [mongolock]: https://github.com/mongolock/mongolock/blob/main/mongolock/
-//! [mongolock-macros]: https://github.com/mongolock/mongolock/blob/main/mongolock-macros/
-//! [examples]: https://github.com/mongolock/mongolock/blob/main/examples/
-//! [tests]: https://github.com/mongolock/mongolock/blob/main/tests/
-//! [BEHAVIOURS.md]: https://github.com/mongolock/mongolock/blob/main/tests/BEHAVIOURS.md
-//! [CHANGELOG.md]: https://github.com/mongolock/mongolock/blob/main/CHANGELOG.md
-//! [MIT]: https://github.com/mongolock/mongolock/blob/main/LICENSE-MIT
-//! [Apache-2.0]: https://github.com/mongolock/mongolock/blob/main/LICENSE-APACHE
-//!
 #![doc = include_str!("../README.md")]
 //!
 //! # More

@@ -8,8 +8,12 @@ mod graph;
 mod guide_links;
 #[path = "structure/layers.rs"]
 mod layers;
+#[path = "structure/links.rs"]
+mod links;
 #[path = "structure/module_tree.rs"]
 mod module_tree;
+#[path = "structure/packages.rs"]
+mod packages;
 #[path = "structure/paths.rs"]
 mod paths;
 #[path = "structure/tokens.rs"]
@@ -68,10 +72,15 @@ const RUNTIME_LAYERS: &[Layer] = &[
     },
 ];
 
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
 fn read(crate_name: &str) -> ModuleTree {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let root = PathBuf::from(crate_name).join("src/lib.rs");
-    ModuleTree::read(&root, &|path| std::fs::read_to_string(workspace.join(path)).ok())
+    ModuleTree::read(&root, &|path| {
+        std::fs::read_to_string(workspace().join(path)).ok()
+    })
 }
 
 fn assert_none(problems: &[String]) {
