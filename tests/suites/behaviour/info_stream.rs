@@ -83,7 +83,8 @@ async fn a_stream_outlives_its_provider(fixture: Fixture) {
     let mut stream = provider.admin().stream(LockFilter::new());
     provider.shutdown().await;
     drop(provider);
-    assert_eq!(next_name(&mut stream).await.as_deref(), Some("a"));
+    let elsewhere = tokio::spawn(async move { next_name(&mut stream).await });
+    assert_eq!(elsewhere.await.unwrap().as_deref(), Some("a"));
 }
 
 /// So many locks that are held for ten minutes, in the order of their names.
