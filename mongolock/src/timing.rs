@@ -40,9 +40,8 @@ pub(crate) const ACQUIRE_SILENT: Duration = millis(1900);
 /// the lock is released by the claim's id.
 pub(crate) const ACQUIRE_NO_REPLY: Duration = seconds(7);
 
-/// The time for which no server must have been reachable before an acquire request fails: a server that restarts is back
-/// within several heartbeats, of which a failing one follows the other after 500 ms. A caller learns of the outage within
-/// 2 s.
+/// The time without any reachable server after which an acquire request fails. The driver repeats a failed heartbeat after
+/// 500 ms, so that three of them have failed, and a caller learns of the outage within 2 s.
 pub(crate) const UNREACHABLE: Duration = millis(1500);
 
 /// The pause between two checks whether a request may be sent, while too many requests are overdue.
