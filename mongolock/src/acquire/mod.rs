@@ -120,7 +120,7 @@ impl<'a> Acquire<'a> {
             return Ok(Some(hold));
         }
         let mut pacing = Pacing::new(self.engine, self.name);
-        let mut attempt = self.new_attempt(entry);
+        let mut attempt = self.new_attempt(entry).unlimited();
         loop {
             let outcome = attempt.request(deadline).await;
             match self.step(entry, &mut attempt, &mut pacing, outcome).await? {
@@ -239,7 +239,7 @@ impl<'a> Acquire<'a> {
             // The lease was over before the caller's thread took it. The old claim releases itself, and its id must not
             // be used again.
             AttemptOutcome::Acquired(_) | AttemptOutcome::AlreadyOver => {
-                *attempt = self.new_attempt(entry);
+                *attempt = attempt.anew();
                 return Ok(Step::Retry(Duration::ZERO));
             }
             AttemptOutcome::Held { holder, remaining } => match self.release_given_up(holder).await {
