@@ -42,7 +42,7 @@
 //! | `mongolock.acquire` | span, debug | `lock.name`, `lock.owner`, `lock.token`, `waited_ms`, `outcome`: `acquired`, `busy`, `timeout`, `shut_down`, `error` | a call waits for a lock |
 //! | `mongolock.hold` | span, debug | `lock.name`, `lock.owner`, `lock.token`, `held_ms`, `outcome`: `returned`, `lost`, `panicked` | a body runs under a lock |
 //! | `mongolock.waiting` | event, debug | `lock.name`, `remaining_ms`, `pause_ms` | an attempt found the lock held |
-//! | `mongolock.retrying` | event, warn | `lock.name`, `error`, `pause_ms` | an attempt failed and is repeated |
+//! | `mongolock.retrying` | event, warn | `lock.name`, `error`, `pause_ms`; `locks` for a look at several (`lock.name` is the first) | an attempt failed and is repeated |
 //! | `mongolock.acquired` | event, debug | `lock.name`, `lock.owner`, `lock.token` | a lock was acquired |
 //! | `mongolock.renewed` | event, trace | `lock.name`, `lock.token` | a lease was renewed |
 //! | `mongolock.released` | event, debug | `lock.name`, `lock.token`, `held_ms` | a hold ended as it should |

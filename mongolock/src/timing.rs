@@ -60,6 +60,20 @@ pub(crate) const NO_REPLY_LIMIT_MIN: Duration = seconds(10);
 /// can be lost.
 pub(crate) const POLL_BESIDE_STREAM: Duration = seconds(5);
 
+/// The limit at the server of one query that looks at the locks of many waiters.
+pub(crate) const LOOK_LIMIT: Duration = seconds(5);
+
+/// The least time between two such queries, for each lock that is awaited: locks that are due at nearly the same time
+/// are looked at with one query.
+pub(crate) const LOOK_GAP_PER_NAME: Duration = Duration::from_micros(10);
+
+/// The longest time between two such queries while locks are due.
+pub(crate) const LOOK_GAP_MAX: Duration = millis(100);
+
+/// The time after which a waiter checks that the task runs that wakes it: the task ends with the runtime that it was
+/// started on.
+pub(crate) const LOOKER_CHECK: Duration = seconds(10);
+
 /// The pause of a woken waiter before its request, after no, one and more earlier wake-ups: of several processes the one
 /// that has waited longest comes first, and they do not all send their requests at the same time.
 pub(crate) const WOKEN_DELAY: [Duration; 3] = [millis(2), millis(1), Duration::ZERO];
@@ -183,6 +197,7 @@ const _: () = {
     assert!(is_less(ACQUIRE_OVERDUE, ACQUIRE_LIMIT));
     assert!(is_less(ACQUIRE_LIMIT, ACQUIRE_NO_REPLY));
     assert!(is_less(ACQUIRE_NO_REPLY, DEAD_CONNECTION) && is_less(ACQUIRE_NO_REPLY, NO_REPLY_LIMIT));
+    assert!(is_less(LOOK_LIMIT, ACQUIRE_NO_REPLY) && is_less(LOOK_GAP_MAX, SLOW_REPLY));
     assert!(is_less(ACQUIRE_LIMIT_MIN, SLOW_REPLY) && is_less(NO_REPLY_LIMIT_MIN, NO_REPLY_LIMIT));
 
     // The server has ended a request before its id is released late, and the last release comes after its connection is

@@ -93,6 +93,15 @@ pub(crate) fn retrying(name: &str, error: &LockError, pause: Duration) {
     );
 }
 
+/// A query that looks at the locks of several waiters has failed.
+pub(crate) fn look_failed(locks: usize, first: &str, error: &LockError, pause: Duration) {
+    warn!(
+        name: "mongolock.retrying", target: target!(),
+        { locks = locks, lock.name = first, error = %error, pause_ms = millis(pause) },
+        "a look at awaited locks failed, it is repeated"
+    );
+}
+
 pub(crate) fn acquired(hold: &HoldFields<'_>) {
     debug!(
         name: "mongolock.acquired", target: target!(),

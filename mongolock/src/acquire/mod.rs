@@ -119,7 +119,7 @@ impl<'a> Acquire<'a> {
         if let Some(hold) = self.take_over_hold(entry, turn).await {
             return Ok(Some(hold));
         }
-        let mut pacing = Pacing::new(self.engine, self.name);
+        let mut pacing = Pacing::new(self.engine, self.name, entry);
         let mut attempt = self.new_attempt(entry).unlimited();
         loop {
             let outcome = attempt.request(deadline).await;
@@ -198,7 +198,7 @@ impl<'a> Acquire<'a> {
         {
             return Ok(deliver(hold, entry, turn));
         }
-        let mut pacing = Pacing::new(self.engine, self.name);
+        let mut pacing = Pacing::new(self.engine, self.name, entry);
         let (mut attempt, mut next) = first.unwrap_or_else(|| (self.new_attempt(entry), None));
         loop {
             let outcome = match next.take() {

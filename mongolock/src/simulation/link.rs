@@ -19,7 +19,7 @@ use crate::LockError;
 use crate::store::IndexState;
 use crate::store::LeaseId;
 use crate::store::driver_error;
-use crate::store::{AcquireReply, AcquireRequest, MemoryStore, RenewReply};
+use crate::store::{AcquireReply, AcquireRequest, MemoryStore, RenewReply, RunningLeases};
 use crate::sync::lock;
 
 /// The time for which a call may wait for an unused claim of its own process while no release of it is sent.
@@ -65,7 +65,7 @@ impl Link {
         };
         let mut answer = match self.request(order).await {
             Ok(Reply::Claimed(answer)) => answer,
-            Ok(Reply::Found(_)) => unreachable!("a claim is answered by an answer to a claim"),
+            Ok(_) => unreachable!("a claim is answered by an answer to a claim"),
             Err(error) if driver_error::is_blocked(&error) => {
                 contacts.heard(&key.name);
                 contacts.replied(&key.name, sent);
@@ -86,21 +86,54 @@ impl Link {
     }
 
     fn hear(&self, key: &LeaseId, answer: &AcquireReply) {
-        let contacts = &self.process.contacts;
         match answer {
-            AcquireReply::Acquired { .. } => contacts.heard(&key.name),
-            AcquireReply::Held { holder: Some(id), .. } if self.is_own_ghost(id) => {
-                // A process that is paused sends no release.
-                let was_paused = self.process.was_paused_within(GHOST_TIME);
-                if contacts.heard_ghost(&key.name, id, GHOST_TIME) && !was_paused {
-                    let (number, name) = (self.process.number, &key.name);
-                    self.server.ledger.breach(format!(
-                        "{number} waits for {name}, which its own forgotten claim {id} has"
-                    ));
-                }
-            }
-            AcquireReply::Held { .. } => contacts.heard_held(&key.name),
+            AcquireReply::Acquired { .. } => self.process.contacts.heard(&key.name),
+            AcquireReply::Held { holder, .. } => self.hear_held(&key.name, holder.as_ref()),
         }
+    }
+
+    fn hear_held(&self, name: &Arc<str>, holder: Option<&Arc<str>>) {
+        let contacts = &self.process.contacts;
+        let Some(id) = holder.filter(|id| self.is_own_ghost(id)) else {
+            return contacts.heard_held(name);
+        };
+        // A process that is paused sends no release.
+        let was_paused = self.process.was_paused_within(GHOST_TIME);
+        if contacts.heard_ghost(name, id, GHOST_TIME) && !was_paused {
+            let number = self.process.number;
+            self.server.ledger.breach(format!(
+                "{number} waits for {name}, which its own forgotten claim {id} has"
+            ));
+        }
+    }
+
+    pub(crate) async fn look(&self, names: &[Arc<str>], limit: Duration) -> Result<RunningLeases, LockError> {
+        let (contacts, sent) = (&self.process.contacts, Instant::now());
+        for name in names {
+            contacts.claims(name);
+        }
+        let no_id: Arc<str> = Arc::from("");
+        let keys = names.iter().map(|name| LeaseId {
+            name: Arc::clone(name),
+            lock_id: Arc::clone(&no_id),
+        });
+        let order = Order {
+            kind: Command::Look,
+            keys: keys.collect(),
+            change: Change::Look,
+            limit,
+        };
+        let Reply::Looked(running) = self.request(order).await? else {
+            unreachable!("a look is answered by what it saw");
+        };
+        for name in names {
+            match running.get(name) {
+                Some(lease) => self.hear_held(name, lease.holder.as_ref()),
+                None => contacts.heard(name),
+            }
+            contacts.replied(name, sent);
+        }
+        Ok(running)
     }
 
     /// Whether this is a claim of this process that no live lease uses.
@@ -123,7 +156,7 @@ impl Link {
         match self.request(order).await? {
             Reply::Found(found) if found.len() == keys.len() => Ok(RenewReply::All),
             Reply::Found(found) => Ok(RenewReply::Only(found)),
-            Reply::Claimed(_) => unreachable!("a renewal is no claim"),
+            _ => unreachable!("a renewal is answered by what it found"),
         }
     }
 
@@ -136,7 +169,7 @@ impl Link {
         let keys = std::slice::from_ref(key);
         match self.release_all(Command::Release, keys, min_hold, limit).await? {
             Reply::Found(found) => Ok(!found.is_empty()),
-            Reply::Claimed(_) => unreachable!("a release is no claim"),
+            _ => unreachable!("a release is answered by what it found"),
         }
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod driver_error;
 mod filter;
 mod index_state;
 mod info;
+mod look;
 mod memory;
 mod mongo;
 pub(crate) mod reply;
@@ -23,6 +24,7 @@ pub use filter::LockFilter;
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
 pub use info::{LockInfo, LockState};
+pub(crate) use look::{RunningLease, RunningLeases};
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
 
@@ -240,6 +242,17 @@ impl Store {
             Self::Memory(store) => Ok(store.release_owner(owner)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().release_owner(owner)),
+        }
+    }
+
+    /// Looks which of these locks are held, with one query that changes nothing. The caller may drop the future: nothing
+    /// depends on the reply.
+    pub(crate) async fn look(&self, names: &[Arc<str>], limit: Duration) -> Result<RunningLeases, LockError> {
+        match self {
+            Self::Mongo(store) => with_reply_limit(store.look(names, limit)).await,
+            Self::Memory(store) => Ok(store.look(names)),
+            #[cfg(test)]
+            Self::Simulated(link) => with_reply_limit(link.look(names, limit)).await,
         }
     }
 

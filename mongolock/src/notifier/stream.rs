@@ -1,0 +1,124 @@
+//! The task that reads the change stream and wakes waiters by its events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::{ReleaseNotifier, State};
+use crate::backoff::Backoff;
+use crate::store::{Releases, driver_error};
+use crate::sync::lock;
+use crate::timing::{STREAM_IDLE, STREAM_UNAVAILABLE};
+use crate::{LockError, trace};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StreamState {
+    Closed,
+    Open,
+    /// The server has no change streams or does not allow them; the stream is not opened again before this time.
+    Unavailable(Instant),
+    /// Wake-ups are switched off, or the provider is shut down; the stream is never opened again.
+    Off,
+}
+
+impl ReleaseNotifier {
+    /// Starts the task that opens the stream, unless it runs or the stream is not available at this time. It is called
+    /// whenever a waiter rests, so that no task has to exist while the stream is unavailable.
+    pub(super) fn ensure_stream(self: &Arc<Self>, state: &mut State) {
+        let may_open = match state.stream {
+            StreamState::Closed | StreamState::Open => true,
+            StreamState::Unavailable(until) => until <= Instant::now(),
+            StreamState::Off => false,
+        };
+        if may_open && state.stream_task.as_ref().is_none_or(JoinHandle::is_finished) {
+            state.stream_task = Some(crate::task::spawn(run(Arc::clone(self))));
+        }
+    }
+
+    fn note_reply(&self) {
+        lock(&self.state).last_reply = Instant::now();
+    }
+
+    /// Changes the state of the stream. Releases before a stream is open are not known, so all waiters are due then.
+    pub(super) fn set_stream(self: &Arc<Self>, stream: StreamState) {
+        let mut state = lock(&self.state);
+        if state.stream != StreamState::Off {
+            state.stream = stream;
+        }
+        state.last_reply = Instant::now();
+        state.waiters.outdate(|_| true);
+        if !state.waiters.is_empty() {
+            self.reschedule(&mut state);
+        }
+    }
+
+    /// Notes that the stream could not be opened, and returns whether the task tries again soon.
+    pub(super) fn retries_after(self: &Arc<Self>, error: &LockError) -> bool {
+        trace::wake_up_failed(error);
+        let is_unavailable = driver_error::is_unavailable_stream(error);
+        if is_unavailable {
+            // The pause varies by a fifth, so that many processes do not try again at the same time.
+            let pause = STREAM_UNAVAILABLE.mul_f64(0.8 + 0.4 * fastrand::f64());
+            self.set_stream(StreamState::Unavailable(Instant::now() + pause));
+        }
+        !is_unavailable
+    }
+
+    /// Closes the stream if there was no waiter for a while, and returns whether the task ends; the next waiter starts
+    /// another one.
+    fn close_if_idle(&self) -> bool {
+        let mut state = lock(&self.state);
+        if state.stream == StreamState::Off {
+            return true;
+        }
+        let idle = state.waiters.is_empty() && state.last_used.elapsed() >= STREAM_IDLE;
+        if idle {
+            state.stream = StreamState::Closed;
+            state.stream_task = None;
+        }
+        idle
+    }
+}
+
+async fn run(notifier: Arc<ReleaseNotifier>) {
+    let pauses = Duration::from_millis(100)..=Duration::from_secs(10);
+    let mut backoff = Backoff::new(pauses.clone());
+    loop {
+        match notifier.store.watch().await {
+            Ok(releases) => {
+                notifier.set_stream(StreamState::Open);
+                let opened = Instant::now();
+                match follow(&notifier, releases).await {
+                    Ok(()) => return,
+                    Err(error) => trace::wake_up_failed(&error),
+                }
+                notifier.set_stream(StreamState::Closed);
+                if opened.elapsed() > *pauses.end() {
+                    backoff = Backoff::new(pauses.clone());
+                }
+            }
+            Err(error) if !notifier.retries_after(&error) => return,
+            Err(_) => {}
+        }
+        if notifier.close_if_idle() {
+            return;
+        }
+        tokio::time::sleep(backoff.next()).await;
+    }
+}
+
+/// Wakes waiters by the releases of an open stream until there are none any more.
+async fn follow(notifier: &ReleaseNotifier, mut releases: Releases) -> Result<(), LockError> {
+    loop {
+        let name = releases.next().await?;
+        notifier.note_reply();
+        if let Some(name) = name {
+            notifier.released(&name);
+        }
+        if notifier.close_if_idle() {
+            return Ok(());
+        }
+    }
+}
