@@ -167,6 +167,12 @@ pub(crate) const STREAM_IDLE: Duration = seconds(5);
 /// user may not open one.
 pub(crate) const STREAM_UNAVAILABLE: Duration = seconds(5 * 60);
 
+/// The least time between two changes of the names in the filter of the stream: each costs the server a new stream.
+pub(crate) const FILTER_SWITCH: Duration = seconds(2);
+
+/// The time for which a name stays in the filter after its waiter has left: it is often awaited again.
+pub(crate) const FILTER_KEEPS: Duration = seconds(1);
+
 // The TTL index.
 
 /// The limit at the server of an index build: a build waits for all open transactions on the collection, and every later

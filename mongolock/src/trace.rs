@@ -181,6 +181,15 @@ pub(crate) fn wake_up_failed(error: &LockError) {
     );
 }
 
+/// The names in the filter of the change stream could not be changed.
+pub(crate) fn switch_failed(error: &LockError) {
+    debug!(
+        name: "mongolock.wake_up_failed", target: target!(),
+        { error = %error },
+        "the change stream goes on without the locks that are awaited since a moment ago"
+    );
+}
+
 pub(crate) fn index(is_ready: bool, state: &dyn std::fmt::Debug) {
     if is_ready {
         debug!(name: "mongolock.index", target: target!(), { state = ?state }, "unused documents are tidied up");

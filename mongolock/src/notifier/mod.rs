@@ -7,7 +7,9 @@
 //! | `waiters.rs` | all waiters, and when each of them is due |
 //! | `looker.rs` | the task that wakes due waiters, or looks at the locks of many with one query |
 //! | `stream.rs` | the task that reads the change stream |
+//! | `filter.rs` | the names in the filter of the stream |
 
+mod filter;
 mod looker;
 mod stream;
 mod subscription;
@@ -28,6 +30,7 @@ use crate::queue::OverdueRequests;
 use crate::store::Store;
 use crate::sync::lock;
 use crate::timing::{POLL_BESIDE_STREAM, STREAM_SILENT};
+use filter::Filter;
 use looker::{LOOK_FROM, Looker};
 use stream::StreamState;
 pub(crate) use subscription::Subscription;
@@ -53,6 +56,7 @@ struct State {
     waiters: Waiters,
     looker: Looker,
     stream: StreamState,
+    filter: Filter,
     /// The task that opens and reads the stream.
     stream_task: Option<JoinHandle<()>>,
     /// The time of the stream's last reply, with or without a release.
@@ -82,6 +86,7 @@ impl ReleaseNotifier {
             } else {
                 StreamState::Off
             },
+            filter: Filter::new(),
             stream_task: None,
             last_reply: Instant::now(),
             last_used: Instant::now(),
@@ -118,11 +123,12 @@ impl ReleaseNotifier {
     }
 
     /// Removes a waiter, unless a later one of the same name has replaced it.
-    fn unsubscribe(&self, name: &str, woken: &Arc<Notify>) -> Option<Waiter> {
+    fn unsubscribe(&self, name: &Arc<str>, woken: &Arc<Notify>) -> Option<Waiter> {
         let mut state = lock(&self.state);
         state.last_used = Instant::now();
         let is_same = |waiter: &mut Waiter| Arc::ptr_eq(&waiter.woken, woken);
         let removed = if state.waiters.get(name).is_some_and(is_same) {
+            state.filter.leave(name);
             state.waiters.remove(name)
         } else {
             None
@@ -199,8 +205,10 @@ impl ReleaseNotifier {
 
 impl State {
     /// Whether the stream reports releases of this lock at present.
-    fn reports(&self, _name: &str) -> bool {
-        self.stream == StreamState::Open && self.last_reply.elapsed() < STREAM_SILENT
+    fn reports(&self, name: &str) -> bool {
+        self.stream == StreamState::Open
+            && self.last_reply.elapsed() < STREAM_SILENT
+            && self.filter.present().admits(name)
     }
 
     fn wake(&mut self, name: &str) {

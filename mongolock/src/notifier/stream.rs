@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{ReleaseNotifier, State};
 use crate::backoff::Backoff;
-use crate::store::{Releases, driver_error};
+use crate::store::{Releases, StreamFilter, driver_error};
 use crate::sync::lock;
 use crate::timing::{STREAM_IDLE, STREAM_UNAVAILABLE};
 use crate::{LockError, trace};
@@ -37,21 +37,51 @@ impl ReleaseNotifier {
         }
     }
 
-    fn note_reply(&self) {
-        lock(&self.state).last_reply = Instant::now();
+    /// Notes a reply of the stream, and the locks that it reports from now on.
+    fn note_reply(self: &Arc<Self>, filter: &StreamFilter) {
+        let mut state = lock(&self.state);
+        state.last_reply = Instant::now();
+        if state.filter.present() != filter {
+            let before = state.filter.set(filter.clone());
+            self.outdate(&mut state, |name| filter.admits(name) && !before.admits(name));
+        }
     }
 
-    /// Changes the state of the stream. Releases before a stream is open are not known, so all waiters are due then.
-    pub(super) fn set_stream(self: &Arc<Self>, stream: StreamState) {
+    /// Notes that a stream was opened. A release of one of its locks before that is not known.
+    fn opened(self: &Arc<Self>, filter: &StreamFilter) {
         let mut state = lock(&self.state);
+        state.filter.set(filter.clone());
+        self.set_stream(&mut state, StreamState::Open);
+    }
+
+    /// Changes the state of the stream. What happens to its locks at this time may not be known.
+    pub(super) fn set_stream(self: &Arc<Self>, state: &mut State, stream: StreamState) {
         if state.stream != StreamState::Off {
             state.stream = stream;
         }
         state.last_reply = Instant::now();
-        state.waiters.outdate(|_| true);
+        let filter = state.filter.present().clone();
+        self.outdate(state, |name| filter.admits(name));
+    }
+
+    fn outdate(self: &Arc<Self>, state: &mut State, is_concerned: impl Fn(&str) -> bool) {
+        state.waiters.outdate(is_concerned);
         if !state.waiters.is_empty() {
-            self.reschedule(&mut state);
+            self.reschedule(state);
         }
+    }
+
+    /// The filter to which the stream is to be changed now.
+    fn due_switch(&self, releases: &Releases) -> Option<StreamFilter> {
+        let state = &mut *lock(&self.state);
+        if releases.is_switching() {
+            return None;
+        }
+        let filter = state.filter.due_switch(&state.waiters);
+        if filter.is_some() {
+            state.filter.begin_switch();
+        }
+        filter
     }
 
     /// Notes that the stream could not be opened, and returns whether the task tries again soon.
@@ -61,7 +91,8 @@ impl ReleaseNotifier {
         if is_unavailable {
             // The pause varies by a fifth, so that many processes do not try again at the same time.
             let pause = STREAM_UNAVAILABLE.mul_f64(0.8 + 0.4 * fastrand::f64());
-            self.set_stream(StreamState::Unavailable(Instant::now() + pause));
+            let unavailable = StreamState::Unavailable(Instant::now() + pause);
+            self.set_stream(&mut lock(&self.state), unavailable);
         }
         !is_unavailable
     }
@@ -86,15 +117,19 @@ async fn run(notifier: Arc<ReleaseNotifier>) {
     let pauses = Duration::from_millis(100)..=Duration::from_secs(10);
     let mut backoff = Backoff::new(pauses.clone());
     loop {
-        match notifier.store.watch().await {
+        let filter = {
+            let state = &mut *lock(&notifier.state);
+            state.filter.to_open(&state.waiters)
+        };
+        match notifier.store.watch(filter).await {
             Ok(releases) => {
-                notifier.set_stream(StreamState::Open);
+                notifier.opened(releases.filter());
                 let opened = Instant::now();
                 match follow(&notifier, releases).await {
                     Ok(()) => return,
                     Err(error) => trace::wake_up_failed(&error),
                 }
-                notifier.set_stream(StreamState::Closed);
+                notifier.set_stream(&mut lock(&notifier.state), StreamState::Closed);
                 if opened.elapsed() > *pauses.end() {
                     backoff = Backoff::new(pauses.clone());
                 }
@@ -110,15 +145,21 @@ async fn run(notifier: Arc<ReleaseNotifier>) {
 }
 
 /// Wakes waiters by the releases of an open stream until there are none any more.
-async fn follow(notifier: &ReleaseNotifier, mut releases: Releases) -> Result<(), LockError> {
+async fn follow(notifier: &Arc<ReleaseNotifier>, mut releases: Releases) -> Result<(), LockError> {
     loop {
         let name = releases.next().await?;
-        notifier.note_reply();
+        notifier.note_reply(releases.filter());
         if let Some(name) = name {
             notifier.released(&name);
         }
         if notifier.close_if_idle() {
             return Ok(());
+        }
+        if let Some(filter) = notifier.due_switch(&releases)
+            && let Err(error) = releases.switch_to(filter).await
+        {
+            // The change is tried again.
+            trace::switch_failed(&error);
         }
     }
 }

@@ -80,6 +80,10 @@ impl Waiters {
         self.names.get_mut(name)
     }
 
+    pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.names.keys()
+    }
+
     pub(super) fn is_resting(&self, name: &str) -> bool {
         self.names.get(name).is_some_and(Waiter::is_resting)
     }
@@ -157,8 +161,8 @@ impl Waiters {
         }
     }
 
-    /// Notes that the stream reports the locks of all waiters from now on. All are due at once, because nothing is known
-    /// of releases until now.
+    /// Notes that the stream begins or ends to report these locks. Their waiters are due at once, because a release until
+    /// now may not be known.
     pub(super) fn outdate(&mut self, is_concerned: impl Fn(&str) -> bool) {
         let now = Instant::now();
         let mut resting = Vec::new();

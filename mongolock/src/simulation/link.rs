@@ -304,6 +304,14 @@ pub(crate) struct Hints {
 }
 
 impl Hints {
+    /// Has the stream report other locks, which may fail.
+    pub(crate) fn switch(&self) -> Result<(), LockError> {
+        if self.link.is_faulty() {
+            return Err(errors::broken_connection().into());
+        }
+        Ok(())
+    }
+
     pub(crate) async fn next(&mut self) -> Result<Option<Arc<str>>, LockError> {
         let heard = timeout(Duration::from_secs(1), self.releases.recv()).await;
         if !self.link.is_faulty() {

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use mongodb::ClientSession;
 
-pub(crate) use change_stream::Releases;
+pub(crate) use change_stream::{Releases, StreamFilter};
 pub use filter::LockFilter;
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
@@ -256,13 +256,16 @@ impl Store {
         }
     }
 
-    /// Opens the stream of releases and deletions.
-    pub(crate) async fn watch(&self) -> Result<Releases, LockError> {
+    /// Opens the stream of the releases and deletions of these locks.
+    pub(crate) async fn watch(&self, filter: StreamFilter) -> Result<Releases, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.watch()).await,
-            Self::Memory(store) => Ok(store.watch()),
+            Self::Mongo(store) => with_reply_limit(store.watch(filter)).await,
+            Self::Memory(store) => Ok(store.watch(filter)),
             #[cfg(test)]
-            Self::Simulated(link) => link.watch().await.map(Releases::Simulated),
+            Self::Simulated(link) => {
+                let hints = link.watch().await?;
+                Ok(Releases::simulated(hints, filter))
+            }
         }
     }
 }
