@@ -4,7 +4,7 @@ use std::time::Duration;
 use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::lease::Entry;
-use crate::notifier::Subscription;
+use crate::notifier::{Counted, Subscription};
 use crate::timing::WOKEN_DELAY;
 
 /// The number of "held" replies after which a waiter registers for wake-ups: shorter waits are not worth it.
@@ -19,6 +19,8 @@ pub(crate) struct Pacing<'a> {
     /// The number of replies that said that the lock is held.
     held_replies: u32,
     subscription: Option<Subscription>,
+    /// Given after the first "held" reply: this waiter is one of those that the notifier counts.
+    counted: Option<Counted>,
     /// Whether the last reply found the lock held: then the subscription decides when to send the next request.
     is_resting: bool,
     /// The number of wake-ups so far: another process acquired the lock after each of them.
@@ -35,6 +37,7 @@ impl<'a> Pacing<'a> {
             backoff,
             held_replies: 0,
             subscription: None,
+            counted: None,
             is_resting: false,
             wake_ups: 0,
         }
@@ -51,6 +54,7 @@ impl<'a> Pacing<'a> {
     pub(crate) fn after_held(&mut self, remaining: Option<Duration>) -> Duration {
         self.held_replies += 1;
         let notifier = &self.engine.notifier;
+        self.counted.get_or_insert_with(|| notifier.count());
         if self.subscription.is_none() && (self.held_replies > REPLIES_BEFORE_STREAM || notifier.has_many()) {
             let subscription = notifier.subscribe(self.name, self.entry, self.backoff.clone());
             self.subscription = Some(subscription);

@@ -140,8 +140,8 @@ impl ReleaseNotifier {
             };
             waiter.entry.front().set_held();
             if waiter.is_resting() {
-                let pause = self.rest(&mut state, name, lease.remaining);
-                trace::waiting(name, lease.remaining, pause);
+                let pause = self.rest(&mut state, name, Some(lease.remaining));
+                trace::waiting(name, Some(lease.remaining), pause);
             }
         }
     }

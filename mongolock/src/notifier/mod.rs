@@ -16,6 +16,7 @@ mod subscription;
 mod waiters;
 
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -47,9 +48,20 @@ pub(crate) struct ReleaseNotifier {
     overdue: Arc<OverdueRequests>,
     /// The range of the pauses while the stream does not report a lock.
     retry_interval: RangeInclusive<Duration>,
+    /// The number of waiters whose locks are held, registered or not.
+    waiting: AtomicUsize,
     state: Mutex<State>,
     /// Wakes the task for the looks when a waiter is due earlier than it knows.
     look: Notify,
+}
+
+/// One waiter whose lock is held, counted until it is dropped.
+pub(crate) struct Counted(Arc<ReleaseNotifier>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Relaxed);
+    }
 }
 
 struct State {
@@ -98,6 +110,7 @@ impl ReleaseNotifier {
             given_up,
             overdue,
             retry_interval,
+            waiting: AtomicUsize::new(0),
             state: Mutex::new(state),
             look: Notify::new(),
         }
@@ -139,11 +152,16 @@ impl ReleaseNotifier {
         removed
     }
 
+    /// Counts a waiter whose lock is held, registered or not, until the value is dropped.
+    pub(crate) fn count(self: &Arc<Self>) -> Counted {
+        self.waiting.fetch_add(1, Relaxed);
+        Counted(Arc::clone(self))
+    }
+
     /// Whether so many locks are awaited that one query looks at all of them: then a waiter registers as soon as its lock
     /// is held, and sends no more requests of its own.
     pub(crate) fn has_many(&self) -> bool {
-        let state = lock(&self.state);
-        state.waiters.len() + 1 >= state.look_from
+        self.waiting.load(Relaxed) >= lock(&self.state).look_from
     }
 
     /// Has a waiter rest after a reply that found its lock held, and returns for how long.

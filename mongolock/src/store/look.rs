@@ -17,8 +17,8 @@ pub(crate) type RunningLeases = HashMap<Arc<str>, RunningLease>;
 pub(crate) struct RunningLease {
     /// The id of the claim that has the lock, empty during a minimum hold; `None` if the document has none.
     pub(crate) holder: Option<Arc<str>>,
-    /// The remaining time of the lease by the server's clock; `None` if the document has no date.
-    pub(crate) remaining: Option<Duration>,
+    /// The remaining time of the lease by the server's clock.
+    pub(crate) remaining: Duration,
 }
 
 impl MongoStore {
@@ -31,7 +31,7 @@ impl MongoStore {
         let command = doc! {
             "find": self.background.name(),
             "filter": { "_id": { "$in": ids } },
-            // A damaged document must not end the query for all others, as a subtraction from its `expiresAt` would.
+            // A damaged document must not end the query for all others, as a subtraction from another type would.
             "projection": { "lockId": 1, "free": free(), "remainingMs": { "$cond": [is_date, remaining, Bson::Null] } },
             "batchSize": i64::try_from(names.len()).unwrap_or(i64::MAX),
             "singleBatch": true,
@@ -49,16 +49,17 @@ impl MongoStore {
     }
 }
 
-/// The lease in one document of a look; `None` if the lock is free.
+/// The lease in one document of a look; `None` if the lock is free, or if the document is damaged: an acquire request
+/// then ends with an error that says so.
 fn running_lease(document: &Document) -> Option<(Arc<str>, RunningLease)> {
     let name = document.get_str("_id").ok()?;
     if document.get_bool("free") != Ok(false) {
         return None;
     }
-    let remaining = document.get_i64("remainingMs").ok();
+    let remaining = document.get_i64("remainingMs").ok()?;
     let lease = RunningLease {
         holder: document.get_str("lockId").ok().map(Arc::from),
-        remaining: remaining.map(|left| Duration::from_millis(u64::try_from(left).unwrap_or_default())),
+        remaining: Duration::from_millis(u64::try_from(remaining).unwrap_or_default()),
     };
     Some((Arc::from(name), lease))
 }
