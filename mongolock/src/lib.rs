@@ -51,7 +51,7 @@
 //! | `mongolock.stale` | event, warn | `collection`, `lock.token`, `seen` | a write of a `FencedCollection` came too late |
 //! | `mongolock.renewal_failed` | event, warn | `locks`, `lock.name` (the first), `error` | a renewal failed and is repeated |
 //! | `mongolock.release_failed` | event, warn | `locks`, `lock.name` (the first), `error` | a release in the background was given up |
-//! | `mongolock.wake_up_failed` | event, debug | `error` | the change stream broke or cannot be had; waiting polls |
+//! | `mongolock.wake_up_failed` | event, debug | `error`; or `pause_ms` | the change stream broke or cannot be had, or costs more than it brings; waiting polls |
 //! | `mongolock.index` | event, debug or warn | `state` | the TTL index is there, or why not |
 
 mod acquire;

@@ -173,6 +173,30 @@ pub(crate) const FILTER_SWITCH: Duration = seconds(2);
 /// The time for which a name stays in the filter after its waiter has left: it is often awaited again.
 pub(crate) const FILTER_KEEPS: Duration = seconds(1);
 
+/// The time over which the events of the stream that wake no waiter are counted.
+pub(crate) const STREAM_COST_WINDOW: Duration = seconds(10);
+
+/// The number of such events a second from which on polling costs less than the stream, if no more locks are awaited:
+/// each event costs the server as much as looks at several locks.
+pub(crate) const STREAM_USELESS_EVENTS: u32 = 300;
+
+/// The lateness of a reply of the stream from which on the server counts as too busy for streams: wake-ups are as late.
+pub(crate) const STREAM_LATE: Duration = millis(100);
+
+/// The longest pause of a waiter while a process polls instead of reading a stream that costs too much: a user who has
+/// set longer pauses relies on the stream.
+pub(crate) const STREAM_POLL_PAUSE: Duration = millis(500);
+
+/// The time for which a process polls after its stream has cost too much, varied by a fifth. It is doubled each time in a
+/// row.
+pub(crate) const STREAM_POLL_MIN: Duration = seconds(60);
+
+/// The longest time for which a process polls after its stream has cost too much.
+pub(crate) const STREAM_POLL_MAX: Duration = seconds(10 * 60);
+
+/// The time after which a stream has proved to be worth its cost, so that the next time of polling is short again.
+pub(crate) const STREAM_PROVED: Duration = seconds(10 * 60);
+
 // The TTL index.
 
 /// The limit at the server of an index build: a build waits for all open transactions on the collection, and every later
@@ -218,5 +242,7 @@ const _: () = {
     assert!(is_less(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX) && is_less(HANDOVER_MIN, HANDOVER_MAX));
     assert!(is_less(COMMIT_NO_REPLY, COMMIT_LIMIT) && is_less(COMMAND_LIMIT, ADMIN_REPLY_LIMIT));
     assert!(is_less(STREAM_AWAIT, STREAM_SILENT) && is_less(STREAM_SILENT, DEAD_CONNECTION));
+    assert!(is_less(STREAM_COST_WINDOW, STREAM_POLL_MIN) && is_less(STREAM_POLL_MIN, STREAM_POLL_MAX));
+    assert!(is_less(STREAM_LATE, STREAM_AWAIT) && is_less(FILTER_KEEPS, FILTER_SWITCH));
     assert!(is_less(INDEX_BUILD_LIMIT, COMMAND_LIMIT) && is_less(INDEX_REPLY_LIMIT, DEAD_CONNECTION));
 };

@@ -8,7 +8,9 @@
 //! | `looker.rs` | the task that wakes due waiters, or looks at the locks of many with one query |
 //! | `stream.rs` | the task that reads the change stream |
 //! | `filter.rs` | the names in the filter of the stream |
+//! | `cost.rs` | whether the stream costs more than it brings |
 
+mod cost;
 mod filter;
 mod looker;
 mod stream;
@@ -30,7 +32,8 @@ use crate::lease::given_up::GivenUp;
 use crate::queue::OverdueRequests;
 use crate::store::Store;
 use crate::sync::lock;
-use crate::timing::{POLL_BESIDE_STREAM, STREAM_SILENT};
+use crate::timing::{POLL_BESIDE_STREAM, STREAM_POLL_PAUSE, STREAM_SILENT};
+use cost::StreamCost;
 use filter::Filter;
 use looker::{LOOK_FROM, Looker};
 use stream::StreamState;
@@ -69,6 +72,7 @@ struct State {
     looker: Looker,
     stream: StreamState,
     filter: Filter,
+    cost: StreamCost,
     /// The task that opens and reads the stream.
     stream_task: Option<JoinHandle<()>>,
     /// The time of the stream's last reply, with or without a release.
@@ -99,6 +103,7 @@ impl ReleaseNotifier {
                 StreamState::Off
             },
             filter: Filter::new(),
+            cost: StreamCost::new(),
             stream_task: None,
             last_reply: Instant::now(),
             last_used: Instant::now(),
@@ -176,6 +181,11 @@ impl ReleaseNotifier {
         } else if is_reported {
             // The pause varies by a fifth, so that many processes do not look at the same time.
             POLL_BESIDE_STREAM.mul_f64(0.8 + 0.4 * fastrand::f64())
+        } else if state.stream.is_too_costly() {
+            waiter
+                .backoff
+                .next()
+                .min(STREAM_POLL_PAUSE.max(*self.retry_interval.start()))
         } else {
             waiter.backoff.next()
         };
@@ -189,13 +199,12 @@ impl ReleaseNotifier {
         (POLL_BESIDE_STREAM * 2).max(*self.retry_interval.end())
     }
 
-    /// Wakes the waiter for a lock that was released.
-    fn released(&self, name: &str) {
+    /// Wakes the waiter for a lock that was released, and returns whether there is one.
+    fn released(&self, name: &str) -> bool {
         let mut state = lock(&self.state);
-        if let Some(waiter) = state.waiters.get(name) {
-            waiter.is_released = true;
-            state.wake(name);
-        }
+        let waiter = state.waiters.get(name).map(|waiter| waiter.is_released = true);
+        state.wake(name);
+        waiter.is_some()
     }
 
     /// Ends wake-ups for good; the stream is closed after its next reply.
@@ -246,7 +255,7 @@ mod tests {
     use crate::LockError;
     use crate::lease::Queues;
     use crate::store::MemoryStore;
-    use crate::timing::STREAM_UNAVAILABLE;
+    use crate::timing::{STREAM_POLL_MIN, STREAM_UNAVAILABLE};
 
     const PAUSES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(800);
 
@@ -314,6 +323,19 @@ mod tests {
         let waiter = subscribe(&notifier);
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert!(waiter.is_open());
+    }
+
+    /// A stream that has cost too much is closed for a while, in which its waiters poll.
+    #[tokio::test(start_paused = true)]
+    async fn the_stream_is_opened_again_after_a_time_of_polling() {
+        let notifier = in_memory();
+        let waiter = subscribe(&notifier);
+        assert!(opens_within(&waiter, Duration::from_secs(1)).await);
+        lock(&notifier.state).stream_task.as_ref().unwrap().abort();
+        tokio::task::yield_now().await;
+        notifier.poll_instead(STREAM_POLL_MIN);
+        assert!(!opens_within(&waiter, STREAM_POLL_MIN * 3 / 4).await);
+        assert!(opens_within(&waiter, STREAM_POLL_MIN / 2).await);
     }
 
     #[tokio::test(start_paused = true)]

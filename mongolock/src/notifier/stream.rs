@@ -6,11 +6,12 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::cost::Brought;
 use super::{ReleaseNotifier, State};
 use crate::backoff::Backoff;
 use crate::store::{Releases, StreamFilter, driver_error};
 use crate::sync::lock;
-use crate::timing::{STREAM_IDLE, STREAM_UNAVAILABLE};
+use crate::timing::{STREAM_AWAIT, STREAM_IDLE, STREAM_UNAVAILABLE};
 use crate::{LockError, trace};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,8 +20,16 @@ pub(super) enum StreamState {
     Open,
     /// The server has no change streams or does not allow them; the stream is not opened again before this time.
     Unavailable(Instant),
+    /// The stream costs more than it brings; it is not opened again before this time.
+    TooCostly(Instant),
     /// Wake-ups are switched off, or the provider is shut down; the stream is never opened again.
     Off,
+}
+
+impl StreamState {
+    pub(super) fn is_too_costly(self) -> bool {
+        matches!(self, Self::TooCostly(_))
+    }
 }
 
 impl ReleaseNotifier {
@@ -29,7 +38,7 @@ impl ReleaseNotifier {
     pub(super) fn ensure_stream(self: &Arc<Self>, state: &mut State) {
         let may_open = match state.stream {
             StreamState::Closed | StreamState::Open => true,
-            StreamState::Unavailable(until) => until <= Instant::now(),
+            StreamState::Unavailable(until) | StreamState::TooCostly(until) => until <= Instant::now(),
             StreamState::Off => false,
         };
         if may_open && state.stream_task.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -51,6 +60,7 @@ impl ReleaseNotifier {
     fn opened(self: &Arc<Self>, filter: &StreamFilter) {
         let mut state = lock(&self.state);
         state.filter.set(filter.clone());
+        state.cost.opened();
         self.set_stream(&mut state, StreamState::Open);
     }
 
@@ -97,6 +107,18 @@ impl ReleaseNotifier {
         !is_unavailable
     }
 
+    /// Has the waiters poll for this time, after which the next one that rests opens the stream again.
+    pub(super) fn poll_instead(self: &Arc<Self>, pause: Duration) {
+        let too_costly = StreamState::TooCostly(Instant::now() + pause);
+        self.set_stream(&mut lock(&self.state), too_costly);
+    }
+
+    /// How long to poll instead of reading the stream, if it costs more than it brings.
+    fn judge(&self, brought: Brought) -> Option<Duration> {
+        let state = &mut *lock(&self.state);
+        state.cost.judge(brought, state.waiters.len())
+    }
+
     /// Closes the stream if there was no waiter for a while, and returns whether the task ends; the next waiter starts
     /// another one.
     fn close_if_idle(&self) -> bool {
@@ -126,7 +148,11 @@ async fn run(notifier: Arc<ReleaseNotifier>) {
                 notifier.opened(releases.filter());
                 let opened = Instant::now();
                 match follow(&notifier, releases).await {
-                    Ok(()) => return,
+                    Ok(End::Idle) => return,
+                    Ok(End::TooCostly(pause)) => {
+                        trace::stream_costs_too_much(pause);
+                        return notifier.poll_instead(pause);
+                    }
                     Err(error) => trace::wake_up_failed(&error),
                 }
                 notifier.set_stream(&mut lock(&notifier.state), StreamState::Closed);
@@ -144,16 +170,34 @@ async fn run(notifier: Arc<ReleaseNotifier>) {
     }
 }
 
-/// Wakes waiters by the releases of an open stream until there are none any more.
-async fn follow(notifier: &Arc<ReleaseNotifier>, mut releases: Releases) -> Result<(), LockError> {
+/// Why a stream that works is closed.
+enum End {
+    /// There are no waiters any more.
+    Idle,
+    /// It costs more than it brings, and the waiters poll for this time.
+    TooCostly(Duration),
+}
+
+/// Wakes waiters by the releases of an open stream.
+async fn follow(notifier: &Arc<ReleaseNotifier>, mut releases: Releases) -> Result<End, LockError> {
     loop {
+        let asked = Instant::now();
         let name = releases.next().await?;
         notifier.note_reply(releases.filter());
-        if let Some(name) = name {
-            notifier.released(&name);
-        }
+        let brought = match name {
+            Some(name) if notifier.released(&name) => Brought::WakeUp,
+            Some(_) => Brought::Useless,
+            None => Brought::Nothing {
+                late: asked.elapsed().saturating_sub(STREAM_AWAIT),
+            },
+        };
         if notifier.close_if_idle() {
-            return Ok(());
+            return Ok(End::Idle);
+        }
+        if releases.costs_the_server()
+            && let Some(pause) = notifier.judge(brought)
+        {
+            return Ok(End::TooCostly(pause));
         }
         if let Some(filter) = notifier.due_switch(&releases)
             && let Err(error) = releases.switch_to(filter).await

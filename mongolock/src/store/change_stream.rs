@@ -76,6 +76,11 @@ impl Releases {
         &self.filter
     }
 
+    /// Whether the server pays for the stream.
+    pub(crate) fn costs_the_server(&self) -> bool {
+        !matches!(self.source, Source::Memory(_))
+    }
+
     /// Whether the stream is about to have another filter.
     pub(crate) fn is_switching(&self) -> bool {
         matches!(&self.source, Source::Mongo(stream) if stream.switch.is_some())

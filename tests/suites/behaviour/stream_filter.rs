@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use mongodb::bson::Document;
+use mongodb::Collection;
+use mongodb::bson::{Document, doc};
 use mongolock::{LockError, LockGuard, LockProvider};
 use mongolock_tests::{AMPLE, Commands, FailPoint, eventually, must, recorded};
 use tokio::task::{JoinHandle, JoinSet};
@@ -267,6 +268,54 @@ async fn a_refused_change_of_the_filter_loses_no_waiter() {
             next.release().await.unwrap();
         }
         assert!(start_times(&commands).ends_with(&[true, false]), "{code}");
+    }
+}
+
+/// A process that awaits so many locks that its stream has no names in its filter gets the events of all others: when
+/// they are many, it closes the stream and polls for a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_costs_too_much_is_closed() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let builder = LockProvider::builder(&database).acquire_timeout(AMPLE * 10);
+    let provider = builder.build().unwrap();
+    let mut held = Vec::new();
+    for number in 0..70 {
+        held.push(fixture.provider.lock(number).acquire().await.unwrap());
+    }
+    let mut waiters = JoinSet::new();
+    for number in 0..70 {
+        let lock = provider.lock(number);
+        waiters.spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() });
+    }
+    until_filter(&commands, "a stream without names", |names| names.is_none()).await;
+    let foreign = tokio::spawn(release_others(fixture.locks()));
+    commands.clear();
+    commands.until_sent("killCursors").await;
+    foreign.abort();
+    sleep(Duration::from_secs(1)).await;
+    commands.clear();
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(commands.count("getMore") + commands.count("aggregate"), 0);
+    assert!(commands.count("find") > 0, "it looks");
+    for held in held {
+        held.release().await.unwrap();
+    }
+    timeout(WOKEN, waiters.join_all()).await.expect("they poll");
+}
+
+/// Releases two thousand locks a second that others have.
+async fn release_others(locks: Collection<Document>) {
+    let other = |number: u32| doc! { "_id": format!("other {number}"), "lockId": "" };
+    locks.insert_many((0..1000).map(other)).await.unwrap();
+    let others = || doc! { "_id": { "$regex": "^other" } };
+    loop {
+        for id in ["others#1", ""] {
+            let set = doc! { "$set": { "lockId": id } };
+            locks.update_many(others(), set).await.unwrap();
+        }
+        sleep(Duration::from_millis(300)).await;
     }
 }
 
