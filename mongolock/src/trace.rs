@@ -103,6 +103,15 @@ pub(crate) fn retrying(name: &str, error: &LockError, pause: Duration) {
     );
 }
 
+/// A query that looks at the locks of several waiters has failed.
+pub(crate) fn look_failed(locks: usize, first: &str, error: &LockError, pause: Duration) {
+    warn!(
+        name: "mongolock.retrying", target: target!(),
+        { locks = locks, lock.name = first, error = %error, pause_ms = millis(pause) },
+        "a look at awaited locks failed, it is repeated"
+    );
+}
+
 pub(crate) fn acquired(hold: &HoldFields<'_>) {
     event!(
         debug,
@@ -196,6 +205,24 @@ pub(crate) fn wake_up_failed(error: &LockError) {
         "mongolock.wake_up_failed",
         { error = %error.with_cause() },
         "change stream unavailable, falling back to polling"
+    );
+}
+
+/// The change stream is closed for this time, because it costs more than it brings.
+pub(crate) fn stream_costs_too_much(pause: Duration) {
+    debug!(
+        name: "mongolock.wake_up_failed", target: target!(),
+        { pause_ms = millis(pause) },
+        "the change stream costs more than it brings, waiting polls for a while"
+    );
+}
+
+/// The names in the filter of the change stream could not be changed.
+pub(crate) fn switch_failed(error: &LockError) {
+    debug!(
+        name: "mongolock.wake_up_failed", target: target!(),
+        { error = %error },
+        "the change stream goes on without the locks that are awaited since a moment ago"
     );
 }
 

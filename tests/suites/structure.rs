@@ -52,12 +52,16 @@ const RUNTIME_LAYERS: &[Layer] = &[
         modules: &["engine"],
     },
     Layer {
+        name: "notifier",
+        modules: &["notifier"],
+    },
+    Layer {
         name: "lease",
         modules: &["lease"],
     },
     Layer {
         name: "queue",
-        modules: &["queue", "notifier", "index_task"],
+        modules: &["queue", "index_task"],
     },
     Layer {
         name: "store",

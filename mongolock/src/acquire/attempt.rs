@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
 use crate::lease::{Entry, Grant, Hold, Lease, LeaseOptions, without_margin};
-use crate::queue::Overdue;
+use crate::queue::{Admission, Overdue};
 use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY,
 };
@@ -39,6 +39,8 @@ pub(crate) struct Attempt {
     tokens: i64,
     /// The requests in flight.
     requests: Vec<JoinHandle<Option<Reply>>>,
+    /// Whether each request waits until it is admitted among those of the whole provider.
+    is_limited: bool,
     /// Whether the last reply said that another operation blocks the document: further copies would only wait with the
     /// first request.
     is_blocked: bool,
@@ -93,6 +95,8 @@ struct Request {
     limit: Duration,
     /// The permit bounds how many requests of the name are without a reply.
     _permit: OwnedSemaphorePermit,
+    /// The permit bounds how many requests of the provider are in flight; `None` for a single try and for a copy.
+    admission: Option<Admission>,
     /// Present if another request of the claim is without a reply: this one is then a copy and counts as overdue at
     /// once.
     copy: Option<Overdue>,
@@ -120,6 +124,7 @@ impl Attempt {
             shared: Arc::new(shared),
             tokens: 1,
             requests: Vec::new(),
+            is_limited: true,
             is_blocked: false,
             is_lease: false,
         }
@@ -131,13 +136,34 @@ impl Attempt {
         self
     }
 
+    /// The same attempt for a single try, whose request does not wait behind those of waiting calls.
+    pub(crate) fn unlimited(mut self) -> Self {
+        self.is_limited = false;
+        self
+    }
+
+    /// An attempt of the same call with a new id.
+    pub(crate) fn anew(&self) -> Self {
+        let Shared {
+            engine,
+            key,
+            options,
+            entry,
+            ..
+        } = &*self.shared;
+        let mut attempt = Self::new(engine, &key.name, *options, entry);
+        attempt.is_limited = self.is_limited;
+        attempt
+    }
+
     /// Sends the first request if that needs no waiting, and returns the time at which its reply is overdue.
     pub(crate) fn try_send(&mut self, deadline: Option<Instant>) -> Option<Instant> {
         if !self.shared.may_send() {
             return None;
         }
+        let admission = self.shared.engine.queues.admissions.try_admit()?;
         let permit = self.shared.entry.try_request_permit()?;
-        self.send(permit, deadline);
+        self.send(permit, Some(admission), deadline);
         let overdue = Instant::now() + ACQUIRE_OVERDUE;
         Some(deadline.map_or(overdue, |deadline| deadline.min(overdue)))
     }
@@ -146,13 +172,15 @@ impl Attempt {
     /// nothing is sent after the deadline. Cancel safe: the requests go on.
     pub(crate) async fn request(&mut self, deadline: Option<Instant>) -> AttemptOutcome {
         let shared = Arc::clone(&self.shared);
-        // The status is updated before the permit is acquired: while too many requests are overdue, none is sent, and
+        // The status is updated before the permits are acquired: while too many requests are overdue or in flight, none
+        // is sent, and
         // "held" must not stay the last known status.
         shared.entry.front().request_sent();
+        let is_limited = self.is_limited;
         tokio::select! {
             biased;
             outcome = self.next_outcome() => return outcome,
-            permit = shared.request_permit() => self.send(permit, deadline),
+            (admission, permit) = shared.permits(is_limited) => self.send(permit, admission, deadline),
         }
         loop {
             let overdue = Instant::now() + self.overdue_after();
@@ -162,7 +190,7 @@ impl Attempt {
             if let Some(permit) = shared.entry.try_request_permit()
                 && shared.engine.queues.overdue.allow_copy()
             {
-                self.send(permit, deadline);
+                self.send(permit, None, deadline);
             }
         }
     }
@@ -182,7 +210,12 @@ impl Attempt {
         }
     }
 
-    fn send(&mut self, permit: OwnedSemaphorePermit, deadline: Option<Instant>) {
+    fn send(
+        &mut self,
+        permit: OwnedSemaphorePermit,
+        admission: Option<Admission>,
+        deadline: Option<Instant>,
+    ) {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return;
         }
@@ -197,6 +230,7 @@ impl Attempt {
             },
             limit: limit_until(deadline),
             _permit: permit,
+            admission,
             copy: (!self.requests.is_empty()).then(|| self.shared.engine.queues.overdue.begin()),
         };
         self.shared.entry.front().request_sent();
@@ -268,6 +302,16 @@ impl Attempt {
 }
 
 impl Shared {
+    /// Waits until another request of the provider, and another one for this name, may be sent. Cancel safe.
+    async fn permits(&self, is_limited: bool) -> (Option<Admission>, OwnedSemaphorePermit) {
+        let admission = if is_limited {
+            Some(self.engine.queues.admissions.admit().await)
+        } else {
+            None
+        };
+        (admission, self.request_permit().await)
+    }
+
     /// Waits until another request for this name may be sent.
     async fn request_permit(&self) -> OwnedSemaphorePermit {
         while !self.may_send() {
@@ -301,7 +345,7 @@ impl Drop for Attempt {
 
 impl Request {
     /// Runs the request to its end; `None` if there was no reply for too long.
-    async fn run(self) -> Option<Reply> {
+    async fn run(mut self) -> Option<Reply> {
         let sent = Instant::now();
         let result = self.result().await;
         if result.as_ref().is_some_and(is_from_server) {
@@ -319,13 +363,15 @@ impl Request {
         })
     }
 
-    async fn result(&self) -> Option<Result<AcquireReply, LockError>> {
+    async fn result(&mut self) -> Option<Result<AcquireReply, LockError>> {
+        let admission = self.admission.take();
         let Shared { engine, key, .. } = &*self.shared;
         let request = engine.store.claim(key, self.command, self.limit);
         let result = if self.copy.is_some() {
             timeout(ACQUIRE_NO_REPLY, request).await
         } else {
-            timeout(ACQUIRE_NO_REPLY, engine.queues.overdue.count(request)).await
+            let request = engine.queues.overdue.count_admitted(admission, request);
+            timeout(ACQUIRE_NO_REPLY, request).await
         };
         result.ok()
     }

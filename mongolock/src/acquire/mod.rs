@@ -4,6 +4,7 @@ mod attempt;
 mod pacing;
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +43,10 @@ enum Step {
     /// The call sends another request after this pause.
     Retry(Duration),
 }
+
+/// The first request of a call, which was sent before the call began to wait, and its outcome if there is one. It is on the
+/// heap, so that the future of a waiting call stays small.
+type First = Box<(Attempt, Option<AttemptOutcome>)>;
 
 impl<'a> Acquire<'a> {
     pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a Arc<str>, options: &'a Options) -> Self {
@@ -120,8 +125,8 @@ impl<'a> Acquire<'a> {
         if let Some(hold) = self.take_over_hold(entry, turn).await {
             return Ok(Ok(hold));
         }
-        let mut pacing = Pacing::new(self.engine, self.name);
-        let mut attempt = self.new_attempt(entry);
+        let mut pacing = Pacing::new(self.engine, self.name, entry);
+        let mut attempt = self.new_attempt(entry).unlimited();
         loop {
             let outcome = match attempt.request(deadline).await {
                 // Another request would fail in the same way. After other transient errors the try goes on, because an
@@ -152,7 +157,7 @@ impl<'a> Acquire<'a> {
                     Some(AttemptOutcome::Acquired(hold)) if !hold.lease().is_over() => {
                         return Ok(deliver(hold, &entry, turn));
                     }
-                    outcome => (Some(turn), Some((attempt, outcome))),
+                    outcome => (Some(turn), Some(Box::new((attempt, outcome)))),
                 }
             }
             turn => (turn, None),
@@ -180,10 +185,10 @@ impl<'a> Acquire<'a> {
         &self,
         entry: Arc<Entry>,
         turn: Option<Turn>,
-        first: Option<(Attempt, Option<AttemptOutcome>)>,
+        first: Option<First>,
         deadline: Option<Instant>,
     ) -> Result<Hold, LockError> {
-        let waiting = self.wait_for_lock(&entry, turn, first, deadline);
+        let waiting = pin!(self.wait_for_lock(&entry, turn, first, deadline));
         match self.bounded(&entry, deadline, waiting).await? {
             Some(result) => result,
             None => Err(self.gave_up_error(entry.front().status())),
@@ -195,7 +200,7 @@ impl<'a> Acquire<'a> {
         &self,
         entry: &Arc<Entry>,
         turn: Option<Turn>,
-        first: Option<(Attempt, Option<AttemptOutcome>)>,
+        first: Option<First>,
         deadline: Option<Instant>,
     ) -> Result<Hold, LockError> {
         let turn = match turn {
@@ -207,8 +212,8 @@ impl<'a> Acquire<'a> {
         {
             return Ok(deliver(hold, entry, turn));
         }
-        let mut pacing = Pacing::new(self.engine, self.name);
-        let (mut attempt, mut next) = first.unwrap_or_else(|| (self.new_attempt(entry), None));
+        let mut pacing = Pacing::new(self.engine, self.name, entry);
+        let (mut attempt, mut next) = first.map_or_else(|| (self.new_attempt(entry), None), |first| *first);
         loop {
             let outcome = match next.take() {
                 Some(outcome) => outcome,
@@ -249,17 +254,18 @@ impl<'a> Acquire<'a> {
             // The lease was over before the caller's thread took it. The old claim releases itself, and its id must not
             // be used again.
             AttemptOutcome::Acquired(_) | AttemptOutcome::AlreadyOver => {
-                *attempt = self.new_attempt(entry);
+                *attempt = attempt.anew();
                 return Ok(Step::Retry(Duration::ZERO));
             }
             AttemptOutcome::Held { lock_id, remaining } => {
                 let holder = Holder::new(lock_id.clone(), remaining);
-                match self.release_given_up(lock_id).await {
-                    Ok(true) => return Ok(Step::Retry(Duration::ZERO)),
-                    Ok(false) => {
-                        entry.front().set_held(holder.clone());
-                        return Ok(Step::Held(holder));
-                    }
+                let Some((key, min_hold)) = self.given_up(lock_id) else {
+                    entry.front().set_held(holder.clone());
+                    return Ok(Step::Held(holder));
+                };
+                // The future is large and seldom needed.
+                match Box::pin(self.release_given_up(key, min_hold)).await {
+                    Ok(()) => return Ok(Step::Retry(Duration::ZERO)),
                     Err(error) => error,
                 }
             }
@@ -278,23 +284,24 @@ impl<'a> Acquire<'a> {
         Ok(Step::Retry(pause))
     }
 
-    /// Releases the claim that has the lock if this process has given it up: a lost reply or a cancelled call must not
-    /// make the lock busy. `false` if it is the claim of another holder.
-    async fn release_given_up(&self, lock_id: Option<Arc<str>>) -> Result<bool, LockError> {
-        let Some(lock_id) = lock_id else {
-            return Ok(false);
-        };
-        let Some(min_hold) = self.engine.renewer.given_up.find(&lock_id) else {
-            return Ok(false);
-        };
-        let (store, name) = (Arc::clone(&self.engine.store), Arc::clone(self.name));
-        let key = LeaseId { name, lock_id };
+    /// The claim that has the lock and its minimum hold, if this process has given it up; `None` if it is the claim of
+    /// another holder.
+    fn given_up(&self, holder: Option<Arc<str>>) -> Option<(LeaseId, Duration)> {
+        let lock_id = holder?;
+        let min_hold = self.engine.renewer.given_up.find(&lock_id)?;
+        let name = Arc::clone(self.name);
+        Some((LeaseId { name, lock_id }, min_hold))
+    }
+
+    /// Releases a claim that this process has given up: a lost reply or a cancelled call must not make the lock busy.
+    async fn release_given_up(&self, key: LeaseId, min_hold: Duration) -> Result<(), LockError> {
+        let store = Arc::clone(&self.engine.store);
         let overdue = Arc::clone(&self.engine.queues.overdue);
         let release = async move { overdue.count(store.release(&key, min_hold, RELEASE_LIMIT)).await };
         // Without a reply the next acquire request shows whether the claim still has the lock.
         match tokio::time::timeout(ACQUIRE_OVERDUE, task::run_to_end(release)).await {
-            Ok(reply) => reply.map(|_| true),
-            Err(_) => Ok(true),
+            Ok(reply) => reply.map(drop),
+            Err(_) => Ok(()),
         }
     }
 
@@ -442,5 +449,16 @@ mod tests {
         let guard = acquiring.await.unwrap();
         assert!(!guard.lease().is_over());
         assert!(guard.remaining() > expiry / 2);
+    }
+
+    /// Thousands of calls may wait at the same time, each in a future of its own.
+    #[tokio::test]
+    async fn the_future_of_a_wait_is_small() {
+        let provider = LockProvider::in_memory();
+        let (engine, name, options) = (provider.engine(), Arc::from("n"), Options::default());
+        let acquire = Acquire::new(engine, &name, &options);
+        let entry = engine.queues.join(&name);
+        let size = size_of_val(&acquire.wait_until_deadline(entry, None, None, None));
+        assert!(size <= 1536, "{size}");
     }
 }

@@ -1,5 +1,6 @@
 //! The waiters of this process: one queue for each name, first in, first out.
 
+mod admission;
 mod fairness;
 mod front;
 mod holder;
@@ -11,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+pub(crate) use admission::{Admission, Admissions};
 use fairness::HandoverBudget;
 pub(crate) use front::{Front, FrontStatus};
 pub(crate) use holder::Holder;
@@ -30,6 +32,8 @@ pub(crate) struct Queues<H> {
     names: Mutex<HashMap<Arc<str>, NamedQueue<H>>>,
     /// The acquire requests of all names whose replies are overdue.
     pub(crate) overdue: Arc<OverdueRequests>,
+    /// Admits the acquire requests of waiting calls, a bounded number of them at a time.
+    pub(crate) admissions: Admissions,
     /// Notified when the last name is no longer in use.
     idle: Notify,
 }
@@ -71,6 +75,7 @@ impl<H> Queues<H> {
         Arc::new(Self {
             names: Mutex::default(),
             overdue: OverdueRequests::new(),
+            admissions: Admissions::new(),
             idle: Notify::new(),
         })
     }

@@ -35,7 +35,7 @@ pub(super) struct Server {
     no_primary: AtomicBool,
     has_sound_clock: bool,
     nothing_fails: bool,
-    commands: [AtomicU64; 4],
+    commands: [AtomicU64; 5],
     grants: Mutex<HashMap<Arc<str>, Grant>>,
     digest: AtomicU64,
     traced: bool,
@@ -54,6 +54,7 @@ pub(super) enum Command {
     Renew,
     Release,
     Withdraw,
+    Look,
 }
 
 impl Server {
@@ -140,9 +141,9 @@ impl Server {
         self.note(|| format!("{:?} of {process} arrives: {}", order.kind, order.names()));
     }
 
-    /// The numbers of acquire requests, renewals, releases and background releases.
-    pub(super) fn counts(&self) -> [u64; 4] {
-        [0, 1, 2, 3].map(|command| self.commands[command].load(Relaxed))
+    /// The numbers of acquire requests, renewals, releases, background releases and looks.
+    pub(super) fn counts(&self) -> [u64; 5] {
+        [0, 1, 2, 3, 4].map(|command| self.commands[command].load(Relaxed))
     }
 
     /// A digest of everything that was noted, with the times.

@@ -13,7 +13,7 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use self::retention::Retention;
-use super::{AcquireReply, AcquireRequest, Page, RenewReply};
+use super::{AcquireReply, AcquireRequest, Page, RenewReply, RunningLease};
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
 use crate::store::info::Seen;
@@ -151,6 +151,16 @@ impl MemoryStore {
         document.end(now.max(document.acquired_at + min_hold));
         self.report(&key.name);
         true
+    }
+
+    /// The lease that runs on this lock at this time.
+    pub(crate) fn running_lease(&self, now: Duration, name: &str) -> Option<RunningLease> {
+        let documents = lock(&self.documents);
+        let document = documents.get(name).filter(|document| document.expires_at > now)?;
+        Some(RunningLease {
+            holder: Some(Arc::clone(&document.lock_id)),
+            remaining: document.expires_at - now,
+        })
     }
 
     /// All locks that meet the filter, as one page: the documents are in memory anyway.

@@ -7,6 +7,7 @@ pub(crate) mod driver_error;
 mod filter;
 mod index_state;
 mod info;
+mod look;
 mod memory;
 mod mongo;
 mod reachability;
@@ -20,13 +21,14 @@ use std::time::Duration;
 
 use mongodb::ClientSession;
 
-pub(crate) use change_stream::Releases;
+pub(crate) use change_stream::{Releases, StreamFilter};
 pub(crate) use connection::connect;
 pub use filter::LockFilter;
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
 pub use info::{LockInfo, LockState};
 pub(crate) use info::{Page, owner};
+pub(crate) use look::{RunningLease, RunningLeases};
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
 pub(crate) use reachability::Reachability;
@@ -264,13 +266,27 @@ impl Store {
         }
     }
 
-    /// Opens the stream of releases and deletions.
-    pub(crate) async fn watch(&self) -> Result<Releases, LockError> {
+    /// Looks which of these locks are held, with one query that changes nothing. The caller may drop the future: nothing
+    /// depends on the reply.
+    pub(crate) async fn look(&self, names: &[Arc<str>], limit: Duration) -> Result<RunningLeases, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.watch()).await,
-            Self::Memory(store) => Ok(store.watch()),
+            Self::Mongo(store) => with_reply_limit(store.look(names, limit)).await,
+            Self::Memory(store) => Ok(store.look(names)),
             #[cfg(test)]
-            Self::Simulated(link) => link.watch().await.map(Releases::Simulated),
+            Self::Simulated(link) => with_reply_limit(link.look(names, limit)).await,
+        }
+    }
+
+    /// Opens the stream of the releases and deletions of these locks.
+    pub(crate) async fn watch(&self, filter: StreamFilter) -> Result<Releases, LockError> {
+        match self {
+            Self::Mongo(store) => with_reply_limit(store.watch(filter)).await,
+            Self::Memory(store) => Ok(store.watch(filter)),
+            #[cfg(test)]
+            Self::Simulated(link) => {
+                let hints = link.watch().await?;
+                Ok(Releases::simulated(hints, filter))
+            }
         }
     }
 }

@@ -1,0 +1,109 @@
+//! Which locks the stream reports: the awaited ones, as long as they are few.
+//!
+//! The server pays for each release and each stream that it has to match it with, and it pays less where the names stand
+//! in the stream's filter. Another filter needs another stream, so it is changed seldom; locks that are not in it yet are
+//! looked at without it.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::waiters::Waiters;
+use crate::store::StreamFilter;
+use crate::timing::{FILTER_KEEPS, FILTER_SWITCH};
+
+/// The largest number of names in a filter: the server compares each release with all of them.
+const MOST_NAMES: usize = 64;
+
+/// The number of names below which a stream without a filter has one again.
+const FEW_NAMES: usize = 48;
+
+/// The filter of the stream, and the names that left it a moment ago.
+pub(super) struct Filter {
+    /// The filter that the stream has at present.
+    present: StreamFilter,
+    /// The time from which the filter may be changed.
+    next_switch: Instant,
+    /// The names whose waiters have left within [`FILTER_KEEPS`], with the times: they are often awaited again.
+    left: VecDeque<(Instant, Arc<str>)>,
+}
+
+impl Filter {
+    pub(super) fn new() -> Self {
+        Self {
+            present: StreamFilter::Names(Arc::default()),
+            next_switch: Instant::now(),
+            left: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn present(&self) -> &StreamFilter {
+        &self.present
+    }
+
+    /// Notes the filter of the stream, and returns the one that it had before.
+    pub(super) fn set(&mut self, filter: StreamFilter) -> StreamFilter {
+        std::mem::replace(&mut self.present, filter)
+    }
+
+    /// Notes that a change of the filter begins. The next one comes later, because each costs the server a new stream.
+    pub(super) fn begin_switch(&mut self) {
+        self.next_switch = Instant::now() + FILTER_SWITCH;
+    }
+
+    /// Notes that the waiter for a lock has left.
+    pub(super) fn leave(&mut self, name: &Arc<str>) {
+        self.forget_left();
+        // More of them than a filter can have need not be remembered.
+        if self.left.len() < MOST_NAMES {
+            self.left.push_back((Instant::now(), Arc::clone(name)));
+        }
+    }
+
+    /// The filter of a stream that is opened now.
+    pub(super) fn to_open(&mut self, waiters: &Waiters) -> StreamFilter {
+        if waiters.len() > MOST_NAMES {
+            return StreamFilter::All;
+        }
+        let names = self.names(waiters);
+        if names.len() > MOST_NAMES {
+            StreamFilter::All
+        } else {
+            StreamFilter::Names(Arc::new(names))
+        }
+    }
+
+    /// The filter that the stream shall have, if it is another one and may be changed at this time.
+    pub(super) fn due_switch(&mut self, waiters: &Waiters) -> Option<StreamFilter> {
+        if self.next_switch > Instant::now() {
+            return None;
+        }
+        match &self.present {
+            StreamFilter::All if waiters.len() >= FEW_NAMES => None,
+            StreamFilter::All => {
+                let names = self.names(waiters);
+                (names.len() < FEW_NAMES).then(|| StreamFilter::Names(Arc::new(names)))
+            }
+            StreamFilter::Names(present) if waiters.names().all(|name| present.contains(name)) => None,
+            StreamFilter::Names(_) => Some(self.to_open(waiters)),
+        }
+    }
+
+    /// The names that are awaited, or were within [`FILTER_KEEPS`].
+    fn names(&mut self, waiters: &Waiters) -> BTreeSet<Arc<str>> {
+        self.forget_left();
+        let left = self.left.iter().map(|(_, name)| name);
+        waiters.names().chain(left).cloned().collect()
+    }
+
+    fn forget_left(&mut self) {
+        while self
+            .left
+            .front()
+            .is_some_and(|(at, _)| at.elapsed() >= FILTER_KEEPS)
+        {
+            self.left.pop_front();
+        }
+    }
+}

@@ -1,0 +1,181 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::backoff::Backoff;
+use crate::lease::Entry;
+
+/// A part of each pause by which a look may come early: so that one look takes many names.
+const EARLY_PART: u32 = 8;
+
+/// The waiters of a provider, at most one for each name: the front of its queue. Each waiter either sends requests of its
+/// own or rests; one that rests is due at some time.
+#[derive(Default)]
+pub(super) struct Waiters {
+    names: BTreeMap<Arc<str>, Waiter>,
+    /// The times at which the waiters that rest are due, with their names.
+    due: BTreeSet<(Instant, Arc<str>)>,
+}
+
+pub(super) struct Waiter {
+    name: Arc<str>,
+    /// Wakes the waiter, which then sends a request.
+    pub(super) woken: Arc<Notify>,
+    /// The waiter's entry in its queue, which keeps what is known of the lock.
+    pub(super) entry: Arc<Entry>,
+    /// The pauses while the stream does not report this lock.
+    pub(super) backoff: Backoff,
+    /// Given while the waiter rests.
+    due: Option<Due>,
+    /// Whether the stream has begun to report this lock since the last request or look: a release before is not known.
+    pub(super) is_outdated: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Due {
+    at: Instant,
+    /// The time before `at` from which a look is useful.
+    early: Duration,
+}
+
+impl Waiter {
+    pub(super) fn new(
+        name: &Arc<str>,
+        woken: &Arc<Notify>,
+        entry: &Arc<Entry>,
+        backoff: Backoff,
+        is_outdated: bool,
+    ) -> Self {
+        Self {
+            name: Arc::clone(name),
+            woken: Arc::clone(woken),
+            entry: Arc::clone(entry),
+            backoff,
+            due: None,
+            is_outdated,
+        }
+    }
+
+    pub(super) fn is_resting(&self) -> bool {
+        self.due.is_some()
+    }
+}
+
+impl Waiters {
+    pub(super) fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    pub(super) fn get(&mut self, name: &str) -> Option<&mut Waiter> {
+        self.names.get_mut(name)
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.names.keys()
+    }
+
+    pub(super) fn is_resting(&self, name: &str) -> bool {
+        self.names.get(name).is_some_and(Waiter::is_resting)
+    }
+
+    /// Adds a waiter, and returns the one of the same name that it replaces.
+    pub(super) fn add(&mut self, waiter: Waiter) -> Option<Waiter> {
+        let replaced = self.remove(&waiter.name);
+        self.names.insert(Arc::clone(&waiter.name), waiter);
+        replaced
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> Option<Waiter> {
+        self.wake_up(name);
+        self.names.remove(name)
+    }
+
+    /// Has a waiter rest until this time, or until its lock is free: the lease ends at that time by the server's clock.
+    pub(super) fn rest(&mut self, name: &Arc<str>, pause: Duration, remaining: Option<Duration>) -> Duration {
+        let now = Instant::now();
+        let until_free =
+            remaining.map(|remaining| remaining + Duration::from_millis(1 + fastrand::u64(0..10)));
+        let (pause, early) = match until_free {
+            Some(until_free) if until_free < pause => (until_free, Duration::ZERO),
+            _ => (pause, pause / EARLY_PART),
+        };
+        self.set_due(
+            name,
+            Due {
+                at: now + pause,
+                early,
+            },
+        );
+        pause
+    }
+
+    fn set_due(&mut self, name: &Arc<str>, due: Due) {
+        self.wake_up(name);
+        if let Some(waiter) = self.names.get_mut(name) {
+            waiter.due = Some(due);
+            self.due.insert((due.at, Arc::clone(name)));
+        }
+    }
+
+    /// Ends the rest of a waiter.
+    pub(super) fn wake_up(&mut self, name: &str) -> Option<&mut Waiter> {
+        let waiter = self.names.get_mut(name)?;
+        if let Some(due) = waiter.due.take() {
+            self.due.remove(&(due.at, Arc::clone(&waiter.name)));
+        }
+        Some(waiter)
+    }
+
+    /// The time at which the first waiter is due.
+    pub(super) fn first_due(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// The names that are due at this time, or nearly so, in the order of their times.
+    pub(super) fn due(&self, now: Instant, longest_pause: Duration, most: usize) -> Vec<Arc<str>> {
+        let latest = now + longest_pause / EARLY_PART;
+        let soon = self.due.iter().take_while(|(at, _)| *at <= latest);
+        let is_due = |name: &Arc<str>| {
+            let due = self.names.get(name).and_then(|waiter| waiter.due);
+            due.is_some_and(|due| due.at <= now + due.early)
+        };
+        let names = soon.map(|(_, name)| name).filter(|name| is_due(name));
+        names.take(most).cloned().collect()
+    }
+
+    /// Has these waiters rest on until this time.
+    pub(super) fn postpone(&mut self, names: &[Arc<str>], at: Instant) {
+        for name in names {
+            let early = Duration::ZERO;
+            self.set_due(name, Due { at, early });
+        }
+    }
+
+    /// Notes that the stream begins or ends to report these locks. Their waiters are due at once, because a release until
+    /// now may not be known.
+    pub(super) fn outdate(&mut self, is_concerned: impl Fn(&str) -> bool) {
+        let now = Instant::now();
+        let mut resting = Vec::new();
+        for (name, waiter) in &mut self.names {
+            if is_concerned(name) {
+                waiter.is_outdated = true;
+                if waiter.is_resting() {
+                    resting.push(Arc::clone(name));
+                }
+            }
+        }
+        self.postpone(&resting, now);
+    }
+
+    /// Wakes all waiters.
+    pub(super) fn wake_all(&self) {
+        self.names.values().for_each(|waiter| waiter.woken.notify_one());
+    }
+}
