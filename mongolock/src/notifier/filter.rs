@@ -62,7 +62,7 @@ impl Filter {
     }
 
     /// The filter of a stream that is opened now.
-    pub(super) fn to_open(&mut self, waiters: &Waiters) -> StreamFilter {
+    pub(super) fn at_opening(&mut self, waiters: &Waiters) -> StreamFilter {
         if waiters.len() > MOST_NAMES {
             return StreamFilter::All;
         }
@@ -86,7 +86,7 @@ impl Filter {
                 (names.len() < FEW_NAMES).then(|| StreamFilter::Names(Arc::new(names)))
             }
             StreamFilter::Names(present) if waiters.names().all(|name| present.contains(name)) => None,
-            StreamFilter::Names(_) => Some(self.to_open(waiters)),
+            StreamFilter::Names(_) => Some(self.at_opening(waiters)),
         }
     }
 

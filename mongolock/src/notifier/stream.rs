@@ -141,7 +141,7 @@ async fn run(notifier: Arc<ReleaseNotifier>) {
     loop {
         let filter = {
             let state = &mut *lock(&notifier.state);
-            state.filter.to_open(&state.waiters)
+            state.filter.at_opening(&state.waiters)
         };
         match notifier.store.watch(filter).await {
             Ok(releases) => {

@@ -159,7 +159,7 @@ impl MemoryStore {
         let document = documents.get(name).filter(|document| document.expires_at > now)?;
         Some(RunningLease {
             holder: Some(Arc::clone(&document.lock_id)),
-            remaining: document.expires_at - now,
+            remaining: document.expires_at.saturating_sub(now),
         })
     }
 
