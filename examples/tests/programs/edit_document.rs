@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use mongolock_tests::{TestDb, must, test_db};
 
-use crate::run::{has_line, help_names, on_shared, program, refuses, text};
+use crate::old_run::{has_line, help_names, on_shared, program, refuses, text};
 
 const SCENES: [&str; 8] = [
     "An open item is locked, others are told who has it, saving frees it",

@@ -1,7 +1,9 @@
 //! The programs, run as their users run them.
 
+mod command_lines;
 mod edit_document;
 mod nightly_job;
+mod old_run;
 mod paused_writer;
 mod queue_workers;
 mod report;

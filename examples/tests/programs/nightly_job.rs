@@ -5,7 +5,7 @@
 
 use std::process::{Command, Output};
 
-use crate::run::{has_line, help_names, on_shared, program, refuses, text};
+use crate::old_run::{has_line, help_names, on_shared, program, refuses, text};
 
 fn nightly_job(arguments: &[&str]) -> Command {
     program(env!("CARGO_BIN_EXE_nightly_job"), arguments)

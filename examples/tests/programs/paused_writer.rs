@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use crate::run::{Alone, has_line, help_names, on_shared, program, refuses, text};
+use crate::old_run::{Alone, has_line, help_names, on_shared, program, refuses, text};
 
 fn paused_writer(arguments: &[&str]) -> Command {
     program(env!("CARGO_BIN_EXE_paused_writer"), arguments)

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mongolock_tests::{eventually, must, shared};
 
-use crate::run::{has_line, help_names, on_shared, processes, program, refuses, signal, text};
+use crate::old_run::{has_line, help_names, on_shared, processes, program, refuses, signal, text};
 
 const COLUMNS: [&str; 8] = [
     "done",

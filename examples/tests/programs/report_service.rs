@@ -11,7 +11,7 @@ use reqwest::{Response, StatusCode};
 use serde::Deserialize;
 use tokio::task::JoinHandle;
 
-use crate::run::{self, Alone, database_of, has_line, help_names, on_shared, program, refuses, text};
+use crate::old_run::{self, Alone, database_of, has_line, help_names, on_shared, program, refuses, text};
 
 /// What should take no time, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
@@ -347,7 +347,7 @@ async fn a_request_under_way_is_answered_before_the_instance_ends() {
     for signal in ["TERM", "INT"] {
         let mut instance = Instance::start(&db, &[]);
         let under_way = instance.hold(&db, 1, 500).await;
-        run::signal(signal, instance.process.id());
+        old_run::signal(signal, instance.process.id());
         let answer = must(under_way.await);
         assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
         assert_eq!(must(instance.process.wait()).code(), Some(0));
@@ -362,7 +362,7 @@ async fn a_request_that_takes_too_long_to_finish_loses_its_lock() {
     // Long enough for the answer of MongoDB, without which the work does not begin.
     let mut instance = Instance::start(&db, &["--grace", "3s"]);
     let under_way = instance.hold(&db, 1, u16::MAX).await;
-    run::signal("TERM", instance.process.id());
+    old_run::signal("TERM", instance.process.id());
     let answer = must(under_way.await);
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR, "{answer:?}");
     assert_eq!((&*answer.error, &*answer.lock), ("lock_lost", "report:1"));

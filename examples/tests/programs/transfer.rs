@@ -5,7 +5,9 @@ use std::process::{Command, Output, Stdio};
 use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::run::{Alone, database_of, has_line, help_names, on_shared, processes, program, refuses, text};
+use crate::old_run::{
+    Alone, database_of, has_line, help_names, on_shared, processes, program, refuses, text,
+};
 
 fn transfer(arguments: &[&str]) -> Command {
     program(env!("CARGO_BIN_EXE_transfer"), arguments)

@@ -1,4 +1,4 @@
-//! Several processes rebuild the same few reports, and `#[distributed_lock]` keeps them from losing each other's work.
+//! Several processes rebuild the same reports, and `#[distributed_lock]` prevents lost updates.
 //!
 //! ```text
 //! cargo run --bin report
@@ -6,63 +6,268 @@
 //! cargo run --bin report -- --without-lock
 //! ```
 //!
-//! A report is one document. Rebuilding it is the classic unsafe sequence: read the document, work for a while, write
-//! it back as a whole. Two rebuilds at the same time would both start from the same revision, and one would be lost.
-//! `--without-lock` shows exactly that.
+//! A report is one document. Rebuilding it means to read the document, to work for a while, and to write the whole
+//! document back. Two rebuilds at the same time start from the same revision, and one of them is lost; `--without-lock`
+//! shows that. With the lock `report:<id>`, one process at a time rebuilds a report.
 //!
-//! The program starts a MongoDB (or uses the one of `MONGODB_URI`, in a database of its own), runs further processes
-//! of itself, prints a line for each call, and checks at the end that nothing went wrong. It exits with status 1 if
-//! something did.
+//! The program starts further processes of itself, prints a line for each call, and checks the reports at the end.
 
-mod event;
-mod options;
-mod parent;
-mod store;
-mod summary;
-mod tally;
-mod worker;
+mod check;
 
+use std::fmt;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-use clap::Parser;
-use mongolock::{LockContext, distributed_lock};
-use mongolock_examples::program;
+use anyhow::Context;
+use clap::{Parser, value_parser};
+use mongodb::Collection;
+use mongodb::bson::doc;
+use mongolock::{FencingToken, LockContext, LockProvider, distributed_lock};
+use mongolock_examples::demo::{self, AFTER_HELP, Stage};
+use mongolock_examples::duration::{parse, show};
+use mongolock_examples::summary::{Summary, count};
+use mongolock_examples::worker::{Worker, exit_with_parent, send};
+use mongolock_examples::{all, join, print};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
 
-use crate::options::Options;
-use crate::store::Revision;
-use crate::worker::Call;
+use crate::check::Calls;
 
-/// The whole use of mongolock: one rebuild of a report at a time, in all processes together.
-#[distributed_lock(name = "report:<id>", expiry = "30s")]
-async fn rebuild_report(id: u32, call: &Call<'_>) -> anyhow::Result<()> {
-    read_work_write(id, call).await
-}
+/// Tasks of a process that make calls at the same time.
+const TASKS: u32 = 4;
 
-/// Loses updates when two of these run at the same time for one report.
-async fn read_work_write(id: u32, call: &Call<'_>) -> anyhow::Result<()> {
-    let token = LockContext::current().map(|lock| lock.fencing_token());
-    let running = call.begin();
+/// Longer than the lease of a killed process, for which the others wait.
+const SLACK: Duration = Duration::from_secs(60);
 
-    let mut report = call.store.read(id).await?;
-    tokio::time::sleep(call.hold).await;
-    report.revisions.push(Revision { of: call.key, token });
-    call.store.replace(&report).await?;
+/// The greatest `acquire_timeout` of the library.
+const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-    running.end(token);
-    Ok(())
+/// Several processes rebuild the same reports under distributed locks. The program checks that no update is lost.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "report", after_help = AFTER_HELP)]
+struct Options {
+    /// Processes to start
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(1..=64))]
+    processes: u32,
+
+    /// Calls of `rebuild_report` in each process, made by up to four tasks at the same time
+    #[arg(long, value_name = "NUMBER", default_value_t = 12, value_parser = value_parser!(u32).range(1..=100_000))]
+    calls: u32,
+
+    /// Reports to rebuild
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(1..=10_000))]
+    ids: u32,
+
+    /// Pause between reading and writing a report, under the lock
+    #[arg(long, value_name = "DURATION", default_value = "50ms", value_parser = parse)]
+    hold: Duration,
+
+    /// Rebuild without the lock, to see what it prevents; fails because updates are lost
+    #[arg(long)]
+    without_lock: bool,
+
+    #[command(flatten)]
+    worker: Option<Worker>,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    program::run(async {
-        match &options.worker {
-            Some(worker) => worker::run(worker, &options).await,
-            None => {
-                program::with_database("report", async |deployment, database| {
-                    parent::work(&options, deployment, database).await
-                })
-                .await
-            }
+    match &options.worker {
+        Some(worker) => demo::run(make_calls(worker, &options)),
+        None => demo::demonstrate("report", async |stage| demonstrate(&options, stage).await),
+    }
+}
+
+/// Starts the processes, prints their calls as they end, and checks the reports.
+async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary> {
+    let reports = stage.database().collection::<Report>("reports");
+    let empty = |id| Report {
+        id,
+        revisions: Vec::new(),
+    };
+    let created = reports.insert_many((1..=options.ids).map(empty)).await;
+    created.context("cannot create the reports")?;
+
+    print(heading(options))?;
+    let mut processes = stage.start_workers(1..=options.processes)?;
+    let mut calls = Calls::default();
+    while let Some(event) = processes.next().await? {
+        if let Event::End(end) = &event {
+            print(end)?;
         }
-    })
+        calls.add(event);
+    }
+
+    let failed = processes.failures().await?;
+    let mut summary = calls.compare(&all(&reports, doc! { "_id": 1 }).await?, options);
+    summary.fail(failed);
+    Ok(summary)
+}
+
+/// What a process tells the program about a call: a body has begun, which is its first act, or it ends, which is its last
+/// act under the lock.
+#[derive(Debug, Serialize, Deserialize)]
+enum Event {
+    Begin { report: u32, call: Call },
+    End(End),
+}
+
+/// A call: its process, and its number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Call {
+    process: u32,
+    number: u32,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct End {
+    report: u32,
+    call: Call,
+    /// `None` without the lock.
+    token: Option<FencingToken>,
+    waited: Duration,
+    held: Duration,
+}
+
+/// One report. Its content is the list of its rebuilds, in the order of their writes.
+#[derive(Debug, Serialize, Deserialize)]
+struct Report {
+    #[serde(rename = "_id")]
+    id: u32,
+    revisions: Vec<Revision>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Revision {
+    call: Call,
+    token: Option<FencingToken>,
+}
+
+/// What the tasks of a process share.
+struct Process {
+    number: u32,
+    options: Options,
+    reports: Collection<Report>,
+    next_call: AtomicU32,
+}
+
+/// A worker process: makes its calls in a few tasks.
+async fn make_calls(worker: &Worker, options: &Options) -> anyhow::Result<()> {
+    exit_with_parent();
+    let database = worker.database().await?;
+    LockProvider::builder(&database)
+        .acquire_timeout(longest_wait(options))
+        .owner(format!("process {}", worker.number))
+        .build()?
+        .set_global()?;
+
+    let process = Arc::new(Process {
+        number: worker.number,
+        options: options.clone(),
+        reports: database.collection("reports"),
+        next_call: AtomicU32::new(1),
+    });
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS.min(options.calls) {
+        tasks.spawn(Arc::clone(&process).make_calls());
+    }
+    join(tasks)
+        .await
+        .with_context(|| format!("process {}", worker.number))?;
+    LockProvider::global()?.shutdown().await;
+    Ok(())
+}
+
+/// A call may have to wait for all others; a longer wait is a defect.
+fn longest_wait(options: &Options) -> Duration {
+    let calls = options.processes.saturating_mul(options.calls);
+    let all = options.hold.saturating_mul(calls);
+    all.saturating_add(SLACK).min(WEEK)
+}
+
+impl Process {
+    /// A task: takes the next call until none is left.
+    async fn make_calls(self: Arc<Self>) -> anyhow::Result<()> {
+        loop {
+            let number = self.next_call.fetch_add(1, Ordering::Relaxed);
+            if number > self.options.calls {
+                return Ok(());
+            }
+            let call = Call {
+                process: self.number,
+                number,
+            };
+            // The processes begin with different reports, and each of them rebuilds all reports in turn.
+            let id = (self.number + number) % self.options.ids + 1;
+            let made = Instant::now();
+            let rebuilt = if self.options.without_lock {
+                self.read_work_write(id, call, made).await
+            } else {
+                rebuild_report(id, call, made, &self).await
+            };
+            rebuilt.with_context(|| format!("call {number}, report {id}"))?;
+        }
+    }
+
+    /// Loses updates if two of these run at the same time for one report.
+    async fn read_work_write(&self, id: u32, call: Call, made: Instant) -> anyhow::Result<()> {
+        let token = LockContext::current().map(|lock| lock.fencing_token());
+        let (waited, begun) = (made.elapsed(), Instant::now());
+        send(&Event::Begin { report: id, call })?;
+
+        let report = self.reports.find_one(doc! { "_id": id }).await;
+        let report = report.with_context(|| format!("cannot read report {id}"))?;
+        let mut report = report.with_context(|| format!("report {id} does not exist"))?;
+        tokio::time::sleep(self.options.hold).await;
+        report.revisions.push(Revision { call, token });
+        let written = self.reports.replace_one(doc! { "_id": id }, report).await;
+        written.with_context(|| format!("cannot write report {id}"))?;
+
+        send(&Event::End(End {
+            report: id,
+            call,
+            token,
+            waited,
+            held: begun.elapsed(),
+        }))
+    }
+}
+
+/// The whole use of mongolock: across all processes, one rebuild of a report at a time.
+#[distributed_lock(name = "report:<id>", expiry = "30s")]
+async fn rebuild_report(id: u32, call: Call, made: Instant, process: &Process) -> anyhow::Result<()> {
+    process.read_work_write(id, call, made).await
+}
+
+fn heading(options: &Options) -> String {
+    let lock = if options.without_lock {
+        "WITHOUT the lock"
+    } else {
+        "under the lock `report:<id>`"
+    };
+    format!(
+        "{}, each with {} on {}: read, pause for {}, write back, {lock}.\n\n\
+         process  report     fencing token      waited        held",
+        count(options.processes as usize, "process", "processes"),
+        count(options.calls as usize, "call", "calls"),
+        count(options.ids as usize, "report", "reports"),
+        show(options.hold)
+    )
+}
+
+/// The line of a call.
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let token = self.token.map_or("none".to_owned(), |token| token.to_string());
+        write!(
+            f,
+            "{:>7}  {:>6}  {token:>16}  {:>10}  {:>10}",
+            self.call.process,
+            self.report,
+            show(self.waited),
+            show(self.held)
+        )
+    }
 }
