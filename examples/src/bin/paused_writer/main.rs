@@ -119,7 +119,13 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
         }
     }
     provider.shutdown().await;
-    outcome::judge(&outcomes)
+
+    print(outcome::table(&outcomes))?;
+    let summary = outcome::judge(&outcomes);
+    if summary.failures().is_empty() {
+        print("\nThe lock alone does not stop a stale write; the fence and the guarded commit do.")?;
+    }
+    Ok(summary)
 }
 
 /// What writer 1 tells the program.
