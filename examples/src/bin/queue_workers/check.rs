@@ -1,250 +1,294 @@
-//! What has become of the messages of a type.
+//! What has become of the messages.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::batches::Batch;
+use mongolock_examples::turns::Turns;
+
 use crate::queue::Message;
-use crate::record::Contents;
+use crate::record::Record;
+use crate::worker::Event;
 
-/// The verdict on one type.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    pub(crate) data_type: String,
-    pub(crate) messages: usize,
+/// The batches, from their events in the order in which they were sent.
+#[derive(Debug, Default)]
+pub(crate) struct Batches {
+    turns: Turns<String, u32>,
+    of_types: BTreeMap<String, OfType>,
+    in_parallel: usize,
+}
+
+/// The batches of one type.
+#[derive(Debug, Default)]
+struct OfType {
+    /// Pairs of batches at the same time.
+    overlaps: usize,
+    /// The processes that have made a batch.
+    processes: BTreeSet<u32>,
+}
+
+impl Batches {
+    pub(crate) fn add(&mut self, event: &Event) {
+        match event {
+            Event::Begin { process, data_type } => self.turns.begin(data_type.clone(), *process),
+            Event::End(batch) => {
+                let overlaps = self.turns.end(&batch.data_type, &batch.process);
+                let own = self.of_types.entry(batch.data_type.clone()).or_default();
+                own.overlaps += overlaps.same;
+                own.processes.insert(batch.process);
+                self.in_parallel += overlaps.other;
+            }
+            // The time at which its work has ended is not known.
+            Event::GivenUp {
+                process, data_type, ..
+            } => drop(self.turns.end(data_type, process)),
+        }
+    }
+
+    /// Pairs of batches of different types at the same time.
+    pub(crate) fn in_parallel(&self) -> usize {
+        self.in_parallel
+    }
+}
+
+/// What can be wrong with the messages of a type.
+const PROBLEMS: [&str; 5] = [
+    "missing",    // messages that are not in the file
+    "repeated",   // records of messages that are in the file already
+    "damaged",    // lines of the file that are no record of a message
+    "disordered", // records with a smaller number than the record before
+    "overlaps",   // pairs of batches at the same time
+];
+
+/// The findings about one type.
+#[derive(Debug)]
+pub(crate) struct TypeCheck {
+    data_type: String,
+    messages: usize,
     /// Messages that are marked as done in the queue.
-    pub(crate) done: usize,
-    /// Messages that are not in the file.
-    pub(crate) missing: usize,
-    /// Records of messages that were in the file before.
-    pub(crate) repeated: usize,
-    /// Places in the file that are no record of a message.
-    pub(crate) damaged: usize,
-    /// Records with a smaller number than the one before.
-    pub(crate) disordered: usize,
-    pub(crate) tokens: Tokens,
-    /// Pairs of batches of this type that were worked at at the same time.
-    pub(crate) overlaps: usize,
-    /// Processes that worked at this type.
-    pub(crate) processes: usize,
+    done: usize,
+    /// How often there is each of the [`PROBLEMS`].
+    problems: [usize; 5],
+    /// Whether the fencing tokens "rise" or "fall" along the file, or some or all records have "none".
+    tokens: &'static str,
+    /// Processes that have made a batch.
+    processes: usize,
 }
 
-/// How the fencing tokens went, along the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tokens {
-    Rose,
-    Fell,
-    /// Some or all records were appended without a lock, or there are none.
-    Missing,
-}
-
-impl Verdict {
-    pub(crate) fn new(data_type: &str, messages: &[Message], file: &str, batches: &[Batch]) -> Self {
-        let own: Vec<&Batch> = batches
-            .iter()
-            .filter(|batch| batch.data_type == data_type)
-            .collect();
-        let contents = Contents::read(file);
+impl TypeCheck {
+    pub(crate) fn new(data_type: &str, messages: &[Message], file: &str, batches: &Batches) -> Self {
+        let (records, damaged) = Record::read_all(file);
         let wanted: BTreeSet<_> = messages.iter().map(|it| (it.sequence, &it.text)).collect();
-        let written: Vec<_> = contents
-            .records
-            .iter()
-            .map(|it| (it.sequence, &it.text))
-            .collect();
+        let written: Vec<_> = records.iter().map(|it| (it.sequence, &it.text)).collect();
         let found: BTreeSet<_> = written.iter().copied().collect();
+        let own = batches.of_types.get(data_type);
+        let missing = wanted.difference(&found).count();
+        let repeated = written.len() - found.len();
+        let damaged = damaged + found.difference(&wanted).count();
+        let disordered = written.windows(2).filter(|pair| pair[1].0 < pair[0].0).count();
+        let overlaps = own.map_or(0, |own| own.overlaps);
         Self {
             data_type: data_type.to_owned(),
             messages: messages.len(),
             done: messages.iter().filter(|message| message.done).count(),
-            missing: wanted.difference(&found).count(),
-            repeated: written.len() - found.len(),
-            damaged: contents.damaged + found.difference(&wanted).count(),
-            disordered: written.windows(2).filter(|pair| pair[1].0 < pair[0].0).count(),
-            tokens: Tokens::of(&contents),
-            overlaps: pairs(&own).filter(|(one, other)| one.overlaps(other)).count(),
-            processes: own
-                .iter()
-                .map(|batch| batch.process)
-                .collect::<BTreeSet<_>>()
-                .len(),
+            problems: [missing, repeated, damaged, disordered, overlaps],
+            tokens: tokens(&records),
+            processes: own.map_or(0, |own| own.processes.len()),
         }
     }
 
-    /// All messages are in the file, once, whole and in order, and one process after the other has put them there.
-    pub(crate) fn is_right(&self) -> bool {
-        self.done == self.messages
-            && self.missing + self.repeated + self.damaged + self.disordered + self.overlaps == 0
-            && self.tokens == Tokens::Rose
-            && self.processes > 1
-    }
-}
-
-impl Tokens {
-    fn of(contents: &Contents) -> Self {
-        let tokens: Vec<i64> = contents.records.iter().map(|record| record.token).collect();
-        if tokens.is_empty() || tokens.contains(&0) {
-            Self::Missing
-        } else if tokens.is_sorted() {
-            Self::Rose
-        } else {
-            Self::Fell
+    /// What is wrong, unless all messages are in the file, once, complete and in order, and several processes have
+    /// appended them in turn.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let problems = PROBLEMS.iter().zip(self.problems).filter(|(_, count)| *count > 0);
+        let mut problems: Vec<String> = problems.map(|(what, count)| format!("{what} {count}")).collect();
+        if self.done < self.messages {
+            problems.push(format!("done {} of {}", self.done, self.messages));
         }
+        if self.tokens != "rise" {
+            problems.push(format!("tokens {}", self.tokens));
+        }
+        if self.processes < 2 {
+            problems.push(format!("processes {}", self.processes));
+        }
+        (!problems.is_empty()).then(|| format!("{} ({})", self.data_type, problems.join(", ")))
+    }
+
+    fn row(&self) -> String {
+        let done = format!("{} of {}", self.done, self.messages);
+        let problems = PROBLEMS.iter().zip(self.problems);
+        let problems: Vec<String> = problems
+            .map(|(what, count)| format!("{count:>0$}", what.len()))
+            .collect();
+        format!(
+            "{:<9}  {done:<12}  {}  {:>9}  {}",
+            self.data_type,
+            problems.join("  "),
+            self.processes,
+            self.tokens
+        )
     }
 }
 
-/// How often batches of two types were worked at at the same time.
-pub(crate) fn side_by_side(batches: &[Batch]) -> usize {
-    let batches: Vec<&Batch> = batches.iter().collect();
-    let other_type = |one: &Batch, other: &Batch| one.data_type != other.data_type;
-    pairs(&batches)
-        .filter(|(one, other)| other_type(one, other) && one.overlaps(other))
-        .count()
+/// A line for each type.
+pub(crate) fn table(checks: &[TypeCheck]) -> String {
+    let rows: Vec<String> = checks.iter().map(TypeCheck::row).collect();
+    let problems = PROBLEMS.join("  ");
+    format!(
+        "\ntype       done          {problems}  processes  tokens\n{}",
+        rows.join("\n")
+    )
 }
 
-/// Every two of them.
-fn pairs<'a>(batches: &'a [&'a Batch]) -> impl Iterator<Item = (&'a Batch, &'a Batch)> {
-    let later = |index: usize| batches[index + 1..].iter();
-    let with_later =
-        move |(index, one): (usize, &'a &'a Batch)| later(index).map(move |other| (*one, *other));
-    batches.iter().enumerate().flat_map(with_later)
+fn tokens(records: &[Record]) -> &'static str {
+    let tokens = || records.iter().map(|record| record.token);
+    if records.is_empty() || tokens().any(|token| token.is_none()) {
+        "none"
+    } else if tokens().is_sorted() {
+        "rise"
+    } else {
+        "fall"
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use mongolock::FencingToken;
+
     use super::*;
-    use crate::record::Record;
+    use crate::worker::Batch;
 
     fn record(sequence: u32, token: i64) -> Record {
         Record {
             sequence,
-            token,
+            token: Some(FencingToken::from(token)),
             text: format!("message {sequence}"),
         }
     }
 
-    fn file(records: &[Record]) -> String {
-        let bytes = records.iter().flat_map(Record::pieces).flatten().collect();
-        String::from_utf8(bytes).unwrap()
+    fn file(records: &[&Record]) -> String {
+        let pieces = records.iter().flat_map(|record| record.pieces().unwrap());
+        String::from_utf8(pieces.flatten().collect()).unwrap()
     }
 
-    /// The verdict on a file that is to have three messages.
-    fn judge(file: &str, batches: &[Batch]) -> Verdict {
-        let messages: Vec<Message> = (1..=3)
-            .map(|sequence| Message {
-                data_type: "orders".to_owned(),
-                sequence,
-                text: record(sequence, 0).text,
-                done: true,
-            })
-            .collect();
-        Verdict::new("orders", &messages, file, batches)
+    fn begin(process: u32, data_type: &str) -> Event {
+        Event::Begin {
+            process,
+            data_type: data_type.to_owned(),
+        }
     }
 
-    fn in_turn() -> [Batch; 2] {
+    fn end(process: u32, data_type: &str) -> Event {
+        Event::End(Batch {
+            process,
+            data_type: data_type.to_owned(),
+            messages: (1, 1),
+            token: None,
+            waited: Duration::ZERO,
+            held: Duration::ZERO,
+        })
+    }
+
+    /// The findings about a file that is to have three messages.
+    fn check(file: &str, events: &[Event]) -> TypeCheck {
+        let message = |sequence| Message {
+            data_type: "orders".to_owned(),
+            sequence,
+            text: record(sequence, 0).text,
+            done: true,
+        };
+        let messages: Vec<Message> = (1..=3).map(message).collect();
+        let mut batches = Batches::default();
+        for event in events {
+            batches.add(event);
+        }
+        TypeCheck::new("orders", &messages, file, &batches)
+    }
+
+    fn in_turn() -> [Event; 4] {
         [
-            Batch::new("orders", 1, 10, Some(20)),
-            Batch::new("orders", 2, 20, Some(30)),
+            begin(1, "orders"),
+            end(1, "orders"),
+            begin(2, "orders"),
+            end(2, "orders"),
         ]
     }
 
-    fn whole() -> [Record; 3] {
-        [record(1, 5), record(2, 5), record(3, 9)]
+    fn complete() -> String {
+        file(&[&record(1, 5), &record(2, 5), &record(3, 9)])
     }
 
     #[test]
-    fn a_whole_file_written_in_turns_is_right() {
-        let verdict = judge(&file(&whole()), &in_turn());
-        let right = Verdict {
-            data_type: "orders".to_owned(),
-            messages: 3,
-            done: 3,
-            missing: 0,
-            repeated: 0,
-            damaged: 0,
-            disordered: 0,
-            tokens: Tokens::Rose,
-            overlaps: 0,
-            processes: 2,
-        };
-        assert_eq!(verdict, right);
-        assert!(verdict.is_right());
+    fn a_complete_file_written_in_turns_passes() {
+        let found = check(&complete(), &in_turn());
+        assert_eq!((found.failure(), found.processes, found.done), (None, 2, 3));
     }
 
     #[test]
     fn each_damage_is_found_and_named() {
-        let [first, second, third] = whole();
+        let [first, second, third] = [record(1, 5), record(2, 5), record(3, 9)];
         let altered = Record {
             text: "message Z".to_owned(),
             ..second.clone()
         };
-        let late = Record {
-            token: 4,
-            ..third.clone()
-        };
         let unlocked = Record {
-            token: 0,
+            token: None,
             ..second.clone()
         };
-        let torn = file(&whole()).replace("message 2\n", "messag");
-        let found = |file: &str| {
-            let verdict = judge(file, &in_turn());
-            assert!(!verdict.is_right(), "{file}");
-            let Verdict {
-                missing,
-                repeated,
-                damaged,
-                disordered,
-                tokens,
-                ..
-            } = verdict;
-            (missing, repeated, damaged, disordered, tokens)
-        };
-        let of = |records: &[&Record]| file(&records.iter().copied().cloned().collect::<Vec<_>>());
-        assert_eq!(found(&of(&[&first, &third])), (1, 0, 0, 0, Tokens::Rose));
-        assert_eq!(
-            found(&of(&[&first, &second, &second, &third])),
-            (0, 1, 0, 0, Tokens::Rose)
-        );
-        assert_eq!(
-            found(&of(&[&first, &altered, &third])),
-            (1, 0, 1, 0, Tokens::Rose)
-        );
-        assert_eq!(found(&torn), (1, 0, 1, 0, Tokens::Rose));
-        assert_eq!(found(&of(&[&second, &first, &third])), (0, 0, 0, 1, Tokens::Rose));
-        assert_eq!(found(&of(&[&first, &second, &late])), (0, 0, 0, 0, Tokens::Fell));
-        assert_eq!(
-            found(&of(&[&first, &unlocked, &third])),
-            (0, 0, 0, 0, Tokens::Missing)
-        );
-        assert_eq!(found(""), (3, 0, 0, 0, Tokens::Missing));
+        let torn = complete().replacen("message 2\"}\n", "messag", 1);
+        for (file, problems) in [
+            (file(&[&first, &third]), "missing 1"),
+            (file(&[&first, &second, &second, &third]), "repeated 1"),
+            (file(&[&first, &altered, &third]), "missing 1, damaged 1"),
+            (torn, "missing 2, damaged 1"),
+            (file(&[&second, &first, &third]), "disordered 1"),
+            (file(&[&first, &second, &record(3, 4)]), "tokens fall"),
+            (file(&[&first, &unlocked, &third]), "tokens none"),
+            (String::new(), "missing 3, tokens none"),
+        ] {
+            let failure = check(&file, &in_turn()).failure();
+            assert_eq!(failure, Some(format!("orders ({problems})")), "{file}");
+        }
+        let mut undone = check(&complete(), &in_turn());
+        undone.done = 2;
+        assert_eq!(undone.failure().as_deref(), Some("orders (done 2 of 3)"));
     }
 
-    /// S4.1, S4.9: the same type one after the other, by more than one process.
+    /// S4.1, S4.9: one process after the other, and more than one of them.
     #[test]
-    fn work_at_the_same_time_and_work_by_one_alone_are_not_right() {
-        let text = file(&whole());
-        let [first, second] = in_turn();
-        let beside = Batch::new("orders", 2, 15, Some(25));
-        let verdict = judge(&text, &[first.clone(), beside]);
-        assert!(verdict.overlaps == 1 && !verdict.is_right());
-        let other_type = Batch::new("invoices", 2, 10, Some(20));
-        let verdict = judge(&text, &[first, other_type]);
-        assert!(verdict.overlaps == 0 && verdict.processes == 1 && !verdict.is_right());
-        let mut verdict = judge(&text, &[Batch::new("orders", 1, 5, None), second]);
-        assert!(verdict.is_right(), "one was killed");
-        verdict.done = 2;
-        assert!(!verdict.is_right());
-    }
-
-    #[test]
-    fn only_different_types_count_as_side_by_side() {
-        let batches = [
-            Batch::new("orders", 1, 10, Some(20)),
-            Batch::new("orders", 2, 15, Some(25)),
-            Batch::new("invoices", 3, 18, Some(22)),
-            Batch::new("invoices", 1, 22, Some(24)),
-            Batch::new("payments", 2, 30, Some(40)),
+    fn overlaps_and_the_work_of_a_single_process_fail() {
+        let [begin_1, end_1, begin_2, end_2] = in_turn();
+        let found = check(&complete(), &[begin_1, begin_2, end_1, end_2]);
+        assert_eq!(found.failure().as_deref(), Some("orders (overlaps 1)"));
+        let events = [
+            begin(1, "orders"),
+            begin(2, "invoices"),
+            end(2, "invoices"),
+            end(1, "orders"),
         ];
-        assert_eq!(side_by_side(&batches), 3);
-        assert_eq!(side_by_side(&batches[4..]), 0);
+        let found = check(&complete(), &events);
+        assert_eq!(found.failure().as_deref(), Some("orders (processes 1)"));
+    }
+
+    #[test]
+    fn only_different_types_are_parallel_and_a_batch_without_an_end_counts_nothing() {
+        let given_up = Event::GivenUp {
+            process: 1,
+            data_type: "orders".to_owned(),
+            reason: String::new(),
+        };
+        let mut batches = Batches::default();
+        for event in [
+            begin(1, "orders"),
+            begin(2, "orders"),
+            begin(3, "invoices"),
+            end(3, "invoices"),
+            end(2, "orders"),
+            given_up,
+        ] {
+            batches.add(&event);
+        }
+        assert_eq!(batches.in_parallel(), 1);
+        assert_eq!(batches.of_types["orders"].overlaps, 0);
     }
 }
