@@ -51,7 +51,7 @@ impl Stage {
     /// # Errors
     /// When one cannot be started.
     pub fn start_workers(&self, numbers: RangeInclusive<u32>) -> anyhow::Result<Processes> {
-        Processes::start(numbers.map(|number| self.worker(number)))
+        Processes::start(numbers, |number| self.worker(number))
     }
 }
 
@@ -65,16 +65,20 @@ pub struct Processes {
 
 #[derive(Debug)]
 struct Process {
+    number: u32,
     child: Child,
     was_killed: bool,
 }
 
 impl Processes {
-    /// Starts these commands. All of them write to one pipe, which keeps the order of their lines.
+    /// Starts a command for each of these numbers. All of them write to one pipe, which keeps the order of their lines.
     ///
     /// # Errors
     /// When one cannot be started.
-    pub fn start(commands: impl IntoIterator<Item = anyhow::Result<Command>>) -> anyhow::Result<Self> {
+    pub fn start(
+        numbers: RangeInclusive<u32>,
+        command: impl Fn(u32) -> anyhow::Result<Command>,
+    ) -> anyhow::Result<Self> {
         // The pipe ends with the last process: this function drops its own end for writing.
         let (reader, writer) = io::pipe().context("cannot create a pipe")?;
         let reader = pipe::Receiver::from_owned_fd(reader.into()).context("cannot read from a pipe")?;
@@ -82,11 +86,12 @@ impl Processes {
             processes: Vec::new(),
             output: BufReader::new(reader).lines(),
         };
-        for command in commands {
-            let mut command = command?;
+        for number in numbers {
+            let mut command = command(number)?;
             command.stdin(Stdio::piped()).stdout(writer.try_clone()?);
             let child = command.spawn().context("cannot start a process")?;
             started.processes.push(Process {
+                number,
                 child,
                 was_killed: false,
             });
@@ -170,15 +175,14 @@ impl Processes {
         Ok(Paused(pid))
     }
 
-    /// Kills the process that was started as the `number`th, counted from 1: no destructor runs, and no lock is
-    /// released. [`failures`](Self::failures) does not name it.
+    /// Kills the process with this number: no destructor runs, and no lock is released. [`failures`](Self::failures)
+    /// does not name it.
     ///
     /// # Errors
     /// When it cannot be killed or waited for.
-    pub fn kill(&mut self, number: usize) -> anyhow::Result<()> {
-        let process = number
-            .checked_sub(1)
-            .and_then(|index| self.processes.get_mut(index));
+    pub fn kill(&mut self, number: u32) -> anyhow::Result<()> {
+        let mut processes = self.processes.iter_mut();
+        let process = processes.find(|process| process.number == number);
         let process = process.with_context(|| format!("there is no process {number}"))?;
         process.was_killed = true;
         process.child.kill().context("cannot kill a process")?;
@@ -218,10 +222,10 @@ impl Processes {
     pub async fn failures(&mut self) -> anyhow::Result<Vec<String>> {
         while self.next_line().await?.is_some() {}
         let mut failures = Vec::new();
-        for (number, process) in (1..).zip(&mut self.processes) {
+        for process in &mut self.processes {
             let status: ExitStatus = process.child.wait().context("cannot wait for a process")?;
             if !status.success() && !process.was_killed {
-                failures.push(format!("process {number}: {status}"));
+                failures.push(format!("process {}: {status}", process.number));
             }
         }
         Ok(failures)

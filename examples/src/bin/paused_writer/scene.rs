@@ -25,10 +25,12 @@ pub(crate) async fn play(way: Way, stage: &Stage, timeline: &Timeline) -> anyhow
     let opened = accounts.replace_one(same, account).upsert(true).await;
     opened.context("cannot open the account")?;
 
-    let mut command = stage.worker(1)?;
-    // Ctrl-Z and `fg` in the terminal must not resume this process too early.
-    command.args(["--way", &way.to_string()]).process_group(0);
-    let mut writer_1 = Processes::start([Ok(command)])?;
+    let mut writer_1 = Processes::start(1..=1, |number| {
+        let mut command = stage.worker(number)?;
+        // Ctrl-Z and `fg` in the terminal must not resume this process too early.
+        command.args(["--way", &way.to_string()]).process_group(0);
+        Ok(command)
+    })?;
     let Some(Event::Read { token, balance }) = writer_1.next().await? else {
         bail!("writer 1 did not read the balance");
     };

@@ -131,7 +131,7 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
         print(format!(
             "{last:>7}  is killed in the middle of a record of each type"
         ))?;
-        killed.kill(1)?;
+        killed.kill(last)?;
         others
     } else {
         let mut all = start(1..=last, stage, directory, None)?;
@@ -193,14 +193,14 @@ fn start(
     directory: &Path,
     pause: Option<&str>,
 ) -> anyhow::Result<Processes> {
-    Processes::start(numbers.map(|number| {
+    Processes::start(numbers, |number| {
         let mut command = stage.worker(number)?;
         command.arg("--directory").arg(directory);
         if let Some(pause) = pause {
             command.args(["--pause", pause]);
         }
         Ok(command)
-    }))
+    })
 }
 
 async fn all_files_have_an_incomplete_record(directory: &Path, types: &[&str]) -> anyhow::Result<()> {
