@@ -64,9 +64,9 @@ pub fn exit_with_parent() {
     drop(go());
 }
 
-/// Like [`exit_with_parent`]; in addition [`Go::wait`] waits for the parent's `Processes::go`.
+/// Like [`exit_with_parent`]; the signal comes with the parent's `Processes::go`.
 #[must_use]
-pub fn go() -> Go {
+pub fn go() -> Signal {
     let (go, received) = watch::channel(false);
     follow_parent(
         move || {
@@ -74,7 +74,7 @@ pub fn go() -> Go {
         },
         || process::exit(PARENT_IS_GONE),
     );
-    Go(received)
+    Signal(received)
 }
 
 /// Tells the parent that this process is ready, and waits until all others are. The process ends when its parent is
@@ -88,10 +88,11 @@ pub async fn ready() -> anyhow::Result<()> {
     go.wait().await
 }
 
-/// The returned future is ready when this process is to end in an orderly way: its parent has called
-/// `Processes::stop`, or is gone. The process exits by itself if that takes longer than ten seconds.
-pub fn stop_with_parent() -> impl Future<Output = ()> {
-    let (stop, mut stopped) = watch::channel(false);
+/// The signal comes when this process is to end in an orderly way: its parent has called `Processes::stop`, or is gone.
+/// The process exits by itself if that takes longer than ten seconds.
+#[must_use]
+pub fn stop_with_parent() -> Signal {
+    let (stop, received) = watch::channel(false);
     follow_parent(
         || {},
         move || {
@@ -100,10 +101,7 @@ pub fn stop_with_parent() -> impl Future<Output = ()> {
             process::exit(PARENT_IS_GONE);
         },
     );
-    async move {
-        // The sender is dropped only by the exit of the process.
-        let _ = stopped.wait_for(|stopped| *stopped).await;
-    }
+    Signal(received)
 }
 
 /// Kills this process when the one that started it is gone, even while it is stopped by a signal and does not notice the
@@ -122,21 +120,19 @@ pub fn killed_with_parent() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Permission of the parent to go on.
+/// A signal of the parent.
 #[derive(Debug, Clone)]
-pub struct Go(watch::Receiver<bool>);
+pub struct Signal(watch::Receiver<bool>);
 
-impl Go {
-    /// Waits for the permission; returns at once after it was given. Cancel safe.
+impl Signal {
+    /// Waits for the signal; returns at once when it has come before. Cancel safe.
     ///
     /// # Errors
-    /// When the parent is gone.
+    /// When the signal cannot come any more, because the parent is gone.
     pub async fn wait(&self) -> anyhow::Result<()> {
-        let mut go = self.0.clone();
-        go.wait_for(|go| *go)
-            .await
-            .map(drop)
-            .context("the parent is gone")
+        let mut signal = self.0.clone();
+        let received = signal.wait_for(|received| *received).await;
+        received.map(drop).context("the parent is gone")
     }
 }
 

@@ -29,7 +29,7 @@ fn run(mut program: Command) -> (Option<i32>, String) {
 fn the_help_names_the_options() {
     for (path, options) in [
         (REPORT, "--processes --calls --ids --hold --without-lock"),
-        (REPORT_SERVICE, "serve --keep-running"),
+        (REPORT_SERVICE, "serve|--keep-running"),
         (
             QUEUE_WORKERS,
             "--processes --messages --types --pause --expiry --kill --without-lock --directory",
@@ -79,6 +79,7 @@ fn the_help_of_a_service_instance_names_its_options_and_its_route() {
     assert!(!help.contains("--instance"), "{help}");
 }
 
+/// `|` separates the arguments.
 #[test]
 fn a_wrong_option_is_refused_before_anything_starts() {
     for (path, arguments, message) in [
@@ -86,19 +87,20 @@ fn a_wrong_option_is_refused_before_anything_starts() {
         (REPORT, "--calls=many", "invalid digit"),
         (REPORT, "--ids=0", "1..=10000"),
         (REPORT, "--hold=5 minutes", "such as `20ms`"),
-        (REPORT_SERVICE, "serve --port=70000", "0..=65535"),
-        (REPORT_SERVICE, "serve --acquire-timeout=soon", "such as `20ms`"),
-        (REPORT_SERVICE, "serve --grace=2h", "`m`"),
-        (REPORT_SERVICE, "--keep-running serve", "serve"),
-        (REPORT_SERVICE, "serve --keep-running", "--keep-running"),
+        (REPORT_SERVICE, "serve|--port=70000", "0..=65535"),
+        (REPORT_SERVICE, "serve|--acquire-timeout=soon", "such as `20ms`"),
+        (REPORT_SERVICE, "serve|--grace=2h", "`m`"),
+        (REPORT_SERVICE, "--keep-running|serve", "serve"),
+        (REPORT_SERVICE, "serve|--keep-running", "--keep-running"),
         (QUEUE_WORKERS, "--processes=1", "2..=64"),
         (QUEUE_WORKERS, "--messages=19", "20..=5000"),
         (QUEUE_WORKERS, "--types=7", "2..=6"),
         (QUEUE_WORKERS, "--pause=soon", "such as `20ms`"),
         (QUEUE_WORKERS, "--expiry=99ms", "at least 100ms"),
-        (QUEUE_WORKERS, "--kill --without-lock", "cannot be used with"),
+        (QUEUE_WORKERS, "--kill|--without-lock", "cannot be used with"),
         (NIGHTLY_JOB, "--ticks=0", "1..=1000"),
         (NIGHTLY_JOB, "--schedule=daily", "such as `0 0 3 * * *`"),
+        (NIGHTLY_JOB, "--schedule=0 0 3 30 2 *", "no such time"),
         (NIGHTLY_JOB, "--work=5h", "such as `20ms`"),
         (NIGHTLY_JOB, "--late=soon", "such as `20ms`"),
         (EDIT_DOCUMENT, "--editor=anna", "--database"),
@@ -106,12 +108,12 @@ fn a_wrong_option_is_refused_before_anything_starts() {
         (EDIT_DOCUMENT, "--max-hold=1m", "--database"),
         (
             EDIT_DOCUMENT,
-            "--database=d --editor=e --expiry=99ms",
+            "--database=d|--editor=e|--expiry=99ms",
             "at least 100ms",
         ),
         (
             EDIT_DOCUMENT,
-            "--database=d --editor=e --max-hold=soon",
+            "--database=d|--editor=e|--max-hold=soon",
             "such as `20ms`",
         ),
         (TRANSFER, "--processes=1", "2..=64"),
@@ -123,7 +125,7 @@ fn a_wrong_option_is_refused_before_anything_starts() {
         (PAUSED_WRITER, "--expiry=99ms", "at least 100ms"),
         (PAUSED_WRITER, "--expiry=61s", "at most 60s"),
     ] {
-        let words: Vec<&str> = arguments.split(' ').collect();
+        let words: Vec<&str> = arguments.split('|').collect();
         let (code, printed) = run(program(path, &words));
         assert_eq!(code, Some(2), "{arguments}: {printed}");
         assert!(printed.contains(message), "{arguments}: {printed}");

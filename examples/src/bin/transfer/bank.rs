@@ -7,7 +7,7 @@ use mongodb::bson::{Document, Timestamp, doc};
 use mongodb::options::{ReturnDocument, WriteConcern};
 use mongodb::{Client, ClientSession, Collection, Database};
 use mongolock::FencingToken;
-use mongolock_examples::worker::Go;
+use mongolock_examples::worker::Signal;
 use mongolock_examples::{all, print};
 use serde::{Deserialize, Serialize};
 
@@ -58,8 +58,8 @@ pub(crate) struct Books {
 #[derive(Debug)]
 pub(crate) enum Approval {
     Takes(Duration),
-    /// It comes with the permission of the program to go on.
-    ComesWith(Go),
+    /// It comes with a signal of the program.
+    ComesWith(Signal),
 }
 
 #[derive(Debug)]
@@ -126,10 +126,10 @@ impl Bank {
     pub(crate) async fn approval(&self, order: &Order, token: FencingToken) {
         match &self.approval {
             Approval::Takes(time) => tokio::time::sleep(*time).await,
-            Approval::ComesWith(go) => {
+            Approval::ComesWith(signal) => {
                 // The program stops this process when it reads the line. Without the program, the process ends.
                 let _ = print(line(order, Some(token), "waits for its approval"));
-                let _ = go.wait().await;
+                let _ = signal.wait().await;
             }
         }
     }
