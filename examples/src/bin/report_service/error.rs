@@ -1,152 +1,158 @@
-//! Everything that can go wrong in a handler, and what HTTP says of it.
+//! What can go wrong in a handler, and what HTTP says about it.
 
-use std::fmt::Display;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use mongolock::LockError;
+use serde::{Deserialize, Serialize};
 
-use crate::answer::{Problem, Reason, millis};
-
-/// Seconds. How long the present holder still works cannot be known (its lease is renewed as long as it does), so
-/// this is what a change of a report usually takes, rounded up.
+/// In seconds: the usual time for a change of a report, rounded up. The remaining time of the current holder is not
+/// known, because its lease is renewed while it works.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// The one error of all handlers. Its status says what the client may do:
 ///
-/// - 503 with `Retry-After`: nothing was changed, and the request is not at fault. It may be sent again as it is; a
-///   load balancer may send it to another instance.
-/// - 409: nothing was changed, because somebody else changes this very report, or just has. Whether the request still
-///   makes sense is for the client to decide.
-/// - 500: the service failed, perhaps after the report was changed. Whoever repeats the request must look at the report
-///   first, so there is no `Retry-After`.
+/// - 503 with `Retry-After`: nothing was changed, and the request is not at fault. The client may send it again as it is;
+///   a load balancer may send it to another instance.
+/// - 409: nothing was changed, because another request changes this report, or has just changed it. The client decides
+///   whether its request still makes sense.
+/// - 500: the service failed, perhaps after the report was changed. A client has to read the report before it sends the
+///   request again, so there is no `Retry-After`.
+///
+/// The answer has a fixed text. The errors of mongolock and of the driver name locks, hosts and processes: they are
+/// logged, and not sent.
 #[derive(Debug)]
 pub(crate) enum ServiceError {
     Lock(LockError),
     /// The report could not be read.
     Read(mongodb::error::Error),
-    /// The report could not be written; perhaps only the answer to the write is missing.
+    /// The report could not be written; perhaps only the reply to the write is missing.
     Write(mongodb::error::Error),
-    /// The write was refused: a later holder of this lock has written before.
-    TooLate {
-        lock: String,
-    },
     NotFound,
 }
 
-/// All that the attribute asks of the error type.
+/// All that the attribute needs of the error type.
 impl From<LockError> for ServiceError {
     fn from(error: LockError) -> Self {
         Self::Lock(error)
     }
 }
 
+/// The body of an answer with an error.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Problem {
+    pub(crate) error: Reason,
+    pub(crate) message: String,
+    /// How long the request waited for its lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waited_ms: Option<u64>,
+}
+
+/// The reason, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reason {
+    LockTimeout,
+    LockBusy,
+    LockLost,
+    Stale,
+    ShuttingDown,
+    NoDatabase,
+    WriteFailed,
+    NotFound,
+    Internal,
+}
+
 impl ServiceError {
-    /// The status, the reason for programs, and the message for people. What the errors of mongolock and of the driver
-    /// say is for those who run the service: it is logged, and not sent.
     fn answer(&self) -> (StatusCode, Reason, &'static str) {
         match self {
-            // Too many requests for one report, and soon there will be fewer. The client waited and did what it
-            // could, so it is not told of a conflict (409); and it sent no more than others, so it is no 429 either.
+            // There are too many requests for one report, and soon there will be fewer. The client has waited, so this
+            // is not a conflict (409); and it has not sent more than others, so it is not 429 either.
             Self::Lock(LockError::Timeout { .. }) => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 Reason::LockTimeout,
-                "others are changing this report: nothing was changed, try again later",
+                "other requests are changing this report: nothing was changed, try again later",
             ),
-            // The client wanted to hear of the conflict rather than to wait for its end.
+            // The client asked to be told about the conflict, and not to wait.
             Self::Lock(LockError::Busy { .. }) => (
                 StatusCode::CONFLICT,
                 Reason::LockBusy,
-                "somebody else is changing this report: nothing was changed",
+                "another request is changing this report: nothing was changed",
             ),
-            Self::TooLate { .. } => (
+            Self::Lock(LockError::Stale { .. }) => (
                 StatusCode::CONFLICT,
-                Reason::TooLate,
-                "somebody else has changed this report meanwhile: nothing was changed",
+                Reason::Stale,
+                "another request has changed this report meanwhile: nothing was changed",
             ),
-            // The body was dropped somewhere, perhaps between the write and its answer.
+            // The body was dropped at some await point, perhaps between the write and its reply.
             Self::Lock(LockError::Lost { .. }) => (
                 StatusCode::INTERNAL_SERVER_ERROR,
                 Reason::LockLost,
-                "the change was broken off: read the report to see whether it was made",
+                "the change was interrupted: read the report to see whether it was made",
             ),
             Self::Lock(LockError::ShutDown { .. }) => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 Reason::ShuttingDown,
                 "this instance is shutting down: nothing was changed, try again",
             ),
-            // MongoDB does not answer, and that is another matter than a lock that is held: a client that is told to
-            // try again soon will not help, but an operator can. The attribute returns this before the body only.
+            // Not a busy lock: trying again soon does not help, an operator can. The attribute returns this error only
+            // before it runs the body.
             Self::Lock(LockError::Mongo(_)) | Self::Read(_) => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 Reason::NoDatabase,
-                "the database is out of reach: nothing was changed, try again later",
+                "the database is unreachable: nothing was changed, try again later",
             ),
             Self::Write(_) => (
                 StatusCode::INTERNAL_SERVER_ERROR,
                 Reason::WriteFailed,
                 "the database failed: read the report to see whether it was changed",
             ),
-            Self::NotFound => (StatusCode::NOT_FOUND, Reason::NotFound, "there is no such report"),
-            // Bugs, such as a name that is too long.
+            Self::NotFound => (
+                StatusCode::NOT_FOUND,
+                Reason::NotFound,
+                "this report does not exist",
+            ),
+            // A defect, such as a name that is too long.
             Self::Lock(_) => (
                 StatusCode::INTERNAL_SERVER_ERROR,
                 Reason::Internal,
-                "the service is at fault",
+                "the service has failed",
             ),
         }
     }
 
-    fn lock(&self) -> Option<&str> {
+    fn waited(&self) -> Option<Duration> {
         match self {
-            Self::Lock(
-                LockError::Timeout { name, .. }
-                | LockError::Busy { name }
-                | LockError::Lost { name, .. }
-                | LockError::ShutDown { name },
-            )
-            | Self::TooLate { lock: name } => Some(name),
+            Self::Lock(LockError::Timeout { waited, .. }) => Some(*waited),
             _ => None,
         }
     }
 
-    fn waited_ms(&self) -> Option<u64> {
+    /// The error with its sources, for the log.
+    fn detail(self) -> Option<anyhow::Error> {
         match self {
-            Self::Lock(LockError::Timeout { waited, .. }) => Some(millis(*waited)),
-            _ => None,
+            Self::Lock(error) => Some(error.into()),
+            Self::Read(error) | Self::Write(error) => Some(error.into()),
+            Self::NotFound => None,
         }
     }
-
-    /// A refusal is an answer like any other; what fails is for the operator.
-    fn log(&self) {
-        match self {
-            Self::Lock(LockError::Timeout { .. } | LockError::Busy { .. } | LockError::ShutDown { .. })
-            | Self::TooLate { .. }
-            | Self::NotFound => {}
-            Self::Lock(error) => log(error),
-            Self::Read(error) | Self::Write(error) => log(error),
-        }
-    }
-}
-
-/// A service has a logger for this.
-fn log(error: &dyn Display) {
-    // Nobody may read it: the answer goes out all the same.
-    let _ = writeln!(io::stderr(), "{error}");
 }
 
 impl IntoResponse for ServiceError {
     fn into_response(self) -> Response {
-        self.log();
         let (status, error, message) = self.answer();
         let problem = Problem {
             error,
             message: message.to_owned(),
-            lock: self.lock().map(ToOwned::to_owned),
-            waited_ms: self.waited_ms(),
+            waited_ms: self.waited().map(millis),
         };
+        if let Some(detail) = self.detail() {
+            // A service has a logger for this. The answer is sent even if the line cannot be written.
+            let _ = writeln!(io::stderr(), "log: {} {error:?}: {detail:#}", status.as_u16());
+        }
         let mut response = (status, Json(problem)).into_response();
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
@@ -155,41 +161,80 @@ impl IntoResponse for ServiceError {
     }
 }
 
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
+    use axum::body::to_bytes;
     use mongodb::error::Error;
+    use mongolock::{Fenced, FencingToken, LockProvider};
 
     use super::*;
 
-    fn status(error: ServiceError) -> (u16, bool) {
-        let response = error.into_response();
+    /// The status, whether there is a `Retry-After`, and the body.
+    async fn answer(error: impl Into<ServiceError>) -> (u16, bool, String) {
+        let response = error.into().into_response();
         let again = response.headers().contains_key(header::RETRY_AFTER);
-        (response.status().as_u16(), again)
+        let status = response.status().as_u16();
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, again, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    #[test]
-    fn who_may_send_the_request_again_is_told_so() {
-        let name = || "report:1".to_owned();
-        let token = mongodb::bson::from_bson(7_i64.into()).unwrap();
-        let waited = Duration::from_secs(2);
-        let timeout = LockError::Timeout { name: name(), waited };
-        assert_eq!(status(timeout.into()), (503, true));
-        assert_eq!(status(LockError::ShutDown { name: name() }.into()), (503, true));
-        assert_eq!(
-            status(LockError::Mongo(Error::custom("down")).into()),
-            (503, true)
-        );
-        assert_eq!(status(ServiceError::Read(Error::custom("down"))), (503, true));
+    async fn timeout() -> LockError {
+        let lock = LockProvider::in_memory()
+            .lock("secret")
+            .acquire_timeout(Duration::ZERO);
+        let _held = lock.acquire().await.unwrap();
+        lock.acquire().await.unwrap_err()
+    }
 
-        assert_eq!(status(LockError::Busy { name: name() }.into()), (409, false));
-        assert_eq!(status(ServiceError::TooLate { lock: name() }), (409, false));
-        assert_eq!(status(ServiceError::NotFound), (404, false));
+    async fn lost() -> LockError {
+        let lock = LockProvider::in_memory().lock("secret");
+        let guard = lock
+            .expiry(Duration::from_millis(100))
+            .max_hold(Duration::ZERO)
+            .acquire()
+            .await
+            .unwrap();
+        guard.lost().await;
+        guard.release().await.unwrap_err()
+    }
 
-        let lost = LockError::Lost { name: name(), token };
-        assert_eq!(status(lost.into()), (500, false));
-        assert_eq!(status(ServiceError::Write(Error::custom("down"))), (500, false));
-        assert_eq!(status(LockError::NoProvider.into()), (500, false));
+    async fn shut_down() -> LockError {
+        let provider = LockProvider::in_memory();
+        provider.shutdown().await;
+        provider.lock("secret").acquire().await.unwrap_err()
+    }
+
+    fn stale() -> LockError {
+        let fenced = Fenced::restored((), FencingToken::from(8));
+        fenced.write(FencingToken::from(7), |()| ()).unwrap_err()
+    }
+
+    fn down() -> Error {
+        Error::custom("secret is down")
+    }
+
+    /// `LockError::Busy` is tested with the program itself.
+    #[tokio::test]
+    async fn the_status_says_whether_to_send_the_request_again() {
+        for (error, status, again) in [
+            (timeout().await.into(), 503, true),
+            (shut_down().await.into(), 503, true),
+            (LockError::Mongo(down()).into(), 503, true),
+            (ServiceError::Read(down()), 503, true),
+            (stale().into(), 409, false),
+            (ServiceError::NotFound, 404, false),
+            (lost().await.into(), 500, false),
+            (ServiceError::Write(down()), 500, false),
+            (LockError::NoProvider.into(), 500, false),
+        ] {
+            let shown = format!("{error:?}");
+            let (found_status, found_again, body) = answer(error).await;
+            assert_eq!((found_status, found_again), (status, again), "{shown}");
+            assert!(!body.contains("secret"), "{shown}: {body}");
+        }
     }
 }
