@@ -5,10 +5,6 @@
 
 pub mod demo;
 pub mod duration;
-pub mod output;
-pub mod paused;
-pub mod processes;
-pub mod program;
 pub mod summary;
 pub mod turns;
 pub mod worker;

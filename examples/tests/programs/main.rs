@@ -3,7 +3,6 @@
 mod command_lines;
 mod edit_document;
 mod nightly_job;
-mod old_run;
 mod paused_writer;
 mod queue_workers;
 mod report;

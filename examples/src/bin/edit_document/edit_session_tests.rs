@@ -1,4 +1,4 @@
-//! Tests of a session on a real MongoDB.
+//! Tests of a session on a real MongoDB server.
 
 use std::time::Duration;
 
@@ -44,6 +44,7 @@ impl Office {
     }
 }
 
+/// Opens an item that is free.
 async fn yours(session: &mut EditSession, id: ObjectId) -> Item {
     match session.open(id).await.unwrap() {
         Opened::Yours(item) => item,
@@ -51,11 +52,11 @@ async fn yours(session: &mut EditSession, id: ObjectId) -> Item {
     }
 }
 
-/// Whose session has the item.
-async fn told(session: &mut EditSession, id: ObjectId) -> String {
+/// The session that has an item.
+async fn holder(session: &mut EditSession, id: ObjectId) -> String {
     match session.open(id).await.unwrap() {
         Opened::Yours(item) => panic!("{item:?}"),
-        Opened::Taken(lock) => lock.owner.expect("all of them have an owner"),
+        Opened::Taken(lock) => lock.owner.expect("each session is an owner"),
     }
 }
 
@@ -63,18 +64,18 @@ async fn saves(session: &mut EditSession, id: ObjectId, text: &str) -> bool {
     matches!(session.save(id, text).await.unwrap(), Saved::Yes)
 }
 
-/// S2.4: who, since when, and for how long yet.
+/// S2.4: the session that has the item, since when, and how long its lease is still valid.
 #[tokio::test]
-async fn an_open_item_is_another_sessions() {
+async fn an_open_item_shows_its_session() {
     let office = Office::new().await;
     let (mut anna, mut bert) = (office.session("anna#1"), office.session("anna#1"));
     let id = office.id(1).await;
     yours(&mut anna, id).await;
     let Opened::Taken(lock) = bert.open(id).await.unwrap() else {
-        panic!("two have it open");
+        panic!("two sessions have it open");
     };
     assert_eq!(lock.owner.as_deref(), Some(anna.id()));
-    assert_ne!(anna.id(), bert.id(), "two sessions of one person are two");
+    assert_ne!(anna.id(), bert.id(), "two sessions of one user differ");
     assert_eq!(lock.state, LockState::Held);
     let expiry = Duration::from_secs(30);
     assert!(
@@ -108,7 +109,7 @@ async fn one_of_many_gets_an_item() {
     let got = |opened: &Opened| matches!(opened, Opened::Yours(_));
     let (winners, others): (Vec<_>, Vec<_>) = all.iter().partition(|(_, opened)| got(opened));
     let [(winner, _)] = winners[..] else {
-        panic!("{} have it open", winners.len());
+        panic!("{} sessions have it open", winners.len());
     };
     for (_, opened) in others {
         assert!(
@@ -120,31 +121,31 @@ async fn one_of_many_gets_an_item() {
 
 /// S2.1, S2.2, S2.3
 #[tokio::test]
-async fn locking_leaves_the_item_equal_to_the_byte() {
+async fn locking_does_not_change_the_item() {
     let office = Office::new().await;
     let id = office.id(1).await;
     let before = office.raw(id).await;
     let (mut anna, mut bert) = (office.session("anna"), office.session("bert"));
     yours(&mut anna, id).await;
     assert_eq!(office.raw(id).await, before);
-    told(&mut bert, id).await;
+    holder(&mut bert, id).await;
     office.release(id).await;
     yours(&mut bert, id).await;
-    assert!(!anna.close(id).await.unwrap(), "it was Bert's");
+    assert!(!anna.close(id).await.unwrap(), "Bert has it");
     assert!(bert.close(id).await.unwrap());
     assert_eq!(office.raw(id).await, before);
 
     let locks = office.db.database().collection::<Document>("distributed_locks");
-    // Names with a control character are the library's own.
+    // The library uses names with a control character itself.
     let of_users = doc! { "_id": { "$not": { "$regex": "\\x1f" } } };
     let names = locks.distinct("_id", of_users).await.unwrap();
     assert_eq!(names, [format!("edit:{}", id.to_hex()).into()]);
     assert_eq!(item_of(&lock_name(id)), Some(id));
 }
 
-/// S2.6, S2.10: the fence keeps a late text from replacing that of the next session.
+/// S2.6, S2.10: the fence rejects a stale text, which would replace that of the next session.
 #[tokio::test]
-async fn a_text_that_comes_too_late_is_refused() {
+async fn a_stale_text_is_rejected() {
     let office = Office::new().await;
     let id = office.id(1).await;
     let (mut anna, mut bert) = (office.session("anna"), office.session("bert"));
@@ -153,8 +154,8 @@ async fn a_text_that_comes_too_late_is_refused() {
     yours(&mut bert, id).await;
     assert!(saves(&mut bert, id, "his").await);
     match anna.save(id, "hers").await.unwrap() {
-        Saved::TooLate {
-            why: LockError::Stale { token, seen },
+        Saved::Conflict {
+            why: LockError::Stale { token, seen, .. },
             now,
             changed: true,
         } => {
@@ -171,9 +172,9 @@ async fn a_text_that_comes_too_late_is_refused() {
     assert!(saves(&mut anna, id, "his and hers").await);
 }
 
-/// S2.10: nobody has saved since, so the fence lets the text pass; but the release finds another's claim.
+/// S2.10: no other session has saved, so the fence accepts the text; but the release finds the lock of another session.
 #[tokio::test]
-async fn whoever_saves_beside_another_is_told() {
+async fn saving_while_another_session_has_the_item_is_a_conflict() {
     let office = Office::new().await;
     let id = office.id(1).await;
     let (mut anna, mut bert) = (office.session("anna"), office.session("bert"));
@@ -181,7 +182,7 @@ async fn whoever_saves_beside_another_is_told() {
     office.release(id).await;
     yours(&mut bert, id).await;
     match anna.save(id, "hers").await.unwrap() {
-        Saved::TooLate {
+        Saved::Conflict {
             why: LockError::Lost { .. },
             now,
             changed: true,
@@ -192,16 +193,16 @@ async fn whoever_saves_beside_another_is_told() {
         other => panic!("{other:?}"),
     }
     assert_eq!(
-        told(&mut anna, id).await,
+        holder(&mut anna, id).await,
         bert.id(),
-        "her release has not touched his lock"
+        "her release has not changed his lock"
     );
     assert!(saves(&mut bert, id, "his").await);
 }
 
 /// S2.7, S2.11
 #[tokio::test]
-async fn the_end_of_a_session_gives_back_all_that_it_has_and_no_more() {
+async fn the_end_of_a_session_releases_its_items_and_no_others() {
     let office = Office::new().await;
     let (first, second) = (office.id(1).await, office.id(2).await);
     let (mut anna, mut bert) = (office.session("anna"), office.session("bert"));
@@ -213,28 +214,28 @@ async fn the_end_of_a_session_gives_back_all_that_it_has_and_no_more() {
     let mut cleo = office.session("cleo");
     yours(&mut cleo, second).await;
     assert_eq!(end_session(&office.locks, bert.id()).await.unwrap(), 1);
-    assert_eq!(told(&mut office.session("anna"), second).await, cleo.id());
+    assert_eq!(holder(&mut office.session("anna"), second).await, cleo.id());
     assert!(!bert.close(first).await.unwrap());
     assert!(cleo.close(second).await.unwrap());
     assert_eq!(end_session(&office.locks, cleo.id()).await.unwrap(), 0);
 }
 
-/// S2.9: its holder lives and renews, and would do so for ever.
+/// S2.9: the session still runs and renews its lease, which only `max_hold` ends.
 #[tokio::test]
 async fn an_item_that_is_left_open_is_free_after_a_time() {
     let office = Office::new().await;
     let id = office.id(1).await;
     let short = Duration::from_secs(2);
-    let impatient = office.locks.to_builder().expiry(short).max_hold(short);
-    let mut anna = EditSession::begin(&impatient.build().unwrap(), &office.items, "anna").unwrap();
+    let locks = office.locks.to_builder().expiry(short).max_hold(short);
+    let mut anna = EditSession::begin(&locks.build().unwrap(), &office.items, "anna").unwrap();
     let before = yours(&mut anna, id).await;
-    let lock_is_over = async || {
+    let expired = async || {
         let lock = office.locks.admin().get(lock_name(id)).await.unwrap().unwrap();
         (lock.state == LockState::Expired).then_some(())
     };
-    must(eventually(Duration::from_secs(30), "end of the lock", lock_is_over).await);
+    must(eventually(Duration::from_secs(30), "end of the lease", expired).await);
     match anna.save(id, "hers").await.unwrap() {
-        Saved::TooLate {
+        Saved::Conflict {
             why: LockError::Lost { .. },
             now,
             changed: false,
@@ -246,7 +247,7 @@ async fn an_item_that_is_left_open_is_free_after_a_time() {
 }
 
 #[tokio::test]
-async fn opening_twice_is_opening_once() {
+async fn opening_an_item_twice_locks_it_once() {
     let office = Office::new().await;
     let id = office.id(1).await;
     let mut anna = office.session("anna");
@@ -258,7 +259,7 @@ async fn opening_twice_is_opening_once() {
 }
 
 #[tokio::test]
-async fn a_text_that_cannot_be_written_can_be_saved_again() {
+async fn saving_can_be_repeated_after_a_failed_write() {
     let office = Office::new().await;
     let id = office.id(1).await;
     let rule = doc! { "collMod": Items::COLLECTION, "validator": { "text": { "$ne": "bad" } } };
@@ -267,12 +268,12 @@ async fn a_text_that_cannot_be_written_can_be_saved_again() {
     yours(&mut anna, id).await;
     let error = anna.save(id, "bad").await.unwrap_err().to_string();
     assert!(error.contains("stays open"), "{error}");
-    assert_eq!(told(&mut office.session("bert"), id).await, anna.id());
+    assert_eq!(holder(&mut office.session("bert"), id).await, anna.id());
     assert!(saves(&mut anna, id, "good").await);
 }
 
 #[tokio::test]
-async fn an_item_that_is_gone_is_an_error() {
+async fn a_deleted_item_is_an_error() {
     let office = Office::new().await;
     let id = office.id(1).await;
     let mut anna = office.session("anna");
@@ -280,7 +281,7 @@ async fn an_item_that_is_gone_is_an_error() {
     let deleted = office.items.collection().delete_one(doc! { "_id": id }).await;
     assert_eq!(deleted.unwrap().deleted_count, 1);
     let error = anna.save(id, "hers").await.unwrap_err().to_string();
-    assert!(error.contains("is gone"), "{error}");
+    assert!(error.contains("does not exist"), "{error}");
     let error = anna.open(id).await.unwrap_err().to_string();
-    assert!(error.contains("is gone"), "{error}");
+    assert!(error.contains("does not exist"), "{error}");
 }

@@ -1,22 +1,70 @@
-//! A session at the terminal: a command on each line of standard input, and the session ends with it.
+//! A session at the terminal: a command on each line of standard input. The session ends with the input.
 
 use std::env;
 use std::io;
-use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
+use clap::Parser;
 use mongodb::Client;
-use mongolock::{LockFilter, LockProvider, LockState};
-use mongolock_examples::output::println;
+use mongolock::{LockError, LockFilter, LockInfo, LockProvider, LockState};
+use mongolock_examples::duration::show;
+use mongolock_examples::print;
+use mongolock_examples::summary::count;
 
-use crate::command::{Command, USAGE};
-use crate::edit_session::{EditSession, PREFIX, end_session, item_of, lock_name};
+use crate::Terminal;
+use crate::edit_session::{EditSession, Opened, PREFIX, Saved, end_session, item_of, lock_name};
 use crate::items::Items;
-use crate::options::Terminal;
-use crate::wording;
 
-/// Items to make in a database that has none.
+/// The items of a new database.
 const ITEMS: u32 = 5;
+
+/// The last line of [`USAGE`] begins with this.
+pub(crate) const LAST_COMMAND: &str = "quit";
+
+const USAGE: &str = "\
+open N        open item N, and lock it
+save N TEXT   save a text in item N, and close it
+close N       close item N without saving
+who           list the open items and their sessions
+release N     release the lock of item N, whichever session holds it
+end SESSION   release all items of a session, also of a crashed one
+quit          release all your items, and end";
+
+/// A command; items by their numbers.
+#[derive(Debug, PartialEq, Eq, Parser)]
+#[command(
+    no_binary_name = true,
+    disable_help_flag = true,
+    disable_help_subcommand = true
+)]
+enum Command {
+    Open {
+        item: u32,
+    },
+    Save {
+        item: u32,
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        text: Vec<String>,
+    },
+    Close {
+        item: u32,
+    },
+    Who,
+    Release {
+        item: u32,
+    },
+    End {
+        session: String,
+    },
+}
+
+impl Command {
+    fn read(line: &str) -> anyhow::Result<Self> {
+        Self::try_parse_from(line.split_whitespace())
+            .map_err(|_| anyhow::anyhow!("{line:?} is not a command. The commands are:\n{USAGE}"))
+    }
+}
 
 struct Desk {
     locks: LockProvider,
@@ -24,7 +72,7 @@ struct Desk {
     session: EditSession,
 }
 
-pub(crate) async fn run(terminal: &Terminal) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(terminal: &Terminal) -> anyhow::Result<()> {
     let uri = env::var("MONGODB_URI").ok().filter(|uri| !uri.is_empty());
     let uri = uri.context("set MONGODB_URI to the server whose items you want to edit")?;
     let database = Client::with_uri_str(uri).await?.database(&terminal.database);
@@ -35,8 +83,8 @@ pub(crate) async fn run(terminal: &Terminal) -> anyhow::Result<ExitCode> {
         .max_hold(terminal.max_hold)
         .build()?;
     let session = EditSession::begin(&locks, &items, &terminal.editor)?;
-    println(&format!(
-        "You are {}. There are items 1 to {ITEMS}.\n{USAGE}",
+    print(format!(
+        "You are {}. The items are 1 to {ITEMS}.\n{USAGE}",
         session.id()
     ))?;
     let mut desk = Desk {
@@ -44,15 +92,14 @@ pub(crate) async fn run(terminal: &Terminal) -> anyhow::Result<ExitCode> {
         items,
         session,
     };
-    while let Some(line) = next_line().await?.filter(|line| line.trim() != "quit") {
-        let answer = match line.parse() {
-            Ok(command) => desk.obey(command).await,
+    while let Some(line) = next_line().await?.filter(|line| line.trim() != LAST_COMMAND) {
+        let answer = match Command::read(&line) {
+            Ok(command) => desk.execute(command).await,
             Err(error) => Err(error),
         };
-        println(&answer.unwrap_or_else(|error| format!("Error: {error:#}")))?;
+        print(answer.unwrap_or_else(|error| format!("Error: {error:#}")))?;
     }
-    println(&wording::given_back(desk.session.end().await))?;
-    Ok(ExitCode::SUCCESS)
+    print(ended(desk.session.end().await))
 }
 
 /// `None` at the end of standard input.
@@ -62,43 +109,146 @@ async fn next_line() -> anyhow::Result<Option<String>> {
 }
 
 impl Desk {
-    /// Does what a command says, and gives the answer.
-    async fn obey(&mut self, command: Command) -> anyhow::Result<String> {
+    /// Executes a command, and returns the answer.
+    async fn execute(&mut self, command: Command) -> anyhow::Result<String> {
         Ok(match command {
-            Command::Open(number) => {
-                let id = self.items.id(number).await?;
-                wording::opened(&self.session.open(id).await?)
+            Command::Open { item } => {
+                let id = self.items.id(item).await?;
+                opened(&self.session.open(id).await?)
             }
-            Command::Save(number, text) => {
-                let id = self.items.id(number).await?;
-                let saved = self.session.save(id, &text).await?;
-                wording::saved(&saved, self.session.id())
+            Command::Save { item, text } => {
+                let id = self.items.id(item).await?;
+                let result = self.session.save(id, &text.join(" ")).await?;
+                saved(&result, self.session.id())
             }
-            Command::Close(number) => {
-                let id = self.items.id(number).await?;
-                wording::closed(self.session.close(id).await?)
+            Command::Close { item } => {
+                let id = self.items.id(item).await?;
+                closed(self.session.close(id).await?)
             }
             Command::Who => self.who().await?,
-            Command::Release(number) => {
-                let name = lock_name(self.items.id(number).await?);
-                wording::released(self.locks.admin().force_release(name).await?)
+            Command::Release { item } => {
+                let name = lock_name(self.items.id(item).await?);
+                released(self.locks.admin().force_release(name).await?)
             }
-            Command::End(session) => wording::given_back(end_session(&self.locks, &session).await?),
+            Command::End { session } => ended(end_session(&self.locks, &session).await?),
         })
     }
 
-    /// A line for each item that is open.
+    /// A line for each open item.
     async fn who(&self) -> anyhow::Result<String> {
         let held = LockFilter::new().prefix(PREFIX).state(LockState::Held);
         let mut lines = Vec::new();
         for lock in self.locks.admin().list(held).await? {
             let Some(id) = item_of(&lock.name) else { continue };
             let item = self.items.read(id).await?;
-            lines.push(format!("item {}: {}", item.number, wording::holder(&lock)));
+            lines.push(format!("item {}: {}", item.number, holder(&lock)));
         }
         if lines.is_empty() {
-            lines.push("nobody has an item open".to_owned());
+            lines.push("no item is open".to_owned());
         }
         Ok(lines.join("\n"))
+    }
+}
+
+pub(crate) fn opened(opened: &Opened) -> String {
+    match opened {
+        Opened::Yours(item) => format!("locked for you; its text is \"{}\"", item.text),
+        Opened::Taken(lock) => holder(lock),
+    }
+}
+
+/// The session that has an item, since when, and how long its lease is still valid.
+fn holder(lock: &LockInfo) -> String {
+    let owner = lock.owner.as_deref().unwrap_or("another program");
+    // Both times are by the clock of the server.
+    let lease = lock.expires_at.timestamp_millis() - lock.acquired_at.timestamp_millis();
+    let lease = Duration::from_millis(u64::try_from(lease).unwrap_or_default());
+    let since = show(lease.saturating_sub(lock.remaining));
+    let remaining = show(lock.remaining);
+    format!("{owner} locked it {since} ago; lease valid for another {remaining}")
+}
+
+/// The result of saving, for the session that has tried it.
+pub(crate) fn saved(saved: &Saved, session: &str) -> String {
+    let Saved::Conflict { why, now, changed } = saved else {
+        return "saved and closed".to_owned();
+    };
+    let text = &now.text;
+    match (&now.saved_by, why) {
+        _ if !changed => {
+            "not saved: your lock expired or was released; the item is unchanged, reopen it and save".to_owned()
+        }
+        (Some(other), LockError::Stale { .. }) => {
+            format!("not saved: {other} has saved \"{text}\" with a newer lock; reopen and compare")
+        }
+        (Some(other), _) if other != session => format!(
+            "not saved: your lock expired or was released, and {other} has since saved \"{text}\"; reopen and compare"
+        ),
+        _ => "saved, but your lock had expired or was released: other sessions may have opened the earlier text; \
+              reopen and compare"
+            .to_owned(),
+    }
+}
+
+pub(crate) fn closed(was_locked: bool) -> String {
+    let answer = if was_locked {
+        "closed"
+    } else {
+        "closed; the lock had expired or was released before"
+    };
+    answer.to_owned()
+}
+
+pub(crate) fn ended(items: u64) -> String {
+    let items = usize::try_from(items).unwrap_or(usize::MAX);
+    format!("{} released", count(items, "item", "items"))
+}
+
+pub(crate) fn released(was_held: bool) -> String {
+    let answer = if was_held { "released" } else { "it was not locked" };
+    answer.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_read() {
+        let text = ["two", "--words"].map(str::to_owned).to_vec();
+        for (line, command) in [
+            ("open 1", Command::Open { item: 1 }),
+            ("  save  2  two --words \n", Command::Save { item: 2, text }),
+            ("close 3", Command::Close { item: 3 }),
+            ("who", Command::Who),
+            ("release 4", Command::Release { item: 4 }),
+            (
+                "end anna@desk-3#7f",
+                Command::End {
+                    session: "anna@desk-3#7f".to_owned(),
+                },
+            ),
+        ] {
+            assert_eq!(Command::read(line).unwrap(), command, "{line}");
+        }
+    }
+
+    #[test]
+    fn other_lines_are_answered_with_the_commands() {
+        for line in [
+            "",
+            "open",
+            "open one",
+            "open 1 2",
+            "save 1",
+            "end",
+            "who is it",
+            "delete 1",
+        ] {
+            let error = Command::read(line).unwrap_err().to_string();
+            assert!(error.contains("The commands are:\nopen N "), "{line}: {error}");
+        }
+        let last = USAGE.lines().last().unwrap();
+        assert!(last.starts_with(LAST_COMMAND));
     }
 }
