@@ -29,7 +29,7 @@ fn run(mut program: Command) -> (Option<i32>, String) {
 fn the_help_names_the_options() {
     for (path, options) in [
         (REPORT, "--processes --calls --ids --hold --without-lock"),
-        (REPORT_SERVICE, "serve|--keep-running"),
+        (REPORT_SERVICE, "serve --keep-running"),
         (
             QUEUE_WORKERS,
             "--processes --messages --types --pause --expiry --kill --without-lock --directory",
