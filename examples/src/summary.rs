@@ -4,17 +4,6 @@ use std::fmt;
 use std::process::ExitCode;
 
 /// The rows and the failed checks. Its [`Display`](fmt::Display) text ends with the verdict.
-///
-/// ```
-/// use mongolock_examples::summary::Summary;
-///
-/// let mut summary = Summary::default();
-/// summary.row("calls", "36 of 36");
-/// summary.check(true, || "no call was made".to_owned());
-/// assert!(summary.to_string().ends_with("All checks passed."));
-/// summary.check(false, || "27 of 36 updates lost".to_owned());
-/// assert!(summary.to_string().ends_with("FAILED: 27 of 36 updates lost"));
-/// ```
 #[derive(Debug, Default)]
 pub struct Summary {
     rows: Vec<(&'static str, String)>,
@@ -30,6 +19,12 @@ impl Summary {
     /// Adds a failure unless the check has passed.
     pub fn check(&mut self, has_passed: bool, failure: impl FnOnce() -> String) {
         self.fail((!has_passed).then(failure));
+    }
+
+    /// Adds a row with a number, which is a failure unless it is zero.
+    pub fn zero(&mut self, label: &'static str, number: usize, failure: impl FnOnce() -> String) {
+        self.row(label, number.to_string());
+        self.check(number == 0, failure);
     }
 
     /// Adds failures.

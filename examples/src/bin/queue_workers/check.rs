@@ -1,53 +1,12 @@
 //! What has become of the messages.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use mongolock_examples::turns::Turns;
 
 use crate::queue::Message;
 use crate::record::Record;
-use crate::worker::Event;
-
-/// The batches, from their events in the order in which they were sent.
-#[derive(Debug, Default)]
-pub(crate) struct Batches {
-    turns: Turns<String, u32>,
-    of_types: BTreeMap<String, OfType>,
-    in_parallel: usize,
-}
-
-/// The batches of one type.
-#[derive(Debug, Default)]
-struct OfType {
-    /// Pairs of batches at the same time.
-    overlaps: usize,
-    /// The processes that have made a batch.
-    processes: BTreeSet<u32>,
-}
-
-impl Batches {
-    pub(crate) fn add(&mut self, event: &Event) {
-        match event {
-            Event::Begin { process, data_type } => self.turns.begin(data_type.clone(), *process),
-            Event::End(batch) => {
-                let overlaps = self.turns.end(&batch.data_type, &batch.process);
-                let own = self.of_types.entry(batch.data_type.clone()).or_default();
-                own.overlaps += overlaps.same;
-                own.processes.insert(batch.process);
-                self.in_parallel += overlaps.other;
-            }
-            // The time at which its work has ended is not known.
-            Event::GivenUp {
-                process, data_type, ..
-            } => drop(self.turns.end(data_type, process)),
-        }
-    }
-
-    /// Pairs of batches of different types at the same time.
-    pub(crate) fn in_parallel(&self) -> usize {
-        self.in_parallel
-    }
-}
+use crate::worker::Batch;
 
 /// What can be wrong with the messages of a type.
 const PROBLEMS: [&str; 5] = [
@@ -74,24 +33,36 @@ pub(crate) struct TypeCheck {
 }
 
 impl TypeCheck {
-    pub(crate) fn new(data_type: &str, messages: &[Message], file: &str, batches: &Batches) -> Self {
+    pub(crate) fn new(
+        data_type: &str,
+        messages: &[Message],
+        file: &str,
+        turns: &Turns<String, Batch>,
+    ) -> Self {
         let (records, damaged) = Record::read_all(file);
         let wanted: BTreeSet<_> = messages.iter().map(|it| (it.sequence, &it.text)).collect();
         let written: Vec<_> = records.iter().map(|it| (it.sequence, &it.text)).collect();
         let found: BTreeSet<_> = written.iter().copied().collect();
-        let own = batches.of_types.get(data_type);
         let missing = wanted.difference(&found).count();
         let repeated = written.len() - found.len();
         let damaged = damaged + found.difference(&wanted).count();
         let disordered = written.windows(2).filter(|pair| pair[1].0 < pair[0].0).count();
-        let overlaps = own.map_or(0, |own| own.overlaps);
+        let overlaps = turns.overlaps().find(|(own, _)| *own == data_type);
+        let ended = turns.ended().iter().filter(|(own, _)| own == data_type);
+        let processes: BTreeSet<u32> = ended.map(|(_, batch)| batch.process).collect();
         Self {
             data_type: data_type.to_owned(),
             messages: messages.len(),
             done: messages.iter().filter(|message| message.done).count(),
-            problems: [missing, repeated, damaged, disordered, overlaps],
+            problems: [
+                missing,
+                repeated,
+                damaged,
+                disordered,
+                overlaps.map_or(0, |(_, pairs)| pairs),
+            ],
             tokens: tokens(&records),
-            processes: own.map_or(0, |own| own.processes.len()),
+            processes: processes.len(),
         }
     }
 
@@ -151,12 +122,10 @@ fn tokens(records: &[Record]) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use mongolock::FencingToken;
+    use mongolock_examples::turns::{Event, Hold};
 
     use super::*;
-    use crate::worker::Batch;
 
     fn record(sequence: u32, token: i64) -> Record {
         Record {
@@ -171,71 +140,39 @@ mod tests {
         String::from_utf8(pieces.flatten().collect()).unwrap()
     }
 
-    fn begin(process: u32, data_type: &str) -> Event {
-        Event::Begin {
-            process,
-            data_type: data_type.to_owned(),
-        }
-    }
-
-    fn end(process: u32, data_type: &str) -> Event {
-        Event::End(Batch {
-            process,
-            data_type: data_type.to_owned(),
-            messages: (1, 1),
-            token: None,
-            waited: Duration::ZERO,
-            held: Duration::ZERO,
-        })
-    }
-
-    /// The findings about a file that is to have three messages.
-    fn check(file: &str, events: &[Event]) -> TypeCheck {
+    /// The failure of a file that is to have three messages. A positive number is the beginning of a batch of that
+    /// process, a negative one is its end.
+    fn failure(file: &str, batches: &[i32]) -> Option<String> {
         let message = |sequence| Message {
             data_type: "orders".to_owned(),
             sequence,
             text: record(sequence, 0).text,
             done: true,
         };
-        let messages: Vec<Message> = (1..=3).map(message).collect();
-        let mut batches = Batches::default();
-        for event in events {
-            batches.add(event);
+        let mut turns = Turns::default();
+        for number in batches {
+            turns.add(Event {
+                resource: "orders".to_owned(),
+                body: Batch::of(number.unsigned_abs()),
+                end: (*number < 0).then(Hold::none),
+            });
         }
-        TypeCheck::new("orders", &messages, file, &batches)
+        let messages = [1, 2, 3].map(message);
+        TypeCheck::new("orders", &messages, file, &turns).failure()
     }
 
-    fn in_turn() -> [Event; 4] {
-        [
-            begin(1, "orders"),
-            end(1, "orders"),
-            begin(2, "orders"),
-            end(2, "orders"),
-        ]
-    }
-
-    fn complete() -> String {
-        file(&[&record(1, 5), &record(2, 5), &record(3, 9)])
-    }
+    const IN_TURN: [i32; 4] = [1, -1, 2, -2];
 
     #[test]
-    fn a_complete_file_written_in_turns_passes() {
-        let found = check(&complete(), &in_turn());
-        assert_eq!((found.failure(), found.processes, found.done), (None, 2, 3));
-    }
-
-    #[test]
-    fn each_damage_is_found_and_named() {
+    fn each_problem_is_found_and_named() {
         let [first, second, third] = [record(1, 5), record(2, 5), record(3, 9)];
-        let altered = Record {
-            text: "message Z".to_owned(),
-            ..second.clone()
-        };
-        let unlocked = Record {
-            token: None,
-            ..second.clone()
-        };
-        let torn = complete().replacen("message 2\"}\n", "messag", 1);
+        let mut altered = second.clone();
+        altered.text = "message Z".to_owned();
+        let mut unlocked = second.clone();
+        unlocked.token = None;
+        let complete = file(&[&first, &second, &third]);
+        assert_eq!(failure(&complete, &IN_TURN), None);
+        let torn = complete.replacen("message 2\"}\n", "messag", 1);
         for (file, problems) in [
             (file(&[&first, &third]), "missing 1"),
             (file(&[&first, &second, &second, &third]), "repeated 1"),
@@ -246,49 +183,13 @@ mod tests {
             (file(&[&first, &unlocked, &third]), "tokens none"),
             (String::new(), "missing 3, tokens none"),
         ] {
-            let failure = check(&file, &in_turn()).failure();
-            assert_eq!(failure, Some(format!("orders ({problems})")), "{file}");
+            let found = failure(&file, &IN_TURN);
+            assert_eq!(found, Some(format!("orders ({problems})")), "{file}");
         }
-        let mut undone = check(&complete(), &in_turn());
-        undone.done = 2;
-        assert_eq!(undone.failure().as_deref(), Some("orders (done 2 of 3)"));
-    }
-
-    /// S4.1, S4.9: one process after the other, and more than one of them.
-    #[test]
-    fn overlaps_and_the_work_of_a_single_process_fail() {
-        let [begin_1, end_1, begin_2, end_2] = in_turn();
-        let found = check(&complete(), &[begin_1, begin_2, end_1, end_2]);
-        assert_eq!(found.failure().as_deref(), Some("orders (overlaps 1)"));
-        let events = [
-            begin(1, "orders"),
-            begin(2, "invoices"),
-            end(2, "invoices"),
-            end(1, "orders"),
-        ];
-        let found = check(&complete(), &events);
-        assert_eq!(found.failure().as_deref(), Some("orders (processes 1)"));
-    }
-
-    #[test]
-    fn only_different_types_are_parallel_and_a_batch_without_an_end_counts_nothing() {
-        let given_up = Event::GivenUp {
-            process: 1,
-            data_type: "orders".to_owned(),
-            reason: String::new(),
-        };
-        let mut batches = Batches::default();
-        for event in [
-            begin(1, "orders"),
-            begin(2, "orders"),
-            begin(3, "invoices"),
-            end(3, "invoices"),
-            end(2, "orders"),
-            given_up,
-        ] {
-            batches.add(&event);
+        // S4.1, S4.9: one process after the other, and more than one of them.
+        for (batches, problem) in [(&[1, 2, -1, -2], "overlaps 1"), (&[1, -1, 1, -1], "processes 1")] {
+            let found = failure(&complete, batches);
+            assert_eq!(found, Some(format!("orders ({problem})")));
         }
-        assert_eq!(batches.in_parallel(), 1);
-        assert_eq!(batches.of_types["orders"].overlaps, 0);
     }
 }

@@ -17,28 +17,22 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::Context;
 use mongolock::{Fenced, FencingToken};
 use serde::{Deserialize, Serialize};
-use tokio::task::spawn_blocking;
+use tokio::task::block_in_place;
 
-/// The file, opened by the holder of a token. Each step runs on a thread that may block.
+/// The file, opened by the holder of a token. Its methods block, and need a multi-threaded runtime.
 ///
-/// When the lock is lost, the body is dropped between two steps, but a step that has begun runs to its end. That is why
-/// each step checks the token.
+/// When the lock is lost, the body is dropped at an await point, and a blocking step runs to its end. That is why each
+/// step checks the token.
 #[derive(Debug)]
 pub(crate) struct FencedFile {
-    files: Arc<Files>,
-    committed: u32,
-}
-
-#[derive(Debug)]
-struct Files {
     log: File,
     state: File,
     token: FencingToken,
+    committed: u32,
 }
 
 /// The content of the second file.
@@ -55,27 +49,21 @@ struct State {
 impl FencedFile {
     /// Opens the file and creates it if necessary. From now on smaller tokens are rejected, and what an earlier writer
     /// has not committed is gone; in this order and under one lock, because that writer may still be writing.
-    pub(crate) async fn open(directory: &Path, name: &str, token: FencingToken) -> anyhow::Result<Self> {
+    pub(crate) fn open(directory: &Path, name: &str, token: FencingToken) -> anyhow::Result<Self> {
         let log = directory.join(format!("{name}.log"));
-        let state = log.with_extension("state");
-        let opened = blocking(move || {
-            let files = Files {
-                log: open(&log)?,
-                state: open(&state)?,
-                token,
-            };
-            let committed = files.exclusively(|state| {
-                state.token = token;
-                state.write(&files.state)?;
-                files.log.set_len(state.length)?;
-                Ok(state.sequence)
-            })?;
-            let files = Arc::new(files);
-            Ok(Self { files, committed })
-        });
-        opened
-            .await
-            .with_context(|| format!("cannot open the file of {name}"))
+        let mut file = Self {
+            log: open(&log)?,
+            state: open(&log.with_extension("state"))?,
+            token,
+            committed: 0,
+        };
+        file.committed = file.exclusively(|state| {
+            state.token = token;
+            state.write(&file.state)?;
+            file.log.set_len(state.length)?;
+            Ok(state.sequence)
+        })?;
+        Ok(file)
     }
 
     /// The number of the last message that was committed when the file was opened; 0 before the first.
@@ -84,32 +72,39 @@ impl FencedFile {
     }
 
     /// Writes at the end.
-    pub(crate) async fn append(&self, piece: Vec<u8>) -> anyhow::Result<()> {
-        let files = Arc::clone(&self.files);
-        blocking(move || {
-            files.exclusively(|_| {
-                let mut log = &files.log;
-                log.seek(SeekFrom::End(0))?;
-                Ok(log.write_all(&piece)?)
-            })
+    pub(crate) fn append(&self, piece: &[u8]) -> anyhow::Result<()> {
+        self.exclusively(|_| {
+            let mut log = &self.log;
+            log.seek(SeekFrom::End(0))?;
+            Ok(log.write_all(piece)?)
         })
-        .await
     }
 
     /// Makes the appended records permanent, up to the message of this number. The log is synced before the state that
     /// counts it, so that after a crash of the machine no state counts missing bytes.
-    pub(crate) async fn commit(&self, sequence: u32) -> anyhow::Result<()> {
-        let files = Arc::clone(&self.files);
-        blocking(move || {
-            files.exclusively(|state| {
-                files.log.sync_data()?;
-                state.length = files.log.metadata()?.len();
-                state.sequence = sequence;
-                state.write(&files.state)?;
-                Ok(files.state.sync_data()?)
-            })
+    pub(crate) fn commit(&self, sequence: u32) -> anyhow::Result<()> {
+        self.exclusively(|state| {
+            self.log.sync_data()?;
+            state.length = self.log.metadata()?.len();
+            state.sequence = sequence;
+            state.write(&self.state)?;
+            Ok(self.state.sync_data()?)
         })
-        .await
+    }
+
+    /// Runs a step while no other process uses the files; `LockError::Stale` if the token is smaller than the one in the
+    /// state.
+    fn exclusively<T>(&self, step: impl FnOnce(&mut State) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        block_in_place(|| {
+            // If the process ends in here, the system releases this lock.
+            self.state.lock().context("cannot lock the file")?;
+            let done = State::read(&self.state).and_then(|state| {
+                let fenced = Fenced::restored(state, state.token);
+                fenced.write(self.token, step)?
+            });
+            self.state.unlock().context("cannot unlock the file")?;
+            done
+        })
     }
 }
 
@@ -131,29 +126,6 @@ fn open(path: &Path) -> anyhow::Result<File> {
     options
         .open(path)
         .with_context(|| format!("cannot open {}", path.display()))
-}
-
-async fn blocking<T: Send + 'static>(
-    step: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
-) -> anyhow::Result<T> {
-    spawn_blocking(step)
-        .await
-        .context("a step on the file panicked")?
-}
-
-impl Files {
-    /// Runs a step while no other process uses the files; `LockError::Stale` if the token is smaller than the one that
-    /// the state has.
-    fn exclusively<T>(&self, step: impl FnOnce(&mut State) -> anyhow::Result<T>) -> anyhow::Result<T> {
-        // If the process ends in here, the system releases this lock.
-        self.state.lock().context("cannot lock the file")?;
-        let done = State::read(&self.state).and_then(|state| {
-            let fenced = Fenced::restored(state, state.token);
-            fenced.write(self.token, step)?
-        });
-        self.state.unlock().context("cannot unlock the file")?;
-        done
-    }
 }
 
 impl State {
@@ -186,23 +158,13 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Debug;
-
     use mongolock::LockError;
-    use tempfile::TempDir;
+    use tempfile::{TempDir, tempdir};
 
     use super::*;
 
-    async fn open(directory: &TempDir, token: i64) -> FencedFile {
-        try_open(directory, token).await.unwrap()
-    }
-
-    async fn try_open(directory: &TempDir, token: i64) -> anyhow::Result<FencedFile> {
-        FencedFile::open(directory.path(), "orders", FencingToken::from(token)).await
-    }
-
-    async fn append(file: &FencedFile, text: &str) -> anyhow::Result<()> {
-        file.append(text.as_bytes().to_vec()).await
+    fn open(directory: &TempDir, token: i64) -> anyhow::Result<FencedFile> {
+        FencedFile::open(directory.path(), "orders", FencingToken::from(token))
     }
 
     fn content(directory: &TempDir) -> String {
@@ -210,51 +172,50 @@ mod tests {
     }
 
     #[track_caller]
-    fn is_stale<T: Debug>(outcome: anyhow::Result<T>) {
-        let error = outcome.unwrap_err();
-        assert!(
-            matches!(
-                error.downcast_ref(),
-                Some(LockError::Stale { token, seen, .. }) if (token.get(), seen.get()) == (5, 6)
-            ),
-            "{error:?}"
-        );
+    fn is_stale<T>(outcome: anyhow::Result<T>) {
+        let error = outcome.err().expect("it is stale");
+        let stale = Some((FencingToken::from(5), FencingToken::from(6)));
+        let tokens = match error.downcast_ref() {
+            Some(LockError::Stale { token, seen, .. }) => Some((*token, *seen)),
+            _ => None,
+        };
+        assert_eq!(tokens, stale, "{error:?}");
     }
 
     /// S4.8: the incomplete record of a killed writer disappears, a committed one stays.
-    #[tokio::test]
-    async fn uncommitted_bytes_are_removed() {
-        let directory = tempfile::tempdir().unwrap();
-        let killed = open(&directory, 5).await;
+    #[test]
+    fn uncommitted_bytes_are_removed() {
+        let directory = tempdir().unwrap();
+        let killed = open(&directory, 5).unwrap();
         assert_eq!(killed.committed(), 0);
-        append(&killed, "complete ").await.unwrap();
-        killed.commit(1).await.unwrap();
-        append(&killed, "incom").await.unwrap();
+        killed.append(b"complete ").unwrap();
+        killed.commit(1).unwrap();
+        killed.append(b"incom").unwrap();
         assert!(has_uncommitted(directory.path(), "orders").unwrap());
         drop(killed);
 
-        let next = open(&directory, 6).await;
+        let next = open(&directory, 6).unwrap();
         assert_eq!((next.committed(), content(&directory).as_str()), (1, "complete "));
         assert!(!has_uncommitted(directory.path(), "orders").unwrap());
-        append(&next, "again").await.unwrap();
-        next.commit(2).await.unwrap();
-        assert_eq!(open(&directory, 7).await.committed(), 2);
+        next.append(b"again").unwrap();
+        next.commit(2).unwrap();
+        assert_eq!(open(&directory, 7).unwrap().committed(), 2);
         assert_eq!(content(&directory), "complete again");
     }
 
     /// S4.8, S1.20: a writer that was paused continues after the next one has opened the file.
-    #[tokio::test]
-    async fn each_step_of_a_stale_writer_is_rejected() {
-        let directory = tempfile::tempdir().unwrap();
-        let paused = open(&directory, 5).await;
-        append(&paused, "old").await.unwrap();
-        let next = open(&directory, 6).await;
-        is_stale(append(&paused, "stale").await);
-        is_stale(paused.commit(1).await);
-        is_stale(try_open(&directory, 5).await);
-        append(&next, "new").await.unwrap();
-        next.commit(1).await.unwrap();
-        is_stale(append(&paused, "stale").await);
+    #[test]
+    fn each_step_of_a_stale_writer_is_rejected() {
+        let directory = tempdir().unwrap();
+        let paused = open(&directory, 5).unwrap();
+        paused.append(b"old").unwrap();
+        let next = open(&directory, 6).unwrap();
+        is_stale(paused.append(b"stale"));
+        is_stale(paused.commit(1));
+        is_stale(open(&directory, 5));
+        next.append(b"new").unwrap();
+        next.commit(1).unwrap();
+        is_stale(paused.append(b"stale"));
         assert_eq!(content(&directory), "new");
     }
 
@@ -274,11 +235,11 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_damaged_state_is_an_error() {
-        let directory = tempfile::tempdir().unwrap();
+    #[test]
+    fn a_damaged_state_is_an_error() {
+        let directory = tempdir().unwrap();
         std::fs::write(directory.path().join("orders.state"), "5 6").unwrap();
-        let error = try_open(&directory, 7).await.unwrap_err();
-        assert!(format!("{error:#}").contains("damaged"), "{error:#}");
+        let error = open(&directory, 7).unwrap_err();
+        assert!(error.to_string().contains("damaged"), "{error}");
     }
 }

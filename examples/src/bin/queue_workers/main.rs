@@ -34,11 +34,12 @@ use mongolock_examples::demo::{self, AFTER_HELP, Stage};
 use mongolock_examples::duration::{parse, parse_expiry, show};
 use mongolock_examples::print;
 use mongolock_examples::summary::Summary;
+use mongolock_examples::turns::Turns;
 use mongolock_examples::worker::Worker;
 use mongolock_examples::workers::{Processes, START_LIMIT};
 use mongolock_tests::eventually;
 
-use crate::check::{Batches, TypeCheck};
+use crate::check::TypeCheck;
 use crate::queue::Queue;
 use crate::worker::{BATCH, Event};
 
@@ -139,12 +140,14 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
         all
     };
     workers.go()?;
-    let mut batches = Batches::default();
+    let mut turns = Turns::default();
     while let Some(event) = workers.next::<Event>().await? {
         if let Some(line) = event.line() {
             print(line)?;
         }
-        batches.add(&event);
+        if let Event::Turn(event) = event {
+            turns.add(event);
+        }
     }
 
     let failed = workers.failures().await?;
@@ -155,11 +158,11 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
         let file = fs::read(directory.join(&name)).with_context(|| format!("cannot read {name}"))?;
         // A damaged file need not be text.
         let file = String::from_utf8_lossy(&file);
-        checks.push(TypeCheck::new(data_type, &messages, &file, &batches));
+        checks.push(TypeCheck::new(data_type, &messages, &file, &turns));
     }
     print(check::table(&checks))?;
     let mut summary = Summary::default();
-    let parallel = batches.in_parallel();
+    let parallel = turns.in_parallel();
     summary.row(
         "in parallel",
         format!("{parallel} pairs of batches of different types"),

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use mongolock::{FencingToken, LockContext, LockError, LockProvider, distributed_lock};
-use mongolock_examples::duration::show;
 use mongolock_examples::join;
+use mongolock_examples::turns::{self, Hold};
 use mongolock_examples::worker::{Worker, ready, send};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
@@ -21,31 +21,29 @@ use crate::record::Record;
 /// Messages that a worker appends before another process gets its turn.
 pub(crate) const BATCH: i64 = 5;
 
-/// What a process tells the program: a batch has begun or ended under its lock, or was given up.
+/// What a process tells the program.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Event {
-    Begin {
-        process: u32,
-        data_type: String,
-    },
-    End(Batch),
-    GivenUp {
-        process: u32,
-        data_type: String,
-        reason: String,
-    },
+    /// A batch has begun or ended under the lock of its type.
+    Turn(turns::Event<String, Batch>),
+    /// A batch was given up; the line for the reader.
+    GivenUp(String),
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+/// The process that makes a batch, and the numbers of its messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Batch {
     pub(crate) process: u32,
-    pub(crate) data_type: String,
-    /// The numbers of the first and the last message.
-    pub(crate) messages: (u32, u32),
-    /// `None` without the lock.
-    pub(crate) token: Option<FencingToken>,
-    pub(crate) waited: Duration,
-    pub(crate) held: Duration,
+    first: u32,
+    last: u32,
+}
+
+#[cfg(test)]
+impl Batch {
+    pub(crate) fn of(process: u32) -> Self {
+        let (first, last) = (1, 1);
+        Self { process, first, last }
+    }
 }
 
 /// What the tasks of a process share.
@@ -104,11 +102,9 @@ impl Process {
                         return Err(error.context(format!("worker for {data_type}")));
                     };
                     // Another process has continued from the last commit: this process takes another turn.
-                    send(&Event::GivenUp {
-                        process: self.number,
-                        data_type: data_type.to_owned(),
-                        reason: reason.to_owned(),
-                    })?;
+                    let number = self.number;
+                    let line = format!("{number:>7}  {data_type:<9}  gives up its batch: {reason}");
+                    send(&Event::GivenUp(line))?;
                 }
             }
         }
@@ -127,17 +123,22 @@ impl Process {
         let token = LockContext::current().map(|lock| lock.fencing_token());
         // Without the lock there is no token, and the file accepts the same one from all writers.
         let write_token = token.unwrap_or(FencingToken::from(0));
-        let file = FencedFile::open(&self.directory, data_type, write_token).await?;
+        let file = FencedFile::open(&self.directory, data_type, write_token)?;
         self.queue.mark_done(data_type, file.committed()).await?;
         let messages = self.queue.after(data_type, file.committed(), BATCH).await?;
         let (Some(first), Some(last)) = (messages.first(), messages.last()) else {
             return Ok(None);
         };
 
-        send(&Event::Begin {
-            process: self.number,
-            data_type: data_type.to_owned(),
-        })?;
+        let turn = |end| {
+            let (process, first, last) = (self.number, first.sequence, last.sequence);
+            Event::Turn(turns::Event {
+                resource: data_type.to_owned(),
+                body: Batch { process, first, last },
+                end,
+            })
+        };
+        send(&turn(None))?;
         for message in &messages {
             let record = Record {
                 sequence: message.sequence,
@@ -145,20 +146,13 @@ impl Process {
                 text: message.text.clone(),
             };
             for piece in record.pieces()? {
-                file.append(piece).await?;
+                file.append(&piece)?;
                 sleep(self.pause).await;
             }
         }
-        file.commit(last.sequence).await?;
+        file.commit(last.sequence)?;
         let held = begun.elapsed();
-        send(&Event::End(Batch {
-            process: self.number,
-            data_type: data_type.to_owned(),
-            messages: (first.sequence, last.sequence),
-            token,
-            waited,
-            held,
-        }))?;
+        send(&turn(Some(Hold { token, waited, held })))?;
         Ok(Some(held))
     }
 }
@@ -183,28 +177,15 @@ fn loss(error: &anyhow::Error) -> Option<&'static str> {
 }
 
 impl Event {
-    /// The line for the reader.
+    /// The line for the reader; `None` for the beginning of a batch.
     pub(crate) fn line(&self) -> Option<String> {
         match self {
-            Self::Begin { .. } => None,
-            Self::End(batch) => {
-                let messages = format!("{}-{}", batch.messages.0, batch.messages.1);
-                let token = batch.token.map_or("none".to_owned(), |token| token.to_string());
-                Some(format!(
-                    "{:>7}  {:<9}  {messages:>8}  {token:>16}  {:>10}  {:>10}",
-                    batch.process,
-                    batch.data_type,
-                    show(batch.waited),
-                    show(batch.held)
-                ))
-            }
-            Self::GivenUp {
-                process,
-                data_type,
-                reason,
-            } => Some(format!(
-                "{process:>7}  {data_type:<9}  gives up its batch: {reason}"
-            )),
+            Self::Turn(event) => event.end.as_ref().map(|hold| {
+                let Batch { process, first, last } = event.body;
+                let messages = format!("{first}-{last}");
+                format!("{process:>7}  {:<9}  {messages:>8}  {hold}", event.resource)
+            }),
+            Self::GivenUp(line) => Some(line.clone()),
         }
     }
 }
@@ -240,22 +221,22 @@ mod tests {
     }
 
     /// S4.8: the worker before was killed between its commit and its mark in the queue.
-    #[tokio::test]
+    #[tokio::test(flavor = "multi_thread")]
     async fn committed_messages_are_marked_and_not_appended_again() {
         let (db, directory) = (test_db().await, tempfile::tempdir().unwrap());
         let process = process(&db, directory.path());
         process.queue.fill(&["orders"], 6).await.unwrap();
         let token = FencingToken::from(1);
-        let killed = FencedFile::open(directory.path(), "orders", token).await.unwrap();
+        let killed = FencedFile::open(directory.path(), "orders", token).unwrap();
         for message in process.queue.after("orders", 0, 2).await.unwrap() {
             let record = Record {
                 sequence: message.sequence,
                 token: Some(token),
                 text: message.text,
             };
-            killed.append(record.pieces().unwrap().concat()).await.unwrap();
+            killed.append(&record.pieces().unwrap().concat()).unwrap();
         }
-        killed.commit(2).await.unwrap();
+        killed.commit(2).unwrap();
         assert_eq!(sequences(&process).await, (vec![1, 2], vec![]));
 
         let provider = LockProvider::new(db.database());
@@ -269,22 +250,18 @@ mod tests {
         assert_eq!(sequences(&process).await, ((1..=6).collect(), (1..=6).collect()));
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "multi_thread")]
     async fn a_stale_worker_takes_another_turn_and_any_other_error_ends_it() {
         let directory = tempfile::tempdir().unwrap();
-        let open = async |token| {
-            let token = FencingToken::from(token);
-            FencedFile::open(directory.path(), "orders", token).await
+        let open = |name: &str, token: i64| {
+            FencedFile::open(&directory.path().join(name), "orders", FencingToken::from(token))
         };
-        let paused = open(5).await.unwrap();
-        let next = open(6).await.unwrap();
-        assert!(loss(&paused.append(b"stale".to_vec()).await.unwrap_err()).is_some());
-        assert!(loss(&open(5).await.unwrap_err()).is_some());
-        next.append(b"valid".to_vec()).await.unwrap();
-
-        let missing = directory.path().join("missing");
-        let missing = FencedFile::open(&missing, "orders", FencingToken::from(5)).await;
-        assert!(loss(&missing.unwrap_err()).is_none());
+        let paused = open("", 5).unwrap();
+        let next = open("", 6).unwrap();
+        assert!(loss(&paused.append(b"stale").unwrap_err()).is_some());
+        assert!(loss(&open("", 5).unwrap_err()).is_some());
+        next.append(b"valid").unwrap();
+        assert!(loss(&open("missing", 5).unwrap_err()).is_none());
         assert!(loss(&LockError::NoProvider.into()).is_none());
     }
 }

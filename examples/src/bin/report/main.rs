@@ -14,7 +14,6 @@
 
 mod check;
 
-use std::fmt;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,12 +27,11 @@ use mongolock::{FencingToken, LockContext, LockProvider, distributed_lock};
 use mongolock_examples::demo::{self, AFTER_HELP, Stage};
 use mongolock_examples::duration::{parse, show};
 use mongolock_examples::summary::{Summary, count};
+use mongolock_examples::turns::{Event, Hold, Turns};
 use mongolock_examples::worker::{Worker, exit_with_parent, send};
 use mongolock_examples::{all, join, print};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
-
-use crate::check::Calls;
 
 /// Tasks of a process that make calls at the same time.
 const TASKS: u32 = 4;
@@ -92,26 +90,22 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
 
     print(heading(options))?;
     let mut processes = stage.start_workers(1..=options.processes)?;
-    let mut calls = Calls::default();
-    while let Some(event) = processes.next().await? {
-        if let Event::End(end) = &event {
-            print(end)?;
+    let mut turns = Turns::default();
+    while let Some(event) = processes.next::<Event<u32, Call>>().await? {
+        if let Some(hold) = &event.end {
+            print(format!(
+                "{:>7}  {:>6}  {hold}",
+                event.body.process, event.resource
+            ))?;
         }
-        calls.add(event);
+        turns.add(event);
     }
 
     let failed = processes.failures().await?;
-    let mut summary = calls.compare(&all(&reports, doc! { "_id": 1 }).await?, options);
+    let reports: Vec<Report> = all(&reports, doc! { "_id": 1 }).await?;
+    let mut summary = check::check(&turns, &reports, options);
     summary.fail(failed);
     Ok(summary)
-}
-
-/// What a process tells the program about a call: a body has begun, which is its first act, or it ends, which is its last
-/// act under the lock.
-#[derive(Debug, Serialize, Deserialize)]
-enum Event {
-    Begin { report: u32, call: Call },
-    End(End),
 }
 
 /// A call: its process, and its number there.
@@ -119,16 +113,6 @@ enum Event {
 struct Call {
     process: u32,
     number: u32,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct End {
-    report: u32,
-    call: Call,
-    /// `None` without the lock.
-    token: Option<FencingToken>,
-    waited: Duration,
-    held: Duration,
 }
 
 /// One report. Its content is the list of its rebuilds, in the order of their writes.
@@ -215,7 +199,12 @@ impl Process {
     async fn read_work_write(&self, id: u32, call: Call, made: Instant) -> anyhow::Result<()> {
         let token = LockContext::current().map(|lock| lock.fencing_token());
         let (waited, begun) = (made.elapsed(), Instant::now());
-        send(&Event::Begin { report: id, call })?;
+        let event = |end| Event {
+            resource: id,
+            body: call,
+            end,
+        };
+        send(&event(None))?;
 
         let report = self.reports.find_one(doc! { "_id": id }).await;
         let report = report.with_context(|| format!("cannot read report {id}"))?;
@@ -225,13 +214,8 @@ impl Process {
         let written = self.reports.replace_one(doc! { "_id": id }, report).await;
         written.with_context(|| format!("cannot write report {id}"))?;
 
-        send(&Event::End(End {
-            report: id,
-            call,
-            token,
-            waited,
-            held: begun.elapsed(),
-        }))
+        let held = begun.elapsed();
+        send(&event(Some(Hold { token, waited, held })))
     }
 }
 
@@ -255,19 +239,4 @@ fn heading(options: &Options) -> String {
         count(options.ids as usize, "report", "reports"),
         show(options.hold)
     )
-}
-
-/// The line of a call.
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let token = self.token.map_or("none".to_owned(), |token| token.to_string());
-        write!(
-            f,
-            "{:>7}  {:>6}  {token:>16}  {:>10}  {:>10}",
-            self.call.process,
-            self.report,
-            show(self.waited),
-            show(self.held)
-        )
-    }
 }
