@@ -41,6 +41,7 @@ pub struct Hold {
 #[derive(Debug)]
 pub struct Turns<R, B> {
     running: Vec<Running<R, B>>,
+    begun: Vec<(R, B)>,
     ended: Vec<(R, B)>,
     overlaps: BTreeMap<R, usize>,
     in_parallel: usize,
@@ -59,6 +60,7 @@ impl<R, B> Default for Turns<R, B> {
     fn default() -> Self {
         Self {
             running: Vec::new(),
+            begun: Vec::new(),
             ended: Vec::new(),
             overlaps: BTreeMap::new(),
             in_parallel: 0,
@@ -66,7 +68,7 @@ impl<R, B> Default for Turns<R, B> {
     }
 }
 
-impl<R: Ord + Clone, B: PartialEq> Turns<R, B> {
+impl<R: Ord + Clone, B: PartialEq + Copy> Turns<R, B> {
     /// Adds an event. Each pair of bodies that run at the same time is counted once, at the end of the one that began
     /// first. A body that never ends, because its process was killed, counts nothing: the time of its end is not known.
     pub fn add(&mut self, event: Event<R, B>) {
@@ -80,6 +82,7 @@ impl<R: Ord + Clone, B: PartialEq> Turns<R, B> {
                     &mut running.other
                 }) += 1;
             }
+            self.begun.push((resource.clone(), body));
             let (same, other) = (0, 0);
             self.running.push(Running {
                 resource,
@@ -96,6 +99,12 @@ impl<R: Ord + Clone, B: PartialEq> Turns<R, B> {
             self.in_parallel += ended.other;
         }
         self.ended.push((resource, body));
+    }
+
+    /// The bodies that have begun, in that order.
+    #[must_use]
+    pub fn begun(&self) -> &[(R, B)] {
+        &self.begun
     }
 
     /// The bodies that have ended, in that order.

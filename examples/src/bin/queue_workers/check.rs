@@ -28,7 +28,7 @@ pub(crate) struct TypeCheck {
     problems: [usize; 5],
     /// Whether the fencing tokens "rise" or "fall" along the file, or some or all records have "none".
     tokens: &'static str,
-    /// Processes that have made a batch.
+    /// Processes that have begun a batch.
     processes: usize,
 }
 
@@ -48,8 +48,8 @@ impl TypeCheck {
         let damaged = damaged + found.difference(&wanted).count();
         let disordered = written.windows(2).filter(|pair| pair[1].0 < pair[0].0).count();
         let overlaps = turns.overlaps().find(|(own, _)| *own == data_type);
-        let ended = turns.ended().iter().filter(|(own, _)| own == data_type);
-        let processes: BTreeSet<u32> = ended.map(|(_, batch)| batch.process).collect();
+        let begun = turns.begun().iter().filter(|(own, _)| own == data_type);
+        let processes: BTreeSet<u32> = begun.map(|(_, batch)| batch.process).collect();
         Self {
             data_type: data_type.to_owned(),
             messages: messages.len(),

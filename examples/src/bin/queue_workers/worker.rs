@@ -151,6 +151,10 @@ impl Process {
             }
         }
         file.commit(last.sequence)?;
+        // A process that was stopped until here reports no end: the next holder has already begun, and does the rest.
+        if let Some(lock) = LockContext::current() {
+            lock.ensure_held()?;
+        }
         let held = begun.elapsed();
         send(&turn(Some(Hold { token, waited, held })))?;
         Ok(Some(held))
