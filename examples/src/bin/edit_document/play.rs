@@ -69,7 +69,7 @@ impl<'a> Play<'a> {
         self.summary
     }
 
-    /// Begins the sessions of Anna and Bert.
+    /// Begins a session of Anna and one of Bert.
     pub(crate) fn sessions(&self) -> Result<(EditSession, EditSession), LockError> {
         Ok((self.session("anna@desk-3")?, self.session("bert@desk-5")?))
     }
@@ -107,16 +107,30 @@ impl<'a> Play<'a> {
         Ok(())
     }
 
-    pub(crate) async fn save(
-        &self,
-        session: &mut EditSession,
-        item: u32,
-        text: &str,
-    ) -> anyhow::Result<Saved> {
+    async fn save(&self, session: &mut EditSession, item: u32, text: &str) -> anyhow::Result<Saved> {
         let result = session.save(self.items.id(item).await?, text).await?;
         let answer = saved(&result, session.id());
         self.step(user(session), &format!("saves item {item}: \"{text}\""), &answer)?;
         Ok(result)
+    }
+
+    /// Saves an item after the loss of its lock: checks that the session gets this error and the text of the item, and that
+    /// the item has this text.
+    pub(crate) async fn conflicts(
+        &mut self,
+        session: &mut EditSession,
+        (item, text): (u32, &str),
+        (error, now): (fn(&LockError) -> bool, &str),
+    ) -> anyhow::Result<()> {
+        let saved = self.save(session, item, text).await?;
+        let is_so =
+            matches!(&saved, Saved::Conflict { why, now: found, .. } if error(why) && found.text == now);
+        let what = format!(
+            "{} sees that it has lost item {item}, and its text",
+            user(session)
+        );
+        self.check(is_so, &what);
+        self.has_text(item, now).await
     }
 
     /// Saves an item, and checks that it has the text.
@@ -131,8 +145,7 @@ impl<'a> Play<'a> {
         self.has_text(item, text).await
     }
 
-    /// Checks the text of an item.
-    pub(crate) async fn has_text(&mut self, item: u32, text: &str) -> anyhow::Result<()> {
+    async fn has_text(&mut self, item: u32, text: &str) -> anyhow::Result<()> {
         let found = self.items.read(self.items.id(item).await?).await?.text;
         self.check(found == text, &format!("the text of item {item} is \"{text}\""));
         Ok(())

@@ -13,7 +13,7 @@ use mongolock_examples::workers::Processes;
 use mongolock_tests::eventually;
 use tokio::task::JoinSet;
 
-use crate::edit_session::{EditSession, Opened, Saved, end_session, lock_name};
+use crate::edit_session::{EditSession, Opened, end_session, item_of, lock_name};
 use crate::items::Items;
 use crate::play::Play;
 use crate::terminal::{LAST_COMMAND, ended};
@@ -54,9 +54,7 @@ async fn an_open_item_is_locked(play: &mut Play<'_>) -> anyhow::Result<()> {
     play.gets(&mut anna, 1).await?;
     play.is_refused(&mut bert, 1, &anna).await?;
     play.saves(&mut anna, 1, "Anna's text").await?;
-    let opened = play.open(&mut bert, 1).await?;
-    let is_same = matches!(opened, Opened::Yours(item) if item.text == "Anna's text");
-    play.check(is_same, "bert@desk-5 gets the item with Anna's text");
+    play.gets(&mut bert, 1).await?;
     play.closes(&mut bert, 1).await?;
     play.gets(&mut anna, 1).await
 }
@@ -122,10 +120,8 @@ async fn the_item_is_not_touched(play: &mut Play<'_>) -> anyhow::Result<()> {
     let lock = locks.find_one(doc! { "_id": &name }).await?;
     let result = format!("its name is `{name}`, in the collection distributed_locks");
     play.step("the check", "reads the lock", &result)?;
-    play.check(
-        lock.is_some(),
-        "the name of the lock contains the item's ObjectId",
-    );
+    let is_named = lock.is_some() && item_of(&name) == Some(id);
+    play.check(is_named, "the name of the lock contains the item's ObjectId");
     Ok(())
 }
 
@@ -164,6 +160,8 @@ async fn a_crash(play: &mut Play<'_>) -> anyhow::Result<()> {
         &ended(released),
     )?;
     play.check(released == 2, "both items are released");
+    let again = end_session(&play.locks, &session).await?;
+    play.check(again == 0, "a session that has ended has no items");
     play.gets(&mut bert, 7).await?;
     play.gets(&mut bert, 8).await?;
     // Other sessions keep their items.
@@ -219,10 +217,16 @@ async fn an_item_is_left_open(play: &mut Play<'_>) -> anyhow::Result<()> {
     play.check(lasted >= SHORT, "the lease lasted for at least one expiry");
     play.gets(&mut bert, 9).await?;
     play.saves(&mut bert, 9, "Bert's text").await?;
-    let saved = play.save(&mut anna, 9, "Anna's text").await?;
-    let is_lost = matches!(saved, Saved::Conflict { why: LockError::Lost { .. }, now, .. } if now.text == "Bert's text");
-    play.check(is_lost, "anna@desk-3 gets LockError::Lost and Bert's text");
-    play.has_text(9, "Bert's text").await
+    play.conflicts(&mut anna, (9, "Anna's text"), (is_lost, "Bert's text"))
+        .await
+}
+
+fn is_lost(error: &LockError) -> bool {
+    matches!(error, LockError::Lost { .. })
+}
+
+fn is_stale(error: &LockError) -> bool {
+    matches!(error, LockError::Stale { token, seen, .. } if token < seen)
 }
 
 async fn an_operator_releases_a_lock(play: &mut Play<'_>) -> anyhow::Result<()> {
@@ -233,10 +237,8 @@ async fn an_operator_releases_a_lock(play: &mut Play<'_>) -> anyhow::Result<()> 
     play.releases(10).await?;
     play.gets(&mut bert, 10).await?;
     play.saves(&mut bert, 10, "Bert's text").await?;
-    let saved = play.save(&mut anna, 10, "Anna's text").await?;
-    let is_stale = matches!(saved, Saved::Conflict { why: LockError::Stale { .. }, now, .. } if now.text == "Bert's text");
-    play.check(is_stale, "anna@desk-3 gets LockError::Stale and Bert's text");
-    play.has_text(10, "Bert's text").await?;
+    play.conflicts(&mut anna, (10, "Anna's text"), (is_stale, "Bert's text"))
+        .await?;
     play.gets(&mut anna, 10).await?;
     play.saves(&mut anna, 10, "Bert's text, and Anna's").await
 }
@@ -248,8 +250,6 @@ async fn a_lock_is_lost_without_a_successor(play: &mut Play<'_>) -> anyhow::Resu
     let mut anna = play.session("anna@desk-3")?;
     play.gets(&mut anna, 11).await?;
     play.releases(11).await?;
-    let saved = play.save(&mut anna, 11, "Anna's text").await?;
-    let is_lost = matches!(saved, Saved::Conflict { why: LockError::Lost { .. }, now, .. } if now.text == "Anna's text");
-    play.check(is_lost, "anna@desk-3 gets LockError::Lost");
-    Ok(())
+    play.conflicts(&mut anna, (11, "Anna's text"), (is_lost, "Anna's text"))
+        .await
 }
