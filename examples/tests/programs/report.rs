@@ -1,8 +1,10 @@
 //! The program `report`, run as a user runs it.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use crate::run::{Alone, drops_its_database, error_of, fails, passes, program};
+use mongolock_tests::{must, shared};
+
+use crate::run::{Alone, database_of, error_of, fails, passes, program};
 
 fn report(arguments: &[&str]) -> Command {
     program(env!("CARGO_BIN_EXE_report"), arguments)
@@ -35,7 +37,18 @@ async fn without_the_lock_updates_are_lost() {
 
 #[tokio::test]
 async fn its_database_on_a_given_server_is_dropped() {
-    drops_its_database("report", report(&["--calls", "2"])).await;
+    let mut program = report(&["--calls", "2"]);
+    let shared = must(shared().await);
+    let program = must(
+        program
+            .env("MONGODB_URI", shared.uri())
+            .stdout(Stdio::null())
+            .spawn(),
+    );
+    let own = database_of("report", program.id());
+    assert!(must(program.wait_with_output()).status.success());
+    let names = must(must(shared.client().await).list_database_names().await);
+    assert!(!names.iter().any(|name| name.starts_with(&own)), "{names:?}");
 }
 
 #[test]

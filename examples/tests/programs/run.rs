@@ -105,21 +105,6 @@ pub(crate) fn error_of(program: &mut Command) -> String {
     errors
 }
 
-/// Asserts that a run on the shared server drops its database.
-pub(crate) async fn drops_its_database(name: &str, mut program: Command) {
-    let shared = must(shared().await);
-    let program = must(
-        program
-            .env("MONGODB_URI", shared.uri())
-            .stdout(Stdio::null())
-            .spawn(),
-    );
-    let own = database_of(name, program.id());
-    assert!(must(program.wait_with_output()).status.success());
-    let names = must(must(shared.client().await).list_database_names().await);
-    assert!(!names.iter().any(|name| name.starts_with(&own)), "{names:?}");
-}
-
 /// The beginning of the name of the database of a program with this process id. It is on the command lines of the
 /// processes that the program starts.
 pub(crate) fn database_of(name: &str, pid: u32) -> String {

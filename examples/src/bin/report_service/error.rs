@@ -22,8 +22,8 @@ const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 /// - 500: the service failed, perhaps after the report was changed. A client has to read the report before it sends the
 ///   request again, so there is no `Retry-After`.
 ///
-/// The answer has a fixed text. The errors of mongolock and of the driver name locks, hosts and processes: they are
-/// logged, and not sent.
+/// Each status has a fixed text. The errors of mongolock and of the driver name locks, hosts and processes: they are logged,
+/// and not sent.
 #[derive(Debug)]
 pub(crate) enum ServiceError {
     Lock(LockError),
@@ -67,60 +67,25 @@ pub(crate) enum Reason {
 }
 
 impl ServiceError {
-    fn answer(&self) -> (StatusCode, Reason, &'static str) {
+    fn answer(&self) -> (StatusCode, Reason) {
         match self {
             // There are too many requests for one report, and soon there will be fewer. The client has waited, so this
             // is not a conflict (409); and it has not sent more than others, so it is not 429 either.
-            Self::Lock(LockError::Timeout { .. }) => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                Reason::LockTimeout,
-                "other requests are changing this report: nothing was changed, try again later",
-            ),
+            Self::Lock(LockError::Timeout { .. }) => (StatusCode::SERVICE_UNAVAILABLE, Reason::LockTimeout),
             // The client asked to be told about the conflict, and not to wait.
-            Self::Lock(LockError::Busy { .. }) => (
-                StatusCode::CONFLICT,
-                Reason::LockBusy,
-                "another request is changing this report: nothing was changed",
-            ),
-            Self::Lock(LockError::Stale { .. }) => (
-                StatusCode::CONFLICT,
-                Reason::Stale,
-                "another request has changed this report meanwhile: nothing was changed",
-            ),
+            Self::Lock(LockError::Busy { .. }) => (StatusCode::CONFLICT, Reason::LockBusy),
+            Self::Lock(LockError::Stale { .. }) => (StatusCode::CONFLICT, Reason::Stale),
             // The body was dropped at some await point, perhaps between the write and its reply.
-            Self::Lock(LockError::Lost { .. }) => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                Reason::LockLost,
-                "the change was interrupted: read the report to see whether it was made",
-            ),
-            Self::Lock(LockError::ShutDown { .. }) => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                Reason::ShuttingDown,
-                "this instance is shutting down: nothing was changed, try again",
-            ),
-            // Not a busy lock: trying again soon does not help, an operator can. The attribute returns this error only
-            // before it runs the body.
-            Self::Lock(LockError::Mongo(_)) | Self::Read(_) => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                Reason::NoDatabase,
-                "the database is unreachable: nothing was changed, try again later",
-            ),
-            Self::Write(_) => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                Reason::WriteFailed,
-                "the database failed: read the report to see whether it was changed",
-            ),
-            Self::NotFound => (
-                StatusCode::NOT_FOUND,
-                Reason::NotFound,
-                "this report does not exist",
-            ),
+            Self::Lock(LockError::Lost { .. }) => (StatusCode::INTERNAL_SERVER_ERROR, Reason::LockLost),
+            Self::Lock(LockError::ShutDown { .. }) => (StatusCode::SERVICE_UNAVAILABLE, Reason::ShuttingDown),
+            // The attribute returns this error only before it runs the body.
+            Self::Lock(LockError::Mongo(_)) | Self::Read(_) => {
+                (StatusCode::SERVICE_UNAVAILABLE, Reason::NoDatabase)
+            }
+            Self::Write(_) => (StatusCode::INTERNAL_SERVER_ERROR, Reason::WriteFailed),
+            Self::NotFound => (StatusCode::NOT_FOUND, Reason::NotFound),
             // A defect, such as a name that is too long.
-            Self::Lock(_) => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                Reason::Internal,
-                "the service has failed",
-            ),
+            Self::Lock(_) => (StatusCode::INTERNAL_SERVER_ERROR, Reason::Internal),
         }
     }
 
@@ -141,12 +106,22 @@ impl ServiceError {
     }
 }
 
+/// The text for users; it depends on nothing but the status.
+fn message(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::SERVICE_UNAVAILABLE => "nothing was changed: try again later",
+        StatusCode::CONFLICT => "another request changes this report or has changed it: nothing was changed",
+        StatusCode::NOT_FOUND => "this report does not exist",
+        _ => "the service failed: read the report to see whether it was changed",
+    }
+}
+
 impl IntoResponse for ServiceError {
     fn into_response(self) -> Response {
-        let (status, error, message) = self.answer();
+        let (status, error) = self.answer();
         let problem = Problem {
             error,
-            message: message.to_owned(),
+            message: message(status).to_owned(),
             waited_ms: self.waited().map(millis),
         };
         if let Some(detail) = self.detail() {
@@ -172,15 +147,6 @@ mod tests {
     use mongolock::{Fenced, FencingToken, LockProvider};
 
     use super::*;
-
-    /// The status, whether there is a `Retry-After`, and the body.
-    async fn answer(error: impl Into<ServiceError>) -> (u16, bool, String) {
-        let response = error.into().into_response();
-        let again = response.headers().contains_key(header::RETRY_AFTER);
-        let status = response.status().as_u16();
-        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
-        (status, again, String::from_utf8(body.to_vec()).unwrap())
-    }
 
     async fn timeout() -> LockError {
         let lock = LockProvider::in_memory()
@@ -220,7 +186,7 @@ mod tests {
     /// `LockError::Busy` is tested with the program itself.
     #[tokio::test]
     async fn the_status_says_whether_to_send_the_request_again() {
-        for (error, status, again) in [
+        let errors: [(ServiceError, u16, bool); 9] = [
             (timeout().await.into(), 503, true),
             (shut_down().await.into(), 503, true),
             (LockError::Mongo(down()).into(), 503, true),
@@ -230,10 +196,17 @@ mod tests {
             (lost().await.into(), 500, false),
             (ServiceError::Write(down()), 500, false),
             (LockError::NoProvider.into(), 500, false),
-        ] {
+        ];
+        for (error, status, again) in errors {
             let shown = format!("{error:?}");
-            let (found_status, found_again, body) = answer(error).await;
-            assert_eq!((found_status, found_again), (status, again), "{shown}");
+            let response = error.into_response();
+            let found = (
+                response.status().as_u16(),
+                response.headers().contains_key(header::RETRY_AFTER),
+            );
+            assert_eq!(found, (status, again), "{shown}");
+            let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+            let body = String::from_utf8_lossy(&body);
             assert!(!body.contains("secret"), "{shown}: {body}");
         }
     }
