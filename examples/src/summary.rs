@@ -12,18 +12,18 @@ pub struct Summary {
 
 impl Summary {
     /// Adds a row for the reader.
-    pub fn row(&mut self, label: &'static str, value: impl Into<String>) {
-        self.rows.push((label, value.into()));
+    pub fn row(&mut self, label: &'static str, value: impl fmt::Display) {
+        self.rows.push((label, value.to_string()));
     }
 
     /// Adds a failure unless the check has passed.
-    pub fn check(&mut self, has_passed: bool, failure: impl FnOnce() -> String) {
-        self.fail((!has_passed).then(failure));
+    pub fn check(&mut self, has_passed: bool, failure: impl Into<String>) {
+        self.fail((!has_passed).then(|| failure.into()));
     }
 
     /// Adds a row with a number, which is a failure unless it is zero.
-    pub fn zero(&mut self, label: &'static str, number: usize, failure: impl FnOnce() -> String) {
-        self.row(label, number.to_string());
+    pub fn zero(&mut self, label: &'static str, number: usize, failure: impl Into<String>) {
+        self.row(label, number);
         self.check(number == 0, failure);
     }
 
@@ -94,7 +94,7 @@ mod tests {
         );
         assert_eq!(summary.exit_code(), ExitCode::SUCCESS);
         summary.finding("tokens", "rose", ["tokens fell".to_owned()]);
-        summary.check(false, || "process 2: exit status: 1".to_owned());
+        summary.check(false, "process 2: exit status: 1");
         let text = summary.to_string();
         assert!(text.contains("\ntokens        tokens fell\n"), "{text}");
         assert!(

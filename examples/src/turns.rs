@@ -27,7 +27,7 @@ pub struct Event<R, B> {
 }
 
 /// One hold of a lock.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Hold {
     /// `None` without the lock.
     pub token: Option<FencingToken>,
@@ -139,18 +139,6 @@ impl fmt::Display for Hold {
     }
 }
 
-impl Hold {
-    /// A hold for the unit tests of the programs, without a token and of no length.
-    #[must_use]
-    pub fn none() -> Self {
-        Self {
-            token: None,
-            waited: Duration::ZERO,
-            held: Duration::ZERO,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,7 +149,7 @@ mod tests {
         for step in steps.split(' ') {
             let (kind, body) = step.split_at(1);
             let (resource, body) = body.split_at(1);
-            let end = (kind == "-").then(Hold::none);
+            let end = (kind == "-").then(Hold::default);
             turns.add(Event { resource, body, end });
         }
         (

@@ -53,8 +53,8 @@ impl<'a> Play<'a> {
     pub(crate) fn check(&mut self, is_so: bool, what: &str) {
         self.checks += 1;
         let scene = self.scenes;
-        self.summary
-            .check(is_so, || format!("scene {scene}: not true that {what}"));
+        let failure = format!("scene {scene}: not true that {what}");
+        self.summary.check(is_so, failure);
     }
 
     /// Prints a step and its result.
@@ -64,8 +64,8 @@ impl<'a> Play<'a> {
     }
 
     pub(crate) fn end(mut self) -> Summary {
-        self.summary.row("scenes", self.scenes.to_string());
-        self.summary.row("checks", self.checks.to_string());
+        self.summary.row("scenes", self.scenes);
+        self.summary.row("checks", self.checks);
         self.summary
     }
 
@@ -100,10 +100,8 @@ impl<'a> Play<'a> {
     ) -> anyhow::Result<()> {
         let opened = self.open(session, item).await?;
         let is_so = matches!(opened, Opened::Taken(lock) if lock.owner.as_deref() == Some(holder.id()));
-        self.check(
-            is_so,
-            &format!("{} sees that {} has item {item}", user(session), user(holder)),
-        );
+        let what = format!("{} sees that {} has item {item}", user(session), user(holder));
+        self.check(is_so, &what);
         Ok(())
     }
 
@@ -125,10 +123,8 @@ impl<'a> Play<'a> {
         let saved = self.save(session, item, text).await?;
         let is_so =
             matches!(&saved, Saved::Conflict { why, now: found, .. } if error(why) && found.text == now);
-        let what = format!(
-            "{} sees that it has lost item {item}, and its text",
-            user(session)
-        );
+        let user = user(session);
+        let what = format!("{user} sees that it has lost item {item}, and its text");
         self.check(is_so, &what);
         self.has_text(item, now).await
     }
@@ -154,11 +150,9 @@ impl<'a> Play<'a> {
     /// Closes an item, and checks that it was locked until then.
     pub(crate) async fn closes(&mut self, session: &mut EditSession, item: u32) -> anyhow::Result<()> {
         let was_locked = session.close(self.items.id(item).await?).await?;
-        self.step(user(session), &format!("closes item {item}"), &closed(was_locked))?;
-        self.check(
-            was_locked,
-            &format!("{} has item {item} until it is closed", user(session)),
-        );
+        self.step(user(session), &format!("closes item {item}"), closed(was_locked))?;
+        let what = format!("{} has item {item} until it is closed", user(session));
+        self.check(was_locked, &what);
         Ok(())
     }
 
@@ -167,10 +161,8 @@ impl<'a> Play<'a> {
         let user = user(&session).to_owned();
         let released = session.end().await;
         self.step(&user, "ends the session", &ended(released))?;
-        self.check(
-            released == items,
-            &format!("the end of the session of {user} releases {items} items"),
-        );
+        let what = format!("the end of the session of {user} releases {items} items");
+        self.check(released == items, &what);
         Ok(())
     }
 
@@ -178,11 +170,8 @@ impl<'a> Play<'a> {
     pub(crate) async fn releases(&mut self, item: u32) -> anyhow::Result<()> {
         let name = lock_name(self.items.id(item).await?);
         let was_held = self.locks.admin().force_release(name).await?;
-        self.step(
-            "the operator",
-            &format!("releases item {item}"),
-            &released(was_held),
-        )?;
+        let does = format!("releases item {item}");
+        self.step("the operator", &does, released(was_held))?;
         self.check(was_held, &format!("item {item} was locked"));
         Ok(())
     }

@@ -77,11 +77,8 @@ async fn one_of_many_gets_an_item(play: &mut Play<'_>) -> anyhow::Result<()> {
             Opened::Taken(lock) => owners.push(lock.owner),
         }
     }
-    let result = format!(
-        "{} got it, {} saw which session has it",
-        winners.len(),
-        owners.len()
-    );
+    let (one, others) = (winners.len(), owners.len());
+    let result = format!("{one} got it, {others} saw which session has it");
     play.step("all at once", &format!("{CROWD} sessions open item 2"), &result)?;
     play.check(winners.len() == 1, "exactly one session gets the item");
     let is_winner = |owner: &Option<String>| winners.iter().any(|it| owner.as_deref() == Some(it.id()));
@@ -104,16 +101,9 @@ async fn the_item_is_not_touched(play: &mut Play<'_>) -> anyhow::Result<()> {
     play.closes(&mut bert, 3).await?;
     let after = read().await?;
     let is_equal = before.is_some() && before == locked && before == after;
-    let result = if is_equal {
-        "identical bytes"
-    } else {
-        "DIFFERENT bytes"
-    };
-    play.step(
-        "the check",
-        "compares item 3 before, while locked, and after",
-        result,
-    )?;
+    let result = ["DIFFERENT bytes", "identical bytes"][usize::from(is_equal)];
+    let does = "compares item 3 before, while locked, and after";
+    play.step("the check", does, result)?;
     play.check(is_equal, "the item has the same bytes");
     let locks = play.database().collection::<Document>("distributed_locks");
     let name = lock_name(id);
@@ -154,11 +144,8 @@ async fn a_crash(play: &mut Play<'_>) -> anyhow::Result<()> {
     let is_cleos = session.starts_with("cleo@laptop#");
     play.check(is_cleos, "bert@desk-5 sees that cleo@laptop has item 7");
     let released = end_session(&play.locks, &session).await?;
-    play.step(
-        "the server",
-        &format!("ends the session {session}"),
-        &ended(released),
-    )?;
+    let does = format!("ends the session {session}");
+    play.step("the server", &does, &ended(released))?;
     play.check(released == 2, "both items are released");
     let again = end_session(&play.locks, &session).await?;
     play.check(again == 0, "a session that has ended has no items");
@@ -177,12 +164,10 @@ async fn cleos_process(play: &mut Play<'_>, items: &[u32]) -> anyhow::Result<Pro
         Ok(command)
     })?;
     let ended = "the process has ended";
-    while !process
-        .next_line()
-        .await?
-        .context(ended)?
-        .starts_with(LAST_COMMAND)
-    {}
+    let mut line = String::new();
+    while !line.starts_with(LAST_COMMAND) {
+        line = process.next_line().await?.context(ended)?;
+    }
     for item in items {
         process.write_line(&format!("open {item}"))?;
         let result = process.next_line().await?.context(ended)?;
@@ -244,9 +229,7 @@ async fn an_operator_releases_a_lock(play: &mut Play<'_>) -> anyhow::Result<()> 
 }
 
 async fn a_lock_is_lost_without_a_successor(play: &mut Play<'_>) -> anyhow::Result<()> {
-    play.scene(
-        "A session that saves after the loss of its lock sees that, even if no other session has saved",
-    )?;
+    play.scene("A session that saves after the loss of its lock sees that, even if it is the only one")?;
     let mut anna = play.session("anna@desk-3")?;
     play.gets(&mut anna, 11).await?;
     play.releases(11).await?;

@@ -123,12 +123,12 @@ impl Desk {
             }
             Command::Close { item } => {
                 let id = self.items.id(item).await?;
-                closed(self.session.close(id).await?)
+                closed(self.session.close(id).await?).to_owned()
             }
             Command::Who => self.who().await?,
             Command::Release { item } => {
                 let name = lock_name(self.items.id(item).await?);
-                released(self.locks.admin().force_release(name).await?)
+                released(self.locks.admin().force_release(name).await?).to_owned()
             }
             Command::End { session } => ended(end_session(&self.locks, &session).await?),
         })
@@ -190,13 +190,12 @@ pub(crate) fn saved(saved: &Saved, session: &str) -> String {
     }
 }
 
-pub(crate) fn closed(was_locked: bool) -> String {
-    let answer = if was_locked {
+pub(crate) fn closed(was_locked: bool) -> &'static str {
+    if was_locked {
         "closed"
     } else {
         "closed; the lock had expired or was released before"
-    };
-    answer.to_owned()
+    }
 }
 
 pub(crate) fn ended(items: u64) -> String {
@@ -204,9 +203,8 @@ pub(crate) fn ended(items: u64) -> String {
     format!("{} released", count(items, "item", "items"))
 }
 
-pub(crate) fn released(was_held: bool) -> String {
-    let answer = if was_held { "released" } else { "it was not locked" };
-    answer.to_owned()
+pub(crate) fn released(was_held: bool) -> &'static str {
+    if was_held { "released" } else { "it was not locked" }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! An instance: it calls the job at each tick, and tells the program what the call has done.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use apalis_core::error::WorkerError;
@@ -15,7 +14,7 @@ use mongolock_examples::worker::{Signal, Worker, send, stop_with_parent};
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
-use crate::schedule::{Schedule, Tick};
+use crate::schedule::Tick;
 use crate::{Options, nightly_report};
 
 /// The name of the collection of the runs.
@@ -31,7 +30,6 @@ pub(crate) struct Run {
     pub(crate) instance: u32,
     /// `None` without the lock.
     pub(crate) token: Option<FencingToken>,
-    pub(crate) took: Duration,
 }
 
 /// A call of the job at a tick.
@@ -57,12 +55,9 @@ pub(crate) enum Outcome {
 pub(crate) struct Instance {
     number: u32,
     runs: Collection<Run>,
-    schedule: Schedule,
+    options: Options,
     /// Nothing was due before this tick.
     first: Tick,
-    work: Duration,
-    late: Duration,
-    without_lock: bool,
     stop: Signal,
 }
 
@@ -78,11 +73,8 @@ pub(crate) async fn run(worker: &Worker, options: &Options) -> anyhow::Result<()
     let instance = Arc::new(Instance {
         number: worker.number,
         runs: database.collection(RUNS),
-        schedule: options.schedule.clone(),
+        options: options.clone(),
         first: options.first.context("a worker needs the first tick")?,
-        work: options.work,
-        late: options.late,
-        without_lock: options.without_lock,
         stop: stop.clone(),
     });
 
@@ -127,30 +119,30 @@ impl Instance {
         tokio::select! {
             biased;
             _ = self.stop.wait() => return,
-            () = sleep(self.late.mul_f64(fastrand::f64())) => {}
+            () = sleep(self.options.late.mul_f64(fastrand::f64())) => {}
         }
+        let complain = |error| eprintln!("instance {}, {tick}: {error:#}", self.number);
         let outcome = match self.run(tick).await {
             Ok(Some(ran)) if ran.is_empty() => Outcome::Late,
             Ok(Some(_)) => Outcome::Ran,
             Ok(None) => Outcome::Skipped,
             // A failed run does not end the service: the next one makes up for it.
             Err(error) => {
-                eprintln!("instance {}, {tick}: {error:#}", self.number);
+                complain(error);
                 Outcome::Failed
             }
         };
-        let call = Call {
+        let instance = self.number;
+        send(&Call {
             tick,
-            instance: self.number,
+            instance,
             outcome,
-        };
-        if let Err(error) = send(&call) {
-            eprintln!("instance {}, {tick}: {error:#}", self.number);
-        }
+        })
+        .unwrap_or_else(complain);
     }
 
     async fn run(&self, tick: Tick) -> anyhow::Result<Option<Vec<Tick>>> {
-        if self.without_lock {
+        if self.options.without_lock {
             self.build_report(tick).await?;
             return Ok(Some(vec![tick]));
         }
@@ -162,19 +154,18 @@ impl Instance {
     pub(crate) async fn due(&self, tick: Tick) -> anyhow::Result<Vec<Tick>> {
         let last = self.runs.find_one(doc! {}).sort(doc! { "tick": -1 }).await;
         let last = last.context("cannot read the record of the runs")?;
-        Ok(self.schedule.due(last.map(|run| run.tick), self.first, tick))
+        let last = last.map(|run| run.tick);
+        Ok(self.options.schedule.due(last, self.first, tick))
     }
 
     /// The work itself, and its record. If an instance dies between the two, the work is done again: either a second run
     /// must do no harm, or the record must be part of the work, as in one document or one transaction.
     pub(crate) async fn build_report(&self, tick: Tick) -> anyhow::Result<()> {
-        let begun = Instant::now();
-        sleep(self.work).await;
+        sleep(self.options.work).await;
         let run = Run {
             tick,
             instance: self.number,
             token: LockContext::current().map(|lock| lock.fencing_token()),
-            took: begun.elapsed(),
         };
         let added = self.runs.insert_one(run).await;
         added.context("cannot write the record of the runs")?;
@@ -185,6 +176,7 @@ impl Instance {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::time::Duration;
 
     use apalis_core::backend::Backend;
     use apalis_core::worker::context::WorkerContext;
@@ -192,6 +184,7 @@ mod tests {
     use chrono::Utc;
 
     use super::*;
+    use crate::schedule::Schedule;
 
     /// The next tick that the scheduler has for its worker.
     async fn next(scheduler: &mut CronScheduler<cron::Schedule>) -> Result<Tick, WorkerError> {

@@ -1,6 +1,5 @@
 //! What the instances have done, tick by tick, and whether that is right.
 
-use mongolock_examples::duration::show;
 use mongolock_examples::summary::Summary;
 
 use crate::Options;
@@ -10,38 +9,15 @@ use crate::schedule::Tick;
 /// The runs and the calls. The instances continue until they are stopped; what they do at later ticks does not count.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    ticks: Vec<Tick>,
+    pub(crate) ticks: Vec<Tick>,
     /// In the order of their ticks.
-    runs: Vec<Run>,
-    calls: Vec<Call>,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) calls: Vec<Call>,
     /// The instances that were not killed.
-    alive: Vec<u32>,
-    killed: Option<u32>,
+    pub(crate) alive: Vec<u32>,
 }
 
 impl Journal {
-    pub(crate) fn new(ticks: &[Tick], instances: u32) -> Self {
-        Self {
-            ticks: ticks.to_vec(),
-            runs: Vec::new(),
-            calls: Vec::new(),
-            alive: (1..=instances).collect(),
-            killed: None,
-        }
-    }
-
-    /// Adds a call; `runs` are all runs so far, in the order of their ticks.
-    pub(crate) fn add(&mut self, call: Call, runs: Vec<Run>) {
-        self.calls.push(call);
-        self.runs = runs;
-    }
-
-    /// An instance was killed: it makes no further call.
-    pub(crate) fn expect_no_more_of(&mut self, instance: u32) {
-        self.alive.retain(|alive| *alive != instance);
-        self.killed = Some(instance);
-    }
-
     /// Whether the job was run for this tick, and all instances have called it for this tick or a later one. An instance
     /// may leave a tick out, for example if it has started later than the others.
     pub(crate) fn is_complete(&self, tick: Tick) -> bool {
@@ -81,7 +57,6 @@ impl Journal {
 
     /// The line of a tick.
     pub(crate) fn line(&self, tick: Tick) -> String {
-        let first = self.first_run(tick);
         let mut others = vec![list(self.instances(tick, Outcome::Skipped))];
         for (outcome, what) in [(Outcome::Late, "found it done"), (Outcome::Failed, "failed")] {
             let instances = self.instances(tick, outcome);
@@ -92,64 +67,44 @@ impl Journal {
         if self.is_late(tick) {
             others.push("run at a later tick".to_owned());
         }
-        let token = first.and_then(|run| run.token);
-        format!(
-            "{tick:8}  {:>7}  {:>16}  {:>8}  {}",
-            list(self.runs_of(tick).map(|run| run.instance)),
-            token.map_or("none".to_owned(), |token| token.to_string()),
-            first.map_or("none".to_owned(), |run| show(run.took)),
-            others.join("; ")
-        )
+        let token = self.first_run(tick).and_then(|run| run.token);
+        let token = token.map_or("none".to_owned(), |token| token.to_string());
+        let instances = list(self.runs_of(tick).map(|run| run.instance));
+        format!("{tick:8}  {instances:>7}  {token:>16}  {}", others.join("; "))
     }
 
     /// Checks that each tick ran once and all instances have come that far, that no call failed, and that the tokens rise
     /// from one hold to the next.
     pub(crate) fn check(&self, options: &Options) -> Summary {
-        let count = |has: fn(usize) -> bool| {
-            let runs = self.ticks.iter().map(|tick| self.runs_of(*tick).count());
-            runs.filter(|runs| has(*runs)).count()
-        };
-        let [once, often, never] = [
-            count(|runs| runs == 1),
-            count(|runs| runs > 1),
-            count(|runs| runs == 0),
-        ];
-        let all = self.ticks.len();
+        let runs = || self.ticks.iter().map(|tick| self.runs_of(*tick).count());
+        let (all, often) = (self.ticks.len(), runs().filter(|runs| *runs > 1).count());
+        let never = runs().filter(|runs| *runs == 0).count();
         let mut summary = Summary::default();
-        summary.row("ticks", all.to_string());
-        summary.row("ran once", once.to_string());
-        summary.row("more than once", often.to_string());
-        summary.check(often == 0, || {
-            format!("{often} of {all} ticks ran more than once")
-        });
-        summary.row("not at all", never.to_string());
-        summary.check(never == 0, || format!("{never} of {all} ticks did not run"));
+        summary.row("ticks", all);
+        summary.row("ran once", all - often - never);
+        summary.zero(
+            "more than once",
+            often,
+            format!("{often} of {all} ticks ran more than once"),
+        );
+        summary.zero("not at all", never, format!("{never} of {all} ticks did not run"));
 
-        let calls = |outcome| {
-            let ticks = self.ticks.iter();
-            ticks
-                .map(|tick| self.instances(*tick, outcome).len())
-                .sum::<usize>()
+        let calls = |outcome| -> usize {
+            let calls = self.ticks.iter().map(|tick| self.instances(*tick, outcome).len());
+            calls.sum()
         };
-        let (ran, skipped) = (calls(Outcome::Ran), calls(Outcome::Skipped));
-        let (late, failed) = (calls(Outcome::Late), calls(Outcome::Failed));
-        summary.row(
-            "calls",
-            format!("{ran} ran the job, {skipped} skipped it, {late} found it done, {failed} failed"),
-        );
-        summary.check(failed == 0, || format!("{failed} calls failed"));
-        summary.check(
-            never > 0 || self.ticks.iter().all(|tick| self.is_complete(*tick)),
-            || "not all instances have reached the last tick".to_owned(),
-        );
+        summary.row("calls that ran it", calls(Outcome::Ran));
+        summary.row("skipped it", calls(Outcome::Skipped));
+        summary.row("found it done", calls(Outcome::Late));
+        let failed = calls(Outcome::Failed);
+        summary.zero("failed", failed, format!("{failed} calls failed"));
+        let are_complete = never > 0 || self.ticks.iter().all(|tick| self.is_complete(*tick));
+        summary.check(are_complete, "not all instances have reached the last tick");
         if options.without_lock {
             summary.row("tokens", "none");
         } else {
             let wrong = (!self.tokens_rise()).then(|| "tokens do not rise".to_owned());
             summary.finding("tokens", "rise from hold to hold", wrong);
-        }
-        if let Some(instance) = self.killed {
-            summary.row("killed", format!("instance {instance}"));
         }
         summary
     }
@@ -176,8 +131,6 @@ fn list(instances: impl IntoIterator<Item = u32>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use clap::Parser;
     use mongolock::FencingToken;
 
@@ -191,12 +144,11 @@ mod tests {
     /// A journal of two instances with these ticks, these runs (tick, instance and token), and these calls (tick, instance
     /// and outcome).
     fn journal(ticks: u8, runs: &[(u8, u32, i64)], calls: &[(u8, u32, Outcome)]) -> Journal {
-        let ticks: Vec<Tick> = (1..=ticks).map(tick).collect();
+        let ticks = (1..=ticks).map(tick).collect();
         let runs = runs.iter().map(|(seconds, instance, token)| Run {
             tick: tick(*seconds),
             instance: *instance,
             token: (*token > 0).then(|| FencingToken::from(*token)),
-            took: Duration::ZERO,
         });
         let calls = calls.iter().map(|(seconds, instance, outcome)| Call {
             tick: tick(*seconds),
@@ -204,9 +156,10 @@ mod tests {
             outcome: *outcome,
         });
         Journal {
+            ticks,
             runs: runs.collect(),
             calls: calls.collect(),
-            ..Journal::new(&ticks, 2)
+            alive: vec![1, 2],
         }
     }
 
@@ -263,7 +216,7 @@ mod tests {
     fn no_call_is_expected_of_a_killed_instance() {
         let mut journal = journal(1, &RUNS[..1], &CALLS[..1]);
         assert!(!journal.is_complete(tick(1)));
-        journal.expect_no_more_of(2);
+        journal.alive.pop();
         assert!(journal.is_complete(tick(1)));
     }
 

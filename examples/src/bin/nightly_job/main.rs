@@ -50,7 +50,7 @@ const START: Duration = Duration::from_millis(500);
 
 /// Three instances have the same scheduled job under a distributed lock. The program checks that the job runs once per
 /// tick.
-#[derive(Debug, Parser)]
+#[derive(Debug, Clone, Parser)]
 #[command(name = "nightly_job", after_help = AFTER_HELP)]
 struct Options {
     /// Ticks of the schedule to run
@@ -100,7 +100,7 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
     let ticks: Vec<Tick> = ticks.take(options.ticks.into()).collect();
     let first = ticks.first().context("the schedule has no tick in the future")?;
     let runs = stage.database().collection::<Run>(RUNS);
-    let kill_after = options.kill.then_some(ticks.len().div_ceil(2));
+    let half = ticks.len().div_ceil(2);
 
     print(heading(options))?;
     let mut instances = Processes::start(1..=INSTANCES, |number| {
@@ -108,29 +108,36 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
         command.args(["--first", &first.timestamp().to_string()]);
         Ok(command)
     })?;
-    let mut journal = Journal::new(&ticks, INSTANCES);
+    let mut journal = Journal {
+        ticks: ticks.clone(),
+        runs: Vec::new(),
+        calls: Vec::new(),
+        alive: (1..=INSTANCES).collect(),
+    };
     let mut shown = 0;
     while shown < ticks.len() && !instances.has_one_ended()? {
         let Some(call) = instances.next().await? else {
             break;
         };
-        journal.add(call, all(&runs, doc! { "tick": 1 }).await?);
+        journal.calls.push(call);
+        journal.runs = all(&runs, doc! { "tick": 1 }).await?;
         while let Some(tick) = ticks.get(shown).filter(|tick| journal.is_complete(**tick)) {
             print(journal.line(*tick))?;
             shown += 1;
-            if let (Some(run), true) = (journal.first_run(*tick), kill_after == Some(shown)) {
+            if let (Some(run), true) = (journal.first_run(*tick), options.kill && shown == half) {
                 let number = run.instance;
                 instances.kill(number)?;
                 print(format!("          instance {number} is killed"))?;
-                journal.expect_no_more_of(number);
+                journal.alive.retain(|alive| *alive != number);
             }
         }
     }
 
     instances.stop();
     while let Some(call) = instances.next().await? {
-        journal.add(call, all(&runs, doc! { "tick": 1 }).await?);
+        journal.calls.push(call);
     }
+    journal.runs = all(&runs, doc! { "tick": 1 }).await?;
     for tick in &ticks[shown..] {
         print(journal.line(*tick))?;
     }
@@ -177,7 +184,7 @@ fn heading(options: &Options) -> String {
     };
     format!(
         "{INSTANCES} instances with the schedule `{}` and a job that takes {}, {lock}.\n\n\
-         tick       ran on     fencing token      took  skipped by",
+         tick       ran on     fencing token  skipped by",
         options.schedule,
         show(options.work)
     )

@@ -120,7 +120,6 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
     }
     provider.shutdown().await;
 
-    print(outcome::table(&outcomes))?;
     let summary = outcome::judge(&outcomes);
     if summary.failures().is_empty() {
         print("\nThe lock alone does not stop a stale write; the fence and the guarded commit do.")?;

@@ -1,6 +1,5 @@
 //! What has become of the stale writes.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use mongolock_examples::summary::Summary;
@@ -34,17 +33,10 @@ impl Outcome {
         }
     }
 
-    fn word(&self) -> &'static str {
-        if self.rejection.is_some() {
-            "rejected"
-        } else {
-            "accepted"
-        }
-    }
-
     /// For a line with all outcomes of a run.
     pub(crate) fn short(&self) -> String {
-        format!("{}, {}", self.word(), self.balance)
+        let word = self.rejection.as_ref().map_or("accepted", |_| "rejected");
+        format!("{word}, {}", self.balance)
     }
 }
 
@@ -63,65 +55,39 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// A line for each way.
-pub(crate) fn table(outcomes: &[Outcome]) -> String {
-    let lines = Way::ALL.map(|way| row(way, &of(way, outcomes)));
-    format!(
-        "\nway to write    stale writes       final balance  result\n{}",
-        lines.join("\n")
-    )
-}
-
-/// Checks all outcomes.
+/// Checks all outcomes; a row for each way.
 pub(crate) fn judge(outcomes: &[Outcome]) -> Summary {
     let mut summary = Summary::default();
     for way in Way::ALL {
-        let own = of(way, outcomes);
-        let wrong = own.iter().filter(|outcome| !outcome.is_expected()).count();
-        summary.check(wrong == 0, || {
+        let own = || outcomes.iter().filter(|outcome| outcome.way == way);
+        let all = own().count();
+        let expected = own().filter(|outcome| outcome.is_expected()).count();
+        let passed = match way {
+            Way::Plain => "accepted: the update of writer 2 is lost",
+            Way::Fenced | Way::Guarded => "rejected: the update of writer 2 is kept",
+        };
+        let wrong = (expected < all).then(|| {
             let title = way.title();
-            format!(
-                "{wrong} of {} stale writes ended in an unexpected way ({title})",
-                own.len()
-            )
+            format!("only {expected} of {all} stale writes were {passed} ({title})")
         });
+        summary.finding(
+            way.title(),
+            &format!("{all} of {all} stale writes were {passed}"),
+            wrong,
+        );
     }
     summary
-}
-
-fn of(way: Way, outcomes: &[Outcome]) -> Vec<&Outcome> {
-    outcomes.iter().filter(|outcome| outcome.way == way).collect()
-}
-
-fn row(way: Way, outcomes: &[&Outcome]) -> String {
-    let word = if way == Way::Plain { "accepted" } else { "rejected" };
-    let count = outcomes.iter().filter(|outcome| outcome.word() == word).count();
-    let balances: BTreeSet<i64> = outcomes.iter().map(|outcome| outcome.balance).collect();
-    let balances: Vec<String> = balances.iter().map(i64::to_string).collect();
-    let result = if outcomes.iter().all(|outcome| outcome.lost_update()) {
-        "the update of writer 2 is lost"
-    } else if outcomes.iter().all(|outcome| outcome.kept_update()) {
-        "the update of writer 2 is kept"
-    } else {
-        "not always the same"
-    };
-    let counted = format!("{count} of {} {word}", outcomes.len());
-    format!(
-        "{:<14}  {counted:<17}  {:<13}  {result}",
-        way.title(),
-        balances.join(", ")
-    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn outcome(way: Way, balance: i64, rejected: bool) -> Outcome {
+    fn outcome(way: Way, balance: i64, is_rejected: bool) -> Outcome {
         Outcome {
             way,
             balance,
-            rejection: rejected.then(|| "LockError::Stale".to_owned()),
+            rejection: is_rejected.then(String::new),
         }
     }
 
@@ -135,29 +101,23 @@ mod tests {
             ]
         };
         assert!(judge(&right()).failures().is_empty());
-        for (wrong, title) in [
-            (outcome(Way::Plain, 150, false), "plain"),
-            (outcome(Way::Plain, 150, true), "plain"),
-            (outcome(Way::Fenced, 110, false), "fenced"),
-            (outcome(Way::Fenced, 110, true), "fenced"),
-            (outcome(Way::Guarded, 160, false), "guarded commit"),
-            (outcome(Way::Guarded, 100, true), "guarded commit"),
+        for (way, balance, is_rejected) in [
+            (Way::Plain, 150, false),
+            (Way::Plain, 150, true),
+            (Way::Fenced, 110, false),
+            (Way::Fenced, 110, true),
+            (Way::Guarded, 160, false),
+            (Way::Guarded, 100, true),
         ] {
             let mut outcomes = right();
-            outcomes.push(wrong);
-            let failure = format!("1 of 2 stale writes ended in an unexpected way ({title})");
-            assert_eq!(judge(&outcomes).failures(), [failure]);
+            outcomes.push(outcome(way, balance, is_rejected));
+            let summary = judge(&outcomes);
+            let [failure] = summary.failures() else {
+                panic!("{summary}");
+            };
+            let is_named =
+                failure.starts_with("only 1 of 2 ") && failure.ends_with(&format!("({})", way.title()));
+            assert!(is_named, "{failure}");
         }
-    }
-
-    #[test]
-    fn the_table_counts() {
-        let (kept, lost) = (outcome(Way::Fenced, 150, true), outcome(Way::Fenced, 110, false));
-        let row = row(Way::Fenced, &[&kept, &lost]);
-        let words: Vec<&str> = row.split_whitespace().collect();
-        assert_eq!(
-            words.join(" "),
-            "fenced 1 of 2 rejected 110, 150 not always the same"
-        );
     }
 }

@@ -8,115 +8,57 @@ use crate::queue::Message;
 use crate::record::Record;
 use crate::worker::Batch;
 
-/// What can be wrong with the messages of a type.
-const PROBLEMS: [&str; 5] = [
-    "missing",    // messages that are not in the file
-    "repeated",   // records of messages that are in the file already
-    "damaged",    // lines of the file that are no record of a message
-    "disordered", // records with a smaller number than the record before
-    "overlaps",   // pairs of batches at the same time
-];
-
-/// The findings about one type.
-#[derive(Debug)]
-pub(crate) struct TypeCheck {
-    data_type: String,
-    messages: usize,
-    /// Messages that are marked as done in the queue.
-    done: usize,
-    /// How often there is each of the [`PROBLEMS`].
-    problems: [usize; 5],
-    /// Whether the fencing tokens "rise" or "fall" along the file, or some or all records have "none".
-    tokens: &'static str,
-    /// Processes that have begun a batch.
-    processes: usize,
+/// The problems of a type, unless all its messages are done and in the file, once, complete and in order, under rising
+/// tokens, and several processes have appended them in turn.
+pub(crate) fn check(
+    data_type: &str,
+    messages: &[Message],
+    file: &str,
+    turns: &Turns<String, Batch>,
+) -> Option<String> {
+    let (records, damaged) = Record::read_all(file);
+    let wanted: BTreeSet<_> = messages.iter().map(|it| (it.sequence, &it.text)).collect();
+    let written: Vec<_> = records.iter().map(|it| (it.sequence, &it.text)).collect();
+    let found: BTreeSet<_> = written.iter().copied().collect();
+    let overlaps = turns.overlaps().find(|(own, _)| *own == data_type);
+    let counts = [
+        (
+            "not done",
+            messages.iter().filter(|message| !message.done).count(),
+        ),
+        ("missing", wanted.difference(&found).count()),
+        ("repeated", written.len() - found.len()),
+        ("damaged", damaged + found.difference(&wanted).count()),
+        (
+            "disordered",
+            written.windows(2).filter(|pair| pair[1].0 < pair[0].0).count(),
+        ),
+        ("overlaps", overlaps.map_or(0, |(_, pairs)| pairs)),
+    ];
+    let counts = counts.iter().filter(|(_, count)| *count > 0);
+    let mut problems: Vec<String> = counts.map(|(what, count)| format!("{what} {count}")).collect();
+    problems.extend(token_problem(&records).map(str::to_owned));
+    if processes(data_type, turns) < 2 {
+        problems.push("only one process".to_owned());
+    }
+    (!problems.is_empty()).then(|| format!("{data_type} ({})", problems.join(", ")))
 }
 
-impl TypeCheck {
-    pub(crate) fn new(
-        data_type: &str,
-        messages: &[Message],
-        file: &str,
-        turns: &Turns<String, Batch>,
-    ) -> Self {
-        let (records, damaged) = Record::read_all(file);
-        let wanted: BTreeSet<_> = messages.iter().map(|it| (it.sequence, &it.text)).collect();
-        let written: Vec<_> = records.iter().map(|it| (it.sequence, &it.text)).collect();
-        let found: BTreeSet<_> = written.iter().copied().collect();
-        let missing = wanted.difference(&found).count();
-        let repeated = written.len() - found.len();
-        let damaged = damaged + found.difference(&wanted).count();
-        let disordered = written.windows(2).filter(|pair| pair[1].0 < pair[0].0).count();
-        let overlaps = turns.overlaps().find(|(own, _)| *own == data_type);
-        let begun = turns.begun().iter().filter(|(own, _)| own == data_type);
-        let processes: BTreeSet<u32> = begun.map(|(_, batch)| batch.process).collect();
-        Self {
-            data_type: data_type.to_owned(),
-            messages: messages.len(),
-            done: messages.iter().filter(|message| message.done).count(),
-            problems: [
-                missing,
-                repeated,
-                damaged,
-                disordered,
-                overlaps.map_or(0, |(_, pairs)| pairs),
-            ],
-            tokens: tokens(&records),
-            processes: processes.len(),
-        }
-    }
-
-    /// What is wrong, unless all messages are in the file, once, complete and in order, and several processes have
-    /// appended them in turn.
-    pub(crate) fn failure(&self) -> Option<String> {
-        let problems = PROBLEMS.iter().zip(self.problems).filter(|(_, count)| *count > 0);
-        let mut problems: Vec<String> = problems.map(|(what, count)| format!("{what} {count}")).collect();
-        if self.done < self.messages {
-            problems.push(format!("done {} of {}", self.done, self.messages));
-        }
-        if self.tokens != "rise" {
-            problems.push(format!("tokens {}", self.tokens));
-        }
-        if self.processes < 2 {
-            problems.push(format!("processes {}", self.processes));
-        }
-        (!problems.is_empty()).then(|| format!("{} ({})", self.data_type, problems.join(", ")))
-    }
-
-    fn row(&self) -> String {
-        let done = format!("{} of {}", self.done, self.messages);
-        let problems = PROBLEMS.iter().zip(self.problems);
-        let problems: Vec<String> = problems
-            .map(|(what, count)| format!("{count:>0$}", what.len()))
-            .collect();
-        format!(
-            "{:<9}  {done:<12}  {}  {:>9}  {}",
-            self.data_type,
-            problems.join("  "),
-            self.processes,
-            self.tokens
-        )
-    }
+/// The number of processes that have begun a batch of a type.
+pub(crate) fn processes(data_type: &str, turns: &Turns<String, Batch>) -> usize {
+    let begun = turns.begun().iter().filter(|(own, _)| own == data_type);
+    begun
+        .map(|(_, batch)| batch.process)
+        .collect::<BTreeSet<u32>>()
+        .len()
 }
 
-/// A line for each type.
-pub(crate) fn table(checks: &[TypeCheck]) -> String {
-    let rows: Vec<String> = checks.iter().map(TypeCheck::row).collect();
-    let problems = PROBLEMS.join("  ");
-    format!(
-        "\ntype       done          {problems}  processes  tokens\n{}",
-        rows.join("\n")
-    )
-}
-
-fn tokens(records: &[Record]) -> &'static str {
+fn token_problem(records: &[Record]) -> Option<&'static str> {
     let tokens = || records.iter().map(|record| record.token);
     if records.is_empty() || tokens().any(|token| token.is_none()) {
-        "none"
-    } else if tokens().is_sorted() {
-        "rise"
+        Some("no tokens")
     } else {
-        "fall"
+        (!tokens().is_sorted()).then_some("falling tokens")
     }
 }
 
@@ -154,11 +96,11 @@ mod tests {
             turns.add(Event {
                 resource: "orders".to_owned(),
                 body: Batch::of(number.unsigned_abs()),
-                end: (*number < 0).then(Hold::none),
+                end: (*number < 0).then(Hold::default),
             });
         }
         let messages = [1, 2, 3].map(message);
-        TypeCheck::new("orders", &messages, file, &turns).failure()
+        check("orders", &messages, file, &turns)
     }
 
     const IN_TURN: [i32; 4] = [1, -1, 2, -2];
@@ -179,15 +121,18 @@ mod tests {
             (file(&[&first, &altered, &third]), "missing 1, damaged 1"),
             (torn, "missing 2, damaged 1"),
             (file(&[&second, &first, &third]), "disordered 1"),
-            (file(&[&first, &second, &record(3, 4)]), "tokens fall"),
-            (file(&[&first, &unlocked, &third]), "tokens none"),
-            (String::new(), "missing 3, tokens none"),
+            (file(&[&first, &second, &record(3, 4)]), "falling tokens"),
+            (file(&[&first, &unlocked, &third]), "no tokens"),
+            (String::new(), "missing 3, no tokens"),
         ] {
             let found = failure(&file, &IN_TURN);
             assert_eq!(found, Some(format!("orders ({problems})")), "{file}");
         }
         // S4.1, S4.9: one process after the other, and more than one of them.
-        for (batches, problem) in [(&[1, 2, -1, -2], "overlaps 1"), (&[1, -1, 1, -1], "processes 1")] {
+        for (batches, problem) in [
+            (&[1, 2, -1, -2], "overlaps 1"),
+            (&[1, -1, 1, -1], "only one process"),
+        ] {
             let found = failure(&complete, batches);
             assert_eq!(found, Some(format!("orders ({problem})")));
         }

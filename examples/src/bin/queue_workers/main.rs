@@ -39,7 +39,6 @@ use mongolock_examples::worker::Worker;
 use mongolock_examples::workers::{Processes, START_LIMIT};
 use mongolock_tests::eventually;
 
-use crate::check::TypeCheck;
 use crate::queue::Queue;
 use crate::worker::{BATCH, Event};
 
@@ -58,7 +57,7 @@ const LONGEST_PAUSE: &str = "60m";
 
 /// Several worker processes append the messages of a queue to one file for each data type, under a distributed lock for
 /// each type. The program checks that every message is in its file once, complete and in order.
-#[derive(Debug, Parser)]
+#[derive(Debug, Clone, Parser)]
 #[command(name = "queue_workers", after_help = AFTER_HELP, args_override_self = true)]
 struct Options {
     /// Processes to start, each with a worker for each type
@@ -150,31 +149,34 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
         }
     }
 
-    let failed = workers.failures().await?;
-    let mut checks = Vec::new();
+    let mut summary = Summary::default();
+    summary.fail(workers.failures().await?);
     for data_type in options.types() {
         let messages = queue.after(data_type, 0, 0).await?;
         let name = format!("{data_type}.log");
         let file = fs::read(directory.join(&name)).with_context(|| format!("cannot read {name}"))?;
         // A damaged file need not be text.
         let file = String::from_utf8_lossy(&file);
-        checks.push(TypeCheck::new(data_type, &messages, &file, &turns));
+        let processes = check::processes(data_type, &turns);
+        let passed = format!(
+            "{} messages once and in order, by {processes} processes",
+            messages.len()
+        );
+        summary.finding(
+            data_type,
+            &passed,
+            check::check(data_type, &messages, &file, &turns),
+        );
     }
-    print(check::table(&checks))?;
-    let mut summary = Summary::default();
     let parallel = turns.in_parallel();
     summary.row(
         "in parallel",
         format!("{parallel} pairs of batches of different types"),
     );
-    summary.check(parallel > 0, || {
-        "different types never ran in parallel".to_owned()
-    });
+    summary.check(parallel > 0, "different types never ran in parallel");
     if let Some(directory) = &options.directory {
-        summary.row("files", directory.display().to_string());
+        summary.row("files", directory.display());
     }
-    summary.fail(checks.iter().filter_map(TypeCheck::failure));
-    summary.fail(failed);
     Ok(summary)
 }
 

@@ -3,6 +3,8 @@
 use mongolock::FencingToken;
 use serde::{Deserialize, Serialize};
 
+use crate::queue::Message;
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
@@ -13,6 +15,15 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    pub(crate) fn new(message: &Message, token: Option<FencingToken>) -> Self {
+        let (sequence, text) = (message.sequence, message.text.clone());
+        Self {
+            sequence,
+            token,
+            text,
+        }
+    }
+
     /// The four small writes of the record. One write would do: this is a program that writes carelessly.
     pub(crate) fn pieces(&self) -> anyhow::Result<Vec<Vec<u8>>> {
         let line = serde_json::to_string(self)? + "\n";

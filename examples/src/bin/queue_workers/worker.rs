@@ -51,8 +51,7 @@ struct Process {
     number: u32,
     queue: Queue,
     directory: PathBuf,
-    pause: Duration,
-    without_lock: bool,
+    options: Options,
 }
 
 /// Works until the queue is empty.
@@ -67,8 +66,7 @@ pub(crate) async fn run(worker: &Worker, options: &Options) -> anyhow::Result<()
         number: worker.number,
         queue: Queue::new(&database),
         directory: options.directory.clone().context("a worker needs a directory")?,
-        pause: options.pause,
-        without_lock: options.without_lock,
+        options: options.clone(),
     });
 
     // No process does all the work before the others have started.
@@ -88,7 +86,7 @@ impl Process {
     async fn take_turns(self: Arc<Self>, data_type: &'static str) -> anyhow::Result<()> {
         loop {
             let asked = Instant::now();
-            let appended = if self.without_lock {
+            let appended = if self.options.without_lock {
                 self.read_append_commit(data_type, asked).await
             } else {
                 append_batch(data_type, asked, &self).await
@@ -140,14 +138,9 @@ impl Process {
         };
         send(&turn(None))?;
         for message in &messages {
-            let record = Record {
-                sequence: message.sequence,
-                token,
-                text: message.text.clone(),
-            };
-            for piece in record.pieces()? {
+            for piece in Record::new(message, token).pieces()? {
                 file.append(&piece)?;
-                sleep(self.pause).await;
+                sleep(self.options.pause).await;
             }
         }
         file.commit(last.sequence)?;
@@ -198,6 +191,7 @@ impl Event {
 mod tests {
     use std::path::Path;
 
+    use clap::Parser;
     use mongolock_tests::{TestDb, test_db};
 
     use super::*;
@@ -207,8 +201,7 @@ mod tests {
             number: 1,
             queue: Queue::new(db.database()),
             directory: directory.to_owned(),
-            pause: Duration::ZERO,
-            without_lock: false,
+            options: Options::parse_from(["queue_workers", "--pause=0"]),
         }
     }
 
@@ -233,11 +226,7 @@ mod tests {
         let token = FencingToken::from(1);
         let killed = FencedFile::open(directory.path(), "orders", token).unwrap();
         for message in process.queue.after("orders", 0, 2).await.unwrap() {
-            let record = Record {
-                sequence: message.sequence,
-                token: Some(token),
-                text: message.text,
-            };
+            let record = Record::new(&message, Some(token));
             killed.append(&record.pieces().unwrap().concat()).unwrap();
         }
         killed.commit(2).unwrap();

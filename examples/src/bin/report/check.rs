@@ -14,7 +14,7 @@ pub(crate) fn check(turns: &Turns<u32, Call>, reports: &[Report], options: &Opti
     let expected = options.processes as usize * options.calls as usize;
     let calls = turns.ended().len();
     summary.row("calls", format!("{calls} of {expected}"));
-    summary.check(calls == expected, || format!("{calls} of {expected} calls ended"));
+    summary.check(calls == expected, format!("{calls} of {expected} calls ended"));
 
     let written = |report: &Report| {
         let id = report.id;
@@ -27,16 +27,18 @@ pub(crate) fn check(turns: &Turns<u32, Call>, reports: &[Report], options: &Opti
         .iter()
         .filter(|call| !written.contains(call))
         .collect();
-    summary.zero("lost updates", lost.len(), || {
-        let places = places(lost.iter().map(|(report, _)| *report));
-        format!("{} of {calls} updates lost ({places})", lost.len())
-    });
+    let lost_in = places(lost.iter().map(|(report, _)| *report));
+    let lost = lost.len();
+    summary.zero(
+        "lost updates",
+        lost,
+        format!("{lost} of {calls} updates lost ({lost_in})"),
+    );
 
     let overlaps: usize = turns.overlaps().map(|(_, pairs)| pairs).sum();
-    summary.zero("overlaps", overlaps, || {
-        let places = places(turns.overlaps().map(|(report, _)| *report));
-        format!("{} ({places})", count(overlaps, "overlap", "overlaps"))
-    });
+    let overlaps_in = places(turns.overlaps().map(|(report, _)| *report));
+    let counted = count(overlaps, "overlap", "overlaps");
+    summary.zero("overlaps", overlaps, format!("{counted} ({overlaps_in})"));
 
     if options.without_lock {
         summary.row("tokens", "none");
@@ -86,7 +88,7 @@ mod tests {
             turns.add(Event {
                 resource: 1,
                 body: call(number.unsigned_abs()),
-                end: (*number < 0).then(Hold::none),
+                end: (*number < 0).then(Hold::default),
             });
         }
         let revisions = revisions.iter().map(|(process, token)| Revision {

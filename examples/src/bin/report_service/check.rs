@@ -11,66 +11,48 @@ use crate::traffic::{OTHERS, Reply, SLOW};
 /// Checks that every change is in its report and nothing else is, that the tokens rise, that requests were refused in
 /// both ways, and that the slow request has delayed no request for another report.
 pub(crate) fn check(replies: &[Reply], reports: &[Content]) -> Summary {
-    let changes: Vec<&Changed> = replies
-        .iter()
-        .filter_map(|reply| reply.answer.as_ref().ok())
-        .collect();
-    let lost = changes
-        .iter()
-        .filter(|changed| !is_stored(changed, reports))
-        .count();
     let mut summary = Summary::default();
-    summary.row("changes", changes.len().to_string());
-    summary.row("lost updates", lost.to_string());
-    summary.check(lost == 0, || format!("{lost} of {} updates lost", changes.len()));
+    let changes = replies.iter().filter_map(|reply| reply.answer.as_ref().ok());
+    let changes: Vec<&Changed> = changes.collect();
+    let (all, stored) = (
+        changes.len(),
+        changes.iter().filter(|changed| is_stored(changed, reports)),
+    );
+    let stored = stored.count();
+    summary.row("changes", all);
+    summary.zero(
+        "lost updates",
+        all - stored,
+        format!("{} of {all} updates lost", all - stored),
+    );
 
-    let rise = |report: &Content| {
-        report
-            .revisions
-            .is_sorted_by(|earlier, later| earlier.token < later.token)
-    };
+    let tokens = |report: &Content| report.revisions.iter().map(|it| it.token).collect::<Vec<_>>();
+    let rise = |report: &Content| tokens(report).is_sorted_by(|earlier, later| earlier < later);
     let wrong = reports.iter().filter(|report| !rise(report));
     let wrong = wrong.map(|report| format!("tokens do not rise in report {}", report.id));
-    summary.finding(
-        "tokens",
-        "rise strictly in every report, in the order of the writes",
-        wrong,
-    );
+    let passed = "rise strictly in every report, in the order of the writes";
+    summary.finding("tokens", passed, wrong);
 
-    let refused = |reason| {
-        replies
-            .iter()
-            .filter(|reply| refusal(reply) == Some(reason))
-            .count()
-    };
+    let refusals: Vec<Option<Reason>> = replies.iter().map(refusal).collect();
+    let refused = |reason| refusals.iter().filter(|found| **found == Some(reason)).count();
     let (timeouts, busy) = (refused(Reason::LockTimeout), refused(Reason::LockBusy));
-    // The revisions that no answer names.
-    let stored: usize = reports.iter().map(|report| report.revisions.len()).sum();
-    let unanswered = stored.saturating_sub(changes.len() - lost);
+    let revisions: usize = reports.iter().map(|report| report.revisions.len()).sum();
+    let unanswered = revisions.saturating_sub(stored);
     let still_changed = format!("rejected requests that still changed data: {unanswered}");
-    summary.row(
-        "refused",
-        format!("{timeouts} with 503 and Retry-After, {busy} with 409; {still_changed}"),
-    );
-    summary.check(timeouts > 0, || "no request was refused with 503".to_owned());
-    summary.check(busy > 0, || "no request was refused with 409".to_owned());
-    summary.check(unanswered == 0, || still_changed);
+    let refused = format!("{timeouts} with 503 and Retry-After, {busy} with 409; {still_changed}");
+    summary.row("refused", refused);
+    summary.check(timeouts > 0, "no request was refused with 503");
+    summary.check(busy > 0, "no request was refused with 409");
+    summary.check(unanswered == 0, still_changed);
 
     let is_failed = |reply: &&Reply| reply.answer.is_err() && (reply.again || refusal(reply).is_none());
     let failed = replies.iter().filter(is_failed).count();
-    summary.row("failed", failed.to_string());
-    summary.check(failed == 0, || format!("{failed} requests failed"));
+    summary.zero("failed", failed, format!("{failed} requests failed"));
 
-    let undelayed = undelayed(replies);
-    let all = OTHERS as usize;
+    let (all, undelayed) = (OTHERS as usize, undelayed(replies));
     let text = format!("{undelayed} of {all} changes made while report {SLOW} was held");
+    summary.check(undelayed == all, format!("only {text}"));
     summary.row("other reports", text);
-    summary.check(undelayed == all, || {
-        format!(
-            "{} requests for other reports were delayed",
-            all.saturating_sub(undelayed)
-        )
-    });
     summary
 }
 
@@ -107,65 +89,48 @@ fn undelayed(replies: &[Reply]) -> usize {
 mod tests {
     use std::time::Duration;
 
-    use mongolock::FencingToken;
+    use serde_json::{from_value, json};
 
     use super::*;
     use crate::error::Problem;
-    use crate::reports::Revision;
 
     fn changed(id: u32, revision: usize, token: i64, held_ms: u64) -> Reply {
-        let changed = Changed {
-            id,
-            revision,
-            token: FencingToken::from(token),
-            instance: "instance 1".to_owned(),
-            waited_ms: 0,
-            held_ms,
-        };
-        reply(id, StatusCode::OK, Ok(changed))
+        let changed = json!({
+            "id": id, "revision": revision, "token": token, "instance": "1", "waited_ms": 0, "held_ms": held_ms
+        });
+        reply(id, 200, Ok(from_value(changed).unwrap()))
     }
 
-    fn refused(status: StatusCode, error: Reason) -> Reply {
-        let problem = Problem {
-            error,
-            message: String::new(),
-            waited_ms: None,
-        };
-        reply(SLOW, status, Err(problem))
+    fn refused(status: u16, reason: &str) -> Reply {
+        let problem = json!({ "error": reason, "message": "" });
+        reply(SLOW, status, Err(from_value(problem).unwrap()))
     }
 
-    fn reply(id: u32, status: StatusCode, answer: Result<Changed, Problem>) -> Reply {
+    fn reply(id: u32, status: u16, answer: Result<Changed, Problem>) -> Reply {
         Reply {
             instance: 1,
             id,
-            status,
-            retry_after: (status == StatusCode::SERVICE_UNAVAILABLE).then_some(Duration::from_secs(1)),
+            status: StatusCode::from_u16(status).unwrap(),
+            retry_after: (status == 503).then_some(Duration::from_secs(1)),
             answer,
             again: false,
         }
     }
 
     fn content(id: u32, tokens: &[i64]) -> Content {
-        let revision = |token: &i64| Revision {
-            token: FencingToken::from(*token),
-            instance: "instance 1".to_owned(),
-        };
-        Content {
-            id,
-            revisions: tokens.iter().map(revision).collect(),
-        }
+        let revision = |token| json!({ "token": token, "instance": "1" });
+        let revisions: Vec<_> = tokens.iter().map(revision).collect();
+        from_value(json!({ "id": id, "revisions": revisions })).unwrap()
     }
 
     /// The other requests, one refused request for each reason, and the slow one.
     fn right() -> (Vec<Reply>, Vec<Content>) {
         let tokens: Vec<i64> = (1..=OTHERS.into()).collect();
-        let others = tokens
-            .iter()
-            .zip(1..)
-            .map(|(token, revision)| changed(SLOW + 1, revision, *token, 20));
+        let others = (1..).zip(&tokens);
+        let others = others.map(|(revision, token)| changed(SLOW + 1, revision, *token, 20));
         let mut replies: Vec<Reply> = others.collect();
-        replies.push(refused(StatusCode::CONFLICT, Reason::LockBusy));
-        replies.push(refused(StatusCode::SERVICE_UNAVAILABLE, Reason::LockTimeout));
+        replies.push(refused(409, "lock_busy"));
+        replies.push(refused(503, "lock_timeout"));
         replies.push(changed(SLOW, 1, 7, 2000));
         (replies, vec![content(SLOW, &[7]), content(SLOW + 1, &tokens)])
     }
@@ -197,24 +162,14 @@ mod tests {
 
     #[test]
     fn a_wrong_refusal_is_a_failure() {
-        for reply in [
-            refused(StatusCode::CONFLICT, Reason::LockTimeout),
-            refused(StatusCode::INTERNAL_SERVER_ERROR, Reason::Internal),
-            Reply {
-                again: true,
-                ..refused(StatusCode::SERVICE_UNAVAILABLE, Reason::LockTimeout)
-            },
-        ] {
+        let mut twice = refused(503, "lock_timeout");
+        twice.again = true;
+        for reply in [refused(409, "lock_timeout"), refused(500, "internal"), twice] {
             assert_eq!(failures(|replies, _| replies.push(reply)), ["1 requests failed"]);
         }
         let found = failures(|replies, _| replies.retain(|reply| reply.answer.is_ok()));
-        assert_eq!(
-            found,
-            [
-                "no request was refused with 503",
-                "no request was refused with 409"
-            ]
-        );
+        let no = |status| format!("no request was refused with {status}");
+        assert_eq!(found, [no(503), no(409)]);
     }
 
     #[test]
@@ -223,6 +178,6 @@ mod tests {
             let slow = replies.pop().unwrap();
             replies.insert(0, slow);
         });
-        assert_eq!(found, ["12 requests for other reports were delayed"]);
+        assert_eq!(found, ["only 0 of 12 changes made while report 1 was held"]);
     }
 }

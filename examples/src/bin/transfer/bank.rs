@@ -43,8 +43,8 @@ pub(crate) struct Entry {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Receipt {
     pub(crate) token: FencingToken,
-    pub(crate) from: i64,
-    pub(crate) to: i64,
+    pub(crate) from_balance: i64,
+    pub(crate) to_balance: i64,
 }
 
 /// Everything that was written; the journal in the order of its entries.
@@ -155,16 +155,20 @@ impl Bank {
         session: &mut ClientSession,
     ) -> mongodb::error::Result<Option<Receipt>> {
         let able = doc! { "_id": order.from, "balance": { "$gte": order.amount } };
-        let Some(from) = self.add(able, -order.amount, session).await? else {
+        let Some(from_balance) = self.add(able, -order.amount, session).await? else {
             return Ok(None);
         };
-        let Some(to) = self.add(doc! { "_id": order.to }, order.amount, session).await? else {
+        let Some(to_balance) = self.add(doc! { "_id": order.to }, order.amount, session).await? else {
             let missing = format!("account {} does not exist", order.to);
             return Err(mongodb::error::Error::custom(missing));
         };
         let entry = Entry::new(order, token);
         self.journal.insert_one(entry).session(session).await?;
-        Ok(Some(Receipt { token, from, to }))
+        Ok(Some(Receipt {
+            token,
+            from_balance,
+            to_balance,
+        }))
     }
 
     /// The balance after the change; `None` if no account matches.

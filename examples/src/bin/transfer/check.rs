@@ -10,7 +10,7 @@ use crate::bank::{Books, Entry, LIMIT, opening_balance};
 /// Compares the balances with the journal, and the journal with the rules.
 pub(crate) fn check(books: &Books, accounts: u32) -> Summary {
     let mut summary = Summary::default();
-    summary.row("journal entries", books.journal.len().to_string());
+    summary.row("journal entries", books.journal.len());
 
     let opened: i64 = (1..=accounts).map(opening_balance).sum();
     let sum: i64 = books.accounts.iter().map(|account| account.balance).sum();
@@ -77,7 +77,6 @@ fn wrong_accounts(books: &Books, accounts: u32) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use mongodb::bson::Timestamp;
     use mongolock::FencingToken;
 
     use super::*;
@@ -91,14 +90,7 @@ mod tests {
             to,
             amount,
         };
-        let at = Timestamp {
-            time: 0,
-            increment: 0,
-        };
-        Entry {
-            at,
-            ..Entry::new(&order, FencingToken::from(token))
-        }
+        Entry::new(&order, FencingToken::from(token))
     }
 
     /// Two accounts, with the balances that follow from the entries.

@@ -34,7 +34,7 @@ use mongolock_examples::print;
 use mongolock_examples::summary::Summary;
 use mongolock_examples::worker::{Worker, exit_with_parent, go, killed_with_parent};
 
-use crate::bank::{Approval, Bank, LIMIT};
+use crate::bank::{Approval, Bank, LIMIT, Receipt};
 use crate::order::{Order, OrderId};
 use crate::transfer::{Outcome, transfer};
 
@@ -155,41 +155,35 @@ async fn make_transfers(worker: &Worker, options: &Options) -> anyhow::Result<()
 
 /// Makes one transfer; tries again if its lock was lost, because nothing was booked then.
 async fn make(order: &Order, bank: &Bank) -> anyhow::Result<()> {
-    loop {
-        match transfer(order, bank).await {
-            Err(LockError::Lost { token, .. }) => {
-                print(line(
-                    order,
-                    Some(token),
-                    "rolled back: the lock is lost; trying again",
-                ))?;
-            }
-            made => {
-                let (token, text) = describe(order, &made.with_context(|| order.to_string())?);
-                return print(line(order, token, &text));
-            }
-        }
-    }
-}
-
-fn describe(order: &Order, outcome: &Outcome) -> (Option<FencingToken>, String) {
     let Order { from, to, amount, .. } = order;
-    match outcome {
-        Outcome::Booked(receipt) => (
-            Some(receipt.token),
-            format!(
-                "booked: account {from} has {}, account {to} has {}",
-                receipt.from, receipt.to
-            ),
-        ),
-        Outcome::OverLimit(moved) => {
-            let pair = order.pair();
-            (
-                None,
-                format!("refused: {moved} moved before, {LIMIT} is the limit of {pair}"),
-            )
-        }
-        Outcome::NoFunds => (None, format!("refused: account {from} has less than {amount}")),
+    loop {
+        let (token, text) = match transfer(order, bank).await {
+            Err(LockError::Lost { token, .. }) => {
+                let text = "rolled back: the lock is lost; trying again";
+                print(line(order, Some(token), text))?;
+                continue;
+            }
+            Err(error) => return Err(error).with_context(|| order.to_string()),
+            Ok(Outcome::Booked(receipt)) => {
+                let Receipt {
+                    token,
+                    from_balance,
+                    to_balance,
+                } = receipt;
+                let text =
+                    format!("booked: account {from} has {from_balance}, account {to} has {to_balance}");
+                (Some(token), text)
+            }
+            Ok(Outcome::OverLimit(moved)) => {
+                let pair = order.pair();
+                (
+                    None,
+                    format!("refused: {moved} moved before, {LIMIT} is the limit of {pair}"),
+                )
+            }
+            Ok(Outcome::NoFunds) => (None, format!("refused: account {from} has less than {amount}")),
+        };
+        return print(line(order, token, &text));
     }
 }
 
