@@ -38,7 +38,7 @@ pub struct Hold {
 }
 
 /// The events so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Turns<R, B> {
     running: Vec<Running<R, B>>,
     begun: Vec<(R, B)>,
@@ -54,18 +54,6 @@ struct Running<R, B> {
     body: B,
     same: usize,
     other: usize,
-}
-
-impl<R, B> Default for Turns<R, B> {
-    fn default() -> Self {
-        Self {
-            running: Vec::new(),
-            begun: Vec::new(),
-            ended: Vec::new(),
-            overlaps: BTreeMap::new(),
-            in_parallel: 0,
-        }
-    }
 }
 
 impl<R: Ord + Clone, B: PartialEq + Copy> Turns<R, B> {

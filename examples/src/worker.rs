@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::print;
 
 /// The exit status of a worker that has lost its parent.
-pub const PARENT_IS_GONE: i32 = 3;
+const PARENT_IS_GONE: i32 = 3;
 
 /// What a worker prints when it waits for [`ready`].
 pub(crate) const READY: &str = "ready";
@@ -161,10 +161,8 @@ mod tests {
     fn a_process_is_a_worker_only_with_both_options() {
         let parse = |arguments: &[&str]| Options::try_parse_from(arguments);
         assert!(parse(&["program"]).unwrap().worker.is_none());
-        let worker = parse(&["program", "--worker", "2", "--database", "d"])
-            .unwrap()
-            .worker;
-        assert_eq!(worker.unwrap().number, 2);
+        let both = parse(&["program", "--worker", "2", "--database", "d"]);
+        assert_eq!(both.unwrap().worker.unwrap().number, 2);
         assert!(parse(&["program", "--worker", "2"]).is_err());
         assert!(parse(&["program", "--database", "d"]).is_err());
     }

@@ -127,17 +127,13 @@ impl Processes {
     pub async fn ready(&mut self) -> anyhow::Result<()> {
         let all_ready = async {
             for _ in 0..self.processes.len() {
-                let line = self.next_line().await?;
-                ensure!(
-                    line.as_deref() == Some(READY),
-                    "a process has printed {line:?} at its start"
-                );
+                let line = self.next_line().await?.unwrap_or_default();
+                ensure!(line == READY, "a process has printed {line:?} at its start");
             }
             Ok(())
         };
-        timeout(START_LIMIT, all_ready)
-            .await
-            .context("the processes did not start in time")?
+        let in_time = timeout(START_LIMIT, all_ready).await;
+        in_time.context("the processes did not start in time")?
     }
 
     /// Lets the processes go on that wait for it.
@@ -154,11 +150,8 @@ impl Processes {
     /// When one has ended.
     pub fn write_line(&mut self, line: &str) -> anyhow::Result<()> {
         for process in &mut self.processes {
-            let input = process
-                .child
-                .stdin
-                .as_mut()
-                .context("a process was stopped before")?;
+            let input = process.child.stdin.as_mut();
+            let input = input.context("a process was asked to end before")?;
             writeln!(input, "{line}").context("a process has ended")?;
         }
         Ok(())
@@ -198,21 +191,9 @@ impl Processes {
     }
 
     /// Whether a process that was not killed has ended.
-    ///
-    /// # Errors
-    /// When the system does not say.
-    pub fn has_one_ended(&mut self) -> anyhow::Result<bool> {
-        for process in self.processes.iter_mut().filter(|process| !process.was_killed) {
-            if process
-                .child
-                .try_wait()
-                .context("cannot look at a process")?
-                .is_some()
-            {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    pub fn has_one_ended(&mut self) -> bool {
+        let mut alive = self.processes.iter_mut().filter(|process| !process.was_killed);
+        alive.any(|process| !matches!(process.child.try_wait(), Ok(None)))
     }
 
     /// Waits for the end of all processes, and returns how those ended that failed. What they still print is discarded.

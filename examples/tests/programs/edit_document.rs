@@ -26,10 +26,7 @@ async fn every_scene_passes() {
             "all at once 12 sessions open item 2",
             "1 got it, 11 saw which session has it",
         ),
-        (
-            "the check compares item 3 before, while locked, and after",
-            "identical bytes",
-        ),
+        ("the check compares the bytes of item 3", "identical"),
         ("anna@desk-3 ends the session", "2 items released"),
         ("the server ends the session cleo@laptop#", "2 items released"),
         (
@@ -114,6 +111,14 @@ async fn two_users_edit_at_their_terminals() {
     assert_eq!(bert.types("close 1"), "closed");
     assert_eq!(bert.types("who"), "no item is open");
     assert_eq!(bert.types("open 99"), "Error: there is no item 99");
+    assert!(
+        bert.types("open one")
+            .starts_with("Error: write the number of an item")
+    );
+    for line in ["", "open", "open 1 2", "save 1", "end", "who is it", "delete 1"] {
+        let answer = bert.types(line);
+        assert!(answer.contains("is not a command: open N, "), "{line}: {answer}");
+    }
 
     // Anna's process is killed.
     assert!(anna.types("open 1").starts_with(locked));

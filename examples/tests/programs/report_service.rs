@@ -226,7 +226,7 @@ async fn no_update_is_lost_between_two_instances() {
 async fn only_requests_that_do_not_get_the_lock_are_refused() {
     let db = test_db().await;
     let instances = Instance::pair(&db, &["--acquire-timeout", "300ms"]);
-    let holder = instances[0].hold(&db, 1, 4_000).await;
+    let holder = instances[0].hold(&db, 1, 10_000).await;
     for instance in &instances {
         let refused = instance.change(1, "{}").await;
         refused.refuses(503, "lock_timeout", Some("1"));

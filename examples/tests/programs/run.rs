@@ -1,7 +1,7 @@
 //! Runs a program, and reads what it prints.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use mongolock_tests::{eventually, must, shared};
@@ -17,47 +17,51 @@ pub(crate) fn program(path: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a program on the server of this test process, and returns its exit code and its output. Starting another server
-/// takes longer.
-pub(crate) async fn on_shared(mut program: Command) -> (Option<i32>, Text) {
-    let uri = must(shared().await).uri();
-    let output = must(program.env("MONGODB_URI", uri).output());
-    (output.status.code(), Text::of(&output))
-}
-
-/// Runs a program, whose checks must pass.
+/// Runs a program on the server of this test process (starting another server takes longer). Its checks must pass.
 pub(crate) async fn passes(program: Command) -> Text {
     let (code, text) = on_shared(program).await;
     assert_eq!((code, text.last_line()), (Some(0), PASSED), "{text:?}");
     text
 }
 
-/// Runs a program that must fail, and returns its output with the verdict, which begins with `FAILED: `.
+/// Runs a program in the same way, whose checks must fail.
 pub(crate) async fn fails(program: Command) -> Text {
     let (code, text) = on_shared(program).await;
-    assert_eq!(code, Some(1), "{text:?}");
-    assert!(text.last_line().starts_with("FAILED: "), "{text:?}");
+    let is_verdict = text.last_line().starts_with("FAILED: ");
+    assert!(code == Some(1) && is_verdict, "{code:?}: {text:?}");
     text
 }
 
-/// What a program has printed.
-#[derive(Debug)]
-pub(crate) struct Text {
-    lines: Vec<String>,
-    errors: String,
+async fn on_shared(mut program: Command) -> (Option<i32>, Text) {
+    let uri = must(shared().await).uri();
+    let output = must(program.env("MONGODB_URI", uri).output());
+    let lines = String::from_utf8_lossy(&output.stdout);
+    let text = Text(lines.lines().map(str::to_owned).collect());
+    (output.status.code(), text)
 }
 
-impl Text {
-    fn of(output: &Output) -> Self {
-        let lines = String::from_utf8_lossy(&output.stdout);
-        Self {
-            lines: lines.lines().map(str::to_owned).collect(),
-            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
+/// Runs a program that ends with an error before it prints anything, and returns the message.
+pub(crate) fn error_of(program: &mut Command) -> String {
+    let output = must(program.output());
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.code() == Some(1) && output.stdout.is_empty(),
+        "{output:?}"
+    );
+    assert!(
+        message.contains("Error: ") && !message.contains("panicked"),
+        "{message}"
+    );
+    message
+}
 
+/// The lines that a program has printed.
+#[derive(Debug)]
+pub(crate) struct Text(Vec<String>);
+
+impl Text {
     pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
-        self.lines.iter().map(String::as_str)
+        self.0.iter().map(String::as_str)
     }
 
     pub(crate) fn last_line(&self) -> &str {
@@ -74,12 +78,11 @@ impl Text {
     #[track_caller]
     pub(crate) fn has_lines(&self, wanted: &[&str]) {
         for wanted in wanted {
-            assert!(self.has_line(wanted), "{wanted}: {self:?}");
+            assert!(
+                self.lines().any(|line| words(line) == *wanted),
+                "{wanted}: {self:?}"
+            );
         }
-    }
-
-    pub(crate) fn has_line(&self, wanted: &str) -> bool {
-        self.lines().any(|line| words(line) == wanted)
     }
 
     /// How many lines contain a text.
@@ -91,18 +94,6 @@ impl Text {
 /// The words of a line with one space between them.
 pub(crate) fn words(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Runs a program that ends with an error before it prints anything, and returns the message.
-pub(crate) fn error_of(program: &mut Command) -> String {
-    let output = must(program.output());
-    let Text { lines, errors } = Text::of(&output);
-    assert_eq!((output.status.code(), lines.len()), (Some(1), 0), "{output:?}");
-    assert!(
-        errors.contains("Error: ") && !errors.contains("panicked"),
-        "{errors}"
-    );
-    errors
 }
 
 /// The beginning of the name of the database of a program with this process id. It is on the command lines of the

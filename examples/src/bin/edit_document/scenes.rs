@@ -101,8 +101,8 @@ async fn the_item_is_not_touched(play: &mut Play<'_>) -> anyhow::Result<()> {
     play.closes(&mut bert, 3).await?;
     let after = read().await?;
     let is_equal = before.is_some() && before == locked && before == after;
-    let result = ["DIFFERENT bytes", "identical bytes"][usize::from(is_equal)];
-    let does = "compares item 3 before, while locked, and after";
+    let result = if is_equal { "identical" } else { "DIFFERENT" };
+    let does = "compares the bytes of item 3 before, while locked, and after";
     play.step("the check", does, result)?;
     play.check(is_equal, "the item has the same bytes");
     let locks = play.database().collection::<Document>("distributed_locks");
@@ -229,7 +229,7 @@ async fn an_operator_releases_a_lock(play: &mut Play<'_>) -> anyhow::Result<()> 
 }
 
 async fn a_lock_is_lost_without_a_successor(play: &mut Play<'_>) -> anyhow::Result<()> {
-    play.scene("A session that saves after the loss of its lock sees that, even if it is the only one")?;
+    play.scene("A session that saves after losing its lock sees that, even if no other session has saved")?;
     let mut anna = play.session("anna@desk-3")?;
     play.gets(&mut anna, 11).await?;
     play.releases(11).await?;

@@ -4,9 +4,9 @@ use std::env;
 use std::io;
 use std::time::Duration;
 
-use anyhow::Context;
-use clap::Parser;
+use anyhow::{Context, bail};
 use mongodb::Client;
+use mongodb::bson::oid::ObjectId;
 use mongolock::{LockError, LockFilter, LockInfo, LockProvider, LockState};
 use mongolock_examples::duration::show;
 use mongolock_examples::print;
@@ -31,41 +31,6 @@ release N     release the lock of item N, whichever session holds it
 end SESSION   release all items of a session, also of a crashed one
 quit          release all your items, and end";
 
-/// A command; items by their numbers.
-#[derive(Debug, PartialEq, Eq, Parser)]
-#[command(
-    no_binary_name = true,
-    disable_help_flag = true,
-    disable_help_subcommand = true
-)]
-enum Command {
-    Open {
-        item: u32,
-    },
-    Save {
-        item: u32,
-        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-        text: Vec<String>,
-    },
-    Close {
-        item: u32,
-    },
-    Who,
-    Release {
-        item: u32,
-    },
-    End {
-        session: String,
-    },
-}
-
-impl Command {
-    fn read(line: &str) -> anyhow::Result<Self> {
-        Self::try_parse_from(line.split_whitespace())
-            .map_err(|_| anyhow::anyhow!("{line:?} is not a command. The commands are:\n{USAGE}"))
-    }
-}
-
 struct Desk {
     locks: LockProvider,
     items: Items,
@@ -83,20 +48,15 @@ pub(crate) async fn run(terminal: &Terminal) -> anyhow::Result<()> {
         .max_hold(terminal.max_hold)
         .build()?;
     let session = EditSession::begin(&locks, &items, &terminal.editor)?;
-    print(format!(
-        "You are {}. The items are 1 to {ITEMS}.\n{USAGE}",
-        session.id()
-    ))?;
+    let id = session.id();
+    print(format!("You are {id}. The items are 1 to {ITEMS}.\n{USAGE}"))?;
     let mut desk = Desk {
         locks,
         items,
         session,
     };
     while let Some(line) = next_line().await?.filter(|line| line.trim() != LAST_COMMAND) {
-        let answer = match Command::read(&line) {
-            Ok(command) => desk.execute(command).await,
-            Err(error) => Err(error),
-        };
+        let answer = desk.execute(&line).await;
         print(answer.unwrap_or_else(|error| format!("Error: {error:#}")))?;
     }
     print(ended(desk.session.end().await))
@@ -110,28 +70,39 @@ async fn next_line() -> anyhow::Result<Option<String>> {
 
 impl Desk {
     /// Executes a command, and returns the answer.
-    async fn execute(&mut self, command: Command) -> anyhow::Result<String> {
-        Ok(match command {
-            Command::Open { item } => {
-                let id = self.items.id(item).await?;
+    async fn execute(&mut self, line: &str) -> anyhow::Result<String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        Ok(match words[..] {
+            ["open", item] => {
+                let id = self.item(item).await?;
                 opened(&self.session.open(id).await?)
             }
-            Command::Save { item, text } => {
-                let id = self.items.id(item).await?;
+            ["save", item, ref text @ ..] if !text.is_empty() => {
+                let id = self.item(item).await?;
                 let result = self.session.save(id, &text.join(" ")).await?;
                 saved(&result, self.session.id())
             }
-            Command::Close { item } => {
-                let id = self.items.id(item).await?;
+            ["close", item] => {
+                let id = self.item(item).await?;
                 closed(self.session.close(id).await?).to_owned()
             }
-            Command::Who => self.who().await?,
-            Command::Release { item } => {
-                let name = lock_name(self.items.id(item).await?);
+            ["who"] => self.who().await?,
+            ["release", item] => {
+                let name = lock_name(self.item(item).await?);
                 released(self.locks.admin().force_release(name).await?).to_owned()
             }
-            Command::End { session } => ended(end_session(&self.locks, &session).await?),
+            ["end", session] => ended(end_session(&self.locks, session).await?),
+            _ => bail!(
+                "{line:?} is not a command: open N, save N TEXT, close N, who, release N, end SESSION, quit"
+            ),
         })
+    }
+
+    async fn item(&self, number: &str) -> anyhow::Result<ObjectId> {
+        let number = number.parse();
+        self.items
+            .id(number.context("write the number of an item, such as `open 1`")?)
+            .await
     }
 
     /// A line for each open item.
@@ -205,48 +176,4 @@ pub(crate) fn ended(items: u64) -> String {
 
 pub(crate) fn released(was_held: bool) -> &'static str {
     if was_held { "released" } else { "it was not locked" }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_are_read() {
-        let text = ["two", "--words"].map(str::to_owned).to_vec();
-        for (line, command) in [
-            ("open 1", Command::Open { item: 1 }),
-            ("  save  2  two --words \n", Command::Save { item: 2, text }),
-            ("close 3", Command::Close { item: 3 }),
-            ("who", Command::Who),
-            ("release 4", Command::Release { item: 4 }),
-            (
-                "end anna@desk-3#7f",
-                Command::End {
-                    session: "anna@desk-3#7f".to_owned(),
-                },
-            ),
-        ] {
-            assert_eq!(Command::read(line).unwrap(), command, "{line}");
-        }
-    }
-
-    #[test]
-    fn other_lines_are_answered_with_the_commands() {
-        for line in [
-            "",
-            "open",
-            "open one",
-            "open 1 2",
-            "save 1",
-            "end",
-            "who is it",
-            "delete 1",
-        ] {
-            let error = Command::read(line).unwrap_err().to_string();
-            assert!(error.contains("The commands are:\nopen N "), "{line}: {error}");
-        }
-        let last = USAGE.lines().last().unwrap();
-        assert!(last.starts_with(LAST_COMMAND));
-    }
 }

@@ -115,7 +115,7 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
         alive: (1..=INSTANCES).collect(),
     };
     let mut shown = 0;
-    while shown < ticks.len() && !instances.has_one_ended()? {
+    while shown < ticks.len() && !instances.has_one_ended() {
         let Some(call) = instances.next().await? else {
             break;
         };

@@ -93,9 +93,14 @@ mod tests {
         };
         let mut turns = Turns::default();
         for number in batches {
+            let process = number.unsigned_abs();
             turns.add(Event {
                 resource: "orders".to_owned(),
-                body: Batch::of(number.unsigned_abs()),
+                body: Batch {
+                    process,
+                    first: 1,
+                    last: 1,
+                },
                 end: (*number < 0).then(Hold::default),
             });
         }

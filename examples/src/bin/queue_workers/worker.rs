@@ -31,19 +31,11 @@ pub(crate) enum Event {
 }
 
 /// The process that makes a batch, and the numbers of its messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Batch {
     pub(crate) process: u32,
-    first: u32,
-    last: u32,
-}
-
-#[cfg(test)]
-impl Batch {
-    pub(crate) fn of(process: u32) -> Self {
-        let (first, last) = (1, 1);
-        Self { process, first, last }
-    }
+    pub(crate) first: u32,
+    pub(crate) last: u32,
 }
 
 /// What the tasks of a process share.

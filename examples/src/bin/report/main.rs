@@ -36,12 +36,6 @@ use tokio::task::JoinSet;
 /// Tasks of a process that make calls at the same time.
 const TASKS: u32 = 4;
 
-/// Longer than the lease of a killed process, for which the others wait.
-const SLACK: Duration = Duration::from_secs(60);
-
-/// The greatest `acquire_timeout` of the library.
-const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-
 /// Several processes rebuild the same reports under distributed locks. The program checks that no update is lost.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "report", after_help = AFTER_HELP)]
@@ -109,7 +103,7 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
 }
 
 /// A call: its process, and its number there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Call {
     process: u32,
     number: u32,
@@ -142,7 +136,8 @@ async fn make_calls(worker: &Worker, options: &Options) -> anyhow::Result<()> {
     exit_with_parent();
     let database = worker.database().await?;
     LockProvider::builder(&database)
-        .acquire_timeout(longest_wait(options))
+        // A call may have to wait for all others.
+        .acquire_timeout(None)
         .owner(format!("process {}", worker.number))
         .build()?
         .set_global()?;
@@ -162,13 +157,6 @@ async fn make_calls(worker: &Worker, options: &Options) -> anyhow::Result<()> {
         .with_context(|| format!("process {}", worker.number))?;
     LockProvider::global()?.shutdown().await;
     Ok(())
-}
-
-/// A call may have to wait for all others; a longer wait is a defect.
-fn longest_wait(options: &Options) -> Duration {
-    let calls = options.processes.saturating_mul(options.calls);
-    let all = options.hold.saturating_mul(calls);
-    all.saturating_add(SLACK).min(WEEK)
 }
 
 impl Process {

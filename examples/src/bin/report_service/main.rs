@@ -45,7 +45,7 @@ use crate::service::LISTENING;
 use crate::traffic::Client;
 
 /// How long a request of the demonstration waits for its report.
-const ACQUIRE_TIMEOUT: &str = "1s";
+const ACQUIRE_TIMEOUT: &str = "2s";
 
 const SERVE: &str = "\
 Run one instance on the MongoDB server of MONGODB_URI (mongodb://localhost if not set), until Ctrl-C or SIGTERM.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use anyhow::Context;
-use mongolock_examples::duration::show;
 use mongolock_examples::print;
+use mongolock_examples::turns::Hold;
 use reqwest::StatusCode;
 use reqwest::header::RETRY_AFTER;
 use tokio::task::{AbortHandle, JoinSet};
@@ -18,7 +18,7 @@ use crate::service::{Content, Request};
 pub(crate) const SLOW: u32 = 1;
 
 /// Twice the time that a request waits: a request during this work is refused, and succeeds when it is sent again.
-const SLOW_WORK: u16 = 2_000;
+const SLOW_WORK: u16 = 4_000;
 
 const WORK: u16 = 20;
 
@@ -185,19 +185,15 @@ impl Client {
 /// The line of an answer.
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let none = || "-".to_owned();
-        let millis = |millis| show(Duration::from_millis(millis));
         let (token, waited, held) = match &self.answer {
-            Ok(changed) => (
-                changed.token.to_string(),
-                millis(changed.waited_ms),
-                millis(changed.held_ms),
-            ),
-            Err(problem) => (none(), problem.waited_ms.map_or_else(none, millis), none()),
+            Ok(changed) => (Some(changed.token), changed.waited_ms, changed.held_ms),
+            Err(problem) => (None, problem.waited_ms.unwrap_or_default(), 0),
         };
+        let [waited, held] = [waited, held].map(Duration::from_millis);
+        let columns = Hold { token, waited, held };
         write!(
             f,
-            "{:>8}  {:>6}  {token:>16}  {waited:>10}  {held:>10}  {}",
+            "{:>8}  {:>6}  {columns}  {}",
             self.instance,
             self.id,
             self.status.as_u16()
