@@ -4,10 +4,10 @@ use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// `20ms`, `2s`, `1m`; a bare number is milliseconds.
+/// Reads `20ms`, `2s` or `1m`, up to an hour; a number without a unit is milliseconds.
 ///
 /// # Errors
-/// What to write instead.
+/// The message says what to write instead.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
@@ -23,10 +23,10 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "write at most 60m".to_owned())
 }
 
-/// A duration that mongolock takes as an expiry.
+/// Reads a duration that mongolock accepts as an expiry: at least 100 ms.
 ///
 /// # Errors
-/// What to write instead.
+/// The message says what to write instead.
 pub fn parse_expiry(text: &str) -> Result<Duration, String> {
     let expiry = parse(text)?;
     if expiry < Duration::from_millis(100) {
@@ -39,13 +39,14 @@ fn malformed() -> String {
     "write a whole number and `ms`, `s` or `m`, such as `20ms`".to_owned()
 }
 
-/// In milliseconds up to ten seconds, which is what most numbers here are.
+/// Milliseconds below ten seconds, which most durations here are; otherwise seconds.
 #[must_use]
 pub fn show(duration: Duration) -> String {
-    if duration < Duration::from_secs(10) {
-        format!("{} ms", duration.as_millis())
-    } else {
-        format!("{:.1} s", duration.as_secs_f64())
+    let seconds = duration.as_secs_f64();
+    match duration.as_secs() {
+        0..10 => format!("{} ms", duration.as_millis()),
+        10..100 => format!("{seconds:.1} s"),
+        _ => format!("{seconds:.0} s"),
     }
 }
 
@@ -54,16 +55,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_units_and_bare_milliseconds() {
-        assert_eq!(parse("20ms"), Ok(Duration::from_millis(20)));
-        assert_eq!(parse("20"), Ok(Duration::from_millis(20)));
-        assert_eq!(parse("0"), Ok(Duration::ZERO));
-        assert_eq!(parse("2s"), Ok(Duration::from_secs(2)));
-        assert_eq!(parse("60m"), Ok(HOUR));
-    }
-
-    #[test]
-    fn refuses_what_it_cannot_read() {
+    fn durations_are_read() {
+        for (text, millis) in [
+            ("20ms", 20),
+            ("20", 20),
+            ("0", 0),
+            ("2s", 2_000),
+            ("60m", 3_600_000),
+        ] {
+            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
         for text in [
             "",
             "ms",
@@ -77,11 +78,19 @@ mod tests {
         ] {
             assert!(parse(text).is_err(), "{text}");
         }
+        assert_eq!(parse_expiry("100ms"), Ok(Duration::from_millis(100)));
+        assert!(parse_expiry("99ms").is_err() && parse_expiry("soon").is_err());
     }
 
     #[test]
-    fn a_lease_lasts_a_tenth_of_a_second_at_the_least() {
-        assert_eq!(parse_expiry("100ms"), Ok(Duration::from_millis(100)));
-        assert!(parse_expiry("99ms").is_err() && parse_expiry("soon").is_err());
+    fn short_durations_are_shown_in_milliseconds() {
+        for (millis, text) in [
+            (0, "0 ms"),
+            (9_999, "9999 ms"),
+            (12_340, "12.3 s"),
+            (119_990, "120 s"),
+        ] {
+            assert_eq!(show(Duration::from_millis(millis)), text);
+        }
     }
 }

@@ -4,8 +4,6 @@ mod text;
 
 use std::time::Duration;
 
-use mongodb::error::Error;
-
 use crate::FencingToken;
 
 /// Why a lock was not acquired or is no longer held, or why a write under it was refused.
@@ -171,7 +169,7 @@ pub enum LockError {
     ///
     /// A failure that mongolock has found itself (a missing reply, an unreachable server) is an I/O error of the driver
     /// with a text of its own: `Display` is that text, and there is no source.
-    Mongo(Error),
+    Mongo(mongodb::error::Error),
 }
 
 /// Why a lock was lost.
@@ -233,8 +231,8 @@ impl LockError {
 }
 
 /// An error of the driver; or the one of this library that a callback of the driver has passed through it.
-impl From<Error> for LockError {
-    fn from(error: Error) -> Self {
+impl From<mongodb::error::Error> for LockError {
+    fn from(error: mongodb::error::Error) -> Self {
         match error.get_custom::<Self>() {
             Some(own) => own.clone(),
             None => Self::Mongo(error),
@@ -244,7 +242,7 @@ impl From<Error> for LockError {
 
 /// For the callbacks of the driver, which return its errors: those are passed on as they are, with their labels, so
 /// that it repeats what can be repeated; others are wrapped, and unwrapped when they become a `LockError` again.
-impl From<LockError> for Error {
+impl From<LockError> for mongodb::error::Error {
     fn from(error: LockError) -> Self {
         match error {
             LockError::Mongo(error) => error,

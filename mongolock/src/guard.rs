@@ -136,12 +136,9 @@ impl LockGuard {
         self.hold.release().await
     }
 
-    /// Releases the lock without waiting for the server's reply, unless too many such releases are pending.
-    pub(crate) async fn end_unawaited(&mut self) -> Result<(), LockError> {
-        match self.hold.release_unawaited() {
-            Some(released) => released,
-            None => self.end().await,
-        }
+    /// Releases the lock without waiting for the server's reply; `None` if too many such releases are pending.
+    pub(crate) fn end_unawaited(&mut self) -> Option<Result<(), LockError>> {
+        self.hold.release_unawaited()
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {
@@ -186,8 +183,8 @@ mod tests {
         let all = Arc::clone(&pending)
             .acquire_many_owned(limit.try_into().unwrap())
             .await;
-        assert!(guard.hold.release_unawaited().is_none(), "too many are pending");
-        guard.end_unawaited().await.unwrap();
+        assert!(guard.end_unawaited().is_none(), "too many are pending");
+        guard.end().await.unwrap();
         drop(all);
         for _ in 0..2 * limit {
             lock.run(|_| async { Ok::<_, LockError>(()) }).await.unwrap();

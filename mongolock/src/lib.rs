@@ -2,8 +2,7 @@
 //!
 //! # More
 //!
-//! The [`guide`] goes on from here: what a lease promises, how to choose its times, fencing, jobs, tests, deployments,
-//! rights, operation, and the way from DistributedLock.MongoDB.
+//! The [`guide`] has a page for each topic, from the promises of a lease to production and troubleshooting.
 //!
 //! # What can be observed
 //!

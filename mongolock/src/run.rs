@@ -102,14 +102,12 @@ impl LockSource {
 
     async fn release(&mut self) -> Result<(), LockError> {
         match self {
-            Self::Own {
-                guard,
-                await_release: true,
-            } => guard.end().await,
-            Self::Own {
-                guard,
-                await_release: false,
-            } => guard.end_unawaited().await,
+            Self::Own { guard, await_release } => {
+                if !*await_release && let Some(released) = guard.end_unawaited() {
+                    return released;
+                }
+                guard.end().await
+            }
             Self::Joined(joined) => joined.context.ensure_held(),
         }
     }

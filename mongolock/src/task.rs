@@ -54,6 +54,6 @@ fn joined<T>(ended: Result<Result<T, LockError>, JoinError>) -> Result<T, LockEr
     ended.unwrap_or_else(|ended| match ended.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
         // The runtime is shutting down, and the task with it.
-        Err(_) => Err(Failure::RuntimeEnded.into()),
+        Err(_) => Err(Failure::RuntimeEnded.into_error()),
     })
 }

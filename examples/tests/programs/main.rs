@@ -1,5 +1,6 @@
 //! The programs, run as their users run them.
 
+mod command_lines;
 mod edit_document;
 mod nightly_job;
 mod paused_writer;

@@ -1,90 +1,61 @@
 //! The program `report`, run as a user runs it.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use mongolock_tests::{must, shared};
 
-use crate::run::{Alone, database_of, has_line, help_names, on_shared, program, refuses, text};
+use crate::run::{Alone, database_of, error_of, fails, passes, program};
 
 fn report(arguments: &[&str]) -> Command {
     program(env!("CARGO_BIN_EXE_report"), arguments)
 }
 
-async fn run_on_shared(arguments: &[&str]) -> Output {
-    on_shared(report(arguments)).await
-}
-
 #[tokio::test]
 async fn no_update_is_lost() {
     let arguments = ["--processes", "3", "--calls", "8", "--ids", "2", "--hold", "10ms"];
-    let output = run_on_shared(&arguments).await;
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    for line in ["calls 24 of 24", "lost updates 0", "overlaps 0"] {
-        assert!(has_line(&output, line), "{line}: {}", text(&output));
-    }
-    assert!(text(&output).contains("rose strictly"), "{}", text(&output));
-    let calls = text(&output).lines().filter(|line| line.starts_with(' ')).count();
-    assert_eq!(calls, 24, "{}", text(&output));
+    let text = passes(report(&arguments)).await;
+    text.has_lines(&[
+        "calls 24 of 24",
+        "lost updates 0",
+        "overlaps 0",
+        "tokens rise strictly in every report, in the order of the writes",
+    ]);
+    assert_eq!(text.table().count(), 24, "{text:?}");
 }
 
 #[tokio::test]
-async fn without_the_lock_the_checks_find_what_goes_wrong() {
-    let output = run_on_shared(&["--ids", "1", "--calls", "4", "--hold", "100", "--without-lock"]).await;
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(has_line(&output, "calls 12 of 12"), "{}", text(&output));
-    assert!(!has_line(&output, "lost updates 0"), "{}", text(&output));
-    assert!(!has_line(&output, "overlaps 0"), "{}", text(&output));
+async fn without_the_lock_updates_are_lost() {
+    let arguments = ["--ids", "1", "--calls", "4", "--hold", "100", "--without-lock"];
+    let text = fails(report(&arguments)).await;
+    text.has_lines(&["calls 12 of 12", "tokens none"]);
+    let verdict = text.last_line();
+    assert!(
+        verdict.contains(" of 12 updates lost (report 1)") && verdict.contains(" overlaps (report 1)"),
+        "{verdict}"
+    );
 }
 
 #[tokio::test]
 async fn its_database_on_a_given_server_is_dropped() {
-    let uri = must(shared().await).uri();
+    let mut program = report(&["--calls", "2"]);
+    let shared = must(shared().await);
     let program = must(
-        report(&["--calls", "2"])
-            .env("MONGODB_URI", uri)
+        program
+            .env("MONGODB_URI", shared.uri())
             .stdout(Stdio::null())
             .spawn(),
     );
-    let pid = program.id();
+    let own = database_of("report", program.id());
     assert!(must(program.wait_with_output()).status.success());
-    let client = must(must(shared().await).client().await);
-    let names = must(client.list_database_names().await);
-    let own = database_of("report", pid);
+    let names = must(must(shared.client().await).list_database_names().await);
     assert!(!names.iter().any(|name| name.starts_with(&own)), "{names:?}");
 }
 
 #[test]
-fn help_names_the_options() {
-    let help = report(&["--help"]);
-    help_names(
-        help,
-        &["--processes", "--calls", "--ids", "--hold", "--without-lock"],
-        &["--database"],
-    );
-}
-
-#[test]
-fn a_bad_value_is_refused_with_a_message() {
-    for (option, value, said) in [
-        ("--processes", "0", "1..=64"),
-        ("--calls", "many", "invalid digit"),
-        ("--ids", "0", "1..=10000"),
-        ("--hold", "5 minutes", "such as `20ms`"),
-    ] {
-        refuses(report(&[option, value]), &[option, said]);
-    }
-}
-
-#[test]
-fn a_server_that_does_not_answer_is_an_error_and_not_a_panic() {
+fn an_unreachable_server_is_an_error_and_not_a_panic() {
     let uri = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200";
-    let output = must(report(&[]).env("MONGODB_URI", uri).output());
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        message.contains("Error: ") && !message.contains("panicked"),
-        "{message}"
-    );
+    let message = error_of(report(&[]).env("MONGODB_URI", uri));
+    assert!(message.contains("cannot create the reports"), "{message}");
 }
 
 fn at_work() -> Alone {
@@ -96,7 +67,6 @@ async fn killed_it_leaves_nothing() {
     at_work().killed_leaves_nothing().await;
 }
 
-#[cfg(unix)]
 #[tokio::test]
 async fn interrupted_it_leaves_nothing() {
     at_work().interrupted_leaves_nothing().await;

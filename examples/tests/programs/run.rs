@@ -1,63 +1,103 @@
-//! Runs a program and reads what it says.
+//! Runs a program, and reads what it prints.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use mongolock_tests::{eventually, must, shared};
 use tempfile::TempDir;
 
-/// The program behind `CARGO_BIN_EXE_..` with these arguments.
+/// The last line of a run without failures.
+pub(crate) const PASSED: &str = "All checks passed.";
+
+/// The program behind `CARGO_BIN_EXE_...` with these arguments.
 pub(crate) fn program(path: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(path);
     command.args(arguments).stdin(Stdio::null());
     command
 }
 
-/// Runs it on the server of this test process, which saves the start of another one.
-pub(crate) async fn on_shared(mut program: Command) -> Output {
+/// Runs a program on the server of this test process (starting another server takes longer). Its checks must pass.
+pub(crate) async fn passes(program: Command) -> Text {
+    let (code, text) = on_shared(program).await;
+    assert_eq!((code, text.last_line()), (Some(0), PASSED), "{text:?}");
+    text
+}
+
+/// Runs a program in the same way, whose checks must fail.
+pub(crate) async fn fails(program: Command) -> Text {
+    let (code, text) = on_shared(program).await;
+    let is_verdict = text.last_line().starts_with("FAILED: ");
+    assert!(code == Some(1) && is_verdict, "{code:?}: {text:?}");
+    text
+}
+
+async fn on_shared(mut program: Command) -> (Option<i32>, Text) {
     let uri = must(shared().await).uri();
-    must(program.env("MONGODB_URI", uri).output())
+    let output = must(program.env("MONGODB_URI", uri).output());
+    let lines = String::from_utf8_lossy(&output.stdout);
+    let text = Text(lines.lines().map(str::to_owned).collect());
+    (output.status.code(), text)
 }
 
-pub(crate) fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Whether a line of the output has these words, whatever the spaces of its columns.
-pub(crate) fn has_line(output: &Output, wanted: &str) -> bool {
-    text(output)
-        .lines()
-        .any(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") == wanted)
-}
-
-/// Its help names all of these, and nothing that is meant for the processes that it starts.
-pub(crate) fn help_names(mut program: Command, named: &[&str], internal: &[&str]) {
+/// Runs a program that ends with an error before it prints anything, and returns the message.
+pub(crate) fn error_of(program: &mut Command) -> String {
     let output = must(program.output());
-    assert_eq!(output.status.code(), Some(0));
-    let help = text(&output);
-    for name in named {
-        assert!(help.contains(name), "{name}: {help}");
-    }
-    for name in internal {
-        assert!(!help.contains(name), "{name}: {help}");
-    }
-}
-
-/// It refuses its command line, before anything is started, with a message that says all of this.
-pub(crate) fn refuses(mut program: Command, said: &[&str]) {
-    let output = must(program.output());
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let message = String::from_utf8_lossy(&output.stderr);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        said.iter().all(|part| message.contains(part)),
-        "{said:?}: {message}"
+        output.status.code() == Some(1) && output.stdout.is_empty(),
+        "{output:?}"
     );
-    assert!(!message.contains("Starting"), "{message}");
+    assert!(
+        message.contains("Error: ") && !message.contains("panicked"),
+        "{message}"
+    );
+    message
 }
 
-/// The beginning of the name of the database that the program of this process works in, which the processes that it
-/// starts have on their command lines.
+/// The lines that a program has printed.
+#[derive(Debug)]
+pub(crate) struct Text(Vec<String>);
+
+impl Text {
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
+    pub(crate) fn last_line(&self) -> &str {
+        self.lines().last().unwrap_or_default()
+    }
+
+    /// The lines of a table: those that begin with a space, as words.
+    pub(crate) fn table(&self) -> impl Iterator<Item = Vec<&str>> {
+        let table = self.lines().filter(|line| line.starts_with(' '));
+        table.map(|line| line.split_whitespace().collect())
+    }
+
+    /// Asserts that each of these is a line, whatever the spaces between its words.
+    #[track_caller]
+    pub(crate) fn has_lines(&self, wanted: &[&str]) {
+        for wanted in wanted {
+            assert!(
+                self.lines().any(|line| words(line) == *wanted),
+                "{wanted}: {self:?}"
+            );
+        }
+    }
+
+    /// How many lines contain a text.
+    pub(crate) fn count(&self, part: &str) -> usize {
+        self.lines().filter(|line| line.contains(part)).count()
+    }
+}
+
+/// The words of a line with one space between them.
+pub(crate) fn words(line: &str) -> String {
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The beginning of the name of the database of a program with this process id. It is on the command lines of the
+/// processes that the program starts.
 pub(crate) fn database_of(name: &str, pid: u32) -> String {
     format!("mongolock_{name}_{pid}_")
 }
@@ -101,7 +141,6 @@ impl Alone {
     }
 
     /// Waits until a process that it has started is stopped by a signal.
-    #[cfg(unix)]
     pub(crate) async fn has_one_stopped(&self) {
         let stopped = || async {
             let listing = processes("stat,args");
@@ -117,7 +156,6 @@ impl Alone {
         self.leaves_nothing().await;
     }
 
-    #[cfg(unix)]
     pub(crate) async fn interrupted_leaves_nothing(mut self) {
         signal("INT", self.program.id());
         assert_eq!(must(self.program.wait()).code(), Some(130));
@@ -145,13 +183,20 @@ fn is_running(text: &str) -> bool {
 }
 
 /// These columns of `ps` for all processes, a line for each.
-pub(crate) fn processes(columns: &str) -> String {
+fn processes(columns: &str) -> String {
     let listing = must(Command::new("ps").args(["-A", "-ww", "-o", columns]).output());
     String::from_utf8_lossy(&listing.stdout).into_owned()
 }
 
+/// The id of the worker with this number of a running program.
+pub(crate) fn worker(name: &str, program: u32, number: &str) -> Option<u32> {
+    let own = format!("--worker {number} --database {}", database_of(name, program));
+    let processes = processes("pid,args");
+    let line = processes.lines().find(|line| line.contains(&own))?;
+    Some(must(line.split_whitespace().next()?.parse()))
+}
+
 /// Sends a signal such as `INT`.
-#[cfg(unix)]
 pub(crate) fn signal(name: &str, pid: u32) {
     let sent = must(Command::new("kill").args(["-s", name, &pid.to_string()]).status());
     assert!(sent.success());

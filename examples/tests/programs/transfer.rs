@@ -1,36 +1,24 @@
 //! The program `transfer`, run as a user runs it.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must};
-use rustix::process::{Pid, Signal, kill_process};
 
-use crate::run::{Alone, database_of, has_line, help_names, on_shared, processes, program, refuses, text};
+use crate::run::{Alone, Text, error_of, fails, passes, program, signal, worker};
 
 fn transfer(arguments: &[&str]) -> Command {
     program(env!("CARGO_BIN_EXE_transfer"), arguments)
 }
 
-async fn run_on_shared(arguments: &[&str]) -> Output {
-    on_shared(transfer(arguments)).await
-}
-
 /// The lines of one process, without its number.
-fn lines_of(output: &Output, process: &str) -> Vec<String> {
-    let lines = text(output);
-    let words = lines
-        .lines()
-        .filter(|line| line.starts_with(' '))
-        .map(|line| line.split_whitespace().collect::<Vec<_>>());
-    words
-        .filter(|words| words[0] == process)
-        .map(|words| words[1..].join(" "))
-        .collect()
+fn lines_of(text: &Text, process: &str) -> Vec<String> {
+    let own = text.table().filter(|words| words[0] == process);
+    own.map(|words| words[1..].join(" ")).collect()
 }
 
-/// The line in which a process says how the transfer of its own went that was stopped.
-fn stopped(output: &Output) -> Vec<String> {
-    let lines = lines_of(output, "1");
+/// The lines of the stopped process, which begin with the wait for the approval.
+fn stopped(text: &Text) -> Vec<String> {
+    let lines = lines_of(text, "1");
     assert!(
         lines.iter().all(|line| line.starts_with("1 -> 2 500 ")),
         "{lines:?}"
@@ -40,78 +28,80 @@ fn stopped(output: &Output) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_stopped_transfer_is_refused_and_the_books_are_right() {
-    let output = run_on_shared(&[]).await;
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    for line in [
-        "sum of balances 10400 of 10400",
+async fn the_stopped_transfer_is_rejected_and_the_books_are_right() {
+    let text = passes(transfer(&[])).await;
+    text.has_lines(&[
+        "sum of balances 10400",
         "accounts each has its opening balance and its entries",
         "below zero none",
         "over the limit none",
-        "tokens rose strictly between any two accounts, in the order of the entries",
+        "tokens rise strictly between any two accounts, in the order of the entries",
         "stopped transfer is not in the journal",
-        "Everything is right.",
-    ] {
-        assert!(has_line(&output, line), "{line}: {}", text(&output));
-    }
-    let stopped = stopped(&output);
+    ]);
+    let stopped = stopped(&text);
+    let [_, rejected, repeated] = &stopped[..] else {
+        panic!("{stopped:?}");
+    };
     assert!(
-        stopped[1].ends_with("refused: the lock was lost; once more"),
+        rejected.ends_with("rolled back: the lock is lost; trying again"),
         "{stopped:?}"
     );
-    assert!(stopped[2].ends_with("500 is the limit of 1-2"), "{stopped:?}");
-    assert_eq!(stopped.len(), 3);
+    assert!(repeated.ends_with("500 is the limit of 1-2"), "{stopped:?}");
     let mut booked = 0;
     for process in ["2", "3", "4"] {
-        let lines = lines_of(&output, process);
-        let ended = lines.iter().filter(|line| !line.ends_with("once more")).count();
+        let lines = lines_of(&text, process);
+        let ended = lines
+            .iter()
+            .filter(|line| !line.ends_with("trying again"))
+            .count();
         assert_eq!(ended, 8, "{lines:?}");
         booked += lines.iter().filter(|line| line.contains("booked: ")).count();
     }
-    assert!(
-        has_line(&output, &format!("journal entries {booked}")),
-        "{}",
-        text(&output)
-    );
+    text.has_lines(&[&format!("journal entries {booked}")]);
 }
 
 #[tokio::test]
 async fn without_the_guard_the_limit_is_broken() {
-    let output = run_on_shared(&["--processes", "2", "--transfers", "1", "--without-guard"]).await;
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(stopped(&output)[1].contains("booked: "), "{}", text(&output));
+    let arguments = ["--processes", "2", "--transfers", "1", "--without-guard"];
+    let text = fails(transfer(&arguments)).await;
+    assert!(stopped(&text)[1].contains("booked: "), "{text:?}");
+    text.has_lines(&["journal entries 2", "sum of balances 10400"]);
     // The amount of the other transfer follows from the numbers of its process and of itself.
-    for line in [
-        "journal entries 2",
-        "sum of balances 10400 of 10400",
-        "over the limit WRONG: 620 moved between 1-2, 500 is the limit",
-        "tokens WRONG: did not rise between 1-2",
-        "stopped transfer WRONG: is in the journal",
-        "Something went wrong.",
-    ] {
-        assert!(has_line(&output, line), "{line}: {}", text(&output));
-    }
+    let verdict = "FAILED: 620 moved between 1-2, 500 is the limit; tokens do not rise between 1-2; \
+                   the stopped transfer is in the journal";
+    assert_eq!(text.last_line(), verdict);
 }
 
 #[tokio::test]
 async fn many_transfers_between_many_accounts_are_right() {
-    let arguments = ["--processes", "6", "--transfers", "40", "--accounts", "5"];
-    let output = run_on_shared(&[&arguments[..], &["--approval", "1ms"]].concat()).await;
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    // What the first account is to pay to each of the others is more than the limit, and it can pay all of it.
+    let arguments = [
+        "--processes=6",
+        "--transfers=40",
+        "--accounts=5",
+        "--approval=1ms",
+    ];
+    let text = passes(transfer(&arguments)).await;
+    // What account 1 is to pay to each of the others is more than the limit, and it can pay all of it.
     for pair in ["1-2", "1-3", "1-4", "1-5"] {
         let refused = format!("500 is the limit of {pair}");
-        assert!(text(&output).contains(&refused), "{pair}: {}", text(&output));
+        assert!(text.count(&refused) > 0, "{pair}: {text:?}");
     }
 }
 
 /// The amounts follow from the numbers of the process and of its transfers.
 #[tokio::test]
 async fn an_account_pays_what_it_has() {
-    let output = run_on_shared(&["--processes", "2", "--transfers", "3", "--accounts", "2"]).await;
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let mut lines = lines_of(&output, "2");
-    lines.retain(|line| !line.ends_with("once more"));
+    let text = passes(transfer(&[
+        "--processes",
+        "2",
+        "--transfers",
+        "3",
+        "--accounts",
+        "2",
+    ]))
+    .await;
+    let mut lines = lines_of(&text, "2");
+    lines.retain(|line| !line.ends_with("trying again"));
     let ends = [
         "booked: account 2 has 80, account 1 has 10120",
         "booked: account 2 has 30, account 1 has 10170",
@@ -126,45 +116,14 @@ async fn an_account_pays_what_it_has() {
 #[tokio::test]
 async fn a_standalone_server_is_a_clear_error() {
     let server = must(Server::start(ServerOptions::standalone()).await);
-    let output = must(transfer(&[]).env("MONGODB_URI", server.uri()).output());
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let message = String::from_utf8_lossy(&output.stderr);
+    let message = error_of(transfer(&[]).env("MONGODB_URI", server.uri()));
     assert!(
-        message.contains("standalone server") && !message.contains("panicked"),
+        message.contains("this needs a replica set or a sharded cluster"),
         "{message}"
     );
-    assert_eq!(text(&output), "", "nothing was begun");
 }
 
-#[test]
-fn help_names_the_options_and_no_internals() {
-    let help = transfer(&["--help"]);
-    help_names(
-        help,
-        &[
-            "--processes",
-            "--transfers",
-            "--accounts",
-            "--approval",
-            "--without-guard",
-        ],
-        &["--worker", "--database"],
-    );
-}
-
-#[test]
-fn a_bad_value_is_refused_with_a_message() {
-    for (option, value, said) in [
-        ("--processes", "1", "2..=64"),
-        ("--transfers", "none", "invalid digit"),
-        ("--accounts", "21", "2..=20"),
-        ("--approval", "5 minutes", "such as `20ms`"),
-    ] {
-        refuses(transfer(&[option, value]), &[option, said]);
-    }
-}
-
-/// With its first process stopped, and the others at a transfer that takes long.
+/// The program while its first process is stopped, and the others are at a long transfer.
 async fn with_a_stopped_process() -> Alone {
     let is_stopped = |line: &str| line.starts_with("Process 1 is stopped.");
     let alone = Alone::start_until(is_stopped, "transfer", transfer(&["--approval", "60m"]));
@@ -177,14 +136,14 @@ async fn interrupted_it_leaves_no_stopped_process() {
     with_a_stopped_process().await.interrupted_leaves_nothing().await;
 }
 
-/// Elsewhere than on Linux nothing tells a stopped process that its parent was killed.
+/// Elsewhere than on Linux nothing ends a stopped process whose parent is killed.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn killed_it_leaves_no_stopped_process() {
     with_a_stopped_process().await.killed_leaves_nothing().await;
 }
 
-/// An error while the first process is stopped: another one is killed.
+/// An error while the first process is stopped: another process is killed.
 #[tokio::test]
 async fn a_process_that_fails_is_named() {
     let program = must(
@@ -193,22 +152,17 @@ async fn a_process_that_fails_is_named() {
             .stdout(Stdio::piped())
             .spawn(),
     );
-    let second = format!("--worker 2 --database {}", database_of("transfer", program.id()));
-    let find = || async { find(&second) };
-    let pid = must(eventually(AMPLE, "the second process", find).await);
-    must(kill_process(pid, Signal::KILL));
+    let second = || async { worker("transfer", program.id(), "2") };
+    signal(
+        "KILL",
+        must(eventually(AMPLE, "the second process", second).await),
+    );
     let output = must(program.wait_with_output());
     assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let verdict = text.lines().last().expect("it prints a verdict");
     assert!(
-        text(&output).contains("process 2: signal: 9"),
-        "{}",
-        text(&output)
+        verdict.starts_with("FAILED: ") && verdict.contains("process 2: signal: 9"),
+        "{text}"
     );
-}
-
-/// The process with this on its command line.
-fn find(text: &str) -> Option<Pid> {
-    let processes = processes("pid,args");
-    let line = processes.lines().find(|line| line.contains(text))?;
-    Pid::from_raw(line.split_whitespace().next()?.parse().ok()?)
 }

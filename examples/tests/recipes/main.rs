@@ -9,15 +9,15 @@ use std::time::Duration;
 use mongolock::{FencingToken, LockProvider};
 use mongolock_tests::test_db;
 
-/// The tokens of a holder whose lease has run out, and of the one after him, who holds the lock now.
-async fn late_and_next() -> (FencingToken, FencingToken) {
+/// The tokens of a holder whose lease has expired, and of the holder after it.
+async fn stale_and_next() -> (FencingToken, FencingToken) {
     let db = test_db().await;
     let lock = LockProvider::new(db.database()).lock("resource");
     let lock = lock.expiry(Duration::from_millis(100));
-    let late = lock.clone().max_hold(Duration::ZERO).acquire().await.unwrap();
+    let stale = lock.clone().max_hold(Duration::ZERO).acquire().await.unwrap();
     let next = lock.acquire().await.unwrap();
-    assert!(late.is_lost());
-    let tokens = (late.fencing_token(), next.fencing_token());
+    assert!(stale.is_lost());
+    let tokens = (stale.fencing_token(), next.fencing_token());
     next.release().await.unwrap();
     tokens
 }

@@ -60,6 +60,12 @@ impl Failure {
         }
     }
 
+    /// The error for callers. It is not a `From`, because the compiler would list that to users among the errors that
+    /// `?` converts.
+    pub(crate) fn into_error(self) -> LockError {
+        LockError::Mongo(io::Error::new(self.io_kind(), self).into())
+    }
+
     fn io_kind(&self) -> io::ErrorKind {
         match self {
             Self::NoReply { .. } => io::ErrorKind::TimedOut,
@@ -81,12 +87,6 @@ fn also(others: usize) -> String {
 impl LockError {
     /// The error for a request without any reply: the lock is not known to be held.
     pub(crate) fn no_reply(request: &str, waited: Duration) -> Self {
-        Failure::no_reply(request, waited).into()
-    }
-}
-
-impl From<Failure> for LockError {
-    fn from(failure: Failure) -> Self {
-        Self::Mongo(io::Error::new(failure.io_kind(), failure).into())
+        Failure::no_reply(request, waited).into_error()
     }
 }

@@ -34,7 +34,7 @@ fn refused(uri: &str, error: Error) -> LockError {
     } else {
         message.clone()
     };
-    Failure::ConnectionString { reason }.into()
+    Failure::ConnectionString { reason }.into_error()
 }
 
 /// The words of a connection string that may be secret: those before the hosts, and those of some options.

@@ -128,7 +128,7 @@ pub(crate) fn is_out_of_time(error: &LockError) -> bool {
 /// transaction or another long operation has to end first.
 pub(crate) fn blocked(name: &str, source: Error) -> LockError {
     let name = name.to_owned();
-    Failure::BlockedDocument { name, source }.into()
+    Failure::BlockedDocument { name, source }.into_error()
 }
 
 /// Whether an error is one of [`blocked`].
@@ -183,7 +183,7 @@ pub(crate) fn code(error: &Error) -> Option<i32> {
 
 /// The error for a change stream whose collection was dropped or renamed.
 pub(crate) fn ended() -> LockError {
-    Failure::StreamEnded.into()
+    Failure::StreamEnded.into_error()
 }
 
 #[cfg(test)]

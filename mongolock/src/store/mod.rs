@@ -134,7 +134,7 @@ impl Store {
     /// The error of an acquire request without a reply, with what the driver has said about its connections.
     pub(crate) fn unanswered(&self, waited: Duration) -> LockError {
         match self {
-            Self::Mongo(store) => store.unanswered(waited).into(),
+            Self::Mongo(store) => store.unanswered(waited).into_error(),
             Self::Memory(_) => LockError::no_reply(ACQUIRE_REQUEST, waited),
             #[cfg(test)]
             Self::Simulated(_) => LockError::no_reply(ACQUIRE_REQUEST, waited),

@@ -86,7 +86,7 @@ impl Reachability {
         tokio::select! {
             biased;
             reply = request => reply,
-            failure = self.outage() => Err(failure.into()),
+            failure = self.outage() => Err(failure.into_error()),
         }
     }
 

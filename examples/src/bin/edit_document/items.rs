@@ -1,4 +1,4 @@
-//! The work items in MongoDB. Nothing in them is about locks but the token of the session that saved them last.
+//! The work items in MongoDB. They contain nothing about locks, except the token of the session that saved them last.
 
 use anyhow::Context;
 use mongodb::bson::doc;
@@ -8,7 +8,7 @@ use mongodb::{Collection, Database, IndexModel};
 use mongolock::FencingToken;
 use serde::{Deserialize, Serialize};
 
-/// One item, with a number that people can type.
+/// One item, with a number that users can type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Item {
@@ -18,7 +18,7 @@ pub(crate) struct Item {
     pub(crate) text: String,
     /// The session that saved it; `None` before that.
     pub(crate) saved_by: Option<String>,
-    /// What the fence has set and compares; `None` before the first save.
+    /// The token that fenced writes compare and set; `None` before the first save.
     pub(crate) fencing_token: Option<FencingToken>,
 }
 
@@ -29,7 +29,8 @@ pub(crate) struct Items(Collection<Item>);
 impl Items {
     pub(crate) const COLLECTION: &str = "work_items";
 
-    /// Whatever the client's settings are: who gets the lock reads what was saved last, and no failover forgets it.
+    /// The settings of the client do not apply: the holder of a lock reads what was saved last, and no failover undoes a
+    /// save.
     pub(crate) fn new(database: &Database) -> Self {
         let options = CollectionOptions::builder()
             .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
@@ -42,7 +43,7 @@ impl Items {
         &self.0
     }
 
-    /// Makes the items 1 to `last`; those that are there already stay as they are.
+    /// Creates the items 1 to `last`; existing ones stay as they are.
     pub(crate) async fn create(&self, last: u32) -> anyhow::Result<()> {
         let unique = IndexOptions::builder().unique(true).build();
         let index = IndexModel::builder().keys(doc! { "number": 1 }).options(unique);
@@ -67,6 +68,6 @@ impl Items {
         let found = self.0.find_one(doc! { "_id": id }).await;
         found
             .with_context(|| format!("cannot read the item {id}"))?
-            .with_context(|| format!("the item {id} is gone"))
+            .with_context(|| format!("the item {id} does not exist"))
     }
 }

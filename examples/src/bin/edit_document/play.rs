@@ -1,214 +1,184 @@
-//! What the scenes have in common: the items and their locks, a line for each thing that somebody does, and the checks.
+//! What the scenes have in common: the items and their locks, a line for each step, and the checks.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use mongodb::Database;
-use mongodb::bson::oid::ObjectId;
-use mongolock::{LockError, LockInfo, LockProvider};
-use mongolock_examples::output::println;
+use mongolock::{LockError, LockProvider};
+use mongolock_examples::demo::Stage;
+use mongolock_examples::print;
+use mongolock_examples::summary::Summary;
 
 use crate::edit_session::{EditSession, Opened, Saved, lock_name};
 use crate::items::Items;
-use crate::wording;
+use crate::terminal::{closed, ended, opened, released, saved};
 
-/// The scenes wait for no lease to end but for the one that is about that.
+/// Longer than the scenes take: only one of them waits for the end of a lease, and that one has its own.
 const EXPIRY: Duration = Duration::from_secs(120);
 
 pub(crate) struct Play<'a> {
-    pub(crate) uri: &'a str,
-    pub(crate) database: &'a Database,
+    pub(crate) stage: &'a Stage,
     pub(crate) items: Items,
-    /// Of the application, for all that is nobody's session.
+    /// The provider of the application, for what is not done by a session.
     pub(crate) locks: LockProvider,
     begun: Instant,
-    scenes: Verdicts,
+    scenes: u32,
+    checks: u32,
+    summary: Summary,
 }
 
-/// The scenes so far, each with the checks that failed.
-#[derive(Default)]
-struct Verdicts(Vec<(String, Vec<String>)>);
-
 impl<'a> Play<'a> {
-    pub(crate) fn new(uri: &'a str, database: &'a Database) -> Result<Self, LockError> {
+    pub(crate) fn new(stage: &'a Stage) -> Result<Self, LockError> {
         Ok(Self {
-            uri,
-            database,
-            items: Items::new(database),
-            locks: LockProvider::builder(database).expiry(EXPIRY).build()?,
+            stage,
+            items: Items::new(stage.database()),
+            locks: LockProvider::builder(stage.database()).expiry(EXPIRY).build()?,
             begun: Instant::now(),
-            scenes: Verdicts::default(),
+            scenes: 0,
+            checks: 0,
+            summary: Summary::default(),
         })
+    }
+
+    pub(crate) fn database(&self) -> &'a Database {
+        self.stage.database()
     }
 
     /// Begins a scene.
     pub(crate) fn scene(&mut self, title: &str) -> anyhow::Result<()> {
-        self.scenes.begin(title);
-        println(&format!("\n{}. {title}", self.scenes.0.len()))
+        self.scenes += 1;
+        print(format!("\n{}. {title}", self.scenes))
     }
 
-    /// Notes whether the scene goes as it should.
-    pub(crate) fn check(&mut self, what: &str, is_so: bool) {
-        self.scenes.check(what, is_so);
+    /// Checks that something is so in this scene.
+    pub(crate) fn check(&mut self, is_so: bool, what: &str) {
+        self.checks += 1;
+        let scene = self.scenes;
+        let failure = format!("scene {scene}: not true that {what}");
+        self.summary.check(is_so, failure);
     }
 
-    /// Prints what somebody does, and what comes of it.
-    pub(crate) fn tell(&self, who: &str, does: &str, answer: &str) -> anyhow::Result<()> {
+    /// Prints a step and its result.
+    pub(crate) fn step(&self, who: &str, does: &str, result: &str) -> anyhow::Result<()> {
         let time = self.begun.elapsed().as_secs_f64();
-        println(&format!("{time:>7.3} s  {who:<13} {does}\n{:>11}{answer}", "-> "))
+        print(format!("{time:>7.3} s  {who:<13} {does}\n{:>11}{result}", "-> "))
     }
 
-    /// Prints the table, and says whether all went as expected.
-    pub(crate) fn end(self) -> anyhow::Result<bool> {
-        println(&format!("\n{}", self.scenes))?;
-        Ok(self.scenes.are_right())
+    pub(crate) fn end(mut self) -> Summary {
+        self.summary.row("scenes", self.scenes);
+        self.summary.row("checks", self.checks);
+        self.summary
     }
 
-    pub(crate) fn arrives(&self, person: &str) -> Result<EditSession, LockError> {
-        EditSession::begin(&self.locks, &self.items, person)
+    /// Begins a session of Anna and one of Bert.
+    pub(crate) fn sessions(&self) -> Result<(EditSession, EditSession), LockError> {
+        Ok((self.session("anna@desk-3")?, self.session("bert@desk-5")?))
+    }
+
+    pub(crate) fn session(&self, user: &str) -> Result<EditSession, LockError> {
+        EditSession::begin(&self.locks, &self.items, user)
     }
 
     pub(crate) async fn open(&self, session: &mut EditSession, item: u32) -> anyhow::Result<Opened> {
-        let opened = session.open(self.items.id(item).await?).await?;
-        self.tell(
-            person(session),
-            &format!("opens item {item}"),
-            &wording::opened(&opened),
-        )?;
-        Ok(opened)
+        let result = session.open(self.items.id(item).await?).await?;
+        self.step(user(session), &format!("opens item {item}"), &opened(&result))?;
+        Ok(result)
     }
 
-    pub(crate) async fn save(
-        &self,
+    /// Opens an item, and checks that the session gets it.
+    pub(crate) async fn gets(&mut self, session: &mut EditSession, item: u32) -> anyhow::Result<()> {
+        let is_so = matches!(self.open(session, item).await?, Opened::Yours(_));
+        self.check(is_so, &format!("{} gets item {item}", user(session)));
+        Ok(())
+    }
+
+    /// Opens an item, and checks that the session sees that another one has it.
+    pub(crate) async fn is_refused(
+        &mut self,
+        session: &mut EditSession,
+        item: u32,
+        holder: &EditSession,
+    ) -> anyhow::Result<()> {
+        let opened = self.open(session, item).await?;
+        let is_so = matches!(opened, Opened::Taken(lock) if lock.owner.as_deref() == Some(holder.id()));
+        let what = format!("{} sees that {} has item {item}", user(session), user(holder));
+        self.check(is_so, &what);
+        Ok(())
+    }
+
+    async fn save(&self, session: &mut EditSession, item: u32, text: &str) -> anyhow::Result<Saved> {
+        let result = session.save(self.items.id(item).await?, text).await?;
+        let answer = saved(&result, session.id());
+        self.step(user(session), &format!("saves item {item}: \"{text}\""), &answer)?;
+        Ok(result)
+    }
+
+    /// Saves an item after the loss of its lock: checks that the session gets this error and the text of the item, and that
+    /// the item has this text.
+    pub(crate) async fn conflicts(
+        &mut self,
+        session: &mut EditSession,
+        (item, text): (u32, &str),
+        (error, now): (fn(&LockError) -> bool, &str),
+    ) -> anyhow::Result<()> {
+        let saved = self.save(session, item, text).await?;
+        let is_so =
+            matches!(&saved, Saved::Conflict { why, now: found, .. } if error(why) && found.text == now);
+        let user = user(session);
+        let what = format!("{user} sees that it has lost item {item}, and its text");
+        self.check(is_so, &what);
+        self.has_text(item, now).await
+    }
+
+    /// Saves an item, and checks that it has the text.
+    pub(crate) async fn saves(
+        &mut self,
         session: &mut EditSession,
         item: u32,
         text: &str,
-    ) -> anyhow::Result<Saved> {
-        let saved = session.save(self.items.id(item).await?, text).await?;
-        let answer = wording::saved(&saved, session.id());
-        self.tell(
-            person(session),
-            &format!("saves item {item}: \"{text}\""),
-            &answer,
-        )?;
-        Ok(saved)
+    ) -> anyhow::Result<()> {
+        let is_saved = matches!(self.save(session, item, text).await?, Saved::Yes);
+        self.check(is_saved, &format!("{} saves item {item}", user(session)));
+        self.has_text(item, text).await
     }
 
-    pub(crate) async fn close(&self, session: &mut EditSession, item: u32) -> anyhow::Result<bool> {
+    async fn has_text(&mut self, item: u32, text: &str) -> anyhow::Result<()> {
+        let found = self.items.read(self.items.id(item).await?).await?.text;
+        self.check(found == text, &format!("the text of item {item} is \"{text}\""));
+        Ok(())
+    }
+
+    /// Closes an item, and checks that it was locked until then.
+    pub(crate) async fn closes(&mut self, session: &mut EditSession, item: u32) -> anyhow::Result<()> {
         let was_locked = session.close(self.items.id(item).await?).await?;
-        self.tell(
-            person(session),
-            &format!("closes item {item}"),
-            &wording::closed(was_locked),
-        )?;
-        Ok(was_locked)
+        self.step(user(session), &format!("closes item {item}"), closed(was_locked))?;
+        let what = format!("{} has item {item} until it is closed", user(session));
+        self.check(was_locked, &what);
+        Ok(())
     }
 
-    pub(crate) async fn leaves(&self, session: EditSession) -> anyhow::Result<u64> {
-        let who = person(&session).to_owned();
-        let ended = session.end().await;
-        self.tell(&who, "ends the session", &wording::given_back(ended))?;
-        Ok(ended)
+    /// Ends a session, and checks how many items that releases.
+    pub(crate) async fn ends(&mut self, session: EditSession, items: u64) -> anyhow::Result<()> {
+        let user = user(&session).to_owned();
+        let released = session.end().await;
+        self.step(&user, "ends the session", &ended(released))?;
+        let what = format!("the end of the session of {user} releases {items} items");
+        self.check(released == items, &what);
+        Ok(())
     }
 
-    /// An operator's act.
-    pub(crate) async fn release(&self, item: u32) -> anyhow::Result<bool> {
+    /// Releases the lock of an item as an operator, and checks that it was held.
+    pub(crate) async fn releases(&mut self, item: u32) -> anyhow::Result<()> {
         let name = lock_name(self.items.id(item).await?);
         let was_held = self.locks.admin().force_release(name).await?;
-        self.tell(
-            "the operator",
-            &format!("releases item {item}"),
-            &wording::released(was_held),
-        )?;
-        Ok(was_held)
-    }
-
-    /// What there is to know about the lock of an item; `None` if it was never locked.
-    pub(crate) async fn look(&self, id: ObjectId) -> Result<Option<LockInfo>, LockError> {
-        self.locks.admin().get(lock_name(id)).await
-    }
-
-    pub(crate) async fn text(&self, item: u32) -> anyhow::Result<String> {
-        let id = self.items.id(item).await?;
-        Ok(self.items.read(id).await?.text)
+        let does = format!("releases item {item}");
+        self.step("the operator", &does, released(was_held))?;
+        self.check(was_held, &format!("item {item} was locked"));
+        Ok(())
     }
 }
 
-/// Who is in a session: what stands before the part that makes its id unique.
-fn person(session: &EditSession) -> &str {
-    session
-        .id()
-        .rsplit_once('#')
-        .map_or(session.id(), |(person, _)| person)
-}
-
-impl Verdicts {
-    fn begin(&mut self, title: &str) {
-        self.0.push((title.to_owned(), Vec::new()));
-    }
-
-    fn check(&mut self, what: &str, is_so: bool) {
-        if let (Some((_, failed)), false) = (self.0.last_mut(), is_so) {
-            failed.push(what.to_owned());
-        }
-    }
-
-    fn are_right(&self) -> bool {
-        self.0.iter().all(|(_, failed)| failed.is_empty())
-    }
-}
-
-impl fmt::Display for Verdicts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, (title, failed)) in (1..).zip(&self.0) {
-            let verdict = if failed.is_empty() {
-                "as expected"
-            } else {
-                "NOT as expected"
-            };
-            writeln!(f, "{number}  {title:<70}  {verdict}")?;
-            for what in failed {
-                writeln!(f, "   not so: {what}")?;
-            }
-        }
-        let verdict = if self.are_right() {
-            "Everything is as expected."
-        } else {
-            "Something is not as expected."
-        };
-        write!(f, "\n{verdict}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_failed_check_is_told_and_decides() {
-        let mut scenes = Verdicts::default();
-        scenes.begin("good");
-        scenes.check("one", true);
-        assert!(scenes.are_right() && scenes.to_string().ends_with("Everything is as expected."));
-        scenes.begin("bad");
-        scenes.check("two", true);
-        scenes.check("three", false);
-        scenes.begin("good again");
-        scenes.check("four", true);
-        assert!(!scenes.are_right());
-        let table = scenes.to_string();
-        let lines: Vec<String> = table
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-            .collect();
-        let expected = [
-            "1 good as expected",
-            "2 bad NOT as expected",
-            "not so: three",
-            "3 good again as expected",
-            "",
-            "Something is not as expected.",
-        ];
-        assert_eq!(lines, expected);
-    }
+/// The user of a session: its id without the part that makes it unique.
+fn user(session: &EditSession) -> &str {
+    let id = session.id();
+    id.rsplit_once('#').map_or(id, |(user, _)| user)
 }

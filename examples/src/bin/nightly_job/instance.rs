@@ -1,179 +1,182 @@
-//! One instance: a worker that calls the job at each tick, and reports what came of it.
+//! An instance: it calls the job at each tick, and tells the program what the call has done.
 
-use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use apalis_core::error::WorkerError;
 use apalis_core::monitor::Monitor;
 use apalis_core::task::data::Data;
 use apalis_core::worker::builder::WorkerBuilder;
-use mongolock::{LockContext, LockProvider};
-use mongolock_examples::processes;
-use tokio::sync::watch;
+use mongodb::Collection;
+use mongodb::bson::doc;
+use mongolock::{FencingToken, LockContext, LockProvider};
+use mongolock_examples::worker::{Signal, Worker, send, stop_with_parent};
+use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
-use crate::nightly_report;
-use crate::options::{self, Options};
-use crate::schedule::{Schedule, Tick};
-use crate::store::{Call, Outcome, Run, Store};
+use crate::schedule::Tick;
+use crate::{Options, nightly_report};
+
+/// The name of the collection of the runs.
+pub(crate) const RUNS: &str = "runs";
+
+/// A tick for which the job was run. In a real job this is the report itself, or a field of it.
+///
+/// Here a second run for a tick is a second document, so that it is seen. With the tick as `_id` the server would reject
+/// it, even from an instance that has lost the lock and does not know it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) tick: Tick,
+    pub(crate) instance: u32,
+    /// `None` without the lock.
+    pub(crate) token: Option<FencingToken>,
+}
+
+/// A call of the job at a tick.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Call {
+    pub(crate) tick: Tick,
+    pub(crate) instance: u32,
+    pub(crate) outcome: Outcome,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Outcome {
+    Ran,
+    /// Another instance held the lock.
+    Skipped,
+    /// The lock was free, but nothing was due any more.
+    Late,
+    Failed,
+}
 
 /// What the job needs.
 #[derive(Debug)]
-pub(crate) struct Job {
-    store: Store,
-    schedule: Schedule,
-    /// Nothing was due before it.
+pub(crate) struct Instance {
+    number: u32,
+    runs: Collection<Run>,
+    options: Options,
+    /// Nothing was due before this tick.
     first: Tick,
-    instance: u32,
-    work: Duration,
+    stop: Signal,
 }
 
-impl Job {
-    /// The ticks up to this one for which the job has not been run. After a long stop these are many; a job that is
-    /// only about today would take the last of them.
-    pub(crate) async fn due(&self, tick: Tick) -> anyhow::Result<Vec<Tick>> {
-        let done = self.store.last_done().await?;
-        Ok(self.schedule.due(done, self.first, tick))
-    }
-
-    /// The work itself, and its record. An instance that dies between the two leaves work that is done again: to be
-    /// run twice must do no harm, or the record must be part of the work, as in one document or one transaction.
-    pub(crate) async fn build_report(&self, tick: Tick) -> anyhow::Result<()> {
-        let begun = Instant::now();
-        sleep(self.work).await;
-        let run = Run {
-            tick,
-            instance: self.instance,
-            token: LockContext::current().map(|lock| lock.fencing_token()),
-            took: begun.elapsed(),
-        };
-        self.store.add_run(&run).await
-    }
-}
-
-/// Calls the job as the command line says.
-#[derive(Debug)]
-struct Caller {
-    job: Job,
-    late: Duration,
-    without_lock: bool,
-    /// Whether the instance is to stop.
-    stopping: watch::Receiver<bool>,
-}
-
-/// Runs the instance until it is told to stop.
-pub(crate) async fn run(instance: &options::Instance, options: &Options) -> anyhow::Result<ExitCode> {
-    // A service would listen to its signals here.
-    let stopped = processes::stop_with_parent();
-    let database = processes::database(&instance.database).await?;
-    let name = format!("instance {}", instance.number);
+/// Runs an instance until it is stopped. A service would wait for its signals instead of its parent.
+pub(crate) async fn run(worker: &Worker, options: &Options) -> anyhow::Result<()> {
+    let stop = stop_with_parent();
+    let database = worker.database().await?;
+    let name = format!("instance {}", worker.number);
     LockProvider::builder(&database)
         .owner(&name)
         .build()?
         .set_global()?;
-
-    let (stop, stopping) = watch::channel(false);
-    let job = Job {
-        store: Store::new(&database),
-        schedule: options.schedule.clone(),
-        first: instance.first,
-        instance: instance.number,
-        work: options.work,
-    };
-    let caller = Arc::new(Caller {
-        job,
-        late: options.late,
-        without_lock: options.without_lock,
-        stopping,
+    let instance = Arc::new(Instance {
+        number: worker.number,
+        runs: database.collection(RUNS),
+        options: options.clone(),
+        first: options.first.context("a worker needs the first tick")?,
+        stop: stop.clone(),
     });
+
     let schedule = options.schedule.clone();
     let workers = Monitor::new()
         .register(move |_| {
             WorkerBuilder::new(name.clone())
                 .backend(schedule.scheduler())
-                .data(Arc::clone(&caller))
+                .data(Arc::clone(&instance))
                 .build(at_tick)
         })
-        .should_restart(|worker, error| may_start_again(worker.name(), error));
+        .should_restart(|worker, error| may_restart(worker.name(), error));
     let context = workers.context();
     tokio::spawn(async move {
-        stopped.await;
-        stop.send_replace(true);
+        let _ = stop.wait().await;
+        // The worker takes no further tick, and ends when the calls have ended that have begun.
         context.shutdown()
     });
-    // The worker takes no further tick then, and ends when the calls that have begun have ended.
     workers.run().await?;
     LockProvider::global()?.shutdown().await;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-/// The scheduler gives up if the process is held up just when it looks for the next tick, until that has passed. A new
-/// worker goes on then. The calls of the old one are broken off, which releases the lock, and what they have not done
-/// is made up.
-fn may_start_again(worker: &str, error: &WorkerError) -> bool {
+/// The scheduler fails if the process is delayed until after the next tick while it computes that tick. A new worker
+/// continues then. The calls of the old one are cancelled, which releases the lock, and the next run makes up for what
+/// they have not done.
+fn may_restart(worker: &str, error: &WorkerError) -> bool {
     eprintln!("{worker}: {error}");
     matches!(error, WorkerError::BackendError(_))
 }
 
-/// What the worker does at a tick. It does not wait for an earlier call to end: the lock also keeps the calls of one
-/// process apart.
-async fn at_tick(tick: apalis_cron::Tick, caller: Data<Arc<Caller>>) {
-    caller.call(tick.into()).await;
+/// What the worker does at a tick. It does not wait for the end of an earlier call: the lock also excludes calls of one
+/// process from each other.
+async fn at_tick(tick: apalis_cron::Tick, instance: Data<Arc<Instance>>) {
+    instance.call(tick.into()).await;
 }
 
-impl Caller {
-    /// Calls the job by a clock that is up to `late` behind, and says what came of it.
+impl Instance {
+    /// Calls the job, by a clock that is up to `late` behind, and tells the program the outcome.
     async fn call(&self, tick: Tick) {
-        if self.is_stopped_before_the_call().await {
-            return;
+        // Only this wait is cancelled by a stop. A run that has begun is completed.
+        tokio::select! {
+            biased;
+            _ = self.stop.wait() => return,
+            () = sleep(self.options.late.mul_f64(fastrand::f64())) => {}
         }
+        let complain = |error| eprintln!("instance {}, {tick}: {error:#}", self.number);
         let outcome = match self.run(tick).await {
             Ok(Some(ran)) if ran.is_empty() => Outcome::Late,
             Ok(Some(_)) => Outcome::Ran,
             Ok(None) => Outcome::Skipped,
-            // A run that fails does not end the service: the next one makes it up.
+            // A failed run does not end the service: the next one makes up for it.
             Err(error) => {
-                self.complain(tick, &error);
+                complain(error);
                 Outcome::Failed
             }
         };
-        let call = Call {
+        let instance = self.number;
+        send(&Call {
             tick,
-            instance: self.job.instance,
+            instance,
             outcome,
-        };
-        if let Err(error) = self.job.store.add_call(&call).await {
-            self.complain(tick, &error);
-        }
-    }
-
-    /// Only the wait is broken off. A run that has begun ends as it would anyway.
-    async fn is_stopped_before_the_call(&self) -> bool {
-        let mut stopping = self.stopping.clone();
-        tokio::select! {
-            biased;
-            _ = stopping.wait_for(|stopping| *stopping) => true,
-            () = sleep(self.late.mul_f64(fastrand::f64())) => false,
-        }
+        })
+        .unwrap_or_else(complain);
     }
 
     async fn run(&self, tick: Tick) -> anyhow::Result<Option<Vec<Tick>>> {
-        if self.without_lock {
-            self.job.build_report(tick).await?;
+        if self.options.without_lock {
+            self.build_report(tick).await?;
             return Ok(Some(vec![tick]));
         }
-        nightly_report(tick, &self.job).await
+        nightly_report(tick, self).await
     }
 
-    fn complain(&self, tick: Tick, error: &anyhow::Error) {
-        eprintln!("instance {}, {tick}: {error:#}", self.job.instance);
+    /// The ticks up to this one for which the job was not run. After a long stop these are many; a job that is only about
+    /// today would take the last of them.
+    pub(crate) async fn due(&self, tick: Tick) -> anyhow::Result<Vec<Tick>> {
+        let last = self.runs.find_one(doc! {}).sort(doc! { "tick": -1 }).await;
+        let last = last.context("cannot read the record of the runs")?;
+        let last = last.map(|run| run.tick);
+        Ok(self.options.schedule.due(last, self.first, tick))
+    }
+
+    /// The work itself, and its record. If an instance dies between the two, the work is done again: either a second run
+    /// must do no harm, or the record must be part of the work, as in one document or one transaction.
+    pub(crate) async fn build_report(&self, tick: Tick) -> anyhow::Result<()> {
+        sleep(self.options.work).await;
+        let run = Run {
+            tick,
+            instance: self.number,
+            token: LockContext::current().map(|lock| lock.fencing_token()),
+        };
+        let added = self.runs.insert_one(run).await;
+        added.context("cannot write the record of the runs")?;
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::time::Duration;
 
     use apalis_core::backend::Backend;
     use apalis_core::worker::context::WorkerContext;
@@ -181,8 +184,9 @@ mod tests {
     use chrono::Utc;
 
     use super::*;
+    use crate::schedule::Schedule;
 
-    /// What the scheduler has for its worker next.
+    /// The next tick that the scheduler has for its worker.
     async fn next(scheduler: &mut CronScheduler<cron::Schedule>) -> Result<Tick, WorkerError> {
         let worker = WorkerContext::new("test");
         let polled = poll_fn(|cx| scheduler.poll_next(cx, &worker)).await;
@@ -191,9 +195,9 @@ mod tests {
             .map_err(|error| WorkerError::BackendError(error.into()))
     }
 
-    /// The process is held up after a tick until the next one has passed. The job makes that up, not the scheduler.
+    /// The process is delayed after a tick until the next one has passed. The job makes up for that, not the scheduler.
     #[tokio::test]
-    async fn a_new_worker_goes_on_after_a_tick_that_has_passed() {
+    async fn a_new_worker_continues_after_a_tick_that_has_passed() {
         let schedule: Schedule = "* * * * * *".parse().unwrap();
         let mut scheduler = schedule.scheduler();
         let done = next(&mut scheduler).await.unwrap();
@@ -202,8 +206,8 @@ mod tests {
         while schedule.after(Utc::now()).next() == Some(missed) {
             sleep(Duration::from_millis(50)).await;
         }
-        let gave_up = next(&mut scheduler).await.unwrap_err();
-        assert!(may_start_again("test", &gave_up));
+        let failed = next(&mut scheduler).await.unwrap_err();
+        assert!(may_restart("test", &failed));
 
         let tick = next(&mut schedule.scheduler()).await.unwrap();
         assert!(tick > missed, "{tick} after {missed}");
@@ -212,10 +216,8 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_ends_for_another_reason_does_not_start_again() {
-        assert!(!may_start_again(
-            "test",
-            &WorkerError::PanicError("a bug".to_owned())
-        ));
+    fn a_worker_that_ends_for_another_reason_does_not_restart() {
+        let panic = WorkerError::PanicError("a bug".to_owned());
+        assert!(!may_restart("test", &panic));
     }
 }

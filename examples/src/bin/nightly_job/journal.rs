@@ -1,87 +1,227 @@
-//! What the instances have reported, tick by tick.
+//! What the instances have done, tick by tick, and whether that is right.
 
-use std::collections::BTreeMap;
+use mongolock_examples::summary::Summary;
 
+use crate::Options;
+use crate::instance::{Call, Outcome, Run};
 use crate::schedule::Tick;
-use crate::store::{Call, Outcome, Run};
 
-/// The reports about the ticks of the demonstration. The instances go on until they are told to stop, and what they
-/// say about later ticks is left aside.
+/// The runs and the calls. The instances continue until they are stopped; what they do at later ticks does not count.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    ticks: BTreeMap<Tick, Entry>,
-    /// The last tick, be it of the demonstration or later, that each instance has called the job for.
-    reached: BTreeMap<u32, Tick>,
-    /// The instances that have not been killed.
-    living: Vec<u32>,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Entry {
+    pub(crate) ticks: Vec<Tick>,
+    /// In the order of their ticks.
     pub(crate) runs: Vec<Run>,
     pub(crate) calls: Vec<Call>,
+    /// The instances that were not killed.
+    pub(crate) alive: Vec<u32>,
 }
 
 impl Journal {
-    pub(crate) fn new(ticks: &[Tick], instances: u32) -> Self {
-        Self {
-            ticks: ticks.iter().map(|tick| (*tick, Entry::default())).collect(),
-            reached: BTreeMap::new(),
-            living: (1..=instances).collect(),
-        }
-    }
-
-    /// Takes all reports in the place of those that it has.
-    pub(crate) fn replace(&mut self, runs: Vec<Run>, calls: Vec<Call>) {
-        self.ticks
-            .values_mut()
-            .for_each(|entry| *entry = Entry::default());
-        for run in runs {
-            self.ticks
-                .entry(run.tick)
-                .and_modify(|entry| entry.runs.push(run));
-        }
-        for call in calls {
-            let reached = self.reached.entry(call.instance).or_insert(call.tick);
-            *reached = call.tick.max(*reached);
-            self.ticks
-                .entry(call.tick)
-                .and_modify(|entry| entry.calls.push(call));
-        }
-    }
-
-    /// Expects nothing more of an instance.
-    pub(crate) fn forget(&mut self, instance: u32) {
-        self.living.retain(|living| *living != instance);
-    }
-
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (Tick, &Entry)> {
-        self.ticks.iter().map(|(tick, entry)| (*tick, entry))
-    }
-
-    /// Whether the job has been run for this tick, and all instances have called it for this tick or a later one. An
-    /// instance may leave a tick out, for example if it has started later than the others.
+    /// Whether the job was run for this tick, and all instances have called it for this tick or a later one. An instance
+    /// may leave a tick out, for example if it has started later than the others.
     pub(crate) fn is_complete(&self, tick: Tick) -> bool {
-        let has_run = self.ticks.get(&tick).is_some_and(|entry| !entry.runs.is_empty());
-        let reached = |instance: &u32| self.reached.get(instance).is_some_and(|last| *last >= tick);
-        has_run && self.living.iter().all(reached)
+        let has_reached = |instance: &u32| {
+            let mut calls = self.calls.iter();
+            calls.any(|call| call.instance == *instance && call.tick >= tick)
+        };
+        self.first_run(tick).is_some() && self.alive.iter().all(has_reached)
+    }
+
+    pub(crate) fn first_run(&self, tick: Tick) -> Option<&Run> {
+        self.runs_of(tick).next()
+    }
+
+    fn runs_of(&self, tick: Tick) -> impl Iterator<Item = &Run> {
+        self.runs.iter().filter(move |run| run.tick == tick)
+    }
+
+    /// The instances whose call at this tick had this outcome.
+    fn instances(&self, tick: Tick, outcome: Outcome) -> Vec<u32> {
+        let calls = self.calls.iter();
+        let mut instances: Vec<u32> = calls
+            .filter(|call| call.tick == tick && call.outcome == outcome)
+            .map(|call| call.instance)
+            .collect();
+        instances.sort_unstable();
+        instances
+    }
+
+    /// Whether the job was run for this tick by an instance that has not run it in its call at this tick.
+    fn is_late(&self, tick: Tick) -> bool {
+        self.runs_of(tick).any(|run| {
+            let mut calls = self.calls.iter().filter(|call| call.tick == tick);
+            calls.any(|call| call.instance == run.instance && call.outcome != Outcome::Ran)
+        })
+    }
+
+    /// The line of a tick.
+    pub(crate) fn line(&self, tick: Tick) -> String {
+        let mut others = vec![list(self.instances(tick, Outcome::Skipped))];
+        for (outcome, what) in [(Outcome::Late, "found it done"), (Outcome::Failed, "failed")] {
+            let instances = self.instances(tick, outcome);
+            if !instances.is_empty() {
+                others.push(format!("{} {what}", list(instances)));
+            }
+        }
+        if self.is_late(tick) {
+            others.push("run at a later tick".to_owned());
+        }
+        let token = self.first_run(tick).and_then(|run| run.token);
+        let token = token.map_or("none".to_owned(), |token| token.to_string());
+        let instances = list(self.runs_of(tick).map(|run| run.instance));
+        format!("{tick:8}  {instances:>7}  {token:>16}  {}", others.join("; "))
+    }
+
+    /// Checks that each tick ran once and all instances have come that far, that no call failed, and that the tokens rise
+    /// from one hold to the next.
+    pub(crate) fn check(&self, options: &Options) -> Summary {
+        let runs = || self.ticks.iter().map(|tick| self.runs_of(*tick).count());
+        let (all, often) = (self.ticks.len(), runs().filter(|runs| *runs > 1).count());
+        let never = runs().filter(|runs| *runs == 0).count();
+        let mut summary = Summary::default();
+        summary.row("ticks", all);
+        summary.row("ran once", all - often - never);
+        summary.zero(
+            "more than once",
+            often,
+            format!("{often} of {all} ticks ran more than once"),
+        );
+        summary.zero("not at all", never, format!("{never} of {all} ticks did not run"));
+
+        let calls = |outcome| -> usize {
+            let calls = self.ticks.iter().map(|tick| self.instances(*tick, outcome).len());
+            calls.sum()
+        };
+        summary.row("calls that ran it", calls(Outcome::Ran));
+        summary.row("skipped it", calls(Outcome::Skipped));
+        summary.row("found it done", calls(Outcome::Late));
+        let failed = calls(Outcome::Failed);
+        summary.zero("failed", failed, format!("{failed} calls failed"));
+        let are_complete = never > 0 || self.ticks.iter().all(|tick| self.is_complete(*tick));
+        summary.check(are_complete, "not all instances have reached the last tick");
+        if options.without_lock {
+            summary.row("tokens", "none");
+        } else {
+            let wrong = (!self.tokens_rise()).then(|| "tokens do not rise".to_owned());
+            summary.finding("tokens", "rise from hold to hold", wrong);
+        }
+        summary
+    }
+
+    /// From one tick to the next. Only a tick that was run later has the token of its neighbour: both ran in one hold.
+    fn tokens_rise(&self) -> bool {
+        let runs: Vec<&Run> = self.ticks.iter().flat_map(|tick| self.runs_of(*tick)).collect();
+        let rises = |before: &Run, after: &Run| {
+            let one_hold = before.instance == after.instance && before.token == after.token;
+            before.token < after.token || one_hold
+        };
+        runs.iter().all(|run| run.token.is_some()) && runs.windows(2).all(|pair| rises(pair[0], pair[1]))
     }
 }
 
-impl Entry {
-    /// The instances whose call had this outcome.
-    pub(crate) fn instances(&self, outcome: Outcome) -> Vec<u32> {
-        let calls = self.calls.iter().filter(|call| call.outcome == outcome);
-        calls.map(|call| call.instance).collect()
+fn list(instances: impl IntoIterator<Item = u32>) -> String {
+    let instances: Vec<String> = instances.into_iter().map(|number| number.to_string()).collect();
+    if instances.is_empty() {
+        "none".to_owned()
+    } else {
+        instances.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use mongolock::FencingToken;
+
+    use super::Outcome::{Failed, Late, Ran, Skipped};
+    use super::*;
+
+    fn tick(seconds: u8) -> Tick {
+        seconds.to_string().parse().unwrap()
     }
 
-    /// Whether the job was run by an instance that had not run it when it was called for this tick.
-    pub(crate) fn is_made_up(&self) -> bool {
-        let other = |call: &Call| call.outcome != Outcome::Ran;
-        self.runs.iter().any(|run| {
-            self.calls
-                .iter()
-                .any(|call| call.instance == run.instance && other(call))
-        })
+    /// A journal of two instances with these ticks, these runs (tick, instance and token), and these calls (tick, instance
+    /// and outcome).
+    fn journal(ticks: u8, runs: &[(u8, u32, i64)], calls: &[(u8, u32, Outcome)]) -> Journal {
+        let ticks = (1..=ticks).map(tick).collect();
+        let runs = runs.iter().map(|(seconds, instance, token)| Run {
+            tick: tick(*seconds),
+            instance: *instance,
+            token: (*token > 0).then(|| FencingToken::from(*token)),
+        });
+        let calls = calls.iter().map(|(seconds, instance, outcome)| Call {
+            tick: tick(*seconds),
+            instance: *instance,
+            outcome: *outcome,
+        });
+        Journal {
+            ticks,
+            runs: runs.collect(),
+            calls: calls.collect(),
+            alive: vec![1, 2],
+        }
+    }
+
+    /// The failures after two ticks.
+    fn failures(runs: &[(u8, u32, i64)], calls: &[(u8, u32, Outcome)]) -> Vec<String> {
+        let options = Options::parse_from(["nightly_job"]);
+        journal(2, runs, calls).check(&options).failures().to_vec()
+    }
+
+    /// Two ticks: each is run by the instance of its number, and skipped by the other.
+    const RUNS: [(u8, u32, i64); 2] = [(1, 1, 5), (2, 2, 9)];
+    const CALLS: [(u8, u32, Outcome); 4] = [(1, 1, Ran), (1, 2, Skipped), (2, 1, Skipped), (2, 2, Ran)];
+
+    #[test]
+    fn one_run_for_each_tick_passes() {
+        assert!(failures(&RUNS, &CALLS).is_empty());
+        let later = [RUNS[0], RUNS[1], (3, 1, 12)];
+        assert!(failures(&later, &CALLS).is_empty());
+        let missing = failures(&RUNS[1..], &CALLS);
+        assert_eq!(missing, ["1 of 2 ticks did not run"]);
+        let twice = failures(&[RUNS[0], RUNS[1], (2, 1, 10)], &CALLS);
+        assert_eq!(twice, ["1 of 2 ticks ran more than once"]);
+        let early = failures(&RUNS, &CALLS[..3]);
+        assert_eq!(early, ["not all instances have reached the last tick"]);
+    }
+
+    #[test]
+    fn tokens_have_to_rise_from_hold_to_hold() {
+        for (first, second) in [(9, 5), (9, 9), (0, 0)] {
+            let found = failures(&[(1, 1, first), (2, 2, second)], &CALLS);
+            assert_eq!(found, ["tokens do not rise"], "{first}, {second}");
+        }
+    }
+
+    #[test]
+    fn a_failed_call_fails_although_another_instance_ran_the_job() {
+        let calls = [CALLS[0], (1, 2, Failed), CALLS[2], CALLS[3]];
+        assert_eq!(failures(&RUNS, &calls), ["1 calls failed"]);
+    }
+
+    #[test]
+    fn a_tick_that_was_left_out_may_run_in_the_next_hold() {
+        let calls = [(1, 1, Skipped), (1, 2, Skipped), (2, 1, Late), (2, 2, Ran)];
+        let runs = [(1, 2, 5), (2, 2, 5)];
+        assert!(failures(&runs, &calls).is_empty());
+        assert!(
+            journal(2, &runs, &calls)
+                .line(tick(1))
+                .ends_with("run at a later tick")
+        );
+    }
+
+    #[test]
+    fn no_call_is_expected_of_a_killed_instance() {
+        let mut journal = journal(1, &RUNS[..1], &CALLS[..1]);
+        assert!(!journal.is_complete(tick(1)));
+        journal.alive.pop();
+        assert!(journal.is_complete(tick(1)));
+    }
+
+    #[test]
+    fn an_instance_may_leave_a_tick_out() {
+        assert!(failures(&RUNS, &[CALLS[0], CALLS[2], CALLS[3]]).is_empty());
     }
 }

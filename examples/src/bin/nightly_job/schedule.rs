@@ -1,9 +1,8 @@
 //! When the job is due.
 //!
-//! The ticks are in UTC. In local time, a night has an hour twice and another night has none.
+//! The ticks are in UTC: in local time, one night of the year has an hour twice, and another night lacks it.
 
 use std::fmt;
-use std::iter;
 use std::str::FromStr;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -12,7 +11,7 @@ use chrono::{DateTime, Utc};
 use mongodb::bson;
 use serde::{Deserialize, Serialize};
 
-/// A moment at which the job is due: what the instances agree on, however their clocks differ.
+/// A moment at which the job is due. All instances agree on it, even if their clocks differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "bson::DateTime", into = "bson::DateTime")]
 pub(crate) struct Tick(DateTime<Utc>);
@@ -22,27 +21,24 @@ pub(crate) struct Tick(DateTime<Utc>);
 pub(crate) struct Schedule(cron::Schedule);
 
 impl Schedule {
-    /// Gives a worker each tick when it has come. A tick that has passed before the worker asks for it is left out.
+    /// Passes each tick to a worker at its time. A tick that has passed before the worker asks for it is left out.
     pub(crate) fn scheduler(&self) -> CronScheduler<cron::Schedule> {
         CronScheduler::new(self.0.clone())
     }
 
-    /// The ticks that come after a moment.
+    /// The ticks after a moment.
     pub(crate) fn after(&self, moment: DateTime<Utc>) -> impl Iterator<Item = Tick> {
         self.0.after(&moment).map(Tick)
     }
 
-    /// `first`, which is a tick, and those that come after it.
-    pub(crate) fn from(&self, first: Tick) -> impl Iterator<Item = Tick> {
-        iter::once(first).chain(self.after(first.0))
-    }
-
-    /// The ticks up to `last` that come after `done`; as long as nothing is done, those from `first`.
+    /// The ticks up to `last` that come after `done`; those from `first` if nothing is done.
     pub(crate) fn due(&self, done: Option<Tick>, first: Tick, last: Tick) -> Vec<Tick> {
-        let open = |tick: &Tick| done.is_none_or(|done| *tick > done);
-        let begin = done.unwrap_or(first);
-        let ticks = self.from(begin).take_while(|tick| *tick <= last);
-        ticks.filter(open).collect()
+        let next = done.is_none().then_some(first);
+        let later = self.after(done.unwrap_or(first).0);
+        next.into_iter()
+            .chain(later)
+            .take_while(|tick| *tick <= last)
+            .collect()
     }
 }
 
@@ -59,19 +55,19 @@ impl FromStr for Schedule {
         let example = "write six fields, such as `0 0 3 * * *` for three o'clock";
         let cron = cron::Schedule::from_str(text);
         let cron = cron.map_err(|error| format!("{}; {example}", reason(&error)))?;
-        // `0 0 3 30 2 *` is well written, but there is no such day.
+        // `0 0 3 30 2 *` is a valid expression, but there is no such day.
         match cron.upcoming(Utc).next() {
             Some(_) => Ok(Self(cron)),
-            None => Err(format!("that time never comes; {example}")),
+            None => Err(format!("there is no such time; {example}")),
         }
     }
 }
 
-/// The library repeats the expression, points at a place in it, and adds a third line if it knows more.
+/// The library repeats the expression, points at a place in it, and may add a reason as a third line.
 fn reason(error: &cron::error::Error) -> String {
     match error.to_string().lines().nth(2) {
         Some(reason) if !reason.is_empty() => reason.trim_end_matches('.').to_owned(),
-        _ => "that is no cron expression".to_owned(),
+        _ => "this is not a cron expression".to_owned(),
     }
 }
 
@@ -126,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_due() {
+    fn ticks_without_a_run_are_due() {
         let schedule: Schedule = "*/2 * * * * *".parse().unwrap();
         let due = |done| schedule.due(done, tick(4), tick(8));
         assert_eq!(due(None), [tick(4), tick(6), tick(8)]);
@@ -136,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ticks_of_every_second_are_whole_and_none_is_missing() {
+    fn ticks_of_every_second_are_at_whole_seconds() {
         let schedule: Schedule = "* * * * * *".parse().unwrap();
         let between = DateTime::from_timestamp(3, 500_000_000).unwrap();
         let next: Vec<_> = schedule.after(between).take(3).collect();
@@ -145,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_that_are_wrong_or_never_come_are_refused() {
+    fn wrong_expressions_and_impossible_times_are_refused() {
         for text in ["", "every day", "0 3 * * *", "60 * * * * *", "0 0 3 30 2 *"] {
             let refused = text.parse::<Schedule>().unwrap_err();
             assert!(
@@ -157,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_and_a_tick_survive_the_command_line() {
+    fn a_schedule_and_a_tick_can_be_passed_on_a_command_line() {
         let schedule: Schedule = "0 0 3 * * MON".parse().unwrap();
         let again: Schedule = schedule.to_string().parse().unwrap();
         assert_eq!(schedule.0, again.0);

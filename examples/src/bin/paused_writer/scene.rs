@@ -1,122 +1,96 @@
-//! One scene: a writer is stopped at work, another one takes over, and the first one comes back.
+//! The scene: writer 1 is stopped at its work, writer 2 gets the lock, and writer 1 continues.
 
-use std::io::Write;
-use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, bail};
-use mongodb::Database;
-use mongolock_examples::paused::Paused;
-use mongolock_examples::processes::{self, Processes};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::net::unix::pipe;
+use mongodb::bson::doc;
+use mongolock_examples::demo::Stage;
+use mongolock_examples::duration::show;
+use mongolock_examples::print;
+use mongolock_examples::workers::Processes;
 
-use crate::account::{self, FIRST_DEPOSIT, SECOND_DEPOSIT, accounts};
-use crate::deposit;
-use crate::options::Options;
-use crate::said::Said;
-use crate::summary::Outcome;
-use crate::timeline::Timeline;
+use crate::outcome::Outcome;
 use crate::ways::Way;
+use crate::{Account, Event, FIRST_DEPOSIT, OPENING, SECOND_DEPOSIT, accounts, deposit, read};
 
-/// Plays it to its end. If it is dropped before, the process ends with it.
-pub(crate) async fn play(
-    way: Way,
-    options: &Options,
-    uri: &str,
-    database: &Database,
-    timeline: &Timeline,
-) -> anyhow::Result<Outcome> {
-    let accounts = accounts(database);
-    account::open(&accounts, way).await?;
-    let mut processes = Processes::default();
-    let writer = processes.start(command(way, options, uri, database.name())?)?;
-    let mut lines = Listener::new(writer)?;
-
-    let Said::Read { token, balance } = lines.next().await? else {
-        bail!("writer 1 has written before it was told to");
+/// Plays the scene. If this future is dropped, the process of writer 1 ends with it.
+pub(crate) async fn play(way: Way, stage: &Stage, timeline: &Timeline) -> anyhow::Result<Outcome> {
+    let accounts = accounts(stage.database());
+    let account = Account {
+        id: way.to_string(),
+        balance: OPENING,
     };
-    timeline.say(&format!(
-        "writer 1 (process {}) acquires the lock, token {token}, and reads the balance: {balance}",
-        writer.id()
-    ))?;
-    let stopped = Paused::stop(writer)?;
-    timeline.say("writer 1 is stopped; its lease goes on, and nobody renews it")?;
+    let same = doc! { "_id": &account.id };
+    let opened = accounts.replace_one(same, account).upsert(true).await;
+    opened.context("cannot open the account")?;
 
-    // Writer 2 is this process. It gets the lock when the lease has run out.
-    let working = async |token, balance| {
-        timeline.say(&format!(
-            "the lease has run out: writer 2 acquires the lock, token {token}, and reads the balance: {balance}"
+    let mut writer_1 = Processes::start(1..=1, |number| {
+        let mut command = stage.worker(number)?;
+        // Ctrl-Z and `fg` in the terminal must not resume this process too early.
+        command.args(["--way", &way.to_string()]).process_group(0);
+        Ok(command)
+    })?;
+    let Some(Event::Read { token, balance }) = writer_1.next().await? else {
+        bail!("writer 1 did not read the balance");
+    };
+    timeline.print(format!(
+        "writer 1 acquires the lock, token {token}, and reads the balance: {balance}"
+    ))?;
+    let paused = writer_1.pause()?;
+    timeline.print("writer 1 is stopped; its lease is not renewed any more")?;
+
+    let work = async |token, balance| {
+        timeline.print(format!(
+            "the lease has expired: writer 2 acquires the lock, token {token}, and reads the balance: {balance}"
         ))
     };
-    let deposited = deposit(SECOND_DEPOSIT, way, &accounts, working).await;
+    let deposited = deposit(SECOND_DEPOSIT, way, &accounts, work).await;
     deposited.context("writer 2")?;
-    timeline.say(&format!(
-        "writer 2 has written {} and released the lock",
+    timeline.print(format!(
+        "writer 2 writes {} and releases the lock",
         balance + SECOND_DEPOSIT
     ))?;
 
-    let orders = writer.stdin.as_mut().context("writer 1 cannot hear")?;
-    orders.write_all(b"go on\n").context("writer 1 has ended")?;
-    drop(stopped);
-    timeline.say(&format!(
-        "writer 1 goes on, and sends its write of {}",
+    writer_1.go()?;
+    drop(paused);
+    timeline.print(format!(
+        "writer 1 continues, and writes {}",
         balance + FIRST_DEPOSIT
     ))?;
-    let refusal = match lines.next().await? {
-        Said::Written => None,
-        Said::Refused(message) => Some(message),
-        Said::Read { .. } => bail!("writer 1 has read twice"),
+    let rejection = match writer_1.next().await? {
+        Some(Event::Written) => None,
+        Some(Event::Rejected(reason)) => Some(reason),
+        other => bail!("writer 1 did not write: {other:?}"),
     };
-    lines.end().await?;
-    let outcome = Outcome {
-        way,
-        balance: account::read(&accounts, way).await?.balance,
-        refusal,
-    };
-    timeline.say(&outcome.to_string())?;
-    if let Some(message) = &outcome.refusal {
-        timeline.add(message)?;
-    }
-    if let Some(failure) = processes.failures()?.pop() {
+    if let Some(failure) = writer_1.failures().await?.pop() {
         bail!("writer 1 failed: {failure}");
     }
+    let outcome = Outcome {
+        way,
+        balance: read(&accounts, way).await?.balance,
+        rejection,
+    };
+    timeline.print(&outcome)?;
     Ok(outcome)
 }
 
-fn command(way: Way, options: &Options, uri: &str, database: &str) -> anyhow::Result<Command> {
-    let mut command = processes::again(uri)?;
-    command
-        .args(["--writer", &way.to_string(), "--database", database])
-        .args(["--expiry", &format!("{}ms", options.expiry.as_millis())])
-        .stdout(Stdio::piped())
-        // What somebody types on the terminal (Ctrl-Z and `fg`) must not wake it up before its time.
-        .process_group(0);
-    Ok(command)
-}
+/// What happens, with the time since the beginning of the scene. It prints nothing if there are many runs.
+#[derive(Debug)]
+pub(crate) struct Timeline(Option<Instant>);
 
-/// What writer 1 says, without a thread that waits for it.
-struct Listener(Lines<BufReader<pipe::Receiver>>);
-
-impl Listener {
-    fn new(writer: &mut Child) -> anyhow::Result<Self> {
-        let output = writer.stdout.take().context("writer 1 cannot be heard")?;
-        let output = pipe::Receiver::from_owned_fd(OwnedFd::from(output)).context("cannot hear writer 1")?;
-        Ok(Self(BufReader::new(output).lines()))
+impl Timeline {
+    pub(crate) fn begin(way: Way, is_shown: bool) -> anyhow::Result<Self> {
+        if is_shown {
+            print(format!("\n{}: {}", way.title(), way.method()))?;
+        }
+        Ok(Self(is_shown.then(Instant::now)))
     }
 
-    async fn next(&mut self) -> anyhow::Result<Said> {
-        let line = self.0.next_line().await.context("cannot hear writer 1")?;
-        line.context("writer 1 has ended too early")?.parse()
-    }
-
-    /// Waits until it has ended. To be waited for as a process closes its standard input, and that would tell it that
-    /// its parent is gone.
-    async fn end(mut self) -> anyhow::Result<()> {
-        match self.0.next_line().await.context("cannot hear writer 1")? {
+    fn print(&self, what: impl std::fmt::Display) -> anyhow::Result<()> {
+        match self.0 {
+            Some(begun) => print(format!("{:>9}  {what}", show(begun.elapsed()))),
             None => Ok(()),
-            Some(more) => bail!("writer 1 said {more:?} after its end"),
         }
     }
 }

@@ -6,16 +6,16 @@ use mongodb::Collection;
 use mongodb::bson::{Document, doc};
 use mongolock::{FencedExt, LockContext, LockError};
 
-use crate::account::Account;
+use crate::Account;
 
-/// The last one wins, whether it still has the lock or not.
+/// The last write wins, whether its writer still holds the lock or not.
 async fn plain(accounts: &Collection<Account>, changed: &Account) -> Result<(), LockError> {
     accounts.replace_one(same(changed), changed).await?;
     Ok(())
 }
 
-/// The document remembers the greatest token that has written it, and refuses a smaller one with `LockError::Stale`.
-/// All who write it have to come with their tokens.
+/// The document stores the greatest token that has written it, and rejects a smaller one with `LockError::Stale`. All
+/// writers of the document have to send their tokens.
 async fn fenced(
     accounts: &Collection<Account>,
     changed: &Account,
@@ -26,8 +26,8 @@ async fn fenced(
     Ok(())
 }
 
-/// The transaction is committed only if the lock is still held; else the error is `LockError::Lost`. It takes any number
-/// of writes, and needs no field in the documents. The driver repeats the whole of it after errors that pass.
+/// The transaction is committed only if the lock is still held; otherwise the error is `LockError::Lost`. It takes any
+/// number of writes, and the documents need no additional field. The driver repeats all of it after transient errors.
 async fn guarded(
     accounts: Collection<Account>,
     changed: Account,
@@ -72,6 +72,19 @@ impl Way {
         }
     }
 
+    /// The reason, if this is the error with which this way rejects a stale write.
+    pub(crate) fn rejection(self, error: &LockError) -> Option<String> {
+        match (self, error) {
+            (Self::Fenced, LockError::Stale { token, seen, .. }) => Some(format!(
+                "LockError::Stale: token {token} is stale, the account was written with token {seen}"
+            )),
+            (Self::Guarded, LockError::Lost { token, .. }) => Some(format!(
+                "LockError::Lost: the lock with token {token} is lost, the transaction is not committed"
+            )),
+            _ => None,
+        }
+    }
+
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -80,17 +93,16 @@ impl Way {
         }
     }
 
-    /// Whether this is the error with which it refuses a late write.
-    pub(crate) fn refuses_with(self, error: &LockError) -> bool {
+    pub(crate) fn method(self) -> &'static str {
         match self {
-            Self::Plain => false,
-            Self::Fenced => matches!(error, LockError::Stale { .. }),
-            Self::Guarded => matches!(error, LockError::Lost { .. }),
+            Self::Plain => "`replace_one` of the driver",
+            Self::Fenced => "`replace_one` of a `FencedCollection`",
+            Self::Guarded => "a transaction that ends with `LockContext::commit`",
         }
     }
 }
 
-/// As on the command line, and in the names of the locks and accounts.
+/// The word on the command line and in the names of locks and accounts.
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,5 +1,5 @@
-//! Several worker processes append messages of a queue to one file for each data type, and `#[distributed_lock]` gives
-//! each type to one of them at a time.
+//! Several worker processes append the messages of a queue to one file for each data type, and `#[distributed_lock]`
+//! gives each type to one of them at a time.
 //!
 //! ```text
 //! cargo run --bin queue_workers
@@ -8,97 +8,231 @@
 //! cargo run --bin queue_workers -- --without-lock
 //! ```
 //!
-//! Every process has a worker for every type. A record is appended in four small writes, so two writers at the same
-//! time would tear each other's records apart, and both would append the same messages. `--without-lock` shows that.
-//! Under the lock `file:<data_type>` a type has one writer in all processes together, while different types are worked
-//! at side by side. After a batch of messages a worker lets others have their turn. `--kill` kills a process in the
-//! middle of its records: the others wait for its leases to end, cut off its half records, and go on.
+//! Every process has a worker for every type. A worker appends a record in four small writes, so two writers at the same
+//! time tear each other's records apart, and both append the same messages; `--without-lock` shows that. With the lock
+//! `file:<data_type>`, a type has one writer across all processes, while the workers of different types run in parallel.
+//! After a batch of messages, another process gets its turn. `--kill` kills a process in the middle of its records: the
+//! others wait until its leases expire, remove its incomplete records, and continue.
 //!
-//! The program starts a MongoDB (or uses the one of `MONGODB_URI`, in a database of its own), runs further processes
-//! of itself, prints a line for each batch, and checks at the end that nothing went wrong. It exits with status 1 if
-//! something did.
+//! The program starts further processes of itself, prints a line for each batch, and checks the files at the end.
 
-mod batches;
 mod check;
 mod fenced_file;
-mod gathering;
-mod open_file;
-mod options;
-mod parent;
 mod queue;
 mod record;
-mod summary;
 mod worker;
 
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
-use mongolock::{LockContext, distributed_lock};
-use mongolock_examples::program;
+use anyhow::{Context, ensure};
+use clap::{Parser, value_parser};
+use mongolock_examples::demo::{self, AFTER_HELP, Stage};
+use mongolock_examples::duration::{parse, parse_expiry, show};
+use mongolock_examples::print;
+use mongolock_examples::summary::Summary;
+use mongolock_examples::turns::Turns;
+use mongolock_examples::worker::Worker;
+use mongolock_examples::workers::{Processes, START_LIMIT};
+use mongolock_tests::eventually;
 
-use crate::open_file::OpenFile;
-use crate::options::Options;
-use crate::record::Record;
-use crate::worker::Turn;
+use crate::queue::Queue;
+use crate::worker::{BATCH, Event};
 
-/// Messages that a worker appends before it lets others have their turn.
-const BATCH: i64 = 5;
+/// The data types, of which `--types` takes the first ones.
+const TYPES: [&str; 6] = [
+    "orders",
+    "invoices",
+    "payments",
+    "returns",
+    "customers",
+    "articles",
+];
 
-/// The whole use of mongolock: one writer of each file at a time, in all processes together.
-#[distributed_lock(name = "file:<data_type>", acquire_timeout = "none")]
-async fn append_batch(data_type: &str, turn: &Turn<'_>) -> anyhow::Result<Option<Duration>> {
-    read_append_commit(data_type, turn).await
+/// A process with this pause is killed during its first record.
+const LONGEST_PAUSE: &str = "60m";
+
+/// Several worker processes append the messages of a queue to one file for each data type, under a distributed lock for
+/// each type. The program checks that every message is in its file once, complete and in order.
+#[derive(Debug, Clone, Parser)]
+#[command(name = "queue_workers", after_help = AFTER_HELP, args_override_self = true)]
+struct Options {
+    /// Processes to start, each with a worker for each type
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(2..=64))]
+    processes: u32,
+
+    /// Messages of each type
+    #[arg(long, value_name = "NUMBER", default_value_t = 40, value_parser = value_parser!(u32).range(20..=5_000))]
+    messages: u32,
+
+    /// Data types
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = value_parser!(u32).range(2..=6))]
+    types: u32,
+
+    /// Pause after each of the four small writes of a record
+    #[arg(long, value_name = "DURATION", default_value = "5ms", value_parser = parse)]
+    pause: Duration,
+
+    /// How long a lease lasts without a renewal, and so how long the others wait for a killed process
+    #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = parse_expiry)]
+    expiry: Duration,
+
+    /// Kill a process while it is in the middle of a record of each type
+    #[arg(long, conflicts_with = "without_lock")]
+    kill: bool,
+
+    /// Append without the lock, to see what it prevents; fails because the files are damaged
+    #[arg(long)]
+    without_lock: bool,
+
+    /// Directory for the files, empty or new, which is kept [default: a temporary one]
+    #[arg(long, value_name = "PATH")]
+    directory: Option<PathBuf>,
+
+    #[command(flatten)]
+    worker: Option<Worker>,
 }
 
-/// Appends the next messages to the file of their type, and says how long it took; `None` when there are none left.
-///
-/// The file, and not the queue, knows which messages it has. To take a message out of the queue first would lose it
-/// with a process that is killed, and to mark it there last would append it twice. As it is, a process can be killed
-/// after each step:
-///
-/// - before the commit, the next holder finds the file as it was before this batch, and takes the same messages;
-/// - after the commit, the next holder goes on after the committed number, and marks as done what this one had not.
-async fn read_append_commit(data_type: &str, turn: &Turn<'_>) -> anyhow::Result<Option<Duration>> {
-    let running = turn.running();
-    let worker = turn.worker;
-    // Without a lock there is no token, and all have the same one.
-    let token = LockContext::current().map_or(0, |lock| lock.fencing_token().get());
-    let file = OpenFile::open(&worker.directory, data_type, token).await?;
-    worker.queue.mark_done(data_type, file.committed()).await?;
-    let messages = worker.queue.after(data_type, file.committed(), BATCH).await?;
-    let (Some(first), Some(last)) = (messages.first(), messages.last()) else {
-        return Ok(None);
-    };
-    let batch = worker.batches.begin(data_type, worker.process).await?;
-    for message in &messages {
-        let record = Record {
-            sequence: message.sequence,
-            token,
-            text: message.text.clone(),
-        };
-        for piece in record.pieces() {
-            file.append(piece).await?;
-            tokio::time::sleep(worker.pause).await;
-        }
+impl Options {
+    fn types(&self) -> &'static [&'static str] {
+        &TYPES[..self.types as usize]
     }
-    file.commit(last.sequence).await?;
-    worker.batches.end(batch).await?;
-    let held = running.end(data_type, first.sequence..=last.sequence, token)?;
-    Ok(Some(held))
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    program::run(async {
-        match &options.worker {
-            Some(worker) => worker::run(worker, &options).await,
-            None => {
-                program::with_database("queue_workers", async |deployment, database| {
-                    parent::work(&options, deployment, database).await
-                })
-                .await
-            }
+    match &options.worker {
+        Some(process) => demo::run(worker::run(process, &options)),
+        None => demo::demonstrate("queue_workers", async |stage| demonstrate(&options, stage).await),
+    }
+}
+
+/// Fills the queue, starts the processes, kills one of them if the options say so, and checks the files.
+async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary> {
+    let temporary = tempfile::tempdir().context("cannot create a temporary directory")?;
+    let directory = options.directory.as_deref().unwrap_or(temporary.path());
+    prepare(directory)?;
+    let queue = Queue::new(stage.database());
+    queue.fill(options.types(), options.messages).await?;
+
+    print(heading(options))?;
+    let last = options.processes;
+    let mut workers = if options.kill {
+        // This one starts alone and takes its time, so that it holds the locks of all types when it is killed.
+        let mut killed = start(last..=last, stage, directory, Some(LONGEST_PAUSE))?;
+        killed.ready().await?;
+        killed.go()?;
+        all_files_have_an_incomplete_record(directory, options.types()).await?;
+        let mut others = start(1..=last - 1, stage, directory, None)?;
+        others.ready().await?;
+        print(format!(
+            "{last:>7}  is killed in the middle of a record of each type"
+        ))?;
+        killed.kill(last)?;
+        others
+    } else {
+        let mut all = start(1..=last, stage, directory, None)?;
+        all.ready().await?;
+        all
+    };
+    workers.go()?;
+    let mut turns = Turns::default();
+    while let Some(event) = workers.next::<Event>().await? {
+        if let Some(line) = event.line() {
+            print(line)?;
         }
+        if let Event::Turn(event) = event {
+            turns.add(event);
+        }
+    }
+
+    let mut summary = Summary::default();
+    summary.fail(workers.failures().await?);
+    for data_type in options.types() {
+        let messages = queue.after(data_type, 0, 0).await?;
+        let name = format!("{data_type}.log");
+        let file = fs::read(directory.join(&name)).with_context(|| format!("cannot read {name}"))?;
+        // A damaged file need not be text.
+        let file = String::from_utf8_lossy(&file);
+        let processes = check::processes(data_type, &turns);
+        let passed = format!(
+            "{} messages once and in order, by {processes} processes",
+            messages.len()
+        );
+        summary.finding(
+            data_type,
+            &passed,
+            check::check(data_type, &messages, &file, &turns),
+        );
+    }
+    let parallel = turns.in_parallel();
+    summary.row(
+        "in parallel",
+        format!("{parallel} pairs of batches of different types"),
+    );
+    summary.check(parallel > 0, "different types never ran in parallel");
+    if let Some(directory) = &options.directory {
+        summary.row("files", directory.display());
+    }
+    Ok(summary)
+}
+
+/// The files of an earlier run have numbers and tokens of their own.
+fn prepare(directory: &Path) -> anyhow::Result<()> {
+    let shown = directory.display();
+    let first = fs::create_dir_all(directory).and_then(|()| Ok(fs::read_dir(directory)?.next()));
+    let first = first.with_context(|| format!("cannot use the directory {shown}"))?;
+    ensure!(
+        first.is_none(),
+        "the directory {shown} is not empty: name an empty or a new one"
+    );
+    Ok(())
+}
+
+fn start(
+    numbers: RangeInclusive<u32>,
+    stage: &Stage,
+    directory: &Path,
+    pause: Option<&str>,
+) -> anyhow::Result<Processes> {
+    Processes::start(numbers, |number| {
+        let mut command = stage.worker(number)?;
+        command.arg("--directory").arg(directory);
+        if let Some(pause) = pause {
+            command.args(["--pause", pause]);
+        }
+        Ok(command)
     })
+}
+
+async fn all_files_have_an_incomplete_record(directory: &Path, types: &[&str]) -> anyhow::Result<()> {
+    for data_type in types {
+        let begun = || async {
+            let incomplete = fenced_file::has_uncommitted(directory, data_type);
+            incomplete.map(|incomplete| incomplete.then_some(())).transpose()
+        };
+        let what = format!("first part of a record in {data_type}.log");
+        eventually(START_LIMIT, &what, begun).await??;
+    }
+    Ok(())
+}
+
+fn heading(options: &Options) -> String {
+    let lock = if options.without_lock {
+        "WITHOUT the lock"
+    } else {
+        "under the lock `file:<data_type>`"
+    };
+    format!(
+        "{} processes append {} messages of each of {} types, {BATCH} in a batch, in small writes\n\
+         with a pause of {} after each, {lock}.\n\n\
+         process  type       messages     fencing token      waited        held",
+        options.processes,
+        options.messages,
+        options.types().len(),
+        show(options.pause),
+    )
 }

@@ -6,26 +6,22 @@ use mongodb::options::IndexOptions;
 use mongodb::{Collection, Database, IndexModel};
 use serde::{Deserialize, Serialize};
 
-/// A message; its number counts from 1 within its type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Message {
     #[serde(rename = "type")]
     pub(crate) data_type: String,
+    /// The number of the message within its type, from 1.
     pub(crate) sequence: u32,
     pub(crate) text: String,
     pub(crate) done: bool,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Queue {
-    messages: Collection<Message>,
-}
+pub(crate) struct Queue(Collection<Message>);
 
 impl Queue {
     pub(crate) fn new(database: &Database) -> Self {
-        Self {
-            messages: database.collection("messages"),
-        }
+        Self(database.collection("messages"))
     }
 
     /// Puts messages of each of these types into the queue.
@@ -34,7 +30,7 @@ impl Queue {
         let keys = doc! { "type": 1, "sequence": 1 };
         let index = IndexModel::builder().keys(keys).options(unique).build();
         let what = "cannot fill the queue";
-        self.messages.create_index(index).await.context(what)?;
+        self.0.create_index(index).await.context(what)?;
         let message = |data_type: &str, sequence| Message {
             data_type: data_type.to_owned(),
             sequence,
@@ -43,37 +39,36 @@ impl Queue {
         };
         let all = (1..=messages)
             .flat_map(|sequence| types.iter().map(move |data_type| message(data_type, sequence)));
-        self.messages.insert_many(all).await.map(drop).context(what)
+        self.0.insert_many(all).await.context(what)?;
+        Ok(())
     }
 
-    /// The first few after this one, in order.
+    /// The first messages after this one, in order; all of them if the limit is 0.
     pub(crate) async fn after(
         &self,
         data_type: &str,
         sequence: u32,
         limit: i64,
     ) -> anyhow::Result<Vec<Message>> {
+        let what = "cannot read the queue";
         let filter = doc! { "type": data_type, "sequence": { "$gt": sequence } };
-        let found = self
-            .messages
-            .find(filter)
-            .sort(doc! { "sequence": 1 })
-            .limit(limit);
-        let mut found = found.await.context("cannot read the queue")?;
+        let found = self.0.find(filter).sort(doc! { "sequence": 1 }).limit(limit);
+        let mut found = found.await.context(what)?;
         let mut messages = Vec::new();
-        while found.advance().await? {
-            messages.push(found.deserialize_current()?);
+        while found.advance().await.context(what)? {
+            messages.push(found.deserialize_current().context(what)?);
         }
         Ok(messages)
     }
 
-    /// All up to this one are in their file.
+    /// Marks the messages up to this one, which are in their file.
     pub(crate) async fn mark_done(&self, data_type: &str, sequence: u32) -> anyhow::Result<()> {
         let filter = doc! { "type": data_type, "sequence": { "$lte": sequence }, "done": false };
         let marked = self
-            .messages
+            .0
             .update_many(filter, doc! { "$set": { "done": true } })
             .await;
-        marked.map(drop).context("cannot mark messages as done")
+        marked.context("cannot mark messages as done")?;
+        Ok(())
     }
 }

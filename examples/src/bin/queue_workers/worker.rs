@@ -1,228 +1,252 @@
-//! One of the processes: a task for each type, which takes turns with those of the other processes.
+//! A worker process: a task for each type, which takes turns with those of the other processes.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use mongolock::{LockError, LockProvider};
-use mongolock_examples::output::println;
-use mongolock_examples::processes::{self, exit_with_parent};
+use mongolock::{FencingToken, LockContext, LockError, LockProvider, distributed_lock};
+use mongolock_examples::join;
+use mongolock_examples::turns::{self, Hold};
+use mongolock_examples::worker::{Worker, ready, send};
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
-use crate::batches::Batches;
-use crate::fenced_file::Stale;
-use crate::options::{self, Options};
+use crate::Options;
+use crate::fenced_file::FencedFile;
 use crate::queue::Queue;
-use crate::summary::{Line, lost_line};
-use crate::{append_batch, gathering, read_append_commit};
+use crate::record::Record;
+
+/// Messages that a worker appends before another process gets its turn.
+pub(crate) const BATCH: i64 = 5;
+
+/// What a process tells the program.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Event {
+    /// A batch has begun or ended under the lock of its type.
+    Turn(turns::Event<String, Batch>),
+    /// A batch was given up; the line for the reader.
+    GivenUp(String),
+}
+
+/// The process that makes a batch, and the numbers of its messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Batch {
+    pub(crate) process: u32,
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+}
 
 /// What the tasks of a process share.
-pub(crate) struct Worker {
-    pub(crate) process: u32,
-    pub(crate) queue: Queue,
-    pub(crate) batches: Batches,
-    pub(crate) directory: PathBuf,
-    pub(crate) pause: Duration,
-    without_lock: bool,
-}
-
-/// One call of the function under the lock, as its body sees it.
-pub(crate) struct Turn<'a> {
-    pub(crate) worker: &'a Worker,
-    asked: Instant,
-}
-
-/// A body that runs.
-pub(crate) struct Running<'a> {
-    turn: &'a Turn<'a>,
-    begun: Instant,
-}
-
-impl Turn<'_> {
-    /// The body has begun: its first act.
-    pub(crate) fn running(&self) -> Running<'_> {
-        Running {
-            turn: self,
-            begun: Instant::now(),
-        }
-    }
-}
-
-impl Running<'_> {
-    /// Prints the line of the batch, still under the lock, and says how long it took.
-    pub(crate) fn end(
-        self,
-        data_type: &str,
-        messages: RangeInclusive<u32>,
-        token: i64,
-    ) -> anyhow::Result<Duration> {
-        let held = self.begun.elapsed();
-        let line = Line {
-            process: self.turn.worker.process,
-            data_type,
-            messages,
-            token,
-            waited: self.begun - self.turn.asked,
-            held,
-        };
-        println(&line.to_string())?;
-        Ok(held)
-    }
+struct Process {
+    number: u32,
+    queue: Queue,
+    directory: PathBuf,
+    options: Options,
 }
 
 /// Works until the queue is empty.
-pub(crate) async fn run(worker: &options::Worker, options: &Options) -> anyhow::Result<ExitCode> {
-    exit_with_parent();
-    let process = worker.number;
-    let database = processes::database(&worker.database).await?;
+pub(crate) async fn run(worker: &Worker, options: &Options) -> anyhow::Result<()> {
+    let database = worker.database().await?;
     LockProvider::builder(&database)
         .expiry(options.expiry)
-        .owner(format!("process {process}"))
+        .owner(format!("process {}", worker.number))
         .build()?
         .set_global()?;
-
-    let shared = Arc::new(Worker {
-        process,
+    let process = Arc::new(Process {
+        number: worker.number,
         queue: Queue::new(&database),
-        batches: Batches::new(&database),
-        directory: options
-            .directory
-            .clone()
-            .context("a started process needs the directory")?,
-        pause: options.pause,
-        without_lock: options.without_lock,
+        directory: options.directory.clone().context("a worker needs a directory")?,
+        options: options.clone(),
     });
-    gathering::join(&database, process).await?;
-    gathering::complete(&database, worker.gather).await?;
+
+    // No process does all the work before the others have started.
+    ready().await?;
     let mut tasks = JoinSet::new();
     for data_type in options.types() {
-        tasks.spawn(Arc::clone(&shared).take_turns(data_type));
+        tasks.spawn(Arc::clone(&process).take_turns(data_type));
     }
-    while let Some(done) = tasks.join_next().await {
-        done.context("a task panicked")
-            .flatten()
-            .with_context(|| format!("process {process}"))?;
-    }
+    join(tasks)
+        .await
+        .with_context(|| format!("process {}", worker.number))?;
     LockProvider::global()?.shutdown().await;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
-impl Worker {
+impl Process {
     async fn take_turns(self: Arc<Self>, data_type: &'static str) -> anyhow::Result<()> {
         loop {
-            let turn = Turn {
-                worker: &self,
-                asked: Instant::now(),
-            };
-            let appended = if self.without_lock {
-                read_append_commit(data_type, &turn).await
+            let asked = Instant::now();
+            let appended = if self.options.without_lock {
+                self.read_append_commit(data_type, asked).await
             } else {
-                append_batch(data_type, &turn).await
+                append_batch(data_type, asked, &self).await
             };
             match appended {
-                // Others get their turn, also where they have to ask for the lock again and again to notice.
-                Ok(Some(held)) => tokio::time::sleep(held).await,
+                // The others get their turn, even if they only poll for the lock.
+                Ok(Some(held)) => sleep(held).await,
                 Ok(None) => return Ok(()),
-                // Another process has taken over. What this one had not committed is gone: a turn like any other.
-                Err(error) if is_late(&error) => println(&lost_line(self.process, data_type, &error))?,
-                Err(error) => return Err(error.context(format!("worker for {data_type}"))),
+                Err(error) => {
+                    let Some(reason) = loss(&error) else {
+                        return Err(error.context(format!("worker for {data_type}")));
+                    };
+                    // Another process has continued from the last commit: this process takes another turn.
+                    let number = self.number;
+                    let line = format!("{number:>7}  {data_type:<9}  gives up its batch: {reason}");
+                    send(&Event::GivenUp(line))?;
+                }
             }
         }
     }
+
+    /// Appends the next messages to the file of their type, and returns how long that took; `None` if none are left.
+    ///
+    /// The file, and not the queue, knows which messages it has. Taking a message out of the queue first would lose it
+    /// with a killed process, and marking it there last would append it twice. This order survives a kill after each
+    /// step:
+    ///
+    /// - before the commit, the next holder finds the file as it was before this batch, and takes the same messages;
+    /// - after the commit, the next holder continues after the committed number, and marks the messages as done.
+    async fn read_append_commit(&self, data_type: &str, asked: Instant) -> anyhow::Result<Option<Duration>> {
+        let (waited, begun) = (asked.elapsed(), Instant::now());
+        let token = LockContext::current().map(|lock| lock.fencing_token());
+        // Without the lock there is no token, and the file accepts the same one from all writers.
+        let write_token = token.unwrap_or(FencingToken::from(0));
+        let file = FencedFile::open(&self.directory, data_type, write_token)?;
+        self.queue.mark_done(data_type, file.committed()).await?;
+        let messages = self.queue.after(data_type, file.committed(), BATCH).await?;
+        let (Some(first), Some(last)) = (messages.first(), messages.last()) else {
+            return Ok(None);
+        };
+
+        let turn = |end| {
+            let (process, first, last) = (self.number, first.sequence, last.sequence);
+            Event::Turn(turns::Event {
+                resource: data_type.to_owned(),
+                body: Batch { process, first, last },
+                end,
+            })
+        };
+        send(&turn(None))?;
+        for message in &messages {
+            for piece in Record::new(message, token).pieces()? {
+                file.append(&piece)?;
+                sleep(self.options.pause).await;
+            }
+        }
+        file.commit(last.sequence)?;
+        // A process that was stopped until here reports no end: the next holder has already begun, and does the rest.
+        if let Some(lock) = LockContext::current() {
+            lock.ensure_held()?;
+        }
+        let held = begun.elapsed();
+        send(&turn(Some(Hold { token, waited, held })))?;
+        Ok(Some(held))
+    }
 }
 
-/// Whether the lock was lost, or the file has refused a token.
-fn is_late(error: &anyhow::Error) -> bool {
-    error.is::<Stale>() || matches!(error.downcast_ref(), Some(LockError::Lost { .. }))
+/// The whole use of mongolock: across all processes, one writer of each file at a time.
+#[distributed_lock(name = "file:<data_type>", acquire_timeout = "none")]
+async fn append_batch(
+    data_type: &str,
+    asked: Instant,
+    process: &Process,
+) -> anyhow::Result<Option<Duration>> {
+    process.read_append_commit(data_type, asked).await
+}
+
+/// The reason, if this process has lost its lock, or the file has rejected its token.
+fn loss(error: &anyhow::Error) -> Option<&'static str> {
+    match error.downcast_ref()? {
+        LockError::Lost { .. } => Some("the lock is lost"),
+        LockError::Stale { .. } => Some("its fencing token is stale"),
+        _ => None,
+    }
+}
+
+impl Event {
+    /// The line for the reader; `None` for the beginning of a batch.
+    pub(crate) fn line(&self) -> Option<String> {
+        match self {
+            Self::Turn(event) => event.end.as_ref().map(|hold| {
+                let Batch { process, first, last } = event.body;
+                let messages = format!("{first}-{last}");
+                format!("{process:>7}  {:<9}  {messages:>8}  {hold}", event.resource)
+            }),
+            Self::GivenUp(line) => Some(line.clone()),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
+    use clap::Parser;
     use mongolock_tests::{TestDb, test_db};
 
     use super::*;
-    use crate::open_file::OpenFile;
-    use crate::record::{Contents, Record};
 
-    fn worker(db: &TestDb, directory: &Path) -> Worker {
-        Worker {
-            process: 1,
+    fn process(db: &TestDb, directory: &Path) -> Process {
+        Process {
+            number: 1,
             queue: Queue::new(db.database()),
-            batches: Batches::new(db.database()),
             directory: directory.to_owned(),
-            pause: Duration::ZERO,
-            without_lock: false,
+            options: Options::parse_from(["queue_workers", "--pause=0"]),
         }
     }
 
-    /// What is in the file, and what is marked as done.
-    async fn sequences(worker: &Worker) -> (Vec<u32>, Vec<u32>) {
-        let file = std::fs::read_to_string(worker.directory.join("orders.log")).unwrap();
-        let written = Contents::read(&file)
-            .records
-            .iter()
-            .map(|it| it.sequence)
-            .collect();
-        let messages = worker.queue.after("orders", 0, 0).await.unwrap();
-        let done = messages
-            .iter()
-            .filter(|it| it.done)
-            .map(|it| it.sequence)
-            .collect();
-        (written, done)
+    /// The messages in the file, and those that are marked as done.
+    async fn sequences(process: &Process) -> (Vec<u32>, Vec<u32>) {
+        let file = std::fs::read_to_string(process.directory.join("orders.log")).unwrap();
+        let (records, _) = Record::read_all(&file);
+        let messages = process.queue.after("orders", 0, 0).await.unwrap();
+        let done = messages.iter().filter(|message| message.done);
+        (
+            records.iter().map(|record| record.sequence).collect(),
+            done.map(|message| message.sequence).collect(),
+        )
     }
 
     /// S4.8: the worker before was killed between its commit and its mark in the queue.
-    #[tokio::test]
-    async fn what_was_committed_is_marked_and_not_appended_again() {
+    #[tokio::test(flavor = "multi_thread")]
+    async fn committed_messages_are_marked_and_not_appended_again() {
         let (db, directory) = (test_db().await, tempfile::tempdir().unwrap());
-        let worker = worker(&db, directory.path());
-        worker.queue.fill(&["orders"], 6).await.unwrap();
-        let killed = OpenFile::open(directory.path(), "orders", 1).await.unwrap();
-        for message in worker.queue.after("orders", 0, 2).await.unwrap() {
-            let record = Record {
-                sequence: message.sequence,
-                token: 1,
-                text: message.text,
-            };
-            killed.append(record.pieces().concat()).await.unwrap();
+        let process = process(&db, directory.path());
+        process.queue.fill(&["orders"], 6).await.unwrap();
+        let token = FencingToken::from(1);
+        let killed = FencedFile::open(directory.path(), "orders", token).unwrap();
+        for message in process.queue.after("orders", 0, 2).await.unwrap() {
+            let record = Record::new(&message, Some(token));
+            killed.append(&record.pieces().unwrap().concat()).unwrap();
         }
-        killed.commit(2).await.unwrap();
-        assert_eq!(sequences(&worker).await, (vec![1, 2], vec![]));
+        killed.commit(2).unwrap();
+        assert_eq!(sequences(&process).await, (vec![1, 2], vec![]));
 
         let provider = LockProvider::new(db.database());
-        let turn = Turn {
-            worker: &worker,
-            asked: Instant::now(),
+        let append = async || {
+            let appended = provider.scope(append_batch("orders", Instant::now(), &process));
+            appended.await.unwrap()
         };
-        let held = provider.scope(append_batch("orders", &turn)).await.unwrap();
-        assert!(held.is_some());
-        assert_eq!(sequences(&worker).await, (vec![1, 2, 3, 4, 5, 6], vec![1, 2]));
-        let held = provider.scope(append_batch("orders", &turn)).await.unwrap();
-        assert!(held.is_none(), "the queue is empty");
-        assert_eq!(sequences(&worker).await, ((1..=6).collect(), (1..=6).collect()));
+        assert!(append().await.is_some());
+        assert_eq!(sequences(&process).await, ((1..=6).collect(), vec![1, 2]));
+        assert!(append().await.is_none(), "the queue is empty");
+        assert_eq!(sequences(&process).await, ((1..=6).collect(), (1..=6).collect()));
     }
 
-    #[tokio::test]
-    async fn a_late_worker_takes_another_turn_and_any_other_error_ends_it() {
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_stale_worker_takes_another_turn_and_any_other_error_ends_it() {
         let directory = tempfile::tempdir().unwrap();
-        let paused = OpenFile::open(directory.path(), "orders", 5).await.unwrap();
-        let next = OpenFile::open(directory.path(), "orders", 6).await.unwrap();
-        assert!(is_late(&paused.append(b"late".to_vec()).await.unwrap_err()));
-        assert!(is_late(
-            &OpenFile::open(directory.path(), "orders", 5).await.unwrap_err()
-        ));
-        next.append(b"in time".to_vec()).await.unwrap();
-
-        let missing = directory.path().join("missing");
-        assert!(!is_late(
-            &OpenFile::open(&missing, "orders", 5).await.unwrap_err()
-        ));
-        assert!(!is_late(&LockError::NoProvider.into()));
+        let open = |name: &str, token: i64| {
+            FencedFile::open(&directory.path().join(name), "orders", FencingToken::from(token))
+        };
+        let paused = open("", 5).unwrap();
+        let next = open("", 6).unwrap();
+        assert!(loss(&paused.append(b"stale").unwrap_err()).is_some());
+        assert!(loss(&open("", 5).unwrap_err()).is_some());
+        next.append(b"valid").unwrap();
+        assert!(loss(&open("missing", 5).unwrap_err()).is_none());
+        assert!(loss(&LockError::NoProvider.into()).is_none());
     }
 }

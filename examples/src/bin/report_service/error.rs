@@ -1,152 +1,133 @@
-//! Everything that can go wrong in a handler, and what HTTP says of it.
+//! What can go wrong in a handler, and what HTTP says about it.
 
-use std::fmt::Display;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use mongolock::LockError;
+use serde::{Deserialize, Serialize};
 
-use crate::answer::{Problem, Reason, millis};
-
-/// Seconds. How long the present holder still works cannot be known (its lease is renewed as long as it does), so
-/// this is what a change of a report usually takes, rounded up.
+/// In seconds: the usual time for a change of a report, rounded up. The remaining time of the current holder is not
+/// known, because its lease is renewed while it works.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// The one error of all handlers. Its status says what the client may do:
 ///
-/// - 503 with `Retry-After`: nothing was changed, and the request is not at fault. It may be sent again as it is; a
-///   load balancer may send it to another instance.
-/// - 409: nothing was changed, because somebody else changes this very report, or just has. Whether the request still
-///   makes sense is for the client to decide.
-/// - 500: the service failed, perhaps after the report was changed. Whoever repeats the request must look at the report
-///   first, so there is no `Retry-After`.
+/// - 503 with `Retry-After`: nothing was changed, and the request is not at fault. The client may send it again as it is;
+///   a load balancer may send it to another instance.
+/// - 409: nothing was changed, because another request changes this report, or has just changed it. The client decides
+///   whether its request still makes sense.
+/// - 500: the service failed, perhaps after the report was changed. A client has to read the report before it sends the
+///   request again, so there is no `Retry-After`.
+///
+/// Each status has a fixed text. The errors of mongolock and of the driver name locks, hosts and processes: they are logged,
+/// and not sent.
 #[derive(Debug)]
 pub(crate) enum ServiceError {
     Lock(LockError),
     /// The report could not be read.
     Read(mongodb::error::Error),
-    /// The report could not be written; perhaps only the answer to the write is missing.
+    /// The report could not be written; perhaps only the reply to the write is missing.
     Write(mongodb::error::Error),
-    /// The write was refused: a later holder of this lock has written before.
-    TooLate {
-        lock: String,
-    },
     NotFound,
 }
 
-/// All that the attribute asks of the error type.
+/// All that the attribute needs of the error type.
 impl From<LockError> for ServiceError {
     fn from(error: LockError) -> Self {
         Self::Lock(error)
     }
 }
 
+/// The body of an answer with an error.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Problem {
+    pub(crate) error: Reason,
+    pub(crate) message: String,
+    /// How long the request waited for its lock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) waited_ms: Option<u64>,
+}
+
+/// The reason, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reason {
+    LockTimeout,
+    LockBusy,
+    LockLost,
+    Stale,
+    ShuttingDown,
+    NoDatabase,
+    WriteFailed,
+    NotFound,
+    Internal,
+}
+
 impl ServiceError {
-    /// The status, the reason for programs, and the message for people. What the errors of mongolock and of the driver
-    /// say is for those who run the service: it is logged, and not sent.
-    fn answer(&self) -> (StatusCode, Reason, &'static str) {
+    fn answer(&self) -> (StatusCode, Reason) {
         match self {
-            // Too many requests for one report, and soon there will be fewer. The client waited and did what it
-            // could, so it is not told of a conflict (409); and it sent no more than others, so it is no 429 either.
-            Self::Lock(LockError::Timeout { .. }) => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                Reason::LockTimeout,
-                "others are changing this report: nothing was changed, try again later",
-            ),
-            // The client wanted to hear of the conflict rather than to wait for its end.
-            Self::Lock(LockError::Busy { .. }) => (
-                StatusCode::CONFLICT,
-                Reason::LockBusy,
-                "somebody else is changing this report: nothing was changed",
-            ),
-            Self::TooLate { .. } => (
-                StatusCode::CONFLICT,
-                Reason::TooLate,
-                "somebody else has changed this report meanwhile: nothing was changed",
-            ),
-            // The body was dropped somewhere, perhaps between the write and its answer.
-            Self::Lock(LockError::Lost { .. }) => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                Reason::LockLost,
-                "the change was broken off: read the report to see whether it was made",
-            ),
-            Self::Lock(LockError::ShutDown { .. }) => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                Reason::ShuttingDown,
-                "this instance is shutting down: nothing was changed, try again",
-            ),
-            // MongoDB does not answer, and that is another matter than a lock that is held: a client that is told to
-            // try again soon will not help, but an operator can. The attribute returns this before the body only.
-            Self::Lock(LockError::Mongo(_)) | Self::Read(_) => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                Reason::NoDatabase,
-                "the database is out of reach: nothing was changed, try again later",
-            ),
-            Self::Write(_) => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                Reason::WriteFailed,
-                "the database failed: read the report to see whether it was changed",
-            ),
-            Self::NotFound => (StatusCode::NOT_FOUND, Reason::NotFound, "there is no such report"),
-            // Bugs, such as a name that is too long.
-            Self::Lock(_) => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                Reason::Internal,
-                "the service is at fault",
-            ),
+            // There are too many requests for one report, and soon there will be fewer. The client has waited, so this
+            // is not a conflict (409); and it has not sent more than others, so it is not 429 either.
+            Self::Lock(LockError::Timeout { .. }) => (StatusCode::SERVICE_UNAVAILABLE, Reason::LockTimeout),
+            // The client asked to be told about the conflict, and not to wait.
+            Self::Lock(LockError::Busy { .. }) => (StatusCode::CONFLICT, Reason::LockBusy),
+            Self::Lock(LockError::Stale { .. }) => (StatusCode::CONFLICT, Reason::Stale),
+            // The body was dropped at some await point, perhaps between the write and its reply.
+            Self::Lock(LockError::Lost { .. }) => (StatusCode::INTERNAL_SERVER_ERROR, Reason::LockLost),
+            Self::Lock(LockError::ShutDown { .. }) => (StatusCode::SERVICE_UNAVAILABLE, Reason::ShuttingDown),
+            // The attribute returns this error only before it runs the body.
+            Self::Lock(LockError::Mongo(_)) | Self::Read(_) => {
+                (StatusCode::SERVICE_UNAVAILABLE, Reason::NoDatabase)
+            }
+            Self::Write(_) => (StatusCode::INTERNAL_SERVER_ERROR, Reason::WriteFailed),
+            Self::NotFound => (StatusCode::NOT_FOUND, Reason::NotFound),
+            // A defect, such as a name that is too long.
+            Self::Lock(_) => (StatusCode::INTERNAL_SERVER_ERROR, Reason::Internal),
         }
     }
 
-    fn lock(&self) -> Option<&str> {
+    fn waited(&self) -> Option<Duration> {
         match self {
-            Self::Lock(
-                LockError::Timeout { name, .. }
-                | LockError::Busy { name, .. }
-                | LockError::Lost { name, .. }
-                | LockError::ShutDown { name, .. },
-            )
-            | Self::TooLate { lock: name } => Some(name),
+            Self::Lock(LockError::Timeout { waited, .. }) => Some(*waited),
             _ => None,
         }
     }
 
-    fn waited_ms(&self) -> Option<u64> {
+    /// The error with its sources, for the log.
+    fn detail(self) -> Option<anyhow::Error> {
         match self {
-            Self::Lock(LockError::Timeout { waited, .. }) => Some(millis(*waited)),
-            _ => None,
-        }
-    }
-
-    /// A refusal is an answer like any other; what fails is for the operator.
-    fn log(&self) {
-        match self {
-            Self::Lock(LockError::Timeout { .. } | LockError::Busy { .. } | LockError::ShutDown { .. })
-            | Self::TooLate { .. }
-            | Self::NotFound => {}
-            Self::Lock(error) => log(error),
-            Self::Read(error) | Self::Write(error) => log(error),
+            Self::Lock(error) => Some(error.into()),
+            Self::Read(error) | Self::Write(error) => Some(error.into()),
+            Self::NotFound => None,
         }
     }
 }
 
-/// A service has a logger for this.
-fn log(error: &dyn Display) {
-    // Nobody may read it: the answer goes out all the same.
-    let _ = writeln!(io::stderr(), "{error}");
+/// The text for users; it depends on nothing but the status.
+fn message(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::SERVICE_UNAVAILABLE => "nothing was changed: try again later",
+        StatusCode::CONFLICT => "another request changes this report or has changed it: nothing was changed",
+        StatusCode::NOT_FOUND => "this report does not exist",
+        _ => "the service failed: read the report to see whether it was changed",
+    }
 }
 
 impl IntoResponse for ServiceError {
     fn into_response(self) -> Response {
-        self.log();
-        let (status, error, message) = self.answer();
+        let (status, error) = self.answer();
         let problem = Problem {
             error,
-            message: message.to_owned(),
-            lock: self.lock().map(ToOwned::to_owned),
-            waited_ms: self.waited_ms(),
+            message: message(status).to_owned(),
+            waited_ms: self.waited().map(millis),
         };
+        if let Some(detail) = self.detail() {
+            // A service has a logger for this. The answer is sent even if the line cannot be written.
+            let _ = writeln!(io::stderr(), "log: {} {error:?}: {detail:#}", status.as_u16());
+        }
         let mut response = (status, Json(problem)).into_response();
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
@@ -155,56 +136,78 @@ impl IntoResponse for ServiceError {
     }
 }
 
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
+    use axum::body::to_bytes;
     use mongodb::error::Error;
-    use mongolock::{LockProvider, distributed_lock};
+    use mongolock::{Fenced, FencingToken, LockProvider};
 
     use super::*;
 
-    #[distributed_lock(name = "report:1", on_busy = "fail")]
-    async fn unless_busy() -> Result<(), LockError> {
-        Ok(())
+    async fn timeout() -> LockError {
+        let lock = LockProvider::in_memory()
+            .lock("secret")
+            .acquire_timeout(Duration::ZERO);
+        let _held = lock.acquire().await.unwrap();
+        lock.acquire().await.unwrap_err()
     }
 
-    /// The errors of a lock that is held, is lost, and belongs to a provider that is shut down.
-    async fn lock_errors() -> [LockError; 4] {
+    async fn lost() -> LockError {
+        let lock = LockProvider::in_memory().lock("secret");
+        let guard = lock
+            .expiry(Duration::from_millis(100))
+            .max_hold(Duration::ZERO)
+            .acquire()
+            .await
+            .unwrap();
+        guard.lost().await;
+        guard.release().await.unwrap_err()
+    }
+
+    async fn shut_down() -> LockError {
         let provider = LockProvider::in_memory();
-        let lock = provider.lock("report:1").acquire_timeout(Duration::ZERO);
-        let held = lock.acquire().await.unwrap();
-        let timeout = lock.acquire().await.unwrap_err();
-        let busy = provider.scope(unless_busy()).await.unwrap_err();
         provider.shutdown().await;
-        let lost = held.release().await.unwrap_err();
-        [timeout, busy, lost, lock.acquire().await.unwrap_err()]
+        provider.lock("secret").acquire().await.unwrap_err()
     }
 
-    fn status(error: ServiceError) -> (u16, bool) {
-        let response = error.into_response();
-        let again = response.headers().contains_key(header::RETRY_AFTER);
-        (response.status().as_u16(), again)
+    fn stale() -> LockError {
+        let fenced = Fenced::restored((), FencingToken::from(8));
+        fenced.write(FencingToken::from(7), |()| ()).unwrap_err()
     }
 
+    fn down() -> Error {
+        Error::custom("secret is down")
+    }
+
+    /// `LockError::Busy` is tested with the program itself.
     #[tokio::test]
-    async fn who_may_send_the_request_again_is_told_so() {
-        let name = || "report:1".to_owned();
-        let [timeout, busy, lost, shut_down] = lock_errors().await;
-        assert_eq!(status(timeout.into()), (503, true));
-        assert_eq!(status(shut_down.into()), (503, true));
-        assert_eq!(
-            status(LockError::Mongo(Error::custom("down")).into()),
-            (503, true)
-        );
-        assert_eq!(status(ServiceError::Read(Error::custom("down"))), (503, true));
-
-        assert_eq!(status(busy.into()), (409, false));
-        assert_eq!(status(ServiceError::TooLate { lock: name() }), (409, false));
-        assert_eq!(status(ServiceError::NotFound), (404, false));
-
-        assert_eq!(status(lost.into()), (500, false));
-        assert_eq!(status(ServiceError::Write(Error::custom("down"))), (500, false));
-        assert_eq!(status(LockError::NoProvider.into()), (500, false));
+    async fn the_status_says_whether_to_send_the_request_again() {
+        let errors: [(ServiceError, u16, bool); 9] = [
+            (timeout().await.into(), 503, true),
+            (shut_down().await.into(), 503, true),
+            (LockError::Mongo(down()).into(), 503, true),
+            (ServiceError::Read(down()), 503, true),
+            (stale().into(), 409, false),
+            (ServiceError::NotFound, 404, false),
+            (lost().await.into(), 500, false),
+            (ServiceError::Write(down()), 500, false),
+            (LockError::NoProvider.into(), 500, false),
+        ];
+        for (error, status, again) in errors {
+            let shown = format!("{error:?}");
+            let response = error.into_response();
+            let found = (
+                response.status().as_u16(),
+                response.headers().contains_key(header::RETRY_AFTER),
+            );
+            assert_eq!(found, (status, again), "{shown}");
+            let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+            let body = String::from_utf8_lossy(&body);
+            assert!(!body.contains("secret"), "{shown}: {body}");
+        }
     }
 }

@@ -7,15 +7,14 @@ use mongodb::{Collection, Database};
 use mongolock::{FencedExt, FencingToken, LockContext, LockError, LockProvider, distributed_lock};
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{Changed, millis};
-use crate::error::ServiceError;
+use crate::error::{ServiceError, millis};
 
 /// One report, a document that is read and written as a whole.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
     #[serde(rename = "_id")]
     pub(crate) id: u32,
-    /// The content: who has changed it, in the order of the writes.
+    /// The content: its changes, in the order of the writes.
     pub(crate) revisions: Vec<Revision>,
 }
 
@@ -25,26 +24,31 @@ pub(crate) struct Revision {
     pub(crate) instance: String,
 }
 
-/// A change that was asked for.
+/// A requested change.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Work {
-    /// When; the wait for the lock is counted from here.
-    pub(crate) asked: Instant,
-    /// How long it takes, between reading the report and writing it back.
-    pub(crate) takes: Duration,
+    /// The time of the request, at which the wait for the lock begins.
+    pub(crate) requested: Instant,
+    /// The time between reading the report and writing it back.
+    pub(crate) duration: Duration,
 }
 
-impl Report {
-    fn new(id: u32) -> Self {
-        Self {
-            id,
-            revisions: Vec::new(),
-        }
-    }
+/// A change that was made, as the service answers it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Changed {
+    pub(crate) id: u32,
+    /// The number of changes of the report, including this one.
+    pub(crate) revision: usize,
+    pub(crate) token: FencingToken,
+    pub(crate) instance: String,
+    /// From the request to the lock.
+    pub(crate) waited_ms: u64,
+    /// From the lock to the end of the work.
+    pub(crate) held_ms: u64,
 }
 
-/// What the handlers share. It carries its provider with it: the tests of a service give it
-/// `LockProvider::in_memory()`, and two of them in one process do not meet.
+/// What the handlers share. It has its own provider: the tests of a service pass `LockProvider::in_memory()`, and two of
+/// them in one process do not share locks.
 #[derive(Debug, Clone)]
 pub(crate) struct Reports {
     collection: Collection<Report>,
@@ -59,37 +63,40 @@ impl Reports {
         }
     }
 
-    /// The whole use of mongolock: one change of a report at a time, in all instances together. Whoever does not get
+    /// The whole use of mongolock: across all instances, one change of a report at a time. A request that does not get
     /// the lock within the provider's `acquire_timeout` is refused.
     ///
-    /// When a client hangs up, the server drops the handler and with it this call, wherever it is. Nothing stays
-    /// behind: the place in the queue is given up, or the lock is released.
+    /// When a client closes its connection, the server drops the handler and with it this call, at whichever await point
+    /// it is. Nothing stays behind: the call leaves the queue, or its lock is released.
     #[distributed_lock(name = "report:<id>", expiry = "10s", provider = self.locks)]
     pub(crate) async fn change(&self, id: u32, work: Work) -> Result<Changed, ServiceError> {
         self.read_work_write(id, work).await
     }
 
-    /// The same for a request that is to be refused rather than wait.
+    /// The same for a request that is refused instead of waiting.
     #[distributed_lock(name = "report:<id>", expiry = "10s", provider = self.locks, on_busy = "fail")]
     pub(crate) async fn change_if_free(&self, id: u32, work: Work) -> Result<Changed, ServiceError> {
         self.read_work_write(id, work).await
     }
 
-    /// Loses updates when two of these run at the same time for one report.
+    /// Loses updates if two of these run at the same time for one report.
     async fn read_work_write(&self, id: u32, work: Work) -> Result<Changed, ServiceError> {
-        // The body begins when the lock is there and ends before it is given back. The spans `mongolock.acquire` and
-        // `mongolock.hold` tell a subscriber of `tracing` the same, without a line of code here.
-        let (waited, begun) = (work.asked.elapsed(), Instant::now());
-        let lock = LockContext::current().expect("the callers are annotated");
+        // The body begins after the lock is acquired and ends before it is released. The spans `mongolock.acquire` and
+        // `mongolock.hold` pass the same times to a subscriber of `tracing`, without any code here.
+        let (waited, begun) = (work.requested.elapsed(), Instant::now());
+        let lock = LockContext::current().expect("the callers have the attribute");
         let (token, instance) = (lock.fencing_token(), lock.owner().to_owned());
 
-        let mut report = self.read(id).await?.unwrap_or_else(|| Report::new(id));
-        tokio::time::sleep(work.takes).await;
+        let mut report = self.read(id).await?.unwrap_or_else(|| Report {
+            id,
+            revisions: Vec::new(),
+        });
+        tokio::time::sleep(work.duration).await;
         report.revisions.push(Revision {
             token,
             instance: instance.clone(),
         });
-        self.replace(&report, &lock).await?;
+        self.replace(&report, token).await?;
 
         Ok(Changed {
             id,
@@ -107,19 +114,14 @@ impl Reports {
         report.map_err(ServiceError::Read)
     }
 
-    /// A holder that was paused beyond its lease comes too late here: the report has seen a later token.
-    async fn replace(&self, report: &Report, lock: &LockContext) -> Result<(), ServiceError> {
-        let reports = self.collection.fenced(lock.fencing_token());
-        let written = reports
-            .replace_one(doc! { "_id": report.id }, report)
-            .upsert(true)
-            .await;
-        written.map(drop).map_err(|error| match error {
-            LockError::Stale { .. } => ServiceError::TooLate {
-                lock: lock.name().to_owned(),
-            },
-            LockError::Mongo(error) => ServiceError::Write(error),
-            other => ServiceError::Lock(other),
-        })
+    /// Rejects a stale holder, one that was paused for longer than its lease: the report has a greater token then.
+    async fn replace(&self, report: &Report, token: FencingToken) -> Result<(), ServiceError> {
+        let reports = self.collection.fenced(token);
+        let same = doc! { "_id": report.id };
+        match reports.replace_one(same, report).upsert(true).await {
+            Ok(_) => Ok(()),
+            Err(LockError::Mongo(error)) => Err(ServiceError::Write(error)),
+            Err(other) => Err(ServiceError::Lock(other)),
+        }
     }
 }

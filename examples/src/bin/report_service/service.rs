@@ -1,9 +1,7 @@
 //! One instance: its handlers, and its life from the first request to the last.
 
 use std::env;
-use std::io;
 use std::net::Ipv4Addr;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -13,30 +11,55 @@ use axum::{Json, Router};
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
 use mongolock::LockProvider;
-use mongolock_examples::output::println;
-use mongolock_examples::processes::exit_with_parent;
+use mongolock_examples::print;
+use mongolock_examples::worker::exit_with_parent;
+use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 
-use crate::answer::{Changed, Content, Request};
+use crate::Serve;
 use crate::error::ServiceError;
-use crate::options::Serve;
-use crate::reports::{Reports, Work};
+use crate::reports::{Changed, Reports, Revision, Work};
 
-/// What an instance says first; the address follows.
+/// The beginning of the first line that an instance prints; the address follows.
 pub(crate) const LISTENING: &str = "Listening on ";
 
-/// The driver looks for a server for 30 s, and a client has given up by then. An election takes less than this.
+/// The limit for finding a server. The driver's own limit of 30 s is longer than clients wait; an election takes less.
 const SERVER_SELECTION: Duration = Duration::from_secs(5);
 
-pub(crate) fn router(reports: Reports) -> Router {
-    Router::new()
-        .route("/reports/{id}", get(read).post(change))
-        .with_state(reports)
+/// The body of a POST. The type of the duration limits it to about a minute, the longest time that a client can hold a
+/// report.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Request {
+    /// How long the work takes.
+    pub(crate) work_ms: u16,
+    /// Whether to wait while other requests change the report.
+    pub(crate) wait: bool,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self {
+            work_ms: 100,
+            wait: true,
+        }
+    }
+}
+
+/// The answer to a GET.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Content {
+    pub(crate) id: u32,
+    pub(crate) revisions: Vec<Revision>,
 }
 
 async fn read(State(reports): State<Reports>, Path(id): Path<u32>) -> Result<Json<Content>, ServiceError> {
     let report = reports.read(id).await?.ok_or(ServiceError::NotFound)?;
-    Ok(Json(report.into()))
+    Ok(Json(Content {
+        id,
+        revisions: report.revisions,
+    }))
 }
 
 async fn change(
@@ -46,8 +69,8 @@ async fn change(
 ) -> Result<Json<Changed>, ServiceError> {
     let Json(request) = request.unwrap_or_default();
     let work = Work {
-        asked: Instant::now(),
-        takes: Duration::from_millis(request.work_ms.into()),
+        requested: Instant::now(),
+        duration: Duration::from_millis(request.work_ms.into()),
     };
     let changed = if request.wait {
         reports.change(id, work).await
@@ -58,74 +81,49 @@ async fn change(
 }
 
 /// Serves until Ctrl-C or SIGTERM.
-pub(crate) async fn run(options: &Serve) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(options: &Serve) -> anyhow::Result<()> {
     if options.instance.is_some() {
         exit_with_parent();
     }
     let database = database(&options.database).await?;
-    let locks = provider(&database, options)?;
-    let stop = stop_signal()?;
-    let address = (Ipv4Addr::LOCALHOST, options.port);
-    let listener = TcpListener::bind(address).await;
-    let listener = listener.with_context(|| format!("cannot listen on port {}", options.port))?;
-    println(&format!("{LISTENING}http://{}", listener.local_addr()?))?;
-
-    let (grace, end) = (options.grace, locks.clone());
-    axum::serve(listener, router(Reports::new(&database, locks.clone())))
-        .with_graceful_shutdown(async move {
-            stop.await;
-            // From here on there are no new connections, and what was asked is answered. What takes too long loses its
-            // lock, or its place in the queue, and is answered with that.
-            tokio::spawn(async move {
-                tokio::time::sleep(grace).await;
-                end.shutdown().await;
-            });
-        })
-        .await?;
-    // Releases of requests that were dropped at the last moment reach the server before the process ends.
-    locks.shutdown().await;
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn database(name: &str) -> anyhow::Result<Database> {
-    let uri = env::var("MONGODB_URI").unwrap_or_default();
-    let uri = if uri.is_empty() {
-        "mongodb://localhost"
-    } else {
-        &uri
-    };
-    let mut options = ClientOptions::parse(uri).await?;
-    options.server_selection_timeout.get_or_insert(SERVER_SELECTION);
-    Ok(Client::with_options(options)?.database(name))
-}
-
-fn provider(database: &Database, options: &Serve) -> anyhow::Result<LockProvider> {
-    let mut provider = LockProvider::builder(database).acquire_timeout(options.acquire_timeout);
+    let mut locks = LockProvider::builder(&database).acquire_timeout(options.acquire_timeout);
     if let Some(number) = options.instance {
-        provider = provider.owner(format!("instance {number}"));
+        locks = locks.owner(format!("instance {number}"));
     }
-    Ok(provider.build()?)
-}
-
-/// Ctrl-C, or what supervisors send; ready when this returns, so that an early one does not kill the process.
-#[cfg(unix)]
-fn stop_signal() -> io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-
+    let locks = locks.build()?;
+    // Before the first request, so that an early signal does not kill the process. Ctrl-C, and the signal of supervisors:
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    Ok(async move {
+
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await;
+    let listener = listener.with_context(|| format!("cannot listen on port {}", options.port))?;
+    print(format!("{LISTENING}http://{}", listener.local_addr()?))?;
+    let router = Router::new()
+        .route("/reports/{id}", get(read).post(change))
+        .with_state(Reports::new(&database, locks.clone()));
+    let (grace, end) = (options.grace, locks.clone());
+    let stop = async move {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-    })
+        // From here on the server accepts no connection, and answers the requests that it has. A request that takes too
+        // long loses its lock, or leaves the queue, and is answered with that.
+        tokio::spawn(async move {
+            tokio::time::sleep(grace).await;
+            end.shutdown().await;
+        });
+    };
+    axum::serve(listener, router).with_graceful_shutdown(stop).await?;
+    // The locks of requests that were dropped last are released before the process ends.
+    locks.shutdown().await;
+    Ok(())
 }
 
-#[cfg(not(unix))]
-fn stop_signal() -> io::Result<impl Future<Output = ()>> {
-    let mut interrupt = tokio::signal::windows::ctrl_c()?;
-    Ok(async move {
-        interrupt.recv().await;
-    })
+async fn database(name: &str) -> anyhow::Result<Database> {
+    let uri = env::var("MONGODB_URI").ok().filter(|uri| !uri.is_empty());
+    let uri = uri.unwrap_or_else(|| "mongodb://localhost".to_owned());
+    let mut options = ClientOptions::parse(uri).await?;
+    options.server_selection_timeout.get_or_insert(SERVER_SELECTION);
+    Ok(Client::with_options(options)?.database(name))
 }

@@ -1,15 +1,18 @@
 //! The accounts and the journal in MongoDB.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use mongodb::bson::{Document, Timestamp, doc};
 use mongodb::options::{ReturnDocument, WriteConcern};
 use mongodb::{Client, ClientSession, Collection, Database};
 use mongolock::FencingToken;
-use serde::de::DeserializeOwned;
+use mongolock_examples::worker::Signal;
+use mongolock_examples::{all, print};
 use serde::{Deserialize, Serialize};
 
-use crate::approval::Approval;
-use crate::order::{Order, OrderId, Pair};
+use crate::line;
+use crate::order::{Order, OrderId};
 
 /// How much may be moved between two accounts, both directions together.
 pub(crate) const LIMIT: i64 = 500;
@@ -32,30 +35,31 @@ pub(crate) struct Entry {
     pub(crate) to: u32,
     pub(crate) amount: i64,
     pub(crate) token: FencingToken,
-    /// Set by the server, which never sets the same one twice: the order of the entries.
+    /// The order of the entries: the server sets it, never twice to the same value.
     pub(crate) at: Timestamp,
 }
 
-/// The server puts its own in the place of this one.
-const SET_BY_SERVER: Timestamp = Timestamp {
-    time: 0,
-    increment: 0,
-};
-
-/// What was booked under which token, and what the two accounts have after it.
+/// The token of a booking, and the two balances after it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Receipt {
     pub(crate) token: FencingToken,
-    pub(crate) from: i64,
-    pub(crate) to: i64,
+    pub(crate) from_balance: i64,
+    pub(crate) to_balance: i64,
 }
 
-/// All that is written.
+/// Everything that was written; the journal in the order of its entries.
 #[derive(Debug)]
 pub(crate) struct Books {
     pub(crate) accounts: Vec<Account>,
-    /// In the order in which they were written.
     pub(crate) journal: Vec<Entry>,
+}
+
+/// The approval that a transfer waits for between reading and writing. Here it is only time that passes.
+#[derive(Debug)]
+pub(crate) enum Approval {
+    Takes(Duration),
+    /// It comes with a signal of the program.
+    ComesWith(Signal),
 }
 
 #[derive(Debug)]
@@ -63,22 +67,49 @@ pub(crate) struct Bank {
     accounts: Collection<Account>,
     journal: Collection<Entry>,
     approval: Approval,
-    guarded: bool,
+    is_guarded: bool,
 }
 
-/// What an account has at the beginning. The first pays in the transfer that is stopped: it can whatever the others
-/// have done to it meanwhile, and only the limit is in the way.
+/// The balance of an account at the beginning. Account 1 pays in the stopped transfer: it has enough for that, whatever
+/// the others have transferred meanwhile, so that only the limit is in the way.
 pub(crate) fn opening_balance(account: u32) -> i64 {
     if account == 1 { 20 * LIMIT } else { 200 }
 }
 
+impl Account {
+    pub(crate) fn opened(id: u32) -> Self {
+        Self {
+            id,
+            balance: opening_balance(id),
+        }
+    }
+}
+
+impl Entry {
+    pub(crate) fn new(order: &Order, token: FencingToken) -> Self {
+        Self {
+            order: order.id,
+            pair: order.pair(),
+            from: order.from,
+            to: order.to,
+            amount: order.amount,
+            token,
+            // The server replaces a timestamp of zero by its own.
+            at: Timestamp {
+                time: 0,
+                increment: 0,
+            },
+        }
+    }
+}
+
 impl Bank {
-    pub(crate) fn new(database: &Database, approval: Approval, guarded: bool) -> Self {
+    pub(crate) fn new(database: &Database, approval: Approval, is_guarded: bool) -> Self {
         Self {
             accounts: database.collection("accounts"),
             journal: database.collection("journal"),
             approval,
-            guarded,
+            is_guarded,
         }
     }
 
@@ -88,18 +119,25 @@ impl Bank {
 
     /// Whether the lock guards the commits.
     pub(crate) fn is_guarded(&self) -> bool {
-        self.guarded
+        self.is_guarded
     }
 
     /// Waits for the approval of a transfer.
     pub(crate) async fn approval(&self, order: &Order, token: FencingToken) {
-        self.approval.wait(order, token).await;
+        match &self.approval {
+            Approval::Takes(time) => tokio::time::sleep(*time).await,
+            Approval::ComesWith(signal) => {
+                // The program stops this process when it reads the line. Without the program, the process ends.
+                let _ = print(line(order, Some(token), "waits for its approval"));
+                let _ = signal.wait().await;
+            }
+        }
     }
 
     /// How much the journal says was moved between two accounts.
-    pub(crate) async fn moved(&self, pair: Pair) -> mongodb::error::Result<i64> {
+    pub(crate) async fn moved(&self, pair: &str) -> mongodb::error::Result<i64> {
         let sum = [
-            doc! { "$match": { "pair": pair.to_string() } },
+            doc! { "$match": { "pair": pair } },
             doc! { "$group": { "_id": null, "moved": { "$sum": "$amount" } } },
         ];
         let mut sums = self.journal.aggregate(sum).with_type::<Moved>().await?;
@@ -117,29 +155,23 @@ impl Bank {
         session: &mut ClientSession,
     ) -> mongodb::error::Result<Option<Receipt>> {
         let able = doc! { "_id": order.from, "balance": { "$gte": order.amount } };
-        let Some(from) = self.add(able, -order.amount, session).await? else {
+        let Some(from_balance) = self.add(able, -order.amount, session).await? else {
             return Ok(None);
         };
-        let Some(to) = self.add(doc! { "_id": order.to }, order.amount, session).await? else {
-            return Err(mongodb::error::Error::custom(format!(
-                "account {} is gone",
-                order.to
-            )));
+        let Some(to_balance) = self.add(doc! { "_id": order.to }, order.amount, session).await? else {
+            let missing = format!("account {} does not exist", order.to);
+            return Err(mongodb::error::Error::custom(missing));
         };
-        let entry = Entry {
-            order: order.id,
-            pair: order.pair().to_string(),
-            from: order.from,
-            to: order.to,
-            amount: order.amount,
-            token,
-            at: SET_BY_SERVER,
-        };
+        let entry = Entry::new(order, token);
         self.journal.insert_one(entry).session(session).await?;
-        Ok(Some(Receipt { token, from, to }))
+        Ok(Some(Receipt {
+            token,
+            from_balance,
+            to_balance,
+        }))
     }
 
-    /// The balance after the change.
+    /// The balance after the change; `None` if no account matches.
     async fn add(
         &self,
         account: Document,
@@ -155,44 +187,31 @@ impl Bank {
         Ok(changed.map(|account| account.balance))
     }
 
-    /// Opens the accounts 1 to `accounts`, in a transaction: if that does not work, no transfer will.
+    /// Opens the accounts 1 to `accounts`, in a transaction: if that fails, every transfer will.
     pub(crate) async fn open(&self, database: &Database, accounts: u32) -> anyhow::Result<()> {
         for collection in [self.accounts.name(), self.journal.name()] {
             let created = database.create_collection(collection).await;
             created.with_context(|| format!("cannot create the collection `{collection}`"))?;
         }
-        self.insert(accounts).await.context(
-            "cannot open the accounts in a transaction, which takes a replica set or a sharded cluster \
-             (a standalone server has no transactions)",
-        )
-    }
-
-    async fn insert(&self, accounts: u32) -> mongodb::error::Result<()> {
-        let opened = (1..=accounts).map(|id| Account {
-            id,
-            balance: opening_balance(id),
-        });
-        let opened: Vec<_> = opened.collect();
+        let opened: Vec<_> = (1..=accounts).map(Account::opened).collect();
         let mut session = self.client().start_session().await?;
         let transaction = session
             .start_transaction()
             .write_concern(WriteConcern::majority());
-        transaction
-            .and_run2(async move |session| {
-                let inserted = self.accounts.insert_many(&opened).session(session);
-                inserted.await.map(drop)
-            })
-            .await
+        let inserted = transaction
+            .and_run2(async move |session| self.accounts.insert_many(&opened).session(session).await)
+            .await;
+        inserted.context(
+            "cannot open the accounts in a transaction: this needs a replica set or a sharded cluster, a standalone \
+             server has no transactions",
+        )?;
+        Ok(())
     }
 
     pub(crate) async fn books(&self) -> anyhow::Result<Books> {
         Ok(Books {
-            accounts: all(&self.accounts, doc! { "_id": 1 })
-                .await
-                .context("cannot read the accounts")?,
-            journal: all(&self.journal, doc! { "at": 1 })
-                .await
-                .context("cannot read the journal")?,
+            accounts: all(&self.accounts, doc! { "_id": 1 }).await?,
+            journal: all(&self.journal, doc! { "at": 1 }).await?,
         })
     }
 }
@@ -200,16 +219,4 @@ impl Bank {
 #[derive(Deserialize)]
 struct Moved {
     moved: i64,
-}
-
-async fn all<T: DeserializeOwned + Send + Sync>(
-    collection: &Collection<T>,
-    order: Document,
-) -> mongodb::error::Result<Vec<T>> {
-    let mut documents = Vec::new();
-    let mut found = collection.find(doc! {}).sort(order).await?;
-    while found.advance().await? {
-        documents.push(found.deserialize_current()?);
-    }
-    Ok(documents)
 }

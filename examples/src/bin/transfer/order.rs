@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One transfer that somebody has ordered.
+/// An order for one transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Order {
     pub(crate) id: OrderId,
@@ -20,48 +20,13 @@ pub(crate) struct OrderId {
     pub(crate) number: u32,
 }
 
-/// Two accounts, whichever of them pays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Pair {
-    low: u32,
-    high: u32,
-}
-
-impl Pair {
-    pub(crate) fn of(one: u32, other: u32) -> Self {
-        Self {
-            low: one.min(other),
-            high: one.max(other),
-        }
-    }
-}
-
-/// As in the names of the locks: `1-2`.
-impl fmt::Display for Pair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.low, self.high)
-    }
-}
-
-/// For errors.
-impl fmt::Display for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OrderId { process, number } = self.id;
-        let Self { from, to, amount, .. } = self;
-        write!(
-            f,
-            "process {process}, transfer {number}: {amount} from {from} to {to}"
-        )
-    }
-}
-
 impl Order {
-    /// The order with this number: all processes begin with the accounts 1 and 2, and go round all pairs in both
-    /// directions from there.
+    /// The order with this number: every process begins with the accounts 1 and 2, and continues with all pairs in both
+    /// directions.
     pub(crate) fn numbered(id: OrderId, accounts: u32) -> Self {
         let OrderId { process, number } = id;
         let turn = number - 1;
-        // Neighbours first, then those two apart, and so on round the circle.
+        // The accounts form a circle: first the pairs of neighbours, then those with one account between them, and so on.
         let distance = 1 + turn / accounts % (accounts - 1);
         let one = turn % accounts;
         let other = (one + distance) % accounts;
@@ -78,9 +43,21 @@ impl Order {
         }
     }
 
-    /// Both accounts in a fixed order: a transfer and the one in the other direction are of one pair.
-    pub(crate) fn pair(&self) -> Pair {
-        Pair::of(self.from, self.to)
+    /// Both accounts in a fixed order, such as `1-2`: the same for transfers in both directions.
+    pub(crate) fn pair(&self) -> String {
+        format!("{}-{}", self.from.min(self.to), self.from.max(self.to))
+    }
+}
+
+/// For errors.
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OrderId { process, number } = self.id;
+        let Self { from, to, amount, .. } = self;
+        write!(
+            f,
+            "process {process}, transfer {number}: {amount} from {from} to {to}"
+        )
     }
 }
 
@@ -95,30 +72,20 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_are_one_pair() {
-        assert_eq!(Pair::of(2, 1), Pair::of(1, 2));
-        assert_eq!(Pair::of(10, 9).to_string(), "9-10");
-    }
-
-    #[test]
-    fn orders_begin_with_the_first_pair() {
-        for process in 2..=64 {
-            for accounts in 2..=20 {
+    fn orders_begin_with_the_first_pair_and_contain_all_pairs_in_both_directions() {
+        for accounts in 2..=20 {
+            for process in 2..=64 {
                 let first = orders(process, accounts).next().unwrap();
-                assert_eq!(first.pair(), Pair::of(1, 2));
+                assert_eq!(first.pair(), "1-2");
                 assert!((10..=120).contains(&first.amount));
             }
         }
-    }
-
-    #[test]
-    fn orders_go_round_all_pairs_in_both_directions() {
         for accounts in [2, 3, 5] {
-            let ways: BTreeSet<_> = (2..=3)
-                .flat_map(|process| orders(process, accounts))
-                .map(|order| (order.from, order.to))
-                .collect();
+            let all = || (2..=3).flat_map(|process| orders(process, accounts));
+            let ways: BTreeSet<_> = all().map(|order| (order.from, order.to)).collect();
+            let pairs: BTreeSet<_> = all().map(|order| order.pair()).collect();
             assert_eq!(ways.len(), (accounts * (accounts - 1)) as usize);
+            assert_eq!(pairs.len(), ways.len() / 2);
             assert!(ways.iter().all(|(from, to)| from != to));
         }
     }

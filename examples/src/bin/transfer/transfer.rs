@@ -6,42 +6,42 @@ use mongolock::{LockContext, LockError, distributed_lock};
 use crate::bank::{Bank, LIMIT, Receipt};
 use crate::order::Order;
 
-/// How a transfer ended that met no error.
+/// How a transfer without an error ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Booked(Receipt),
-    /// So much was moved between the two accounts before.
+    /// This amount was moved between the two accounts before.
     OverLimit(i64),
     NoFunds,
 }
 
 /// The lock protects what no transaction checks: the sum of all entries of a pair. Two transactions that each read the
-/// sum and insert an entry are not in conflict. A balance needs no lock: it is one document, and transactions that
-/// write it are in conflict, also those of different pairs.
+/// sum and insert an entry do not conflict. A balance needs no lock: it is one document, and transactions that write it
+/// conflict, also those of different pairs.
 ///
-/// One lock for two accounts, with both in its name in a fixed order, so that transfers in both directions exclude
-/// each other. A lock for each account would need that fixed order as well, lest two transfers wait for each other; it
-/// would exclude pairs that have one account in common; and only one of the two locks could guard the commit.
+/// There is one lock for two accounts, with both in its name in a fixed order, so that transfers in both directions
+/// exclude each other. One lock for each account would need that fixed order as well, to avoid a deadlock; it would
+/// exclude pairs that have one account in common; and only one of the two locks could guard the commit.
 ///
-/// `on_lost = "continue"`, so that here the commit decides and is seen to. Without it a body is dropped at the first
-/// step after the loss, if its own clock tells of that; a commit that has begun is never broken off.
+/// With `on_lost = "continue"` the commit decides, which is what this program shows. Without it a body is dropped at its
+/// first await point after the loss; a commit that has begun is never cancelled.
 #[distributed_lock(name = "transfer:<order.pair()>", on_lost = "continue")]
 pub(crate) async fn transfer(order: &Order, bank: &Bank) -> Result<Outcome, LockError> {
     let lock = LockContext::current().expect("inside the attribute");
     let token = lock.fencing_token();
 
-    let moved = bank.moved(order.pair()).await?;
+    let moved = bank.moved(&order.pair()).await?;
     if moved + order.amount > LIMIT {
         return Ok(Outcome::OverLimit(moved));
     }
-    // Somebody else's approval takes its time, and no transaction is kept open for it.
+    // The approval takes its time, and no transaction is open meanwhile.
     bank.approval(order, token).await;
 
     let mut session = bank.client().start_session().await?;
     let transaction = session
         .start_transaction()
         .write_concern(WriteConcern::majority());
-    // The driver repeats the whole of it after errors that pass, such as the conflict with another pair.
+    // The driver repeats all of it after transient errors, such as a conflict with another pair.
     let booked = transaction
         .and_run2(async move |session| {
             let Some(receipt) = bank.book(order, token, session).await? else {
@@ -51,7 +51,7 @@ pub(crate) async fn transfer(order: &Order, bank: &Bank) -> Result<Outcome, Lock
             if bank.is_guarded() {
                 lock.commit(session).await?;
             }
-            // Otherwise the driver commits, whoever has the lock by now.
+            // Otherwise the driver commits, whether the lock is still held or not.
             Ok(Some(receipt))
         })
         .await?;
