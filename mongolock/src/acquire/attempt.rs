@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::coop::consume_budget;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
-use crate::lease::{Entry, Grant, Hold, Lease, LeaseOptions, without_margin};
+use crate::lease::{Entry, Grant, Hold, Lease, LeaseOptions, RequestPermit, without_margin};
 use crate::queue::Overdue;
 use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY,
@@ -39,6 +39,8 @@ pub(crate) struct Attempt {
     tokens: i64,
     /// The requests in flight.
     requests: Vec<JoinHandle<Option<Reply>>>,
+    /// The reply of a store that never waits, until the caller takes it. It is boxed, because most stores wait.
+    reply: Option<Box<Reply>>,
     /// Whether the last reply said that another operation blocks the document: further copies would only wait with the
     /// first request.
     is_blocked: bool,
@@ -91,7 +93,7 @@ struct Request {
     /// The limit of the request at the server.
     limit: Duration,
     /// The permit bounds how many requests of the name are without a reply.
-    _permit: OwnedSemaphorePermit,
+    _permit: RequestPermit,
     /// Given if another request of the claim is without a reply: this one counts among the overdue requests at once.
     copy: Option<Overdue>,
 }
@@ -118,6 +120,7 @@ impl Attempt {
             shared: Arc::new(shared),
             tokens: 1,
             requests: Vec::new(),
+            reply: None,
             is_blocked: false,
             is_lease: false,
         }
@@ -161,6 +164,13 @@ impl Attempt {
 
     /// The outcome of the next request in flight; waits forever if there is none.
     pub(crate) async fn next_outcome(&mut self) -> AttemptOutcome {
+        if self.reply.is_some() {
+            // Other tasks run from time to time, even if this one never waits.
+            consume_budget().await;
+        }
+        if let Some(reply) = self.reply.take() {
+            return self.outcome(*reply);
+        }
         loop {
             match poll_fn(|cx| poll_first(&mut self.requests, |request| Pin::new(request).poll(cx))).await {
                 Ok(Some(reply)) => return self.outcome(reply),
@@ -174,7 +184,7 @@ impl Attempt {
         }
     }
 
-    fn send(&mut self, permit: OwnedSemaphorePermit, deadline: Option<Instant>) {
+    fn send(&mut self, permit: RequestPermit, deadline: Option<Instant>) {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return;
         }
@@ -193,8 +203,12 @@ impl Attempt {
         };
         self.shared.entry.front().request_sent();
         self.shared.copies.sent();
-        self.requests
-            .push(crate::task::spawn(request.run().in_current_span()));
+        if self.shared.engine.store.never_waits() {
+            self.reply = crate::task::run_at_once(request.run()).map(Box::new);
+        } else {
+            self.requests
+                .push(crate::task::spawn(request.run().in_current_span()));
+        }
     }
 
     fn overdue_after(&self) -> Duration {
@@ -257,7 +271,7 @@ impl Attempt {
 
 impl Shared {
     /// Waits until another request for this name may be sent.
-    async fn request_permit(&self) -> OwnedSemaphorePermit {
+    async fn request_permit(&self) -> RequestPermit {
         while !self.may_send() {
             sleep(ACQUIRE_ALLOWED_POLL).await;
         }

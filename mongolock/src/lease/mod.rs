@@ -42,6 +42,7 @@ pub(crate) type Queues = crate::queue::Queues<Hold>;
 pub(crate) type Entry = crate::queue::Entry<Hold>;
 pub(crate) type Turn = crate::queue::Turn<Hold>;
 pub(crate) type QueueSlot = crate::queue::QueueSlot<Hold>;
+pub(crate) type RequestPermit = crate::queue::RequestPermit<Hold>;
 
 /// What the server has granted to an acquire request.
 pub(crate) struct Grant {
