@@ -4,6 +4,7 @@ mod attempt;
 mod pacing;
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -174,7 +175,8 @@ impl<'a> Acquire<'a> {
         first: Option<(Attempt, Option<AttemptOutcome>)>,
         deadline: Option<Instant>,
     ) -> Result<Hold, LockError> {
-        let waiting = self.wait_for_lock(&entry, turn, first, deadline);
+        // The wait is pinned here, because a future that is passed on takes its room twice.
+        let waiting = pin!(self.wait_for_lock(&entry, turn, first, deadline));
         match self.bounded(&entry, deadline, waiting).await? {
             Some(result) => result,
             None => Err(self.gave_up_error(entry.front().status())),
@@ -277,7 +279,9 @@ impl<'a> Acquire<'a> {
         let (store, name) = (Arc::clone(&self.engine.store), Arc::clone(self.name));
         let key = LeaseId { name, lock_id };
         let overdue = Arc::clone(&self.engine.queues.overdue);
-        let release = async move { overdue.count(store.release(&key, min_hold, RELEASE_LIMIT)).await };
+        // It is boxed, because every waiter would have room for it, and it is rare.
+        let release =
+            Box::pin(async move { overdue.count(store.release(&key, min_hold, RELEASE_LIMIT)).await });
         // Without a reply the next acquire request shows whether the claim still has the lock.
         match tokio::time::timeout(ACQUIRE_OVERDUE, task::run_to_end(release)).await {
             Ok(reply) => reply.map(|_| true),
