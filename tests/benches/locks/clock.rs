@@ -6,9 +6,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Now, by the system's monotonic clock.
 ///
-/// `CLOCK_MONOTONIC` counts from one moment (the start of the machine) for every process of a machine, is never set,
-/// and does not go backwards from one core to another; what one process reads before it wakes another is therefore
-/// not greater than what the other reads then. `std::time::Instant` is the same clock, but does not tell its value.
+/// `CLOCK_MONOTONIC` counts from the start of the machine for every process, is never set, and does not go backwards from
+/// one core to another: a process that another one wakes reads no earlier time than that one did. `std::time::Instant` is
+/// the same clock, but does not show its value.
 pub(crate) fn now() -> Duration {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();

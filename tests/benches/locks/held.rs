@@ -1,32 +1,76 @@
-//! Thousands of locks held at once: what renewing them costs, whether any is lost, and how much memory they take.
+//! Thousands of locks held at the same time: what renewing them costs, whether any is lost, and how much memory they take.
 //!
-//! All commands of the holding process are counted after the last acquire. The memory is that of the whole process:
-//! the driver's own is there before, because connections are opened first.
+//! Each number of locks is held by a process of its own, so that no memory of earlier work is used again. Its commands are
+//! counted after the last acquire. Connections are opened before the memory is measured.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mongolock::{LockGuard, LockProvider};
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::child::Process;
 use crate::memory::{each, resident};
 use crate::report::Report;
-use crate::setting::Setting;
+use crate::samples::{number, per_second};
+use crate::setting::{self, Setting};
+use crate::worker::{Job, print, ready, warm_up};
 
 const COMMANDS: f64 = 3.0;
 const BYTES: f64 = 1024.0;
-/// Acquired at the same time, while the locks are being taken.
+/// The number of acquires that run at the same time.
 const AT_ONCE: usize = 64;
 const WAITERS: usize = 100_000;
 
+/// The locks that a process holds.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Holding {
+    count: usize,
+    expiry: Duration,
+    /// The time for which renewals are counted.
+    time: Duration,
+}
+
+/// What the process has measured.
+#[derive(Serialize, Deserialize)]
+struct Held {
+    acquiring: Duration,
+    commands: u64,
+    lost: usize,
+    /// The memory of each lock after the last acquire, and after renewals.
+    bytes: [f64; 2],
+}
+
+/// The memory of waiters: the future of a call, and a waiter with its task.
+#[derive(Serialize, Deserialize)]
+struct Waiting {
+    future: usize,
+    bytes: f64,
+}
+
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let long = setting.pick(Duration::from_secs(61), Duration::from_secs(21));
-    let short = setting.pick(Duration::from_secs(15), Duration::from_secs(6));
-    // Memory that one of them leaves hides what the next takes: first the one that is to be exact, and last the one that
-    // takes by far the most.
-    many(setting, 10_000, Duration::from_secs(30), long, report).await?;
-    many(setting, 1_000, Duration::from_secs(3), short, report).await?;
-    waiters(report).await
+    let seconds = Duration::from_secs;
+    let long = setting.pick(seconds(61), seconds(21));
+    many(
+        setting,
+        1_000,
+        seconds(3),
+        setting.pick(seconds(15), seconds(6)),
+        report,
+    )
+    .await?;
+    many(setting, 10_000, seconds(30), long, report).await?;
+    let most = setting.pick(100_000, 20_000);
+    many(
+        setting,
+        most,
+        seconds(60),
+        setting.pick(seconds(121), seconds(41)),
+        report,
+    )
+    .await?;
+    in_memory(setting, report).await
 }
 
 async fn many(
@@ -36,63 +80,103 @@ async fn many(
     time: Duration,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let (database, sent) = setting.counted().await?;
-    let provider = LockProvider::builder(&database).expiry(expiry).build()?;
-    let warm_up = acquire(&provider, "warm-up", AT_ONCE * 4).await?;
-    release(warm_up).await?;
-    let before = resident()?;
-    let guards = acquire(&provider, "held", count).await?;
-    let after = resident()?;
-    let acquired = sent.so_far();
-    sleep(time).await;
-    let commands = sent.so_far() - acquired;
-    let lost = guards.iter().filter(|guard| guard.is_lost()).count();
+    let mut process = Process::start(setting, Job::Hold(Holding { count, expiry, time })).await?;
+    process.go().await?;
+    let held: Held = process.result().await?;
+    process.end().await?;
     let who = format!("{count} locks, expiry {expiry:?}");
-    report.at_most(
-        COMMANDS,
-        format!("{who}: commands"),
-        per_second(commands, time),
-        "/s",
-    );
-    report.at_most(0.0, format!("{who}: lost"), each(0, lost as u64, 1), "locks");
-    if count >= 10_000 {
-        report.at_most(
-            BYTES,
-            format!("{who}: memory of each"),
-            each(before, after, count),
-            "bytes",
-        );
-        let later = each(before, resident()?, count);
-        // What the driver needed for the largest commands, kept by the allocator, is in it as well.
-        report.figure(format!("{who}: the same after renewals"), later, "bytes");
+    let rate = per_second(held.commands, time);
+    if count <= 10_000 {
+        report.at_most(COMMANDS, format!("{who}: commands"), rate, "/s");
+    } else {
+        report.figure(format!("{who}: commands"), rate, "/s");
     }
-    release(guards).await?;
+    let renewals = number(held.commands) / number(count) / (time.as_secs_f64() / expiry.as_secs_f64() * 3.0);
+    report.figure(
+        format!("{who}: commands of each renewal of 1,000 locks"),
+        renewals * 1e3,
+        "commands",
+    );
+    report.count_at_most(0, format!("{who}: lost"), held.lost, "locks");
+    let name = format!("{who}: acquired");
+    report.figure(name, per_second(count, held.acquiring), "/s");
+    if count >= 10_000 {
+        report.at_most(BYTES, format!("{who}: memory of each"), held.bytes[0], "bytes");
+        // It has what the allocator keeps of the largest commands.
+        let name = format!("{who}: memory of each after renewals");
+        report.figure(name, held.bytes[1], "bytes");
+    }
+    Ok(())
+}
+
+/// The job of the process that holds locks.
+pub(crate) async fn hold(uri: &str, database: &str, holding: Holding) -> anyhow::Result<()> {
+    let Holding { count, expiry, time } = holding;
+    let (database, sent) = setting::counted(uri, database).await?;
+    let provider = LockProvider::builder(&database).expiry(expiry).build()?;
+    warm_up(&provider, AT_ONCE).await?;
+    ready()?;
+    let (before, begun) = (resident()?, Instant::now());
+    let guards = acquire(&provider, "held", count).await?;
+    let (acquired, acquiring) = (resident()?, begun.elapsed());
+    let commands = sent.so_far();
+    sleep(time).await;
+    let commands = sent.so_far() - commands;
+    let renewed = resident()?;
+    print(&Held {
+        acquiring,
+        commands,
+        lost: guards.iter().filter(|guard| guard.is_lost()).count(),
+        bytes: [each(before, acquired, count), each(before, renewed, count)],
+    })?;
+    drop(guards);
     provider.shutdown().await;
     Ok(())
 }
 
-/// What one who waits takes, the task that waits included, in memory: no connection is in the way.
-async fn waiters(report: &mut Report) -> anyhow::Result<()> {
+async fn in_memory(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    let mut process = Process::start(setting, Job::WaitInMemory).await?;
+    process.go().await?;
+    let waiting: Waiting = process.result().await?;
+    process.end().await?;
+    report.figure("the future of `acquire`", number(waiting.future), "bytes");
+    report.figure(
+        "a waiter behind the first one, with its task",
+        waiting.bytes,
+        "bytes",
+    );
+    Ok(())
+}
+
+/// The job of the process whose waiters are measured, in memory, where no connection is in the way.
+pub(crate) async fn wait_in_memory() -> anyhow::Result<()> {
     let provider = LockProvider::in_memory();
     let holder = provider.to_builder().build()?;
     let guard = holder.lock("waiters").acquire().await?;
     let lock = provider.lock("waiters").acquire_timeout(None);
     let future = size_of_val(&lock.acquire());
+    ready()?;
     let before = resident()?;
     let mut tasks = JoinSet::new();
     for _ in 0..WAITERS {
         tasks.spawn(lock.acquire());
     }
     sleep(Duration::from_millis(500)).await;
-    let taken = each(before, resident()?, WAITERS);
-    report.figure("the future of `acquire`", each(0, future as u64, 1), "bytes");
-    report.figure("one who waits, with the task that waits", taken, "bytes");
+    print(&Waiting {
+        future,
+        bytes: each(before, resident()?, WAITERS),
+    })?;
     tasks.shutdown().await;
     guard.release().await?;
     Ok(())
 }
 
-async fn acquire(provider: &LockProvider, prefix: &str, count: usize) -> anyhow::Result<Vec<LockGuard>> {
+/// Acquires this number of locks, some of them at the same time.
+pub(crate) async fn acquire(
+    provider: &LockProvider,
+    prefix: &str,
+    count: usize,
+) -> anyhow::Result<Vec<LockGuard>> {
     let mut acquiring = JoinSet::new();
     let mut guards = Vec::with_capacity(count);
     for index in 0..count {
@@ -107,16 +191,4 @@ async fn acquire(provider: &LockProvider, prefix: &str, count: usize) -> anyhow:
         guards.push(guard??);
     }
     Ok(guards)
-}
-
-/// One after another would take too long, so that the locks are given back by dropping them, in batches.
-async fn release(guards: Vec<LockGuard>) -> anyhow::Result<()> {
-    drop(guards);
-    sleep(Duration::from_secs(1)).await;
-    Ok(())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn per_second(count: u64, time: Duration) -> f64 {
-    count as f64 / time.as_secs_f64()
 }

@@ -1,9 +1,8 @@
 //! Fifty callers of one process that wait for a lock which another process holds.
 //!
-//! Waiting shall cost next to nothing, however many wait. All commands of the waiting process are counted, the change
-//! stream's own among them, first while it gets ready and then in a quiet stretch. With the wake-ups switched off the
-//! same is measured for polling. "Another process" is a provider with a client of its own: to mongolock and to the
-//! server it is one.
+//! All commands of the waiting process are counted, those of its change stream among them, first while the stream is opened
+//! and then while nothing happens. With wake-ups switched off the group measures polling. The other process is a provider
+//! with a client of its own, which is the same to mongolock and to the server.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +11,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 
 use crate::report::Report;
-use crate::samples::Samples;
+use crate::samples::{Samples, number, per_second};
 use crate::setting::{Sent, Setting};
 
 const WAITERS: usize = 50;
 const GOAL: f64 = 2.0;
-/// Until the stream is open and the waits have settled.
+/// The time in which the stream is opened and the pauses reach their full length.
 const SETTLE: Duration = Duration::from_secs(3);
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
@@ -38,11 +37,11 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
         report.millis(format!("{kind}: release to first hold, p50"), served.first.p50());
         report.millis(format!("{kind}: release to first hold, max"), served.first.max());
         report.millis(
-            format!("{kind}: release until all 50 have had it, p50"),
+            format!("{kind}: release until all 50 had it, p50"),
             served.all.p50(),
         );
         report.millis(
-            format!("{kind}: release until all 50 have had it, max"),
+            format!("{kind}: release until all 50 had it, max"),
             served.all.max(),
         );
     }
@@ -68,8 +67,8 @@ async fn quiet(setting: &Setting, kind: &str, wake_up: bool) -> anyhow::Result<C
     guard.release().await?;
     drain(&mut held).await?;
     Ok(Costs {
-        at_first: as_f64(settled - before),
-        per_second: as_f64(quiet) / time.as_secs_f64(),
+        at_first: number(settled - before),
+        per_second: per_second(quiet, time),
     })
 }
 
@@ -85,14 +84,11 @@ async fn served(setting: &Setting, kind: &str, wake_up: bool) -> anyhow::Result<
         first: Samples::default(),
         all: Samples::default(),
     };
-    for _ in 0..setting.pick(15, 4) {
+    for round in 0..setting.pick(15, 4) {
         let guard = room.other.lock(&room.name).acquire().await?;
         let mut held = room.wait_together();
-        // Not always in the same phase of the waiters' pauses.
-        sleep(Duration::from_millis(
-            1500 + as_millis(served.all.len()) * 37 % 700,
-        ))
-        .await;
+        // The pause varies, so that the release meets different phases of the waiters' pauses.
+        sleep(Duration::from_millis(1500 + round * 37 % 700)).await;
         let released = Instant::now();
         guard.release().await?;
         let times = drain(&mut held).await?;
@@ -106,7 +102,7 @@ async fn served(setting: &Setting, kind: &str, wake_up: bool) -> anyhow::Result<
     Ok(served)
 }
 
-/// The process that waits, and the other one.
+/// The provider that waits, and the other one.
 struct Room {
     name: String,
     waiting: LockProvider,
@@ -129,40 +125,31 @@ impl Room {
         })
     }
 
-    /// What comes back is told of each hold as it begins.
+    /// Starts the waiters; each of them sends the time at which it has the lock.
     fn wait_together(&self) -> UnboundedReceiver<Result<Instant, LockError>> {
-        let (tell, held) = unbounded_channel();
+        let (times, held) = unbounded_channel();
         for _ in 0..WAITERS {
-            tokio::spawn(wait_once(self.waiting.clone(), self.name.clone(), tell.clone()));
+            tokio::spawn(wait_once(self.waiting.clone(), self.name.clone(), times.clone()));
         }
         held
     }
 }
 
-async fn wait_once(provider: LockProvider, name: String, tell: UnboundedSender<Result<Instant, LockError>>) {
+async fn wait_once(provider: LockProvider, name: String, times: UnboundedSender<Result<Instant, LockError>>) {
     let outcome = provider.lock(name).acquire().await;
     let held = outcome.as_ref().map(|_| Instant::now());
-    // Nobody listens any more only when another waiter has failed.
-    let _ = tell.send(held.map_err(Clone::clone));
+    // The receiver is gone only if another waiter has failed.
+    let _ = times.send(held.map_err(Clone::clone));
     if let Ok(guard) = outcome {
         let _ = LockGuard::release(guard).await;
     }
 }
 
-/// When each of them had the lock.
+/// The times at which the waiters had the lock.
 async fn drain(held: &mut UnboundedReceiver<Result<Instant, LockError>>) -> anyhow::Result<Vec<Instant>> {
     let mut times = Vec::new();
     while let Some(time) = held.recv().await {
         times.push(time?);
     }
     Ok(times)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn as_f64(count: u64) -> f64 {
-    count as f64
-}
-
-fn as_millis(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or_default()
 }
