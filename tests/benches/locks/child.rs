@@ -20,6 +20,15 @@ pub(crate) struct Process {
 impl Process {
     /// Starts the process and waits until it is ready.
     pub(crate) async fn start(setting: &Setting, job: Job) -> anyhow::Result<Self> {
+        Self::start_with(setting, job, &[]).await
+    }
+
+    /// The same, with these variables in the environment of the process.
+    pub(crate) async fn start_with(
+        setting: &Setting,
+        job: Job,
+        variables: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         let order = Order {
             uri: setting.uri().to_owned(),
             database: setting.database_name().to_owned(),
@@ -27,6 +36,7 @@ impl Process {
         };
         let mut child = Command::new(std::env::current_exe()?)
             .args(["--worker", &serde_json::to_string(&order)?])
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

@@ -61,6 +61,7 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     )
     .await?;
     many(setting, 10_000, seconds(30), long, report).await?;
+    one_arena(setting, report).await?;
     let most = setting.pick(100_000, 20_000);
     many(
         setting,
@@ -109,12 +110,32 @@ async fn many(
     Ok(())
 }
 
+/// The memory of each lock without the holes that the C library's allocator leaves when several threads allocate: each of
+/// them has an arena of its own by default.
+async fn one_arena(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    let holding = Holding {
+        count: 10_000,
+        expiry: Duration::from_secs(300),
+        time: Duration::ZERO,
+    };
+    let arena = [("MALLOC_ARENA_MAX", "1")];
+    let mut process = Process::start_with(setting, Job::Hold(holding), &arena).await?;
+    process.go().await?;
+    let held: Held = process.result().await?;
+    process.end().await?;
+    let name = "10000 locks, one arena of the allocator: memory of each";
+    report.at_most(BYTES, name, held.bytes[0], "bytes");
+    Ok(())
+}
+
 /// The job of the process that holds locks.
 pub(crate) async fn hold(uri: &str, database: &str, holding: Holding) -> anyhow::Result<()> {
     let Holding { count, expiry, time } = holding;
     let (database, sent) = setting::counted(uri, database).await?;
     let provider = LockProvider::builder(&database).expiry(expiry).build()?;
-    warm_up(&provider, AT_ONCE).await?;
+    for _ in 0..4 {
+        warm_up(&provider, AT_ONCE).await?;
+    }
     ready()?;
     let (before, begun) = (resident()?, Instant::now());
     let guards = acquire(&provider, "held", count).await?;
