@@ -17,7 +17,7 @@ pub(crate) fn draw(runs: &[((usize, usize), &Run)]) -> anyhow::Result<String> {
         root.fill(&WHITE).map_err(|error| anyhow!("{error}"))?;
         let panels = root.split_evenly((2, 2));
         for (panel, ((processes, tasks), run)) in panels.iter().zip(runs) {
-            let title = format!("{processes} processes with {tasks} tasks each");
+            let title = format!("{processes} processes, {} each", count(*tasks, "task"));
             scatter(panel, &title, *processes, run).map_err(|error| anyhow!("{error}"))?;
         }
         root.present().map_err(|error| anyhow!("{error}"))?;
@@ -71,7 +71,13 @@ fn scatter<B: DrawingBackend>(
     }
     chart
         .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
         .background_style(WHITE.mix(0.8))
         .border_style(BLACK.mix(0.3))
         .draw()
+}
+
+fn count(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
 }
