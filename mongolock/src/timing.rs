@@ -102,6 +102,11 @@ pub(crate) const RENEWAL_LIMIT_MIN: Duration = millis(50);
 /// The longest limit at the server of one renewal.
 pub(crate) const RENEWAL_LIMIT_MAX: Duration = seconds(5);
 
+/// The time for which one renewal command counts among those that hold others back. A healthy server replies earlier; a
+/// command that is slow, blocked or without a reply delays the renewals of other locks by no more than this, which is
+/// less than the shortest expiry.
+pub(crate) const RENEWAL_TURN: Duration = millis(50);
+
 /// The pause before a failed renewal is repeated, while the lease lasts.
 pub(crate) const RENEWAL_RETRY: Duration = millis(250);
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::coop::consume_budget;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
-use crate::lease::{Entry, Grant, Hold, Lease, LeaseOptions, without_margin};
+use crate::lease::{Entry, Grant, Hold, Lease, LeaseOptions, RequestPermit, without_margin};
 use crate::queue::{Admission, Overdue};
 use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY,
@@ -41,6 +41,8 @@ pub(crate) struct Attempt {
     requests: Vec<JoinHandle<Option<Reply>>>,
     /// Whether each request waits until it is admitted among those of the whole provider.
     is_limited: bool,
+    /// The reply of a store that never waits, until the caller takes it. It is boxed, because most stores wait.
+    reply: Option<Box<Reply>>,
     /// Whether the last reply said that another operation blocks the document: further copies would only wait with the
     /// first request.
     is_blocked: bool,
@@ -94,7 +96,7 @@ struct Request {
     /// The limit of the request at the server.
     limit: Duration,
     /// The permit bounds how many requests of the name are without a reply.
-    _permit: OwnedSemaphorePermit,
+    _permit: RequestPermit,
     /// The permit bounds how many requests of the provider are in flight; `None` for a single try and for a copy.
     admission: Option<Admission>,
     /// Present if another request of the claim is without a reply: this one is then a copy and counts as overdue at
@@ -125,6 +127,7 @@ impl Attempt {
             tokens: 1,
             requests: Vec::new(),
             is_limited: true,
+            reply: None,
             is_blocked: false,
             is_lease: false,
         }
@@ -197,6 +200,13 @@ impl Attempt {
 
     /// The outcome of the next request in flight; waits forever if there is none.
     pub(crate) async fn next_outcome(&mut self) -> AttemptOutcome {
+        if self.reply.is_some() {
+            // Other tasks run from time to time, even if this one never waits.
+            consume_budget().await;
+        }
+        if let Some(reply) = self.reply.take() {
+            return self.outcome(*reply);
+        }
         loop {
             match poll_fn(|cx| poll_first(&mut self.requests, |request| Pin::new(request).poll(cx))).await {
                 Ok(Some(reply)) => return self.outcome(reply),
@@ -210,12 +220,7 @@ impl Attempt {
         }
     }
 
-    fn send(
-        &mut self,
-        permit: OwnedSemaphorePermit,
-        admission: Option<Admission>,
-        deadline: Option<Instant>,
-    ) {
+    fn send(&mut self, permit: RequestPermit, admission: Option<Admission>, deadline: Option<Instant>) {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return;
         }
@@ -235,8 +240,12 @@ impl Attempt {
         };
         self.shared.entry.front().request_sent();
         self.shared.copies.sent();
-        self.requests
-            .push(crate::task::spawn(request.run().in_current_span()));
+        if self.shared.engine.store.never_waits() {
+            self.reply = crate::task::run_at_once(request.run()).map(Box::new);
+        } else {
+            self.requests
+                .push(crate::task::spawn(request.run().in_current_span()));
+        }
     }
 
     fn overdue_after(&self) -> Duration {
@@ -303,7 +312,7 @@ impl Attempt {
 
 impl Shared {
     /// Waits until another request of the provider, and another one for this name, may be sent. Cancel safe.
-    async fn permits(&self, is_limited: bool) -> (Option<Admission>, OwnedSemaphorePermit) {
+    async fn permits(&self, is_limited: bool) -> (Option<Admission>, RequestPermit) {
         let admission = if is_limited {
             Some(self.engine.queues.admissions.admit().await)
         } else {
@@ -313,7 +322,7 @@ impl Shared {
     }
 
     /// Waits until another request for this name may be sent.
-    async fn request_permit(&self) -> OwnedSemaphorePermit {
+    async fn request_permit(&self) -> RequestPermit {
         while !self.may_send() {
             sleep(ACQUIRE_ALLOWED_POLL).await;
         }

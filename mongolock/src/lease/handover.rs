@@ -70,7 +70,7 @@ impl Unreleased {
 
     /// Releases the lock, for a caller that waits for the end.
     async fn release(mut self) -> Result<(), LockError> {
-        let begun = release::send_on_task(&self.renewer, &self.lease);
+        let begun = release::begin_sending(&self.renewer, &self.lease);
         self.is_settled = true;
         release::finish(&self.lease, begun).await
     }

@@ -44,6 +44,7 @@ pub(crate) type Queues = crate::queue::Queues<Handover>;
 pub(crate) type Entry = crate::queue::Entry<Handover>;
 pub(crate) type Turn = crate::queue::Turn<Handover>;
 pub(crate) type QueueSlot = crate::queue::QueueSlot<Handover>;
+pub(crate) type RequestPermit = crate::queue::RequestPermit<Handover>;
 
 /// What the server has granted to an acquire request.
 pub(crate) struct Grant {

@@ -29,6 +29,9 @@ pub(super) enum BegunRelease {
     HandedOver,
     /// The lease had ended before.
     Lost,
+    /// The release has ended, because the store never waits; the output is that of [`send`]. The
+    /// error is boxed, because futures have room for it and none occurs.
+    Ended(Result<bool, Box<LockError>>),
     /// A task sends the release; its output is whether the lock was held until then.
     Sent(JoinHandle<Result<bool, LockError>>),
 }
@@ -43,22 +46,19 @@ pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease 
     if hand_over(renewer, lease, deadline) {
         return BegunRelease::HandedOver;
     }
-    send_on_task(renewer, lease)
+    begin_sending(renewer, lease)
 }
 
 /// Waits for the end of a release; an error says that the lock was not held until then, or that MongoDB did not confirm
 /// the release.
 pub(super) async fn finish(lease: &Arc<Lease>, begun: BegunRelease) -> Result<(), LockError> {
-    let sending = match begun {
+    let was_held = match begun {
         BegunRelease::HandedOver => return Ok(()),
         BegunRelease::Lost => return Err(lease.lost_error()),
-        BegunRelease::Sent(sending) => sending,
+        BegunRelease::Ended(result) => result.map_err(|error| *error)?,
+        BegunRelease::Sent(sending) => task::wait_for_reply(sending, "release", RELEASE_REPLY_LIMIT).await?,
     };
-    if task::wait_for_reply(sending, "release", RELEASE_REPLY_LIMIT).await? {
-        Ok(())
-    } else {
-        Err(lease.lost_error())
-    }
+    if was_held { Ok(()) } else { Err(lease.lost_error()) }
 }
 
 /// Releases a lease whose guard was dropped: no caller waits for the release, and there may be no runtime.
@@ -171,9 +171,12 @@ fn turn_to_hand_over(renewer: &Renewer, lease: &Lease, deadline: Instant) -> Opt
     }
 }
 
-/// Sends the release on a task of its own.
-pub(super) fn send_on_task(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease {
+/// Sends the release, on a task of its own unless the store never waits.
+pub(super) fn begin_sending(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease {
     let sending = send(Arc::clone(renewer), Arc::clone(lease));
+    if renewer.store().never_waits() {
+        return BegunRelease::Ended(task::run_at_once(sending).map_err(Box::new));
+    }
     BegunRelease::Sent(task::spawn(sending.in_current_span()))
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct Due {
     pub(crate) expired: Vec<Arc<Lease>>,
     /// Leases that are renewed now.
     pub(crate) renewals: Vec<Renewal>,
+    /// Whether leases are left that are due, because there was no room for them.
+    pub(crate) is_cut_short: bool,
 }
 
 /// A lease that is due for a renewal.
@@ -92,8 +94,9 @@ impl Schedule {
 
     /// Takes the expired leases out, and returns them with those that are due for a renewal. Leases that become due
     /// within half of their interval are renewed along with one that is due, so that a process that holds many locks
-    /// renews them together and keeps doing so.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Due {
+    /// renews them together and keeps doing so. There is room for this number of leases whose last renewal was confirmed;
+    /// the others wait, those that are due first come first.
+    pub(crate) fn take_due(&mut self, now: Instant, mut room: usize) -> Due {
         let mut due = Due::default();
         let mut horizon = now;
         let mut renewed = Vec::new();
@@ -113,6 +116,11 @@ impl Schedule {
                 continue;
             }
             if entry.lease.is_renewable(now) {
+                if entry.in_flight == 0 && room == 0 {
+                    due.is_cut_short = true;
+                    break;
+                }
+                room = room.saturating_sub(1);
                 due.renewals.push(Renewal {
                     lease: Arc::clone(&entry.lease),
                     in_flight: entry.in_flight,
@@ -191,4 +199,73 @@ pub(crate) fn jitter() -> f64 {
 
 fn id(lease: &Arc<Lease>) -> Id {
     Arc::as_ptr(lease).addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FencingToken;
+    use crate::lease::{Grant, LeaseOptions, Queues};
+    use crate::store::LeaseId;
+
+    const EXPIRY: Duration = Duration::from_secs(30);
+
+    fn lease(name: &str) -> Arc<Lease> {
+        let options = LeaseOptions {
+            expiry: EXPIRY,
+            renew_interval: EXPIRY / 3,
+            min_hold: Duration::ZERO,
+            max_hold: None,
+        };
+        let grant = Grant {
+            token: FencingToken::new(1),
+            last_token: FencingToken::new(1),
+            copies: None,
+            sent: Instant::now(),
+            lasts: EXPIRY,
+        };
+        let key = LeaseId {
+            name: Arc::from(name),
+            lock_id: Arc::from("owner#1"),
+        };
+        let entry = Queues::new().join(&key.name);
+        Arc::new(Lease::new(key, grant, options, entry))
+    }
+
+    /// The names of the leases that are renewed now, and whether others are due as well.
+    fn take(schedule: &mut Schedule, room: usize) -> (Vec<String>, bool) {
+        let due = schedule.take_due(Instant::now(), room);
+        let names = due.renewals.iter().map(|due| due.lease.key.name.to_string());
+        (names.collect(), due.is_cut_short)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leases_without_room_are_renewed_later_and_in_order() {
+        let mut schedule = Schedule::default();
+        for name in ["a", "b", "c"] {
+            schedule.insert(lease(name));
+            // Longer than the times of renewals vary.
+            tokio::time::sleep(Duration::from_millis(1100)).await;
+        }
+        tokio::time::sleep(EXPIRY / 3).await;
+        assert_eq!(take(&mut schedule, 0), (vec![], true));
+        assert_eq!(
+            take(&mut schedule, 2),
+            (vec!["a".to_owned(), "b".to_owned()], true)
+        );
+        assert_eq!(take(&mut schedule, 2), (vec!["c".to_owned()], false));
+        assert_eq!(take(&mut schedule, 0), (vec![], false), "no other lease is due");
+    }
+
+    /// A repetition is urgent: it does not wait for room.
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_is_repeated_without_room() {
+        let mut schedule = Schedule::default();
+        let lease = lease("a");
+        schedule.insert(Arc::clone(&lease));
+        tokio::time::sleep(EXPIRY / 3).await;
+        assert_eq!(take(&mut schedule, 1), (vec!["a".to_owned()], false));
+        schedule.split(std::slice::from_ref(&lease), |_| Instant::now());
+        assert_eq!(take(&mut schedule, 0), (vec!["a".to_owned()], false));
+    }
 }

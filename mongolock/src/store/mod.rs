@@ -116,6 +116,11 @@ pub(crate) enum Store {
 }
 
 impl Store {
+    /// Whether every command ends at once: then a request needs no task, because it cannot be cut off half-way.
+    pub(crate) fn never_waits(&self) -> bool {
+        matches!(self, Self::Memory(_))
+    }
+
     /// Takes the lock if it is free. Repeating it with the same key is harmless.
     pub(crate) async fn claim(
         &self,
