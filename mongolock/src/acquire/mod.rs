@@ -110,7 +110,7 @@ impl<'a> Acquire<'a> {
             Some(result) => Ok(result?.map(|hold| deliver(hold, &entry, turn))),
             None => match entry.front().status() {
                 FrontStatus::Held(holder) => Ok(Err(holder)),
-                status => Err(self.gave_up_error(status)),
+                status => Err(self.gave_up_error(&entry, status)),
             },
         }
     }
@@ -192,7 +192,7 @@ impl<'a> Acquire<'a> {
         let waiting = pin!(self.wait_for_lock(&entry, turn, first, deadline));
         match self.bounded(&entry, deadline, waiting).await? {
             Some(result) => result,
-            None => Err(self.gave_up_error(entry.front().status())),
+            None => Err(self.gave_up_error(&entry, entry.front().status())),
         }
     }
 
@@ -400,7 +400,7 @@ impl<'a> Acquire<'a> {
         match status {
             FrontStatus::Failed(error) => Err(*error),
             FrontStatus::NoReply if entry.front().is_reply_slow() => {
-                Err(self.gave_up_error(FrontStatus::NoReply))
+                Err(self.gave_up_error(entry, FrontStatus::NoReply))
             }
             // The lock is not busy: the release of a call in this process has no reply.
             _ if entry.front().is_releasing() => Err(LockError::no_reply("release", self.begun.elapsed())),
@@ -409,11 +409,15 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    fn gave_up_error(&self, status: FrontStatus) -> LockError {
+    fn gave_up_error(&self, entry: &Entry, status: FrontStatus) -> LockError {
         match status {
             FrontStatus::Held(holder) => self.timeout_error(&holder),
             FrontStatus::Failed(error) => *error,
-            FrontStatus::NoReply => self.engine.store.unanswered(self.begun.elapsed()),
+            FrontStatus::NoReply => {
+                // A reply to an earlier caller may be missing for longer than this call lasts.
+                let waited = self.begun.elapsed().max(entry.front().without_reply());
+                self.engine.store.unanswered(waited)
+            }
         }
     }
 

@@ -73,8 +73,8 @@ impl LockError {
 }
 
 impl StdError for LockError {
-    /// The driver's error behind [`Mongo`](Self::Mongo). A failure that mongolock has found itself is told in full by
-    /// `Display`; then it is what caused that failure, if anything did.
+    /// The driver's error behind [`Mongo`](Self::Mongo). For a failure that mongolock has found itself, `Display` is
+    /// complete, and the source is the cause of that failure, if there is one.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         let Self::Mongo(error) = self else { return None };
         match Failure::of(error) {

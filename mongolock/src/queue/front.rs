@@ -1,4 +1,5 @@
 use std::sync::Mutex;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -125,6 +126,12 @@ impl Front {
     pub(crate) fn is_reply_slow(&self) -> bool {
         let since = lock(&self.state).no_reply_since;
         since.is_some_and(|since| since.elapsed() >= SLOW_REPLY)
+    }
+
+    /// The time since the first request without a reply; zero if there is none.
+    pub(crate) fn without_reply(&self) -> Duration {
+        let since = lock(&self.state).no_reply_since;
+        since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Resolves when a wait without a limit that began at this time has to end, because the server does not reply. The

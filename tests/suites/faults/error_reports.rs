@@ -122,7 +122,7 @@ async fn a_blocked_document_is_told_once() {
     is_told_once(&error);
 }
 
-/// A client of the application sends its events to nobody else: the driver's own error is passed on when there is one,
+/// A client of the application sends its events to the application only: the driver's own error is passed on when there is one,
 /// and until then the text says what the driver waits for.
 #[tokio::test]
 async fn a_server_that_an_applications_client_does_not_reach_is_told_once() {

@@ -160,7 +160,7 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
 /// everything that is due.
 ///
 /// After an instance has died in the job, the job can run again after `expiry`. `max_hold` ends a run that hangs, which
-/// would otherwise keep the lock for ever.
+/// would otherwise never release the lock.
 #[distributed_lock(
     name = "nightly-report",
     on_busy = "skip",
