@@ -17,8 +17,7 @@ use crate::engine::Engine;
 use crate::lease::{Entry, Hold, LeaseOptions, Turn};
 use crate::options::Options;
 use crate::queue::{FrontStatus, Holder};
-use crate::store::LeaseId;
-use crate::store::driver_error;
+use crate::store::{ACQUIRE_REQUEST, LeaseId, driver_error};
 use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
 use crate::{LockError, task, trace};
 
@@ -403,7 +402,9 @@ impl<'a> Acquire<'a> {
                 Err(self.gave_up_error(entry, FrontStatus::NoReply))
             }
             // The lock is not busy: the release of a call in this process has no reply.
-            _ if entry.front().is_releasing() => Err(LockError::no_reply("release", self.begun.elapsed())),
+            _ if entry.front().is_releasing() => {
+                Err(self.engine.store.unanswered("release", self.begun.elapsed()))
+            }
             FrontStatus::Held(holder) => Ok(Err(holder)),
             FrontStatus::NoReply => Ok(Err(Holder::default())),
         }
@@ -416,7 +417,7 @@ impl<'a> Acquire<'a> {
             FrontStatus::NoReply => {
                 // A reply to an earlier caller may be missing for longer than this call lasts.
                 let waited = self.begun.elapsed().max(entry.front().without_reply());
-                self.engine.store.unanswered(waited)
+                self.engine.store.unanswered(ACQUIRE_REQUEST, waited)
             }
         }
     }

@@ -84,6 +84,7 @@ impl Server {
 
     pub(super) fn claim(&self, now: Duration, key: &LeaseId, ask: AcquireRequest) -> AcquireReply {
         let before = self.memory.claimed_by(&key.name);
+        self.note_early_end(now, key);
         let answer = self.memory.claim_at(now, key, ask);
         self.observe(&key.name);
         if let AcquireReply::Acquired { last_token, .. } = &answer {
@@ -97,6 +98,17 @@ impl Server {
             self.granted(key, ask, last_token, self.memory.now().saturating_sub(now));
         }
         answer
+    }
+
+    /// Notes that a claim ends a lease early because the clock was set back after the claim had read it. Such a claim has
+    /// a clock that is ahead, so it is not a fault of the protocol.
+    fn note_early_end(&self, now: Duration, key: &LeaseId) {
+        let ahead = now.saturating_sub(self.memory.now());
+        let lease = self.memory.lease_of(&key.name);
+        let ended = lease.filter(|(id, lasts)| *id != key.lock_id && !lasts.is_zero() && *lasts <= ahead);
+        if let Some((id, _)) = ended {
+            self.ledger.forced(&key.name, Some(id));
+        }
     }
 
     /// Notes which claim has the lock, and checks that the lease does not end while its holder still relies on it.

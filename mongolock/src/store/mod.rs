@@ -39,7 +39,7 @@ use crate::task::with_reply_limit;
 use crate::{FencingToken, LockError};
 
 /// What errors call an acquire request.
-const ACQUIRE_REQUEST: &str = "acquire request";
+pub(crate) const ACQUIRE_REQUEST: &str = "acquire request";
 
 /// The name of a lock and the id of one claim on it, as they stand in the document.
 #[derive(Debug, Clone)]
@@ -136,13 +136,13 @@ impl Store {
         }
     }
 
-    /// The error of an acquire request without a reply, with what the driver has said about its connections.
-    pub(crate) fn unanswered(&self, waited: Duration) -> LockError {
+    /// The error of a request without a reply, with what the driver has said about its connections.
+    pub(crate) fn unanswered(&self, request: &str, waited: Duration) -> LockError {
         match self {
-            Self::Mongo(store) => store.unanswered(waited).into_error(),
-            Self::Memory(_) => LockError::no_reply(ACQUIRE_REQUEST, waited),
+            Self::Mongo(store) => store.unanswered(request, waited).into_error(),
+            Self::Memory(_) => LockError::no_reply(request, waited),
             #[cfg(test)]
-            Self::Simulated(_) => LockError::no_reply(ACQUIRE_REQUEST, waited),
+            Self::Simulated(_) => LockError::no_reply(request, waited),
         }
     }
 

@@ -9,7 +9,7 @@ use mongodb::options::{
 use mongodb::{Collection, Database};
 use tokio::sync::Mutex;
 
-use super::{ACQUIRE_REQUEST, AcquireReply, AcquireRequest, Reachability, RenewReply, reply};
+use super::{AcquireReply, AcquireRequest, Reachability, RenewReply, reply};
 use crate::error::failure::Failure;
 use crate::store::LeaseId;
 use crate::store::driver_error;
@@ -49,11 +49,11 @@ impl MongoStore {
     }
 
     /// The failure of an acquire request without a reply.
-    pub(super) fn unanswered(&self, waited: Duration) -> Failure {
+    pub(super) fn unanswered(&self, request: &str, waited: Duration) -> Failure {
         match &self.reachability {
-            Some(reachability) => reachability.unanswered(ACQUIRE_REQUEST, waited),
+            Some(reachability) => reachability.unanswered(request, waited),
             None => Failure::NoReply {
-                request: ACQUIRE_REQUEST.to_owned(),
+                request: request.to_owned(),
                 waited,
                 note: "; the driver says why it finds no server after `serverSelectionTimeoutMS`".to_owned(),
             },
