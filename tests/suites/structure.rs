@@ -2,10 +2,10 @@
 //! down. The sources of the two crates are read as text, and every cycle is reported with the imports that form it. The links in the
 //! guide lead to pages and items that exist.
 
+#[path = "structure/documentation.rs"]
+mod documentation;
 #[path = "structure/graph.rs"]
 mod graph;
-#[path = "structure/guide_links.rs"]
-mod guide_links;
 #[path = "structure/layers.rs"]
 mod layers;
 #[path = "structure/links.rs"]

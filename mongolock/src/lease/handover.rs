@@ -80,7 +80,8 @@ impl Unreleased {
         self.lease.put_slot(QueueSlot::Turn(turn));
         self.lease.note_release_sent();
         self.is_settled = true;
-        release::send_unawaited(Arc::clone(&self.renewer), Arc::clone(&self.lease)).await;
+        // The outcome is reported by an event.
+        drop(release::send(Arc::clone(&self.renewer), Arc::clone(&self.lease)).await);
     }
 }
 

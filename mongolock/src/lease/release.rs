@@ -38,15 +38,11 @@ pub(super) enum BegunRelease {
 
 /// Begins to release a lease; the release goes on if the caller is cancelled.
 pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease {
-    let Some(deadline) = end_lease(renewer, lease) else {
-        // The server may still have the claim, but the reply to its release would not change the outcome of this call.
-        renewer.release_claim(lease, lease.take_slot());
-        return BegunRelease::Lost;
-    };
-    if hand_over(renewer, lease, deadline) {
-        return BegunRelease::HandedOver;
+    match end(renewer, lease) {
+        Ended::Lost => BegunRelease::Lost,
+        Ended::HandedOver => BegunRelease::HandedOver,
+        Ended::Unreleased(_) => begin_sending(renewer, lease),
     }
-    begin_sending(renewer, lease)
 }
 
 /// Waits for the end of a release; an error says that the lock was not held until then, or that MongoDB did not confirm
@@ -63,18 +59,34 @@ pub(super) async fn finish(lease: &Arc<Lease>, begun: BegunRelease) -> Result<()
 
 /// Releases a lease whose guard was dropped: no caller waits for the release, and there may be no runtime.
 pub(super) fn in_background(renewer: &Arc<Renewer>, lease: &Arc<Lease>) {
-    match end_lease(renewer, lease) {
-        Some(deadline) if hand_over(renewer, lease, deadline) => return,
-        Some(_) => trace::released(&lease.fields()),
-        None => {}
+    if let Ended::Unreleased(_) = end(renewer, lease) {
+        trace::released(&lease.fields());
+        renewer.release_claim(lease, lease.take_slot());
     }
-    renewer.release_claim(lease, lease.take_slot());
 }
 
-/// Stops the renewal of a lease and ends it; returns its deadline, or `None` if it had ended before.
-fn end_lease(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Option<Instant> {
+/// What is left to do for a lease that was ended.
+enum Ended {
+    /// The lease had ended before. The server may still have the claim, which is released in the background: the reply
+    /// would not change the outcome of the call.
+    Lost,
+    /// The hold was handed over to the next waiter in this process.
+    HandedOver,
+    /// The claim has to be released. The lease had this deadline.
+    Unreleased(Instant),
+}
+
+/// Stops the renewal of a lease, ends it, and hands the hold over if that is possible.
+fn end(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Ended {
     renewer.forget(lease);
-    lease.begin_release()
+    match lease.begin_release() {
+        None => {
+            renewer.release_claim(lease, lease.take_slot());
+            Ended::Lost
+        }
+        Some(deadline) if hand_over(renewer, lease, deadline) => Ended::HandedOver,
+        Some(deadline) => Ended::Unreleased(deadline),
+    }
 }
 
 /// Releases a lease whose call returns before the server has confirmed the release. As long as no request for it was
@@ -84,13 +96,11 @@ pub(super) fn unawaited(
     lease: &Arc<Lease>,
     permit: OwnedSemaphorePermit,
 ) -> Result<(), LockError> {
-    let Some(deadline) = end_lease(renewer, lease) else {
-        renewer.release_claim(lease, lease.take_slot());
-        return Err(lease.lost_error());
+    let deadline = match end(renewer, lease) {
+        Ended::Lost => return Err(lease.lost_error()),
+        Ended::HandedOver => return Ok(()),
+        Ended::Unreleased(deadline) => deadline,
     };
-    if hand_over(renewer, lease, deadline) {
-        return Ok(());
-    }
     let left = leave(renewer, lease, deadline);
     if left.is_none() {
         lease.note_release_sent();
@@ -99,7 +109,8 @@ pub(super) fn unawaited(
     let releasing = async move {
         match left {
             Some(entry) => release_left(&entry).await,
-            None => send_unawaited(renewer, lease).await,
+            // The outcome is reported by an event.
+            None => drop(send(renewer, lease).await),
         }
         drop(permit);
     };
@@ -115,11 +126,6 @@ async fn release_left(entry: &Arc<Entry>) {
         Some((turn, hold @ Handover::Hold(_))) => turn.hand_over(hold),
         None => {}
     }
-}
-
-/// Sends a release whose call has returned. Its outcome is reported by an event.
-pub(super) async fn send_unawaited(renewer: Arc<Renewer>, lease: Arc<Lease>) {
-    let _ = send(renewer, lease).await;
 }
 
 /// Leaves the hold for the next caller in this process, which may take it over before its release is sent.
@@ -185,7 +191,7 @@ pub(super) fn begin_sending(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Begun
 /// This task repeats the command after a transient error for [`RELEASE_NO_REPLY`]; after that, and without a reply, the
 /// renewer's task repeats it in the background. The turn passes on when the server has confirmed the release, or with
 /// the first error: the next waiter then sends a request of its own and finds out by itself whether the server works.
-async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockError> {
+pub(super) async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockError> {
     lease.begin_claim_release();
     let mut release = BackgroundRelease::of_lease(&lease, lease.take_slot());
     let by = Instant::now() + RELEASE_NO_REPLY;
