@@ -107,3 +107,59 @@ impl Filter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::waiters::tests::waiters;
+    use super::*;
+
+    fn has_names(filter: Option<&StreamFilter>) -> Option<usize> {
+        match filter {
+            Some(StreamFilter::Names(names)) => Some(names.len()),
+            Some(StreamFilter::All) | None => None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn names_leave_the_filter_above_one_number_and_return_below_another() {
+        let mut filter = Filter::new();
+        assert_eq!(
+            has_names(Some(&filter.at_opening(&waiters(MOST_NAMES)))),
+            Some(MOST_NAMES)
+        );
+        assert_eq!(filter.at_opening(&waiters(MOST_NAMES + 1)), StreamFilter::All);
+        filter.set(StreamFilter::All);
+        assert_eq!(filter.due_switch(&waiters(MOST_NAMES)), None);
+        assert_eq!(filter.due_switch(&waiters(FEW_NAMES)), None);
+        let few = filter.due_switch(&waiters(FEW_NAMES - 1));
+        assert_eq!(has_names(few.as_ref()), Some(FEW_NAMES - 1));
+        filter.set(few.unwrap());
+        assert_eq!(filter.due_switch(&waiters(10)), None, "all of them are in it");
+        assert_eq!(
+            filter.due_switch(&waiters(MOST_NAMES + 1)),
+            Some(StreamFilter::All)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_waits_for_the_one_before_it() {
+        let mut filter = Filter::new();
+        assert!(
+            filter.due_switch(&waiters(1)).is_some(),
+            "the first one is made at once"
+        );
+        filter.begin_switch();
+        assert!(filter.due_switch(&waiters(1)).is_none());
+        tokio::time::sleep(FILTER_SWITCH).await;
+        assert!(filter.due_switch(&waiters(1)).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_stays_for_a_moment_after_its_waiter() {
+        let mut filter = Filter::new();
+        filter.leave(&Arc::from("left"));
+        assert_eq!(has_names(Some(&filter.at_opening(&waiters(2)))), Some(3));
+        tokio::time::sleep(FILTER_KEEPS).await;
+        assert_eq!(has_names(Some(&filter.at_opening(&waiters(2)))), Some(2));
+    }
+}

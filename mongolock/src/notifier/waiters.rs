@@ -179,3 +179,64 @@ impl Waiters {
         self.names.values().for_each(|waiter| waiter.woken.notify_one());
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::lease::Queues;
+
+    /// So many waiters, whose names are their numbers.
+    pub(in crate::notifier) fn waiters(count: usize) -> Waiters {
+        let mut waiters = Waiters::default();
+        for number in 0..count {
+            let name = Arc::from(number.to_string());
+            let entry = Queues::new().join(&name);
+            let backoff = Backoff::new(Duration::from_millis(10)..=Duration::from_millis(800));
+            waiters.add(Waiter::new(&name, &Arc::default(), &entry, backoff, false));
+        }
+        waiters
+    }
+
+    fn name(number: usize) -> Arc<str> {
+        number.to_string().into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiters_are_due_a_little_early_but_not_before_a_lease_ends() {
+        let mut waiters = waiters(3);
+        let (pause, longest) = (Duration::from_secs(8), Duration::from_secs(10));
+        let due = |waiters: &Waiters| waiters.due(Instant::now(), longest, usize::MAX);
+        assert_eq!(waiters.rest(&name(0), pause, None), pause);
+        let until_free = waiters.rest(&name(1), pause, Some(pause - Duration::from_millis(100)));
+        assert!(until_free < pause);
+        assert!(waiters.first_due().is_some() && due(&waiters).is_empty());
+        tokio::time::sleep(pause - pause / EARLY_PART).await;
+        assert_eq!(due(&waiters), [name(0)]);
+        tokio::time::sleep(pause / EARLY_PART).await;
+        assert_eq!(due(&waiters), [name(1), name(0)]);
+        assert_eq!(waiters.due(Instant::now(), longest, 1), [name(1)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiters_whose_locks_are_reported_from_now_on_are_due_at_once() {
+        let mut waiters = waiters(3);
+        let pause = Duration::from_secs(8);
+        waiters.rest(&name(0), pause, None);
+        waiters.rest(&name(1), pause, None);
+        waiters.outdate(|name| name != "1");
+        assert_eq!(waiters.due(Instant::now(), Duration::ZERO, usize::MAX), [name(0)]);
+        // One that sends a request at this time is due as soon as it rests.
+        assert!(waiters.get("2").unwrap().is_outdated && !waiters.get("1").unwrap().is_outdated);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_that_is_awake_or_gone_is_not_due() {
+        let mut waiters = waiters(2);
+        for number in 0..2 {
+            waiters.rest(&name(number), Duration::ZERO, None);
+        }
+        waiters.wake_up("0");
+        assert!(waiters.remove("1").is_some());
+        assert!(waiters.first_due().is_none() && waiters.len() == 1);
+    }
+}

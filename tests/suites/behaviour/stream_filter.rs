@@ -199,7 +199,8 @@ async fn many_awaited_locks_have_a_stream_without_names() {
         let next = timeout(WOKEN, many.join_next()).await.expect("it is woken");
         next.unwrap().unwrap().release().await.unwrap();
     }
-    let has_names = |names: Option<&[String]>| names.is_some_and(|names| names.len() == 40);
+    // Some names may be in it whose waiters have just left.
+    let has_names = |names: Option<&[String]>| names.is_some_and(|names| (40..48).contains(&names.len()));
     until_filter(&commands, "a filter with the rest", has_names).await;
     held.clear();
     for waiter in few {
