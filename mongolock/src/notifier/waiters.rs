@@ -207,10 +207,10 @@ pub(super) mod tests {
         let (pause, longest) = (Duration::from_secs(8), Duration::from_secs(10));
         let due = |waiters: &Waiters| waiters.due(Instant::now(), longest, usize::MAX);
         assert_eq!(waiters.rest(&name(0), pause, None), pause);
-        let until_free = waiters.rest(&name(1), pause, Some(pause - Duration::from_millis(100)));
+        let until_free = waiters.rest(&name(1), pause, Some(pause * 7 / 8 + Duration::from_millis(900)));
         assert!(until_free < pause);
         assert!(waiters.first_due().is_some() && due(&waiters).is_empty());
-        tokio::time::sleep(pause - pause / EARLY_PART).await;
+        tokio::time::sleep(pause * (EARLY_PART - 1) / EARLY_PART).await;
         assert_eq!(due(&waiters), [name(0)]);
         tokio::time::sleep(pause / EARLY_PART).await;
         assert_eq!(due(&waiters), [name(1), name(0)]);
