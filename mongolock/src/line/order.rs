@@ -1,0 +1,200 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::DateTime;
+use tokio::time::Instant;
+
+use crate::store::Waiter;
+use crate::timing::{LINE_MARGIN, LINE_MOMENTS_MAX, LINE_REMEMBER, STAND_BACK, STAND_BACK_POLLING};
+
+/// The number of turns that the first in line may let pass before it is not counted any more: it may be dead. It is
+/// counted again when it moves.
+const PASSES: u32 = 6;
+
+/// The same number when others are not counted already: it is halved for each of them, down to this.
+const PASSES_LEAST: u32 = 2;
+
+/// What a provider knows of the line of one name: the waiters of other providers in their order.
+///
+/// It is a hint. It decides when this provider sends an acquire request, and the lock document alone decides who has the
+/// lock: wrong knowledge costs order or a moment, and nothing else.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    others: Vec<Other>,
+    /// The time of the last acquisition by another provider.
+    acquired_by_other: Option<Instant>,
+}
+
+/// The waiter of another provider, by its document.
+#[derive(Debug)]
+struct Other {
+    provider: Arc<str>,
+    /// When it took this place: after a move it is another time.
+    at: DateTime,
+    /// The time that it needs from a release to its acquire request.
+    moment: Duration,
+    /// Whether it stands before this provider's own document, or this provider has none.
+    is_ahead: bool,
+    /// The number of turns that it has let pass while it was the first.
+    passes: u32,
+}
+
+impl Other {
+    fn is_counted(&self) -> bool {
+        self.passes < PASSES
+    }
+}
+
+impl Order {
+    /// Takes over the line as a query has returned it; `own` is the mark of this provider.
+    pub(crate) fn read(&mut self, line: &[Waiter], own: &str) {
+        let place = line.iter().position(|waiter| &*waiter.provider == own);
+        let before = std::mem::take(&mut self.others);
+        let passes = |waiter: &Waiter| {
+            let same = |other: &&Other| other.provider == waiter.provider && other.at == waiter.at;
+            before.iter().find(same).map_or(0, |other| other.passes)
+        };
+        let others = line.iter().enumerate().filter(|(index, _)| Some(*index) != place);
+        let others = others.map(|(index, waiter)| Other {
+            provider: Arc::clone(&waiter.provider),
+            at: waiter.at,
+            moment: waiter.moment,
+            is_ahead: place.is_none_or(|place| index < place),
+            passes: passes(waiter),
+        });
+        self.others = others.collect();
+        self.stop_counting();
+    }
+
+    /// Notes that another provider has acquired the lock; `None` if the holder is not one of ours. It goes to the end of
+    /// the line. If it was not the first, the first one has let a turn pass.
+    pub(crate) fn acquired_by(&mut self, provider: Option<&str>) {
+        self.acquired_by_other = Some(Instant::now());
+        let mut ahead = self.others.iter_mut().filter(|other| other.is_ahead && other.is_counted());
+        let Some(first) = ahead.next() else { return };
+        if Some(&*first.provider) == provider {
+            first.is_ahead = false;
+            return;
+        }
+        first.passes += 1;
+        if let Some(other) = ahead.find(|other| Some(&*other.provider) == provider) {
+            other.is_ahead = false;
+        }
+        self.stop_counting();
+    }
+
+    /// Stops to count those that have let too many turns pass.
+    fn stop_counting(&mut self) {
+        let gone = self.others.iter().filter(|other| !other.is_counted()).count();
+        let most = PASSES.checked_shr(u32::try_from(gone).unwrap_or(u32::MAX)).unwrap_or(0);
+        let most = most.max(PASSES_LEAST);
+        for other in self.others.iter_mut().filter(|other| other.passes >= most) {
+            other.passes = other.passes.max(PASSES);
+        }
+    }
+
+    /// The number of waiters that stand before this provider.
+    pub(crate) fn ahead(&self) -> usize {
+        self.others.iter().filter(|other| other.is_ahead && other.is_counted()).count()
+    }
+
+    /// How long this provider leaves a free lock to those before it.
+    pub(crate) fn moments_ahead(&self) -> Duration {
+        let ahead = self.others.iter().filter(|other| other.is_ahead && other.is_counted());
+        let moments = ahead.fold(Duration::ZERO, |sum, other| sum.saturating_add(other.moment));
+        moments.min(LINE_MOMENTS_MAX)
+    }
+
+    /// Whether other providers want the lock: they stand in line, or one of them has acquired it a moment ago. Those who
+    /// cannot stand in line are known only by the latter.
+    pub(crate) fn others_wait(&self) -> bool {
+        let is_recent = |at: Instant| at.elapsed() < LINE_REMEMBER;
+        self.others.iter().any(Other::is_counted) || self.acquired_by_other.is_some_and(is_recent)
+    }
+
+    /// The longest time for which this provider waits after its own release until another one has acquired the lock.
+    pub(crate) fn stand_back(&self, has_stream: bool) -> Duration {
+        let first = self.others.iter().find(|other| other.is_counted());
+        let its_moment = first.map(|first| first.moment.min(LINE_MOMENTS_MAX) + LINE_MARGIN);
+        let usual = if has_stream { STAND_BACK } else { STAND_BACK_POLLING };
+        its_moment.unwrap_or_default().max(usual)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOMENT: Duration = Duration::from_millis(6);
+
+    /// The documents of these providers, in this order.
+    fn line(providers: &[&str]) -> Vec<Waiter> {
+        let waiter = |(index, provider): (usize, &&str)| Waiter {
+            provider: Arc::from(*provider),
+            owner: String::new(),
+            at: DateTime::from_millis(i64::try_from(index).unwrap()),
+            since: None,
+            moment: MOMENT,
+        };
+        providers.iter().enumerate().map(waiter).collect()
+    }
+
+    fn order(providers: &[&str]) -> Order {
+        let mut order = Order::default();
+        order.read(&line(providers), "own");
+        order
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_those_before_its_own_document_are_left_their_moments() {
+        assert_eq!(order(&["own", "a", "b"]).moments_ahead(), Duration::ZERO);
+        assert_eq!(order(&["a", "own", "b"]).moments_ahead(), MOMENT);
+        assert_eq!(order(&["a", "b"]).moments_ahead(), MOMENT * 2, "it is not in line");
+        let many: Vec<&str> = std::iter::repeat_n("a", 100).collect();
+        assert_eq!(order(&many).moments_ahead(), LINE_MOMENTS_MAX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_acquires_is_not_ahead_any_more_but_still_wants_the_lock() {
+        let mut order = order(&["a", "b", "own"]);
+        order.acquired_by(Some("a"));
+        assert_eq!(order.ahead(), 1);
+        order.acquired_by(Some("b"));
+        assert_eq!(order.ahead(), 0);
+        assert!(order.others_wait());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_that_lets_turns_pass_is_not_counted_until_it_moves() {
+        let mut order = order(&["dead", "dead too", "own"]);
+        for turn in 0..PASSES {
+            assert_eq!(order.ahead(), 2, "after {turn} turns");
+            order.acquired_by(Some("other"));
+        }
+        assert_eq!(order.ahead(), 1);
+        for turn in 0..PASSES / 2 {
+            assert_eq!(order.ahead(), 1, "after {turn} more turns");
+            order.acquired_by(None);
+        }
+        assert_eq!(order.ahead(), 0);
+        order.read(&line(&["dead", "dead too", "own"]), "own");
+        assert_eq!(order.ahead(), 0, "they have not moved");
+        order.read(&line(&["x", "own", "y", "dead"])[1..], "own");
+        assert_eq!(order.ahead(), 0);
+        order.read(&line(&["x", "dead", "own"])[1..], "own");
+        assert_eq!(order.ahead(), 1, "it has moved");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_releaser_stands_back_for_those_in_line_and_for_recent_strangers() {
+        let mut alone = order(&["own"]);
+        assert!(!alone.others_wait());
+        alone.acquired_by(None);
+        assert!(alone.others_wait());
+        tokio::time::sleep(LINE_REMEMBER).await;
+        assert!(!alone.others_wait());
+        assert!(order(&["own", "a"]).others_wait());
+        assert_eq!(alone.stand_back(true), STAND_BACK);
+        assert_eq!(alone.stand_back(false), STAND_BACK_POLLING);
+    }
+}
