@@ -32,7 +32,7 @@ impl Engine {
         Self {
             renewer: Arc::new(Renewer::new(Arc::clone(&store))),
             notifier: Arc::new(ReleaseNotifier::new(Arc::clone(&store), config.wake_up)),
-            index_task: IndexTask::new(Arc::clone(&store), config.retention),
+            index_task: IndexTask::new(Arc::clone(&store), config.ttl_options()),
             store,
             queues: Queues::new(),
             config,

@@ -194,6 +194,7 @@ impl Attempt {
             command: AcquireRequest {
                 expiry: self.shared.options.expiry,
                 tokens: self.tokens,
+                takeover_margin: self.shared.engine.config.takeover_margin,
             },
             limit: limit_until(deadline),
             _permit: permit,
@@ -286,7 +287,7 @@ impl Shared {
     /// Releases the claim in the background, and again later if one of the copies may take effect late.
     fn release(&self, copies: Option<Arc<Copies>>) {
         let (key, entry) = (self.key.clone(), Arc::clone(&self.entry));
-        let release = BackgroundRelease::of_claim(key, self.options.expiry, entry, copies);
+        let release = BackgroundRelease::of_claim(key, self.options.taken_for(), entry, copies);
         self.engine.renewer.release_in_background(vec![release]);
     }
 }

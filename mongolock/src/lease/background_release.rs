@@ -31,8 +31,8 @@ pub(crate) struct BackgroundRelease {
     pub(crate) at: Instant,
     /// The time from which no holder uses the claim: a waiter that meets it may release it even before `at`.
     unused_from: Instant,
-    /// The time from `at` until the claim has expired at the server.
-    expiry: Duration,
+    /// The time from `at` until the claim no longer keeps the lock taken at the server.
+    taken_for: Duration,
     /// The claim's slot in the queue, which is dropped when the server has confirmed the release.
     slot: QueueSlot,
     /// The number of commands that failed or are without a reply. After the first one each claim has a command of its
@@ -47,14 +47,14 @@ pub(crate) struct BackgroundRelease {
 }
 
 impl BackgroundRelease {
-    fn new(key: LeaseId, min_hold: Duration, expiry: Duration, slot: QueueSlot) -> Self {
+    fn new(key: LeaseId, min_hold: Duration, taken_for: Duration, slot: QueueSlot) -> Self {
         let now = Instant::now();
         Self {
             key,
             min_hold,
             at: now,
             unused_from: now,
-            expiry,
+            taken_for,
             slot,
             failures: 0,
             copies: None,
@@ -66,13 +66,13 @@ impl BackgroundRelease {
     /// Releases a claim that never became a lease.
     pub(crate) fn of_claim(
         key: LeaseId,
-        expiry: Duration,
+        taken_for: Duration,
         entry: Arc<Entry>,
         copies: Option<Arc<Copies>>,
     ) -> Self {
         Self {
             copies,
-            ..Self::new(key, Duration::ZERO, expiry, QueueSlot::Entry { _entry: entry })
+            ..Self::new(key, Duration::ZERO, taken_for, QueueSlot::Entry { _entry: entry })
         }
     }
 
@@ -80,7 +80,12 @@ impl BackgroundRelease {
     pub(super) fn of_lease(lease: &Lease, slot: QueueSlot) -> Self {
         Self {
             copies: lease.copies().cloned(),
-            ..Self::new(lease.key.clone(), lease.min_hold(), lease.options.expiry, slot)
+            ..Self::new(
+                lease.key.clone(),
+                lease.min_hold(),
+                lease.options.taken_for(),
+                slot,
+            )
         }
     }
 
@@ -105,7 +110,7 @@ impl BackgroundRelease {
             is_late,
             copies: Some(copies),
             pending: self.pending.clone(),
-            ..Self::new(self.key.clone(), min_hold, self.expiry, QueueSlot::Nothing)
+            ..Self::new(self.key.clone(), min_hold, self.taken_for, QueueSlot::Nothing)
         })
     }
 
@@ -153,8 +158,8 @@ impl BackgroundRelease {
     /// The same release again, in a command of its own.
     pub(crate) fn alone(self, at: Instant) -> Self {
         Self {
-            // The time at which the claim expires stays the same.
-            expiry: self.expires_at().saturating_duration_since(at),
+            // The time at which the claim ends stays the same.
+            taken_for: self.expires_at().saturating_duration_since(at),
             at,
             failures: self.failures + 1,
             ..self.without_turn()
@@ -162,7 +167,7 @@ impl BackgroundRelease {
     }
 
     fn expires_at(&self) -> Instant {
-        self.at + self.expiry
+        self.at + self.taken_for
     }
 
     /// How long to wait for the reply before the next command is sent on another connection.

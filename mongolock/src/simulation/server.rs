@@ -34,6 +34,8 @@ pub(super) struct Server {
     term: AtomicU64,
     no_primary: AtomicBool,
     has_sound_clock: bool,
+    /// The smallest and the greatest takeover margin of the processes.
+    takeover_margins: (Duration, Duration),
     nothing_fails: bool,
     commands: [AtomicU64; 4],
     grants: Mutex<HashMap<Arc<str>, Grant>>,
@@ -57,7 +59,7 @@ pub(super) enum Command {
 }
 
 impl Server {
-    pub(super) fn new(scenario: Scenario) -> Self {
+    pub(super) fn new(scenario: Scenario, takeover_margins: (Duration, Duration)) -> Self {
         let calm = scenario == Scenario::Calm;
         let memory = MemoryStore::new();
         memory.jump(HOUR);
@@ -72,6 +74,7 @@ impl Server {
             term: AtomicU64::new(0),
             no_primary: AtomicBool::new(false),
             has_sound_clock: scenario.has_sound_clock(),
+            takeover_margins,
             nothing_fails: calm,
             commands: Default::default(),
             grants: Mutex::default(),
@@ -100,16 +103,17 @@ impl Server {
 
     /// Notes which claim has the lock, and checks that the lease does not end while its holder still relies on it.
     pub(super) fn observe(&self, name: &str) {
-        let lease = self.memory.lease_of(name);
+        let (least, greatest) = self.takeover_margins;
         if self.has_sound_clock {
-            self.ledger.check_end(name, lease.as_ref());
+            self.ledger
+                .check_end(name, self.memory.lease_of(name, least).as_ref());
         }
-        self.tenures.observe(name, lease);
+        self.tenures.observe(name, self.memory.lease_of(name, greatest));
     }
 
     /// Checks that a renewal leaves no lease that lasts longer than any renewal can have granted.
     pub(super) fn check_renewal(&self, now: Duration, key: &LeaseId, expiry: Duration) {
-        let lease = self.memory.lease_of(&key.name);
+        let lease = self.memory.lease_of(&key.name, Duration::ZERO);
         let end = lease.map_or(now, |(_, lasts)| self.memory.now() + lasts);
         let lasts = end.saturating_sub(now);
         if lasts > expiry + Duration::from_secs(60) {

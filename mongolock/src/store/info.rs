@@ -4,6 +4,7 @@ use mongodb::bson::DateTime;
 use serde::ser::Error;
 use serde::{Serialize, Serializer};
 
+use super::takeover::margin_after;
 use crate::{FencingToken, LockError};
 
 /// The first moment of the year 0 in milliseconds since 1970: RFC 3339 has no earlier one.
@@ -56,6 +57,10 @@ pub struct LockInfo {
     #[serde(serialize_with = "as_rfc3339")]
     pub expires_at: DateTime,
     /// The time from the read until the lock is free, if it is neither renewed nor released; zero if it is free.
+    ///
+    /// For a lock that was not released it includes the [`takeover_margin`] of the provider that reads it.
+    ///
+    /// [`takeover_margin`]: crate::LockProviderBuilder::takeover_margin
     #[serde(serialize_with = "as_seconds")]
     pub remaining: Duration,
 }
@@ -69,7 +74,8 @@ pub struct LockInfo {
 pub enum LockState {
     /// The holder's lease is valid.
     Held,
-    /// The lease expired without a release, because its holder crashed or lost the lock. The lock is free.
+    /// The lease expired without a release, because its holder crashed or lost the lock. The lock is free, except that
+    /// it stays taken for [`LockInfo::remaining`] if a takeover margin is not over.
     Expired,
     /// The lock was released. It is free, except that it stays taken for [`LockInfo::remaining`] if its minimum hold is
     /// not over.
@@ -104,6 +110,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) expires_at: DateTime,
     pub(crate) token: i64,
     pub(crate) now: DateTime,
+    /// How long after its end a lease that was not released still keeps the lock taken.
+    pub(crate) takeover_margin: Duration,
 }
 
 impl From<Seen<'_>> for LockInfo {
@@ -112,19 +120,20 @@ impl From<Seen<'_>> for LockInfo {
             .expires_at
             .timestamp_millis()
             .saturating_sub(seen.now.timestamp_millis());
-        let left = u64::try_from(left).unwrap_or_default();
+        let margin = margin_after(seen.lock_id, seen.takeover_margin).as_millis();
+        let until_free = left.saturating_add(i64::try_from(margin).unwrap_or(i64::MAX));
         Self {
             name: seen.name.to_owned(),
             owner: owner(seen.lock_id).map(str::to_owned),
             state: match (seen.lock_id, left) {
                 ("", _) => LockState::Released,
-                (_, 0) => LockState::Expired,
+                (_, ..=0) => LockState::Expired,
                 _ => LockState::Held,
             },
             fencing_token: FencingToken::new(seen.token),
             acquired_at: seen.acquired_at,
             expires_at: seen.expires_at,
-            remaining: Duration::from_millis(left),
+            remaining: Duration::from_millis(u64::try_from(until_free).unwrap_or_default()),
         }
     }
 }
@@ -149,6 +158,7 @@ mod tests {
             expires_at: DateTime::from_millis(ACQUIRED.saturating_add(expires_in)),
             token: 1_763_764_800_123_000,
             now: DateTime::from_millis(ACQUIRED + now_in),
+            takeover_margin: Duration::ZERO,
         };
         serde_json::to_string(&LockInfo::from(seen)).unwrap()
     }
@@ -167,6 +177,28 @@ mod tests {
             json("", 60_000, 59_999),
             r#"{"name":"report:1","owner":null,"state":"released","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:41:00.123Z","remaining":0.001}"#
         );
+    }
+
+    #[test]
+    fn the_margin_keeps_a_lock_taken_that_was_not_released() {
+        let state = |lock_id: &str, expired_for: i64| {
+            let info = LockInfo::from(Seen {
+                name: "report:1",
+                lock_id,
+                acquired_at: DateTime::from_millis(ACQUIRED),
+                expires_at: DateTime::from_millis(ACQUIRED),
+                token: 1,
+                now: DateTime::from_millis(ACQUIRED + expired_for),
+                takeover_margin: Duration::from_secs(5),
+            });
+            (info.state, info.remaining.as_millis())
+        };
+        assert_eq!(state("a#1", -1000), (LockState::Held, 6000));
+        assert_eq!(state("a#1", 0), (LockState::Expired, 5000));
+        assert_eq!(state("a#1", 4999), (LockState::Expired, 1));
+        assert_eq!(state("a#1", 5000), (LockState::Expired, 0));
+        assert_eq!(state("", -1000), (LockState::Released, 1000));
+        assert_eq!(state("", 0), (LockState::Released, 0));
     }
 
     /// Other programs may write such dates, for instance for a lock without an end.

@@ -13,6 +13,7 @@ use super::{ACQUIRE_REQUEST, AcquireReply, AcquireRequest, Reachability, RenewRe
 use crate::error::failure::Failure;
 use crate::store::LeaseId;
 use crate::store::driver_error;
+use crate::store::takeover::{free, margin_after};
 use crate::timing::LATE_COMMAND;
 use crate::{FencingToken, LockError};
 
@@ -92,7 +93,7 @@ impl MongoStore {
         };
         match self.write(&self.locks, command, limit).await {
             Ok(reply) => match reply.get_document("value") {
-                Ok(document) => acquire_reply(key, document),
+                Ok(document) => acquire_reply(key, document, request.takeover_margin),
                 // An upsert that returns the new document always has one.
                 Err(_) => Err(corrupt(
                     &key.name,
@@ -218,11 +219,10 @@ fn collection_of(database: &Database, name: &str) -> Collection<Document> {
     database.collection_with_options(name, options)
 }
 
-/// The update of an acquire request. All expressions read the document as it was before. A missing `expiresAt` is less
-/// than every date, so the lock of a missing document is free; `$max` ignores a missing token. The caller's strings are
-/// literals, so that they are not read as field paths.
+/// The update of an acquire request. All expressions read the document as it was before, and `$max` ignores a missing
+/// token. The caller's strings are literals, so that they are not read as field paths.
 fn claim_stage(key: &LeaseId, request: AcquireRequest) -> Document {
-    let free = doc! { "$lte": ["$expiresAt", "$$NOW"] };
+    let free = free(request.takeover_margin);
     let if_free = |taken: Bson, old: &str| doc! { "$cond": [free.clone(), taken, old] };
     let next_token = doc! { "$max": [
         { "$add": ["$fencingToken", 1_i64] },
@@ -267,18 +267,27 @@ fn claims(keys: &[LeaseId]) -> Document {
     doc! { "_id": { "$in": names }, "lockId": { "$in": ids } }
 }
 
-fn acquire_reply(key: &LeaseId, document: &Document) -> Result<AcquireReply, LockError> {
-    let remaining = document
-        .get_i64("remainingMs")
-        .ok()
-        .map(|left| Duration::from_millis(u64::try_from(left).unwrap_or_default()));
+fn acquire_reply(
+    key: &LeaseId,
+    document: &Document,
+    takeover_margin: Duration,
+) -> Result<AcquireReply, LockError> {
+    let left = document.get_i64("remainingMs").ok();
+    // The rest of a lease that has ended is negative.
+    let remaining = |margin| {
+        left.map(|left| {
+            Duration::from_millis(u64::try_from(left.saturating_add(millis(margin))).unwrap_or_default())
+        })
+    };
     let holder = document.get_str("lockId").ok();
     if holder != Some(&key.lock_id) {
+        let margin = margin_after(holder.unwrap_or_default(), takeover_margin);
         return Ok(AcquireReply::Held {
             holder: holder.map(Arc::from),
-            remaining,
+            remaining: remaining(margin),
         });
     }
+    let remaining = remaining(Duration::ZERO);
     match document.get("fencingToken") {
         Some(Bson::Int64(token)) => Ok(AcquireReply::Acquired {
             last_token: FencingToken::new(*token),
