@@ -10,7 +10,7 @@ pub use self::force_release::ForceRelease;
 pub use self::info_stream::LockInfoStream;
 use crate::engine::Engine;
 use crate::index_task;
-use crate::store::IndexState;
+use crate::store::{IndexState, WaitersState};
 use crate::timing::ADMIN_REPLY_LIMIT;
 use crate::{LockError, LockFilter, LockInfo, task, trace};
 
@@ -272,6 +272,38 @@ impl LockAdmin {
     /// Outside a tokio runtime with time enabled.
     pub async fn index_state(&self) -> IndexState {
         index_task::check(&self.engine.store, self.engine.config.ttl_options()).await
+    }
+
+    /// Checks whether this provider can read and write the documents of the processes that wait, which are in the
+    /// collection `<collection>.waiters`, and creates its indexes where they are missing.
+    ///
+    /// The check writes a document of its own and removes it again. Locks work without these documents: they only tell
+    /// which processes wait ([`LockInfo::waiters`]). The privileges are in the guide on
+    /// [rights](crate::guide::rights).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mongolock::{LockProvider, WaitersState};
+    ///
+    /// assert_eq!(LockProvider::in_memory().admin().waiters_state().await, WaitersState::Ready);
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the check runs to its end in the background, even if the future is dropped.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn waiters_state(&self) -> WaitersState {
+        let store = Arc::clone(&self.engine.store);
+        let checked = request(
+            "check of the waiters",
+            async move { Ok(store.check_waiters().await) },
+        );
+        checked.await.unwrap_or_else(|error| WaitersState::after(&error))
     }
 }
 

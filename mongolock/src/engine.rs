@@ -8,7 +8,7 @@ use crate::lease::Queues;
 use crate::lease::renewer::Renewer;
 use crate::notifier::ReleaseNotifier;
 use crate::options::Config;
-use crate::store::Store;
+use crate::store::{ProviderMark, Store};
 use crate::timing::SHUTDOWN_LIMIT;
 
 /// What all clones of a provider, its locks and its leases share.
@@ -20,6 +20,8 @@ pub(crate) struct Engine {
     index_task: IndexTask,
     pub(crate) config: Config,
     pub(crate) owner: Arc<str>,
+    /// The mark of this provider, which is in the id of each of its claims.
+    pub(crate) mark: ProviderMark,
     /// Whether the provider is shut down.
     closed: AtomicBool,
     /// Notified when a shutdown begins.
@@ -37,6 +39,7 @@ impl Engine {
             queues: Queues::new(),
             config,
             owner,
+            mark: ProviderMark::random(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
         }

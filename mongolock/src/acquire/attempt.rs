@@ -8,7 +8,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
-use uuid::Uuid;
 
 use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
@@ -105,12 +104,11 @@ impl Attempt {
         options: LeaseOptions,
         entry: &Arc<Entry>,
     ) -> Self {
-        let lock_id = format!("{}#{}", engine.owner, Uuid::new_v4());
         let shared = Shared {
             engine: Arc::clone(engine),
             key: LeaseId {
                 name: Arc::clone(name),
-                lock_id: lock_id.into(),
+                lock_id: engine.mark.new_lock_id(&engine.owner),
             },
             options,
             entry: Arc::clone(entry),

@@ -263,12 +263,7 @@ fn last_end(batch: &[BackgroundRelease]) -> Instant {
 }
 
 /// Schedules the release of each claim in a command of its own, unless all of them have ended.
-fn repeat_alone(
-    renewer: &Arc<Renewer>,
-    batch: Vec<BackgroundRelease>,
-    last_end: Instant,
-    error: &LockError,
-) {
+fn repeat_alone(renewer: &Arc<Renewer>, batch: Vec<BackgroundRelease>, last_end: Instant, error: &LockError) {
     let now = Instant::now();
     if now < last_end {
         renewer.release_in_background(batch.into_iter().map(|release| release.alone(now)).collect());

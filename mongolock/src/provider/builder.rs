@@ -9,7 +9,7 @@ use crate::options::{Config, refused};
 #[cfg(test)]
 use crate::simulation::Link;
 use crate::store::takeover::MARK_PREFIX;
-use crate::store::{MemoryStore, MongoStore, Reachability, Store};
+use crate::store::{MemoryStore, MongoStore, Reachability, Store, WAITERS_SUFFIX};
 use crate::{LockError, LockProvider};
 
 /// The shortest pause between two polls: with a shorter one a waiter would poll in a hot loop.
@@ -87,8 +87,8 @@ impl LockProviderBuilder {
         }
     }
 
-    /// Sets the collection of the lock documents: 1 to 200 bytes without `$` that do not begin with `system.`;
-    /// `distributed_locks` by default.
+    /// Sets the collection of the lock documents: 1 to 200 bytes without `$` that do not begin with `system.` or end with
+    /// `.waiters`; `distributed_locks` by default.
     ///
     /// The first acquisition creates the collection. Locks exclude each other only within one collection.
     pub fn collection(mut self, name: impl Into<String>) -> Self {
@@ -318,6 +318,10 @@ impl LockProviderBuilder {
             let bound = "it must have 1 to 200 bytes and no `$`, and must not begin with `system.`";
             return Err(refused("collection", name, bound));
         }
+        if name.ends_with(WAITERS_SUFFIX) {
+            let bound = "it must not end with `.waiters`: such a collection has the waiters for the locks of another one";
+            return Err(refused("collection", name, bound));
+        }
         Ok(())
     }
 }
@@ -375,6 +379,7 @@ mod tests {
         assert_eq!(refuses(|b| b.owner("a\nb")), "owner");
         assert_eq!(refuses(|b| b.collection("")), "collection");
         assert_eq!(refuses(|b| b.collection("a$b")), "collection");
+        assert_eq!(refuses(|b| b.collection("locks.waiters")), "collection");
     }
 
     /// A shorter pause would poll in a hot loop.

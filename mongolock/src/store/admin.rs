@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
@@ -5,6 +6,7 @@ use mongodb::bson::{Document, doc};
 use super::mongo::{MongoStore, release_stage, unfit};
 use super::takeover::taken;
 use super::ttl_index::BUILD_LOCK;
+use super::{Lines, waiters};
 use crate::store::info::{Page, Seen};
 use crate::timing::COMMAND_LIMIT;
 use crate::{FencingToken, LockError, LockFilter, LockInfo, LockState};
@@ -42,16 +44,20 @@ impl MongoStore {
             .limit(i64::from(size))
             .batch_size(size)
             .await?;
-        let mut page = Page::default();
+        let mut documents = Vec::new();
         while found.advance().await? {
-            let document = found.deserialize_current()?;
-            let name = document.get_str("_id").unwrap_or_default();
-            page.locks.push(info(name, &document, takeover_margin));
-            if page.locks.len() == size as usize {
-                page.last_name = Some(name.to_owned());
-            }
+            documents.push(found.deserialize_current()?);
         }
-        Ok(page)
+        let lines = self.lines_of(&documents).await;
+        let info = |document: &Document| info(name_of(document), document, takeover_margin, &lines);
+        let is_full = documents.len() == size as usize;
+        Ok(Page {
+            locks: documents.iter().map(info).collect(),
+            last_name: documents
+                .last()
+                .filter(|_| is_full)
+                .map(|last| name_of(last).to_owned()),
+        })
     }
 
     pub(crate) async fn get(
@@ -65,9 +71,21 @@ impl MongoStore {
             .projection(seen_fields())
             .max_time(COMMAND_LIMIT)
             .await?;
-        found
-            .map(|document| info(name, &document, takeover_margin))
-            .transpose()
+        let Some(document) = found else {
+            return Ok(None);
+        };
+        let lines = self.lines_of(std::slice::from_ref(&document)).await;
+        info(name, &document, takeover_margin, &lines).map(Some)
+    }
+
+    /// The waiters for these locks. Without the right to read them, or after another error, none are known: the locks
+    /// themselves can be read all the same.
+    async fn lines_of(&self, locks: &[Document]) -> Lines {
+        let names: Vec<Arc<str>> = locks.iter().map(|lock| Arc::from(name_of(lock))).collect();
+        if names.is_empty() {
+            return Lines::new();
+        }
+        self.lines(&names, COMMAND_LIMIT).await.unwrap_or_default()
     }
 
     pub(crate) async fn force_release(
@@ -154,7 +172,16 @@ fn literally(text: &str) -> String {
     pattern
 }
 
-fn info(name: &str, document: &Document, takeover_margin: Duration) -> Result<LockInfo, LockError> {
+fn name_of(document: &Document) -> &str {
+    document.get_str("_id").unwrap_or_default()
+}
+
+fn info(
+    name: &str,
+    document: &Document,
+    takeover_margin: Duration,
+    lines: &Lines,
+) -> Result<LockInfo, LockError> {
     let unfit = |field, wanted| unfit(name, document, field, wanted);
     let text = |field| document.get_str(field).map_err(|_| unfit(field, "a string"));
     let date = |field| document.get_datetime(field).map_err(|_| unfit(field, "a date"));
@@ -167,6 +194,7 @@ fn info(name: &str, document: &Document, takeover_margin: Duration) -> Result<Lo
         token: token.map_err(|_| unfit("fencingToken", "a 64-bit integer"))?,
         now: *date("now")?,
         takeover_margin,
+        waiters: waiters::infos(lines.get(name), text("lockId")?),
     };
     Ok(seen.into())
 }

@@ -28,7 +28,7 @@ const LAST_DATE: i64 = 253_402_300_799_999;
 /// let info = provider.admin().get("report:1").await?.expect("the lock is held");
 /// let json = serde_json::to_value(&info)?;
 /// // {"name":"report:1","owner":"billing-1","state":"held","fencing_token":1763764800123000,
-/// //  "acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87}
+/// //  "acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87,"waiters":[]}
 /// assert_eq!(json["state"], "held");
 /// assert_eq!(json["fencing_token"], guard.fencing_token().get());
 /// # Ok(())
@@ -63,6 +63,25 @@ pub struct LockInfo {
     /// [`takeover_margin`]: crate::LockProviderBuilder::takeover_margin
     #[serde(serialize_with = "as_seconds")]
     pub remaining: Duration,
+    /// The other processes that wait for the lock, in the order of their places; the process that holds it is left out.
+    ///
+    /// Each provider that waits for long enough writes a document beside those of the locks. It is empty if none does,
+    /// and if these documents cannot be read; [`waiters_state`](crate::LockAdmin::waiters_state) tells why.
+    pub waiters: Vec<WaiterInfo>,
+}
+
+/// A process that waits for a lock: its provider's owner, and since when; see
+/// [`LockInfo::waiters`](crate::LockInfo::waiters).
+///
+/// It implements [`Serialize`] with its two fields; `since` is an RFC 3339 string in UTC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct WaiterInfo {
+    /// The owner of the provider that waits.
+    pub owner: String,
+    /// The time at which the oldest of its present waiters began to wait.
+    #[serde(serialize_with = "as_rfc3339")]
+    pub since: DateTime,
 }
 
 /// The state of a lock by the server's clock.
@@ -112,6 +131,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) now: DateTime,
     /// How long after its end a lease that was not released still keeps the lock taken.
     pub(crate) takeover_margin: Duration,
+    pub(crate) waiters: Vec<WaiterInfo>,
 }
 
 impl From<Seen<'_>> for LockInfo {
@@ -134,6 +154,7 @@ impl From<Seen<'_>> for LockInfo {
             acquired_at: seen.acquired_at,
             expires_at: seen.expires_at,
             remaining: Duration::from_millis(u64::try_from(until_free).unwrap_or_default()),
+            waiters: seen.waiters,
         }
     }
 }
@@ -159,6 +180,7 @@ mod tests {
             token: 1_763_764_800_123_000,
             now: DateTime::from_millis(ACQUIRED + now_in),
             takeover_margin: Duration::ZERO,
+            waiters: Vec::new(),
         };
         serde_json::to_string(&LockInfo::from(seen)).unwrap()
     }
@@ -167,15 +189,15 @@ mod tests {
     fn the_json_is_plain_and_stable() {
         assert_eq!(
             json("billing#1#8c0f", 30_000, 130),
-            r#"{"name":"report:1","owner":"billing#1","state":"held","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87}"#
+            r#"{"name":"report:1","owner":"billing#1","state":"held","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87,"waiters":[]}"#
         );
         assert_eq!(
             json("billing-1#8c0f", 877, 5_000),
-            r#"{"name":"report:1","owner":"billing-1","state":"expired","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:01Z","remaining":0.0}"#
+            r#"{"name":"report:1","owner":"billing-1","state":"expired","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:01Z","remaining":0.0,"waiters":[]}"#
         );
         assert_eq!(
             json("", 60_000, 59_999),
-            r#"{"name":"report:1","owner":null,"state":"released","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:41:00.123Z","remaining":0.001}"#
+            r#"{"name":"report:1","owner":null,"state":"released","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:41:00.123Z","remaining":0.001,"waiters":[]}"#
         );
     }
 
@@ -190,6 +212,7 @@ mod tests {
                 token: 1,
                 now: DateTime::from_millis(ACQUIRED + expired_for),
                 takeover_margin: Duration::from_secs(5),
+                waiters: Vec::new(),
             });
             (info.state, info.remaining.as_millis())
         };
@@ -199,6 +222,18 @@ mod tests {
         assert_eq!(state("a#1", 5000), (LockState::Expired, 0));
         assert_eq!(state("", -1000), (LockState::Released, 1000));
         assert_eq!(state("", 0), (LockState::Released, 0));
+    }
+
+    #[test]
+    fn a_waiter_has_its_owner_and_the_time_at_which_it_began() {
+        let waiter = WaiterInfo {
+            owner: "billing-2".to_owned(),
+            since: DateTime::from_millis(ACQUIRED),
+        };
+        assert_eq!(
+            serde_json::to_string(&waiter).unwrap(),
+            r#"{"owner":"billing-2","since":"2025-11-21T22:40:00.123Z"}"#
+        );
     }
 
     /// Other programs may write such dates, for instance for a lock without an end.

@@ -1,6 +1,7 @@
 mod retention;
 #[cfg(test)]
 mod simulated;
+mod waiters;
 
 use std::collections::HashMap;
 #[cfg(test)]
@@ -13,6 +14,7 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use self::retention::Retention;
+use self::waiters::WaiterDocuments;
 use super::{AcquireReply, AcquireRequest, Page, RenewReply, owner};
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
@@ -37,6 +39,7 @@ pub(crate) struct MemoryStore {
     retention: Mutex<Retention>,
     /// The names of released and deleted locks, for the waiters.
     pub(super) releases: broadcast::Sender<Arc<str>>,
+    waiters: WaiterDocuments,
     /// The milliseconds by which the simulation has moved the clock.
     #[cfg(test)]
     jumped: AtomicU64,
@@ -80,6 +83,7 @@ impl MemoryStore {
             documents: Mutex::default(),
             retention: Mutex::new(Retention::new(DEFAULT_RETENTION)),
             releases: broadcast::Sender::new(1024),
+            waiters: WaiterDocuments::default(),
             #[cfg(test)]
             jumped: AtomicU64::new(0),
         }
@@ -246,6 +250,7 @@ impl MemoryStore {
             token: document.token,
             now: self.date(now),
             takeover_margin,
+            waiters: self.waiter_infos(name, &document.lock_id),
         };
         seen.into()
     }

@@ -14,6 +14,8 @@ pub(crate) mod reply;
 pub(crate) mod takeover;
 mod transaction;
 mod ttl_index;
+mod waiters;
+mod waiters_state;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,11 +28,14 @@ pub(crate) use connection::connect;
 pub use filter::LockFilter;
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
-pub use info::{LockInfo, LockState};
+pub use info::{LockInfo, LockState, WaiterInfo};
 pub(crate) use info::{Page, owner};
 pub(crate) use memory::MemoryStore;
-pub(crate) use mongo::MongoStore;
+pub(crate) use mongo::{MongoStore, WAITERS_SUFFIX};
 pub(crate) use reachability::Reachability;
+pub(crate) use waiters::ProviderMark;
+use waiters::{Lines, Waiter, WaiterEntry};
+pub use waiters_state::WaitersState;
 
 use crate::options::TtlOptions;
 #[cfg(test)]

@@ -17,12 +17,17 @@ use crate::store::takeover::{free, margin_after};
 use crate::timing::LATE_COMMAND;
 use crate::{FencingToken, LockError};
 
+/// What is added to the name of the collection of the locks for that of their waiters.
+pub(crate) const WAITERS_SUFFIX: &str = ".waiters";
+
 /// The protocol on a MongoDB collection.
 pub(crate) struct MongoStore {
     /// The collection for the commands that callers wait for: acquire requests, releases and operators' commands.
     pub(super) locks: Collection<Document>,
     /// The collection for renewals and background releases, on a connection pool of their own if the user gave one.
     pub(super) background: Collection<Document>,
+    /// The collection of the waiters, on the pool for background work.
+    pub(super) waiters: Collection<Document>,
     /// Held while the index is checked: one check at a time.
     pub(super) index_check: Mutex<()>,
     /// What the driver says about the servers; `None` for a client of the application, whose events it cannot send here.
@@ -37,13 +42,16 @@ impl MongoStore {
         reachability: Option<Arc<Reachability>>,
     ) -> Self {
         let locks = collection_of(database, collection);
-        let background = match background {
-            Some(client) => collection_of(&client.database(database.name()), collection),
+        let other = background.map(|client| client.database(database.name()));
+        let background = match &other {
+            Some(other) => collection_of(other, collection),
             None => locks.clone(),
         };
+        let waiters = format!("{collection}{WAITERS_SUFFIX}");
         Self {
             locks,
             background,
+            waiters: collection_of(other.as_ref().unwrap_or(database), &waiters),
             index_check: Mutex::default(),
             reachability,
         }
@@ -190,16 +198,28 @@ impl MongoStore {
         Ok(matched.map_or(0, |matched| u64::try_from(matched).unwrap_or_default()))
     }
 
-    /// Runs one write command. `run_command` takes no settings from the collection, hence the concern, the limit at the
-    /// server and the primary are set here; without a transaction number the server writes one record less, and a
-    /// repetition is this library's own.
+    /// Runs one write command that a majority must confirm.
     async fn write(
         &self,
         collection: &Collection<Document>,
-        mut command: Document,
+        command: Document,
         limit: Duration,
     ) -> mongodb::error::Result<Document> {
-        command.insert("writeConcern", doc! { "w": "majority" });
+        self.write_with(collection, command, doc! { "w": "majority" }, limit)
+            .await
+    }
+
+    /// Runs one write command. `run_command` takes no settings from the collection, hence the concern, the limit at the
+    /// server and the primary are set here; without a transaction number the server writes one record less, and a
+    /// repetition is this library's own.
+    pub(super) async fn write_with(
+        &self,
+        collection: &Collection<Document>,
+        mut command: Document,
+        concern: Document,
+        limit: Duration,
+    ) -> mongodb::error::Result<Document> {
+        command.insert("writeConcern", concern);
         // To the server 0 means no limit.
         command.insert("maxTimeMS", millis(limit).max(1));
         let database = collection.client().database(&collection.namespace().db);

@@ -125,7 +125,7 @@ impl MongoStore {
     }
 
     /// Whether the server is a member of a replica set or a router.
-    async fn is_replicated(&self) -> Result<bool, Error> {
+    pub(super) async fn is_replicated(&self) -> Result<bool, Error> {
         let hello = self
             .background
             .client()
