@@ -10,7 +10,7 @@ pub use self::force_release::ForceRelease;
 pub use self::info_stream::LockInfoStream;
 use crate::engine::Engine;
 use crate::index_task;
-use crate::store::IndexState;
+use crate::store::{IndexState, WaitersState};
 use crate::timing::ADMIN_REPLY_LIMIT;
 use crate::{LockError, LockFilter, LockInfo, task, trace};
 
@@ -106,7 +106,7 @@ impl LockAdmin {
     /// # }
     /// ```
     pub fn stream(&self, filter: LockFilter) -> LockInfoStream {
-        LockInfoStream::new(&self.engine.store, filter)
+        LockInfoStream::new(&self.engine, filter)
     }
 
     /// Reads one lock. `None` if it has no document, because it was never acquired, or its document was removed after
@@ -142,7 +142,8 @@ impl LockAdmin {
     /// Outside a tokio runtime with time enabled.
     pub async fn get(&self, name: impl Display) -> Result<Option<LockInfo>, LockError> {
         let (store, name) = (Arc::clone(&self.engine.store), name.to_string());
-        request("query", async move { store.get(&name).await }).await
+        let margin = self.engine.config.takeover_margin;
+        request("query", async move { store.get(&name, margin).await }).await
     }
 
     /// Releases a lock by force: ends the lease of its holder, or the minimum hold that keeps the lock taken.
@@ -219,7 +220,8 @@ impl LockAdmin {
     pub async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
         let (engine, owner) = (Arc::clone(&self.engine), owner.to_owned());
         let releasing = async move {
-            let ended = engine.store.release_owner(&owner).await?;
+            let margin = engine.config.takeover_margin;
+            let ended = engine.store.release_owner(&owner, margin).await?;
             trace::owner_forced(&owner, ended);
             if ended > 0 && *engine.owner == owner {
                 engine.renewer.renew_now(|_| true);
@@ -269,7 +271,39 @@ impl LockAdmin {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn index_state(&self) -> IndexState {
-        index_task::check(&self.engine.store, self.engine.config.retention).await
+        index_task::check(&self.engine.store, self.engine.config.ttl_options()).await
+    }
+
+    /// Checks whether this provider can read and write the documents of the processes that wait, which are in the
+    /// collection `<collection>.waiters`, and creates its indexes where they are missing.
+    ///
+    /// The check writes a document of its own and removes it again. Locks work without these documents: they only tell
+    /// which processes wait ([`LockInfo::waiters`]). The privileges are in the guide on
+    /// [rights](crate::guide::rights).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mongolock::{LockProvider, WaitersState};
+    ///
+    /// assert_eq!(LockProvider::in_memory().admin().waiters_state().await, WaitersState::Ready);
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the check runs to its end in the background, even if the future is dropped.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn waiters_state(&self) -> WaitersState {
+        let store = Arc::clone(&self.engine.store);
+        let checked = request(
+            "check of the waiters",
+            async move { Ok(store.check_waiters().await) },
+        );
+        checked.await.unwrap_or_else(|error| WaitersState::after(&error))
     }
 }
 

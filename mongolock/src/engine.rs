@@ -8,7 +8,7 @@ use crate::lease::Queues;
 use crate::lease::renewer::Renewer;
 use crate::notifier::ReleaseNotifier;
 use crate::options::Config;
-use crate::store::Store;
+use crate::store::{ProviderMark, Store};
 use crate::timing::SHUTDOWN_LIMIT;
 
 /// What all clones of a provider, its locks and its leases share.
@@ -20,6 +20,8 @@ pub(crate) struct Engine {
     index_task: IndexTask,
     pub(crate) config: Config,
     pub(crate) owner: Arc<str>,
+    /// The mark of this provider, which is in the id of each of its claims.
+    pub(crate) mark: ProviderMark,
     /// Whether the provider is shut down.
     closed: AtomicBool,
     /// Notified when a shutdown begins.
@@ -34,17 +36,17 @@ impl Engine {
             Arc::clone(&store),
             Arc::clone(&renewer.given_up),
             Arc::clone(&queues.overdue),
-            config.retry_interval.clone(),
-            config.wake_up,
+            &config,
         );
         Self {
             renewer: Arc::new(renewer),
             notifier: Arc::new(notifier),
-            index_task: IndexTask::new(Arc::clone(&store), config.retention),
+            index_task: IndexTask::new(Arc::clone(&store), config.ttl_options()),
             store,
             queues,
             config,
             owner,
+            mark: ProviderMark::random(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
         }

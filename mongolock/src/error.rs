@@ -44,8 +44,8 @@ pub enum LockError {
         /// The owner of the lease that the last attempt found; `None` if no reply named one: it has no owner during a
         /// minimum hold or if another program holds the lock, and a call may end before its first reply.
         holder: Option<String>,
-        /// How long that lease still runs unless it is renewed: the server's value, less the time since its reply;
-        /// zero if it has passed. `None` if no reply had it, or if a caller in this process holds the lock.
+        /// How long that lease still keeps the lock taken unless it is renewed, with the takeover margin: the server's
+        /// value, less the time since its reply; zero if it has passed. `None` if no reply had it, or if a caller in this process holds the lock.
         remaining: Option<Duration>,
     },
     /// The lock is held, and the call was not to wait for it.

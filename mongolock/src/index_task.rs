@@ -1,9 +1,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
 use tokio::task::JoinHandle;
 
+use crate::options::TtlOptions;
 use crate::store::{IndexCheck, IndexState, Store};
 use crate::sync::lock;
 use crate::timing::INDEX_REPLY_LIMIT;
@@ -15,16 +14,16 @@ type Check = JoinHandle<Result<IndexCheck, LockError>>;
 /// The background task that checks the TTL index until it exists or the provider ends.
 pub(crate) struct IndexTask {
     store: Arc<Store>,
-    retention: Duration,
+    wanted: TtlOptions,
     task: Mutex<Option<JoinHandle<()>>>,
     is_ready: Arc<AtomicBool>,
 }
 
 impl IndexTask {
-    pub(crate) fn new(store: Arc<Store>, retention: Duration) -> Self {
+    pub(crate) fn new(store: Arc<Store>, wanted: TtlOptions) -> Self {
         Self {
             store,
-            retention,
+            wanted,
             task: Mutex::new(None),
             is_ready: Arc::default(),
         }
@@ -38,10 +37,10 @@ impl IndexTask {
         }
         let mut task = lock(&self.task);
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
-            let (store, retention) = (Arc::clone(&self.store), self.retention);
+            let (store, wanted) = (Arc::clone(&self.store), self.wanted);
             let is_ready = Arc::clone(&self.is_ready);
             *task = Some(task::spawn(async move {
-                until_ready(|| begin(&store, retention)).await;
+                until_ready(|| begin(&store, wanted)).await;
                 is_ready.store(true, Ordering::Relaxed);
             }));
         }
@@ -77,13 +76,13 @@ async fn until_ready(begin: impl Fn() -> Check) {
 }
 
 /// Checks the index once, and creates it if it is missing.
-pub(crate) async fn check(store: &Arc<Store>, retention: Duration) -> IndexState {
-    outcome(begin(store, retention)).await.state
+pub(crate) async fn check(store: &Arc<Store>, wanted: TtlOptions) -> IndexState {
+    outcome(begin(store, wanted)).await.state
 }
 
-fn begin(store: &Arc<Store>, retention: Duration) -> Check {
+fn begin(store: &Arc<Store>, wanted: TtlOptions) -> Check {
     let store = Arc::clone(store);
-    task::spawn(async move { Ok(store.ensure_index(retention).await) })
+    task::spawn(async move { Ok(store.ensure_index(wanted).await) })
 }
 
 async fn outcome(checking: impl Future<Output = <Check as Future>::Output>) -> IndexCheck {
@@ -98,6 +97,7 @@ async fn outcome(checking: impl Future<Output = <Check as Future>::Output>) -> I
 mod tests {
     use std::future::pending;
     use std::sync::Mutex;
+    use std::time::Duration;
 
     use tokio::time::{Instant, sleep};
 

@@ -53,5 +53,5 @@ pub use lock::DistributedLock;
 pub use mongolock_macros::distributed_lock;
 pub use output::{LockOutput, Skipped};
 pub use provider::{LockProvider, LockProviderBuilder};
-pub use store::{IndexState, LockFilter, LockInfo, LockState};
+pub use store::{IndexState, LockFilter, LockInfo, LockState, WaiterInfo, WaitersState};
 pub use token::FencingToken;

@@ -40,8 +40,19 @@ pub(crate) struct Config {
     pub(crate) retry_interval: RangeInclusive<Duration>,
     /// How long the document of an unused lock is kept.
     pub(crate) retention: Duration,
+    /// How long after its end a lease that was not released still keeps the lock taken, in whole milliseconds.
+    pub(crate) takeover_margin: Duration,
     /// Whether waiters are woken by a change stream.
     pub(crate) wake_up: bool,
+}
+
+/// What the TTL index of a provider has to do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TtlOptions {
+    /// How long the document of an unused lock is kept.
+    pub(crate) retention: Duration,
+    /// How long after its end a lease that was not released keeps the lock taken; its document must be kept for as long.
+    pub(crate) takeover_margin: Duration,
 }
 
 impl Default for Config {
@@ -50,8 +61,39 @@ impl Default for Config {
             options: Options::default(),
             retry_interval: Duration::from_millis(10)..=Duration::from_millis(800),
             retention: DEFAULT_RETENTION,
+            takeover_margin: Duration::ZERO,
             wake_up: true,
         }
+    }
+}
+
+impl Config {
+    /// What the TTL index has to do.
+    pub(crate) fn ttl_options(&self) -> TtlOptions {
+        TtlOptions {
+            retention: self.retention,
+            takeover_margin: self.takeover_margin,
+        }
+    }
+
+    /// Returns an error if the margin is out of its bounds.
+    pub(crate) fn check_takeover_margin(&self) -> Result<(), LockError> {
+        let margin = self.takeover_margin;
+        let bound = "it must be 0 to 7 days";
+        within("takeover_margin", margin, Duration::ZERO..=WEEK, bound)?;
+        if !margin.subsec_nanos().is_multiple_of(1_000_000) {
+            return Err(refused(
+                "takeover_margin",
+                margin,
+                "it must be whole milliseconds",
+            ));
+        }
+        // MongoDB removes the document after the retention, and without a document the lock is free.
+        if margin > self.retention {
+            let bound = format!("it must be at most `retention` ({:?})", self.retention);
+            return Err(refused("takeover_margin", margin, bound));
+        }
+        Ok(())
     }
 }
 

@@ -210,6 +210,12 @@ pub(crate) const STREAM_POLL_MAX: Duration = seconds(10 * 60);
 /// The time after which a stream has proved to be worth its cost, so that the next time of polling is short again.
 pub(crate) const STREAM_PROVED: Duration = seconds(10 * 60);
 
+// The documents of waiters.
+
+/// The time until which the document of a waiter is kept if it is not prolonged, so that a process that has died leaves the
+/// line. It is longer than a failover takes.
+pub(crate) const WAITER_KEPT: Duration = seconds(90);
+
 // The TTL index.
 
 /// The limit at the server of an index build: a build waits for all open transactions on the collection, and every later

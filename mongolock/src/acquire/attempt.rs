@@ -8,7 +8,6 @@ use tokio::task::coop::consume_budget;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
-use uuid::Uuid;
 
 use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
@@ -111,12 +110,11 @@ impl Attempt {
         options: LeaseOptions,
         entry: &Arc<Entry>,
     ) -> Self {
-        let lock_id = format!("{}#{}", engine.owner, Uuid::new_v4());
         let shared = Shared {
             engine: Arc::clone(engine),
             key: LeaseId {
                 name: Arc::clone(name),
-                lock_id: lock_id.into(),
+                lock_id: engine.mark.new_lock_id(&engine.owner),
             },
             options,
             entry: Arc::clone(entry),
@@ -232,6 +230,7 @@ impl Attempt {
             command: AcquireRequest {
                 expiry: self.shared.options.expiry,
                 tokens: self.tokens,
+                takeover_margin: self.shared.engine.config.takeover_margin,
             },
             limit: limit_until(deadline),
             _permit: permit,
@@ -339,7 +338,7 @@ impl Shared {
     /// Releases the claim in the background, and again later if one of the copies may take effect late.
     fn release(&self, copies: Option<Arc<Copies>>) {
         let (key, entry) = (self.key.clone(), Arc::clone(&self.entry));
-        let release = BackgroundRelease::of_claim(key, self.options.expiry, entry, copies);
+        let release = BackgroundRelease::of_claim(key, self.options.taken_for(), entry, copies);
         self.engine.renewer.release_in_background(vec![release]);
     }
 }

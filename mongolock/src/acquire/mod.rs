@@ -361,6 +361,7 @@ impl<'a> Acquire<'a> {
             renew_interval: options.renew_interval(),
             min_hold: options.min_hold,
             max_hold: options.max_hold,
+            takeover_margin: self.engine.config.takeover_margin,
         }
     }
 

@@ -9,8 +9,8 @@ use crate::{FencingToken, LockError, trace};
 
 /// A request that releases a lock by force; made by [`LockAdmin::force_release`](crate::LockAdmin::force_release).
 ///
-/// Awaiting it sends one command and gives `Result<bool, LockError>`: `true` if the request has ended a lease or a
-/// minimum hold, `false` if it found none to end. With [`only_if`](Self::only_if) it ends only the hold that the
+/// Awaiting it sends one command and gives `Result<bool, LockError>`: `true` if the request has ended a lease, a minimum
+/// hold or a takeover margin, `false` if it found none to end. With [`only_if`](Self::only_if) it ends only the hold that the
 /// operator has looked at:
 ///
 /// ```
@@ -83,7 +83,8 @@ impl ForceRelease {
             name,
             only_if,
         } = self;
-        let was_released = engine.store.force_release(&name, only_if).await?;
+        let margin = engine.config.takeover_margin;
+        let was_released = engine.store.force_release(&name, only_if, margin).await?;
         if was_released {
             trace::forced(&name);
             engine.renewer.renew_now(|lease| *lease.key.name == *name);

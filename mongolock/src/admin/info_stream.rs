@@ -3,11 +3,13 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use std::vec;
 
 use futures_core::Stream;
 
 use super::request;
+use crate::engine::Engine;
 use crate::store::{Page, Store};
 use crate::{LockError, LockFilter, LockInfo};
 
@@ -29,6 +31,7 @@ use crate::{LockError, LockFilter, LockInfo};
 #[must_use = "nothing is requested before the stream is polled"]
 pub struct LockInfoStream {
     store: Arc<Store>,
+    takeover_margin: Duration,
     /// The conditions of all pages, and the number of locks that may still be requested.
     filter: LockFilter,
     /// The locks of the current page that have not been returned.
@@ -44,9 +47,10 @@ enum State {
 }
 
 impl LockInfoStream {
-    pub(super) fn new(store: &Arc<Store>, filter: LockFilter) -> Self {
+    pub(super) fn new(engine: &Engine, filter: LockFilter) -> Self {
         Self {
-            store: Arc::clone(store),
+            store: Arc::clone(&engine.store),
+            takeover_margin: engine.config.takeover_margin,
             filter,
             page: Vec::new().into_iter(),
             state: State::Idle(None),
@@ -72,7 +76,8 @@ impl LockInfoStream {
 
     fn request_page(&self, after: Option<String>) -> State {
         let (store, filter) = (Arc::clone(&self.store), self.filter.clone());
-        let page = async move { store.page(&filter, after.as_deref()).await };
+        let margin = self.takeover_margin;
+        let page = async move { store.page(&filter, after.as_deref(), margin).await };
         State::Requested(Box::pin(request("query", page)))
     }
 

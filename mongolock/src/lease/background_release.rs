@@ -31,8 +31,8 @@ pub(crate) struct BackgroundRelease {
     pub(crate) at: Instant,
     /// The time from which no holder uses the claim: a waiter that meets it may release it even before `at`.
     unused_from: Instant,
-    /// The time from `at` until the claim has expired at the server.
-    expiry: Duration,
+    /// The time from `at` until the claim no longer keeps the lock taken at the server.
+    taken_for: Duration,
     /// The claim's slot in the queue, which is dropped when the server has confirmed the release.
     slot: QueueSlot,
     /// The number of commands that failed or are without a reply. After the first one each claim has a command of its
@@ -47,14 +47,14 @@ pub(crate) struct BackgroundRelease {
 }
 
 impl BackgroundRelease {
-    fn new(key: LeaseId, min_hold: Duration, expiry: Duration, slot: QueueSlot) -> Self {
+    fn new(key: LeaseId, min_hold: Duration, taken_for: Duration, slot: QueueSlot) -> Self {
         let now = Instant::now();
         Self {
             key,
             min_hold,
             at: now,
             unused_from: now,
-            expiry,
+            taken_for,
             slot,
             failures: 0,
             copies: None,
@@ -66,13 +66,13 @@ impl BackgroundRelease {
     /// Releases a claim that never became a lease.
     pub(crate) fn of_claim(
         key: LeaseId,
-        expiry: Duration,
+        taken_for: Duration,
         entry: Arc<Entry>,
         copies: Option<Arc<Copies>>,
     ) -> Self {
         Self {
             copies,
-            ..Self::new(key, Duration::ZERO, expiry, QueueSlot::Entry { _entry: entry })
+            ..Self::new(key, Duration::ZERO, taken_for, QueueSlot::Entry { _entry: entry })
         }
     }
 
@@ -80,7 +80,12 @@ impl BackgroundRelease {
     pub(super) fn of_lease(lease: &Lease, slot: QueueSlot) -> Self {
         Self {
             copies: lease.copies().cloned(),
-            ..Self::new(lease.key.clone(), lease.min_hold(), lease.options.expiry, slot)
+            ..Self::new(
+                lease.key.clone(),
+                lease.min_hold(),
+                lease.options.taken_for(),
+                slot,
+            )
         }
     }
 
@@ -105,7 +110,7 @@ impl BackgroundRelease {
             is_late,
             copies: Some(copies),
             pending: self.pending.clone(),
-            ..Self::new(self.key.clone(), min_hold, self.expiry, QueueSlot::Nothing)
+            ..Self::new(self.key.clone(), min_hold, self.taken_for, QueueSlot::Nothing)
         })
     }
 
@@ -153,16 +158,16 @@ impl BackgroundRelease {
     /// The same release again, in a command of its own.
     pub(crate) fn alone(self, at: Instant) -> Self {
         Self {
-            // The time at which the claim expires stays the same.
-            expiry: self.expires_at().saturating_duration_since(at),
+            // The time at which the claim ends stays the same.
+            taken_for: self.ends_at().saturating_duration_since(at),
             at,
             failures: self.failures + 1,
             ..self.without_turn()
         }
     }
 
-    fn expires_at(&self) -> Instant {
-        self.at + self.expiry
+    fn ends_at(&self) -> Instant {
+        self.at + self.taken_for
     }
 
     /// How long to wait for the reply before the next command is sent on another connection.
@@ -202,14 +207,14 @@ pub(crate) fn batches(releases: Vec<BackgroundRelease>) -> Vec<Vec<BackgroundRel
     batches
 }
 
-/// Releases claims with one command when they are due, and again after an error until the last of them has expired.
+/// Releases claims with one command when they are due, and again after an error until the last of them no longer keeps its lock taken.
 /// Without a reply the renewer's task repeats each of them alone.
 pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease>) {
     let Some(first) = batch.first() else {
         return;
     };
     let (min_hold, is_repeat, reply_limit) = (first.min_hold, first.failures > 0, first.reply_limit());
-    let (due, last_expiry) = (first.at, last_expiry(&batch));
+    let (due, last_end) = (first.at, last_end(&batch));
     let keys: Vec<LeaseId> = batch.iter().map(|release| release.key.clone()).collect();
     let limit = if is_repeat {
         RELEASE_REPEAT_LIMIT
@@ -229,7 +234,7 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease
             // A dead connection must not delay the repetitions of other claims.
             drop(permit);
             let error = LockError::no_reply("release", reply_limit);
-            repeat_alone(&renewer, batch, last_expiry, &error);
+            repeat_alone(&renewer, batch, last_end, &error);
             // A request is never dropped before its end, but the reply to this one no longer has an effect.
             let _ = request.await;
             return;
@@ -240,32 +245,27 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease
         drop(permit);
         batch = batch.into_iter().map(BackgroundRelease::without_turn).collect();
         let pause = backoff.next();
-        if driver_error::forbids_release(&error) || Instant::now() + pause >= last_expiry {
+        if driver_error::forbids_release(&error) || Instant::now() + pause >= last_end {
             trace::release_failed(keys.len(), &keys[0].name, &error);
             return renewer.released(&batch, false);
         }
         if batch.len() > 1 && driver_error::is_out_of_time(&error) {
-            return repeat_alone(&renewer, batch, last_expiry, &error);
+            return repeat_alone(&renewer, batch, last_end, &error);
         }
         tokio::time::sleep(pause).await;
     }
 }
 
-/// The time at which the last claim of a batch has expired at the server.
-fn last_expiry(batch: &[BackgroundRelease]) -> Instant {
-    let expiries = batch.iter().map(BackgroundRelease::expires_at);
-    expiries.max().unwrap_or_else(Instant::now)
+/// The time at which the last claim of a batch no longer keeps its lock taken at the server.
+fn last_end(batch: &[BackgroundRelease]) -> Instant {
+    let ends = batch.iter().map(BackgroundRelease::ends_at);
+    ends.max().unwrap_or_else(Instant::now)
 }
 
-/// Schedules the release of each claim in a command of its own, unless all of them have expired.
-fn repeat_alone(
-    renewer: &Arc<Renewer>,
-    batch: Vec<BackgroundRelease>,
-    last_expiry: Instant,
-    error: &LockError,
-) {
+/// Schedules the release of each claim in a command of its own, unless all of them have ended.
+fn repeat_alone(renewer: &Arc<Renewer>, batch: Vec<BackgroundRelease>, last_end: Instant, error: &LockError) {
     let now = Instant::now();
-    if now < last_expiry {
+    if now < last_end {
         renewer.release_in_background(batch.into_iter().map(|release| release.alone(now)).collect());
     } else {
         let first = batch.first().map_or("", |release| &*release.key.name);

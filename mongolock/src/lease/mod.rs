@@ -67,6 +67,15 @@ pub(crate) struct LeaseOptions {
     pub(crate) renew_interval: Duration,
     pub(crate) min_hold: Duration,
     pub(crate) max_hold: Option<Duration>,
+    /// How long after its end a lease that was not released still keeps the lock taken.
+    pub(crate) takeover_margin: Duration,
+}
+
+impl LeaseOptions {
+    /// The time for which a claim keeps the lock taken without a renewal and without a release.
+    pub(crate) fn taken_for(&self) -> Duration {
+        self.expiry + self.takeover_margin
+    }
 }
 
 /// One hold of a lock in this process, shared by its guard, its contexts and the renewer.
@@ -142,7 +151,7 @@ impl Lease {
             changed: Notify::new(),
             slot: Mutex::new(QueueSlot::Nothing),
             copies: self.copies.clone(),
-            unconfirmed: AtomicBool::new(self.may_outlive_deadline()),
+            unconfirmed: AtomicBool::new(self.unconfirmed.load(Ordering::Relaxed)),
             delivered: AtomicBool::new(false),
             commits: Commits::default(),
         })
@@ -225,9 +234,10 @@ impl Lease {
         self.unconfirmed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the claim may last at the server after the lease has ended in this process.
+    /// Whether the claim may last at the server after the lease has ended in this process: a renewal may have taken
+    /// effect without a reply, or others leave the lock a margin.
     pub(crate) fn may_outlive_deadline(&self) -> bool {
-        self.unconfirmed.load(Ordering::Relaxed)
+        self.unconfirmed.load(Ordering::Relaxed) || !self.options.takeover_margin.is_zero()
     }
 
     /// Moves the deadline after a confirmed renewal. It counts from the time at which the renewal was sent; of two

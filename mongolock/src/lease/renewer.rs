@@ -200,8 +200,8 @@ impl Renewer {
         self.wake.notify_one();
     }
 
-    /// Ends a lease whose deadline has passed. If the server may have confirmed a renewal without this process knowing,
-    /// the claim is released in the background when the holder's work can no longer overlap with it.
+    /// Ends a lease whose deadline has passed. If the claim may outlive it at the server, it is released in the background
+    /// when the holder's work can no longer overlap with it.
     fn expire(self: &Arc<Self>, lease: &Arc<Lease>) {
         if lease.expire() {
             if lease.may_outlive_deadline() {

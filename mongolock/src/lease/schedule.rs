@@ -216,6 +216,7 @@ mod tests {
             renew_interval: EXPIRY / 3,
             min_hold: Duration::ZERO,
             max_hold: None,
+            takeover_margin: Duration::ZERO,
         };
         let grant = Grant {
             token: FencingToken::new(1),

@@ -223,7 +223,7 @@ async fn run(notifier: Arc<ReleaseNotifier>) {
 /// query, and others were sent.
 async fn look(in_flight: InFlight, names: Vec<Arc<str>>) {
     let notifier = &in_flight.0;
-    let query = notifier.overdue.count(notifier.store.look(&names, LOOK_LIMIT));
+    let query = notifier.overdue.count(notifier.store.look(&names, notifier.takeover_margin, LOOK_LIMIT));
     match timeout(ACQUIRE_NO_REPLY, query).await {
         Ok(Ok(running)) => notifier.looked(&names, &running),
         Ok(Err(error)) => notifier.look_failed(&names, &error),

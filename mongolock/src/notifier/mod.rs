@@ -29,6 +29,7 @@ use tokio::time::Instant;
 use crate::backoff::Backoff;
 use crate::lease::Entry;
 use crate::lease::given_up::GivenUp;
+use crate::options::Config;
 use crate::queue::OverdueRequests;
 use crate::store::Store;
 use crate::sync::lock;
@@ -49,6 +50,8 @@ pub(crate) struct ReleaseNotifier {
     given_up: Arc<GivenUp>,
     /// The requests whose replies are overdue; looks count among them.
     overdue: Arc<OverdueRequests>,
+    /// The time for which a lock stays taken after a lease that was not released.
+    takeover_margin: Duration,
     /// The range of the pauses while the stream does not report a lock.
     retry_interval: RangeInclusive<Duration>,
     /// The number of waiters whose locks are held, registered or not.
@@ -86,18 +89,17 @@ struct State {
 }
 
 impl ReleaseNotifier {
-    /// A notifier with a change stream if `wake_up` is set.
+    /// A notifier with a change stream, unless wake-ups are switched off.
     pub(crate) fn new(
         store: Arc<Store>,
         given_up: Arc<GivenUp>,
         overdue: Arc<OverdueRequests>,
-        retry_interval: RangeInclusive<Duration>,
-        wake_up: bool,
+        config: &Config,
     ) -> Self {
         let state = State {
             waiters: Waiters::default(),
             looker: Looker::default(),
-            stream: if wake_up {
+            stream: if config.wake_up {
                 StreamState::Closed
             } else {
                 StreamState::Off
@@ -114,7 +116,8 @@ impl ReleaseNotifier {
             store,
             given_up,
             overdue,
-            retry_interval,
+            takeover_margin: config.takeover_margin,
+            retry_interval: config.retry_interval.clone(),
             waiting: AtomicUsize::new(0),
             state: Mutex::new(state),
             look: Notify::new(),
@@ -262,13 +265,11 @@ mod tests {
     fn with_wake_up(wake_up: bool) -> Arc<ReleaseNotifier> {
         let store = Arc::new(Store::Memory(Arc::new(MemoryStore::new())));
         let overdue = Arc::clone(&Queues::new().overdue);
-        Arc::new(ReleaseNotifier::new(
-            store,
-            Arc::default(),
-            overdue,
-            PAUSES,
+        let config = Config {
             wake_up,
-        ))
+            ..Config::default()
+        };
+        Arc::new(ReleaseNotifier::new(store, Arc::default(), overdue, &config))
     }
 
     fn in_memory() -> Arc<ReleaseNotifier> {

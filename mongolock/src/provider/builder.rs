@@ -8,7 +8,8 @@ use crate::engine::Engine;
 use crate::options::{Config, refused};
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::store::{MemoryStore, MongoStore, Reachability, Store};
+use crate::store::takeover::MARK_PREFIX;
+use crate::store::{MemoryStore, MongoStore, Reachability, Store, WAITERS_SUFFIX};
 use crate::{LockError, LockProvider};
 
 /// The shortest pause between two polls: with a shorter one a waiter would poll in a hot loop.
@@ -86,8 +87,8 @@ impl LockProviderBuilder {
         }
     }
 
-    /// Sets the collection of the lock documents: 1 to 200 bytes without `$` that do not begin with `system.`;
-    /// `distributed_locks` by default.
+    /// Sets the collection of the lock documents: 1 to 200 bytes without `$` that do not begin with `system.` or end with
+    /// `.waiters`; `distributed_locks` by default.
     ///
     /// The first acquisition creates the collection. Locks exclude each other only within one collection.
     pub fn collection(mut self, name: impl Into<String>) -> Self {
@@ -177,6 +178,38 @@ impl LockProviderBuilder {
         self
     }
 
+    /// Sets for how long a lock whose lease has run out stays taken: 0 to 7 days, in whole milliseconds, and at most the
+    /// `retention`; 0 by default.
+    ///
+    /// A lease that ends without a release, because its holder crashed or is cut off, can be taken over only after this
+    /// margin. It covers the difference between the clocks of the members of a replica set: after a failover to a member
+    /// whose clock is 60 s ahead, leases end 60 s early, and with a margin of 60 s no process acquires such a lock before
+    /// its holder has stopped relying on it. The price is that the lock of a crashed holder is free later. A released
+    /// lock is free at once, and a holder that lost its lock although its process runs releases it.
+    ///
+    /// The margin is that of the provider that acquires the lock: **set the same one in all processes**. If they differ,
+    /// the smallest one decides, because its process takes the lock first; and DistributedLock.MongoDB has none. Locks
+    /// of this margin need a TTL index that keeps their documents for as long: where another program has created it with
+    /// a shorter time (DistributedLock.MongoDB: 0 s), [`index_state`](crate::LockAdmin::index_state) says so.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mongolock::LockProvider;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let builder = LockProvider::in_memory().to_builder();
+    /// let provider = builder.takeover_margin(Duration::from_secs(5)).build()?;
+    /// provider.lock("report:1").await?.release().await?;
+    /// assert!(provider.lock("report:1").try_acquire().await?.is_some(), "a released lock is free at once");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn takeover_margin(mut self, margin: Duration) -> Self {
+        self.config.takeover_margin = margin;
+        self
+    }
+
     /// Sets whether a change stream wakes waiters when another process releases the lock; `true` by default.
     ///
     /// The stream is open only while calls wait. With `false`, on a standalone server, or without the privilege to
@@ -188,7 +221,7 @@ impl LockProviderBuilder {
     }
 
     /// Sets the owner that is written into the documents of held locks, for operators and error messages: 1 to 256
-    /// bytes without control characters; `<host>:<process id>` by default.
+    /// bytes without control characters that do not begin with `done:`; `<host>:<process id>` by default.
     ///
     /// The owner need not be unique: each acquisition has an id of its own.
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
@@ -262,6 +295,13 @@ impl LockProviderBuilder {
                 "it must be whole seconds, 1 s to 68 years",
             ));
         }
+        self.config.check_takeover_margin()?;
+        if let Some(owner) = &self.owner
+            && owner.starts_with(MARK_PREFIX)
+        {
+            let bound = format!("it must not begin with `{MARK_PREFIX}`, which marks finished work");
+            return Err(refused("owner", owner, bound));
+        }
         if let Some(owner) = &self.owner
             && (owner.is_empty() || owner.len() > 256 || owner.chars().any(char::is_control))
         {
@@ -276,6 +316,10 @@ impl LockProviderBuilder {
         let name = &self.collection;
         if name.is_empty() || name.contains(['$', '\0']) || name.starts_with("system.") || name.len() > 200 {
             let bound = "it must have 1 to 200 bytes and no `$`, and must not begin with `system.`";
+            return Err(refused("collection", name, bound));
+        }
+        if name.ends_with(WAITERS_SUFFIX) {
+            let bound = "it must not end with `.waiters`: such a collection has the waiters for the locks of another one";
             return Err(refused("collection", name, bound));
         }
         Ok(())
@@ -321,10 +365,21 @@ mod tests {
         assert_eq!(refuses(|b| b.retry_interval(shorter..=second)), "retry_interval");
         assert_eq!(refuses(|b| b.retention(Duration::from_millis(1500))), "retention");
         assert_eq!(refuses(|b| b.retention(Duration::ZERO)), "retention");
+        assert_eq!(refuses(|b| b.takeover_margin(week + second)), "takeover_margin");
+        assert_eq!(
+            refuses(|b| b.takeover_margin(Duration::from_micros(1500))),
+            "takeover_margin"
+        );
+        assert_eq!(
+            refuses(|b| b.retention(second).takeover_margin(second * 2)),
+            "takeover_margin"
+        );
         assert_eq!(refuses(|b| b.owner("")), "owner");
+        assert_eq!(refuses(|b| b.owner("done:a")), "owner");
         assert_eq!(refuses(|b| b.owner("a\nb")), "owner");
         assert_eq!(refuses(|b| b.collection("")), "collection");
         assert_eq!(refuses(|b| b.collection("a$b")), "collection");
+        assert_eq!(refuses(|b| b.collection("locks.waiters")), "collection");
     }
 
     /// A shorter pause would poll in a hot loop.

@@ -11,7 +11,7 @@ use crate::store;
 pub(crate) struct Holder {
     /// The id of the claim that has the lock; empty during a minimum hold.
     lock_id: Option<Arc<str>>,
-    /// The end of its lease on this process's clock. It is counted from the reply, so that it comes no earlier than at
+    /// The time at which the lock is free without a renewal, on this process's clock. It is counted from the reply, so that it comes no earlier than at
     /// the server.
     until: Option<Instant>,
 }
@@ -33,7 +33,7 @@ impl Holder {
         }
     }
 
-    /// The remaining time of the lease; zero if it has passed.
+    /// The time until the lock is free without a renewal; zero if it has passed.
     pub(crate) fn remaining(&self) -> Option<Duration> {
         self.until
             .map(|until| until.saturating_duration_since(Instant::now()))

@@ -8,12 +8,10 @@ use tokio::time::{Instant, sleep};
 
 use super::between;
 use super::fleet::World;
+use super::knobs::APART;
 
 /// An hour in milliseconds.
 const HOUR: i64 = 3_600_000;
-
-/// The difference between the clocks of two members in milliseconds.
-const APART: i64 = 3000;
 
 impl World {
     /// Starts the faults of the server, which all end with the simulation.
@@ -79,7 +77,7 @@ impl World {
 
     async fn fail_over(self: Arc<Self>) {
         let rng = &mut self.plan.rng(1 << 36);
-        let mut jump = APART;
+        let mut jump = i64::try_from(APART.as_millis()).unwrap_or(i64::MAX);
         while !self.is_over() {
             sleep(between(rng, 1000, 10_000)).await;
             self.server.step_down();

@@ -44,7 +44,7 @@ enum Fate {
 impl World {
     pub(super) async fn run(plan: Plan) -> Arc<Self> {
         let world = Arc::new(Self {
-            server: Arc::new(Server::new(plan.scenario)),
+            server: Arc::new(Server::new(plan.scenario, plan.knobs.takeover_margins)),
             longest_wait: AtomicU64::new(0),
             end: Instant::now() + plan.lasts,
             plan,
@@ -103,6 +103,7 @@ impl World {
         let provider = LockProviderBuilder::simulated(link)
             .owner(format!("p{number}"))
             .wake_up(chance(rng, self.plan.wake_ups))
+            .takeover_margin(self.takeover_margin(rng))
             .with_defaults();
         // In many processes one query looks at all awaited locks, however few they are.
         let look_from = *rng.choice(&[1, 2, usize::MAX]).unwrap_or(&1);
@@ -121,6 +122,15 @@ impl World {
             provider,
             workers,
         }
+    }
+
+    fn takeover_margin(&self, rng: &mut Rng) -> Duration {
+        let (least, greatest) = self.plan.knobs.takeover_margins;
+        if greatest.is_zero() {
+            return Duration::ZERO;
+        }
+        let millis = |margin: Duration| u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
+        between(rng, millis(least), millis(greatest))
     }
 
     /// Pauses the process at random times, until its end or the end of all faults.

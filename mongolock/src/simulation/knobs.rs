@@ -2,7 +2,11 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::between;
 use super::plan::Scenario;
+
+/// The difference between the clocks of two members.
+pub(super) const APART: Duration = Duration::from_secs(3);
 
 /// The faults inside the server and the driver, and other clients of the documents. By default there are none.
 #[derive(Debug, Clone, Default)]
@@ -32,8 +36,10 @@ pub(super) struct Knobs {
     pub(super) has_long_leases: bool,
     /// Whether the server does not reply for up to minutes.
     pub(super) outages: bool,
-    /// Whether the primary changes; the clocks of the two members differ by 3 s.
+    /// Whether the primary changes; the clocks of the two members differ by [`APART`].
     pub(super) failovers: bool,
+    /// The smallest and the greatest takeover margin of the processes.
+    pub(super) takeover_margins: (Duration, Duration),
     /// Whether the server's clock is an hour ahead for a while.
     pub(super) clock_an_hour_ahead: bool,
 }
@@ -104,6 +110,14 @@ impl Knobs {
                 failovers: true,
                 ..none
             },
+            Scenario::Margins => {
+                let least = APART + between(rng, 0, 1000);
+                Self {
+                    failovers: true,
+                    takeover_margins: (least, least + between(rng, 0, 5000)),
+                    ..none
+                }
+            }
             Scenario::Steps => Self {
                 clock_an_hour_ahead: true,
                 ..none

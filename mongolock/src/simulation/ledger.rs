@@ -47,8 +47,10 @@ struct Record {
 /// What a simulation promises about its holds.
 #[derive(Clone, Copy)]
 pub(super) struct Promise {
-    /// Whether leases last as long at the server as their holders rely on them.
+    /// Whether locks stay taken at the server for as long as their holders rely on them.
     pub(super) has_sound_clock: bool,
+    /// Whether minimum holds last as long as they shall.
+    pub(super) keeps_min_holds: bool,
     /// Whether every holder learns at its next renewal that an operator has ended its lease.
     pub(super) tells_of_forced_ends: bool,
 }
@@ -127,7 +129,7 @@ impl Ledger {
             lease,
             "begins while another holder relies on its lease",
         );
-        let kept = record.kept_until.is_some_and(|until| Instant::now() < until);
+        let kept = promise.keeps_min_holds && record.kept_until.is_some_and(|until| Instant::now() < until);
         self.expect(!kept, lease, "begins within the minimum hold of another");
     }
 
@@ -160,6 +162,7 @@ impl Ledger {
         let is_new = record.neighbour.as_ref().is_none_or(|(before, _)| before != id);
         let promise = Promise {
             has_sound_clock: true,
+            keeps_min_holds: true,
             tells_of_forced_ends: false,
         };
         if is_new && self.is_held(record, promise) {

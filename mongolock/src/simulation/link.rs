@@ -107,7 +107,12 @@ impl Link {
         }
     }
 
-    pub(crate) async fn look(&self, names: &[Arc<str>], limit: Duration) -> Result<RunningLeases, LockError> {
+    pub(crate) async fn look(
+        &self,
+        names: &[Arc<str>],
+        takeover_margin: Duration,
+        limit: Duration,
+    ) -> Result<RunningLeases, LockError> {
         let (contacts, sent) = (&self.process.contacts, Instant::now());
         for name in names {
             contacts.claims(name);
@@ -120,7 +125,7 @@ impl Link {
         let order = Order {
             kind: Command::Look,
             keys: keys.collect(),
-            change: Change::Look,
+            change: Change::Look { takeover_margin },
             limit,
         };
         let Reply::Looked(running) = self.request(order).await? else {

@@ -31,7 +31,10 @@ impl World {
         if is_meant {
             self.server.ledger.forced(&name, self.holder_of(&name));
         }
-        let ended = self.server.memory.force_release_at(now, &name, None);
+        let ended = self
+            .server
+            .memory
+            .force_release_at(now, &name, None, Duration::ZERO);
         self.server
             .note(|| format!("{name} is released by force: {ended}"));
         self.server.observe(&name);

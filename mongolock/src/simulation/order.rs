@@ -29,7 +29,9 @@ pub(super) enum Change {
         min_hold: Duration,
     },
     /// The command changes nothing: it reads which locks are held.
-    Look,
+    Look {
+        takeover_margin: Duration,
+    },
 }
 
 /// What the server replies.
@@ -77,7 +79,7 @@ impl Server {
             let is_late = course.delay >= order.limit && done == 0;
             let stops = course.stops_after == Some(done);
             // A read does not wait for the transactions of others.
-            let is_read = matches!(order.change, Change::Look);
+            let is_read = matches!(order.change, Change::Look { .. });
             if is_late || stops || !(is_read || self.blocks.wait(&key.name, by).await) {
                 return Err(errors::command(errors::OUT_OF_TIME));
             }
@@ -86,8 +88,8 @@ impl Server {
             }
             match order.change {
                 Change::Claim(ask) => return Ok(Reply::Claimed(self.claim(now, key, ask))),
-                Change::Look => {
-                    let lease = self.memory.running_lease(now, &key.name);
+                Change::Look { takeover_margin } => {
+                    let lease = self.memory.running_lease(now, &key.name, takeover_margin);
                     running.extend(lease.map(|lease| (Arc::clone(&key.name), lease)));
                 }
                 Change::Renew(expiry) => {
@@ -103,7 +105,7 @@ impl Server {
             }
         }
         match order.change {
-            Change::Look => Ok(Reply::Looked(running)),
+            Change::Look { .. } => Ok(Reply::Looked(running)),
             _ => Ok(Reply::Found(found)),
         }
     }

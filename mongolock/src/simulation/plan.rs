@@ -37,6 +37,8 @@ pub(super) enum Scenario {
     Neighbours,
     Outages,
     Failovers,
+    /// Failovers and crashes; the processes have takeover margins that cover the difference between the clocks.
+    Margins,
     /// The server's clock is an hour ahead for a while.
     Steps,
 }
@@ -123,7 +125,7 @@ impl Plan {
     pub(super) fn least_expiry(&self) -> Duration {
         if self.knobs.has_long_leases {
             Duration::from_secs(600)
-        } else if self.knobs.failovers {
+        } else if self.scenario == Scenario::Failovers {
             Duration::from_secs(15)
         } else {
             Duration::ZERO
@@ -136,6 +138,11 @@ impl Plan {
             self.scenario,
             Scenario::BlockedDocuments | Scenario::PartialBatches
         )
+    }
+
+    /// Whether a minimum hold lasts as long as it shall: no margin covers the end of a lease that was released.
+    pub(super) fn keeps_min_holds(&self) -> bool {
+        self.scenario.has_sound_clock() && !self.knobs.failovers
     }
 
     /// Whether a holder keeps its lock until it releases it.
@@ -185,10 +192,13 @@ impl Scenario {
     }
 
     pub(super) fn has_crashes(self) -> bool {
-        matches!(self, Self::Crashes | Self::Everything | Self::Leaps)
+        matches!(
+            self,
+            Self::Crashes | Self::Everything | Self::Leaps | Self::Margins
+        )
     }
 
-    /// Whether leases last as long at the server as their holders rely on them.
+    /// Whether locks stay taken at the server for as long as their holders rely on them.
     pub(super) fn has_sound_clock(self) -> bool {
         !matches!(self, Self::Leaps | Self::Failovers | Self::Steps)
     }

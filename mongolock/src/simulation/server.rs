@@ -34,6 +34,8 @@ pub(super) struct Server {
     term: AtomicU64,
     no_primary: AtomicBool,
     has_sound_clock: bool,
+    /// The smallest and the greatest takeover margin of the processes.
+    takeover_margins: (Duration, Duration),
     nothing_fails: bool,
     commands: [AtomicU64; 5],
     grants: Mutex<HashMap<Arc<str>, Grant>>,
@@ -58,7 +60,7 @@ pub(super) enum Command {
 }
 
 impl Server {
-    pub(super) fn new(scenario: Scenario) -> Self {
+    pub(super) fn new(scenario: Scenario, takeover_margins: (Duration, Duration)) -> Self {
         let calm = scenario == Scenario::Calm;
         let memory = MemoryStore::new();
         memory.jump(HOUR);
@@ -73,6 +75,7 @@ impl Server {
             term: AtomicU64::new(0),
             no_primary: AtomicBool::new(false),
             has_sound_clock: scenario.has_sound_clock(),
+            takeover_margins,
             nothing_fails: calm,
             commands: Default::default(),
             grants: Mutex::default(),
@@ -84,7 +87,7 @@ impl Server {
 
     pub(super) fn claim(&self, now: Duration, key: &LeaseId, ask: AcquireRequest) -> AcquireReply {
         let before = self.memory.claimed_by(&key.name);
-        self.note_early_end(now, key);
+        self.note_early_end(now, key, ask.takeover_margin);
         let answer = self.memory.claim_at(now, key, ask);
         self.observe(&key.name);
         if let AcquireReply::Acquired { last_token, .. } = &answer {
@@ -102,9 +105,9 @@ impl Server {
 
     /// Notes that a claim ends a lease early because the clock was set back after the claim had read it. Such a claim has
     /// a clock that is ahead, so it is not a fault of the protocol.
-    fn note_early_end(&self, now: Duration, key: &LeaseId) {
+    fn note_early_end(&self, now: Duration, key: &LeaseId, takeover_margin: Duration) {
         let ahead = now.saturating_sub(self.memory.now());
-        let lease = self.memory.lease_of(&key.name);
+        let lease = self.memory.lease_of(&key.name, takeover_margin);
         let ended = lease.filter(|(id, lasts)| *id != key.lock_id && !lasts.is_zero() && *lasts <= ahead);
         if let Some((id, _)) = ended {
             self.ledger.forced(&key.name, Some(id));
@@ -113,16 +116,17 @@ impl Server {
 
     /// Notes which claim has the lock, and checks that the lease does not end while its holder still relies on it.
     pub(super) fn observe(&self, name: &str) {
-        let lease = self.memory.lease_of(name);
+        let (least, greatest) = self.takeover_margins;
         if self.has_sound_clock {
-            self.ledger.check_end(name, lease.as_ref());
+            self.ledger
+                .check_end(name, self.memory.lease_of(name, least).as_ref());
         }
-        self.tenures.observe(name, lease);
+        self.tenures.observe(name, self.memory.lease_of(name, greatest));
     }
 
     /// Checks that a renewal leaves no lease that lasts longer than any renewal can have granted.
     pub(super) fn check_renewal(&self, now: Duration, key: &LeaseId, expiry: Duration) {
-        let lease = self.memory.lease_of(&key.name);
+        let lease = self.memory.lease_of(&key.name, Duration::ZERO);
         let end = lease.map_or(now, |(_, lasts)| self.memory.now() + lasts);
         let lasts = end.saturating_sub(now);
         if lasts > expiry + Duration::from_secs(60) {

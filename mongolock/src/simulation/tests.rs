@@ -17,7 +17,7 @@ use crate::store::LeaseId;
 
 /// The number of seeds over all scenarios.
 const SEEDS: u64 = 240;
-const SCENARIOS: u64 = 19;
+const SCENARIOS: u64 = 20;
 
 #[test]
 fn calm() {
@@ -110,6 +110,11 @@ fn failovers() {
 }
 
 #[test]
+fn takeover_margins() {
+    many(Scenario::Margins);
+}
+
+#[test]
 fn steps_of_the_clock() {
     many(Scenario::Steps);
 }
@@ -156,7 +161,7 @@ fn digests() {
 #[test]
 fn names_used_once_leave_nothing_behind() {
     in_virtual_time(async {
-        let server = Arc::new(Server::new(Scenario::Calm));
+        let server = Arc::new(Server::new(Scenario::Calm, Default::default()));
         let link = Link::new(
             &server,
             &Process::new(0, 0),
@@ -181,7 +186,7 @@ fn names_used_once_leave_nothing_behind() {
 #[test]
 fn a_minute_without_a_reply_ends_a_wait_without_a_limit() {
     in_virtual_time(async {
-        let server = Arc::new(Server::new(Scenario::Calm));
+        let server = Arc::new(Server::new(Scenario::Calm, Default::default()));
         let link = Link::new(
             &server,
             &Process::new(0, 0),
@@ -195,7 +200,12 @@ fn a_minute_without_a_reply_ends_a_wait_without_a_limit() {
                 name: name.into(),
                 lock_id: "rival".into(),
             };
-            server.memory.claim(&key, AcquireRequest { expiry, tokens });
+            let request = AcquireRequest {
+                expiry,
+                tokens,
+                takeover_margin: Duration::ZERO,
+            };
+            server.memory.claim(&key, request);
         }
         let wait = async |name: &str| {
             let begun = tokio::time::Instant::now();

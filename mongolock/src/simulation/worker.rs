@@ -132,6 +132,7 @@ impl Worker {
         let granted = world.server.granted_at(&lease.key);
         let promise = Promise {
             has_sound_clock: world.plan.scenario.has_sound_clock(),
+            keeps_min_holds: world.plan.keeps_min_holds(),
             tells_of_forced_ends: world.plan.scenario == Scenario::Operators,
         };
         world.server.note(|| {

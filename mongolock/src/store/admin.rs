@@ -1,9 +1,12 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 
 use super::mongo::{MongoStore, release_stage, unfit};
+use super::takeover::taken;
 use super::ttl_index::BUILD_LOCK;
+use super::{Lines, waiters};
 use crate::store::info::{Page, Seen};
 use crate::timing::COMMAND_LIMIT;
 use crate::{FencingToken, LockError, LockFilter, LockInfo, LockState};
@@ -17,7 +20,12 @@ impl MongoStore {
     ///
     /// Each page is a query of its own instead of a batch of one cursor. A cursor would have one time limit and one
     /// `$$NOW` for all its batches, would be lost with its server, and would stay open while the caller pauses.
-    pub(crate) async fn page(&self, filter: &LockFilter, after: Option<&str>) -> Result<Page, LockError> {
+    pub(crate) async fn page(
+        &self,
+        filter: &LockFilter,
+        after: Option<&str>,
+        takeover_margin: Duration,
+    ) -> Result<Page, LockError> {
         let size = filter.limit.map_or(PAGE_SIZE, |limit| limit.min(PAGE_SIZE));
         if size == 0 {
             // To the server 0 means no limit.
@@ -36,47 +44,74 @@ impl MongoStore {
             .limit(i64::from(size))
             .batch_size(size)
             .await?;
-        let mut page = Page::default();
+        let mut documents = Vec::new();
         while found.advance().await? {
-            let document = found.deserialize_current()?;
-            let name = document.get_str("_id").unwrap_or_default();
-            page.locks.push(info(name, &document));
-            if page.locks.len() == size as usize {
-                page.last_name = Some(name.to_owned());
-            }
+            documents.push(found.deserialize_current()?);
         }
-        Ok(page)
+        let lines = self.lines_of(&documents).await;
+        let info = |document: &Document| info(name_of(document), document, takeover_margin, &lines);
+        let is_full = documents.len() == size as usize;
+        Ok(Page {
+            locks: documents.iter().map(info).collect(),
+            last_name: documents
+                .last()
+                .filter(|_| is_full)
+                .map(|last| name_of(last).to_owned()),
+        })
     }
 
-    pub(crate) async fn get(&self, name: &str) -> Result<Option<LockInfo>, LockError> {
+    pub(crate) async fn get(
+        &self,
+        name: &str,
+        takeover_margin: Duration,
+    ) -> Result<Option<LockInfo>, LockError> {
         let found = self
             .locks
             .find_one(doc! { "_id": name })
             .projection(seen_fields())
             .max_time(COMMAND_LIMIT)
             .await?;
-        found.map(|document| info(name, &document)).transpose()
+        let Some(document) = found else {
+            return Ok(None);
+        };
+        let lines = self.lines_of(std::slice::from_ref(&document)).await;
+        info(name, &document, takeover_margin, &lines).map(Some)
+    }
+
+    /// The waiters for these locks. Without the right to read them, or after another error, none are known: the locks
+    /// themselves can be read all the same.
+    async fn lines_of(&self, locks: &[Document]) -> Lines {
+        let names: Vec<Arc<str>> = locks.iter().map(|lock| Arc::from(name_of(lock))).collect();
+        if names.is_empty() {
+            return Lines::new();
+        }
+        self.lines(&names, COMMAND_LIMIT).await.unwrap_or_default()
     }
 
     pub(crate) async fn force_release(
         &self,
         name: &str,
         only_if: Option<FencingToken>,
+        takeover_margin: Duration,
     ) -> Result<bool, LockError> {
-        let mut running = doc! { "_id": name, "$expr": ends_now() };
+        let mut seen = doc! { "_id": name, "$expr": ends_now(takeover_margin) };
         if let Some(token) = only_if {
-            running.insert("fencingToken", token);
+            seen.insert("fencingToken", token);
         }
         let ended = self
-            .update(&self.locks, running, release_stage(Duration::ZERO), COMMAND_LIMIT)
+            .update(&self.locks, seen, release_stage(Duration::ZERO), COMMAND_LIMIT)
             .await?;
         Ok(ended > 0)
     }
 
-    pub(crate) async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
-        let held = LockFilter::new().owner(owner).state(LockState::Held);
-        let held = doc! { "$and": [conditions(&held), { "$expr": ends_now() }] };
-        self.update(&self.locks, held, release_stage(Duration::ZERO), COMMAND_LIMIT)
+    pub(crate) async fn release_owner(
+        &self,
+        owner: &str,
+        takeover_margin: Duration,
+    ) -> Result<u64, LockError> {
+        let owned = conditions(&LockFilter::new().owner(owner));
+        let seen = doc! { "$and": [owned, { "$expr": ends_now(takeover_margin) }] };
+        self.update(&self.locks, seen, release_stage(Duration::ZERO), COMMAND_LIMIT)
             .await
     }
 }
@@ -86,14 +121,15 @@ fn seen_fields() -> Document {
     doc! { "lockId": 1, "acquiredAt": 1, "expiresAt": 1, "fencingToken": 1, "now": "$$NOW" }
 }
 
+/// The condition for a lease that is valid.
 fn is_running() -> Document {
-    doc! { "$gt": ["$expiresAt", "$$NOW"] }
+    taken(Duration::ZERO)
 }
 
-/// The condition for a lease that is valid and began before this command: a lease that began while the command waited
-/// in the server is not the one that the operator has seen.
-fn ends_now() -> Document {
-    doc! { "$and": [is_running(), { "$lte": ["$acquiredAt", "$$NOW"] }] }
+/// The condition for a lock that is not free, and whose lease began before this command: a lease that began while the
+/// command waited in the server is not the one that the operator has seen.
+fn ends_now(takeover_margin: Duration) -> Document {
+    doc! { "$and": [taken(takeover_margin), { "$lte": ["$acquiredAt", "$$NOW"] }] }
 }
 
 /// The query for the conditions of a filter, by the rules of [`LockFilter::admits`] and without the limit. It leaves
@@ -136,7 +172,16 @@ fn literally(text: &str) -> String {
     pattern
 }
 
-fn info(name: &str, document: &Document) -> Result<LockInfo, LockError> {
+fn name_of(document: &Document) -> &str {
+    document.get_str("_id").unwrap_or_default()
+}
+
+fn info(
+    name: &str,
+    document: &Document,
+    takeover_margin: Duration,
+    lines: &Lines,
+) -> Result<LockInfo, LockError> {
     let unfit = |field, wanted| unfit(name, document, field, wanted);
     let text = |field| document.get_str(field).map_err(|_| unfit(field, "a string"));
     let date = |field| document.get_datetime(field).map_err(|_| unfit(field, "a date"));
@@ -148,6 +193,8 @@ fn info(name: &str, document: &Document) -> Result<LockInfo, LockError> {
         expires_at: *date("expiresAt")?,
         token: token.map_err(|_| unfit("fencingToken", "a 64-bit integer"))?,
         now: *date("now")?,
+        takeover_margin,
+        waiters: waiters::infos(lines.get(name), text("lockId")?),
     };
     Ok(seen.into())
 }

@@ -4,6 +4,7 @@ use mongodb::bson::DateTime;
 use serde::ser::Error;
 use serde::{Serialize, Serializer};
 
+use super::takeover::margin_after;
 use crate::{FencingToken, LockError};
 
 /// The first moment of the year 0 in milliseconds since 1970: RFC 3339 has no earlier one.
@@ -27,7 +28,7 @@ const LAST_DATE: i64 = 253_402_300_799_999;
 /// let info = provider.admin().get("report:1").await?.expect("the lock is held");
 /// let json = serde_json::to_value(&info)?;
 /// // {"name":"report:1","owner":"billing-1","state":"held","fencing_token":1763764800123000,
-/// //  "acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87}
+/// //  "acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87,"waiters":[]}
 /// assert_eq!(json["state"], "held");
 /// assert_eq!(json["fencing_token"], guard.fencing_token().get());
 /// # Ok(())
@@ -56,8 +57,31 @@ pub struct LockInfo {
     #[serde(serialize_with = "as_rfc3339")]
     pub expires_at: DateTime,
     /// The time from the read until the lock is free, if it is neither renewed nor released; zero if it is free.
+    ///
+    /// For a lock that was not released it includes the [`takeover_margin`] of the provider that reads it.
+    ///
+    /// [`takeover_margin`]: crate::LockProviderBuilder::takeover_margin
     #[serde(serialize_with = "as_seconds")]
     pub remaining: Duration,
+    /// The other processes that wait for the lock, in the order of their places; the process that holds it is left out.
+    ///
+    /// Each provider that waits for long enough writes a document beside those of the locks. It is empty if none does,
+    /// and if these documents cannot be read; [`waiters_state`](crate::LockAdmin::waiters_state) tells why.
+    pub waiters: Vec<WaiterInfo>,
+}
+
+/// A process that waits for a lock: its provider's owner, and since when; see
+/// [`LockInfo::waiters`](crate::LockInfo::waiters).
+///
+/// It implements [`Serialize`] with its two fields; `since` is an RFC 3339 string in UTC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct WaiterInfo {
+    /// The owner of the provider that waits.
+    pub owner: String,
+    /// The time at which the oldest of its present waiters began to wait.
+    #[serde(serialize_with = "as_rfc3339")]
+    pub since: DateTime,
 }
 
 /// The state of a lock by the server's clock.
@@ -69,7 +93,8 @@ pub struct LockInfo {
 pub enum LockState {
     /// The holder's lease is valid.
     Held,
-    /// The lease expired without a release, because its holder crashed or lost the lock. The lock is free.
+    /// The lease expired without a release, because its holder crashed or lost the lock. The lock is free, except that
+    /// it stays taken for [`LockInfo::remaining`] if a takeover margin is not over.
     Expired,
     /// The lock was released. It is free, except that it stays taken for [`LockInfo::remaining`] if its minimum hold is
     /// not over.
@@ -104,6 +129,9 @@ pub(crate) struct Seen<'a> {
     pub(crate) expires_at: DateTime,
     pub(crate) token: i64,
     pub(crate) now: DateTime,
+    /// How long after its end a lease that was not released still keeps the lock taken.
+    pub(crate) takeover_margin: Duration,
+    pub(crate) waiters: Vec<WaiterInfo>,
 }
 
 impl From<Seen<'_>> for LockInfo {
@@ -112,19 +140,21 @@ impl From<Seen<'_>> for LockInfo {
             .expires_at
             .timestamp_millis()
             .saturating_sub(seen.now.timestamp_millis());
-        let left = u64::try_from(left).unwrap_or_default();
+        let margin = margin_after(seen.lock_id, seen.takeover_margin).as_millis();
+        let until_free = left.saturating_add(i64::try_from(margin).unwrap_or(i64::MAX));
         Self {
             name: seen.name.to_owned(),
             owner: owner(seen.lock_id).map(str::to_owned),
             state: match (seen.lock_id, left) {
                 ("", _) => LockState::Released,
-                (_, 0) => LockState::Expired,
+                (_, ..=0) => LockState::Expired,
                 _ => LockState::Held,
             },
             fencing_token: FencingToken::new(seen.token),
             acquired_at: seen.acquired_at,
             expires_at: seen.expires_at,
-            remaining: Duration::from_millis(left),
+            remaining: Duration::from_millis(u64::try_from(until_free).unwrap_or_default()),
+            waiters: seen.waiters,
         }
     }
 }
@@ -149,6 +179,8 @@ mod tests {
             expires_at: DateTime::from_millis(ACQUIRED.saturating_add(expires_in)),
             token: 1_763_764_800_123_000,
             now: DateTime::from_millis(ACQUIRED + now_in),
+            takeover_margin: Duration::ZERO,
+            waiters: Vec::new(),
         };
         serde_json::to_string(&LockInfo::from(seen)).unwrap()
     }
@@ -157,15 +189,50 @@ mod tests {
     fn the_json_is_plain_and_stable() {
         assert_eq!(
             json("billing#1#8c0f", 30_000, 130),
-            r#"{"name":"report:1","owner":"billing#1","state":"held","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87}"#
+            r#"{"name":"report:1","owner":"billing#1","state":"held","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87,"waiters":[]}"#
         );
         assert_eq!(
             json("billing-1#8c0f", 877, 5_000),
-            r#"{"name":"report:1","owner":"billing-1","state":"expired","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:01Z","remaining":0.0}"#
+            r#"{"name":"report:1","owner":"billing-1","state":"expired","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:01Z","remaining":0.0,"waiters":[]}"#
         );
         assert_eq!(
             json("", 60_000, 59_999),
-            r#"{"name":"report:1","owner":null,"state":"released","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:41:00.123Z","remaining":0.001}"#
+            r#"{"name":"report:1","owner":null,"state":"released","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:41:00.123Z","remaining":0.001,"waiters":[]}"#
+        );
+    }
+
+    #[test]
+    fn the_margin_keeps_a_lock_taken_that_was_not_released() {
+        let state = |lock_id: &str, expired_for: i64| {
+            let info = LockInfo::from(Seen {
+                name: "report:1",
+                lock_id,
+                acquired_at: DateTime::from_millis(ACQUIRED),
+                expires_at: DateTime::from_millis(ACQUIRED),
+                token: 1,
+                now: DateTime::from_millis(ACQUIRED + expired_for),
+                takeover_margin: Duration::from_secs(5),
+                waiters: Vec::new(),
+            });
+            (info.state, info.remaining.as_millis())
+        };
+        assert_eq!(state("a#1", -1000), (LockState::Held, 6000));
+        assert_eq!(state("a#1", 0), (LockState::Expired, 5000));
+        assert_eq!(state("a#1", 4999), (LockState::Expired, 1));
+        assert_eq!(state("a#1", 5000), (LockState::Expired, 0));
+        assert_eq!(state("", -1000), (LockState::Released, 1000));
+        assert_eq!(state("", 0), (LockState::Released, 0));
+    }
+
+    #[test]
+    fn a_waiter_has_its_owner_and_the_time_at_which_it_began() {
+        let waiter = WaiterInfo {
+            owner: "billing-2".to_owned(),
+            since: DateTime::from_millis(ACQUIRED),
+        };
+        assert_eq!(
+            serde_json::to_string(&waiter).unwrap(),
+            r#"{"owner":"billing-2","since":"2025-11-21T22:40:00.123Z"}"#
         );
     }
 

@@ -6,7 +6,8 @@ use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{ReadPreference, SelectionCriteria};
 
 use super::memory::MemoryStore;
-use super::mongo::{MongoStore, free, millis};
+use super::mongo::{MongoStore, millis};
+use super::takeover::{free, margin_after};
 use crate::LockError;
 
 /// The running leases that a look has found, by the names of their locks. Every other name of the look is free.
@@ -17,14 +18,19 @@ pub(crate) type RunningLeases = HashMap<Arc<str>, RunningLease>;
 pub(crate) struct RunningLease {
     /// The id of the claim that has the lock, empty during a minimum hold; `None` if the document has none.
     pub(crate) holder: Option<Arc<str>>,
-    /// The remaining time of the lease by the server's clock.
+    /// The time until the lock is free by the server's clock if it is neither renewed nor released.
     pub(crate) remaining: Duration,
 }
 
 impl MongoStore {
     /// Reads the documents of these locks with one query. The documents decide nothing here: what looks free is acquired
     /// by a request of its own. So the query reads what the primary has, without waiting for a majority.
-    pub(super) async fn look(&self, names: &[Arc<str>], limit: Duration) -> Result<RunningLeases, LockError> {
+    pub(super) async fn look(
+        &self,
+        names: &[Arc<str>],
+        takeover_margin: Duration,
+        limit: Duration,
+    ) -> Result<RunningLeases, LockError> {
         let ids: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
         let remaining = doc! { "$subtract": ["$expiresAt", "$$NOW"] };
         let is_date = doc! { "$eq": [{ "$type": "$expiresAt" }, "date"] };
@@ -32,7 +38,7 @@ impl MongoStore {
             "find": self.background.name(),
             "filter": { "_id": { "$in": ids } },
             // A damaged document must not end the query for all others, as a subtraction from another type would.
-            "projection": { "lockId": 1, "free": free(), "remainingMs": { "$cond": [is_date, remaining, Bson::Null] } },
+            "projection": { "lockId": 1, "free": free(takeover_margin), "remainingMs": { "$cond": [is_date, remaining, Bson::Null] } },
             "batchSize": i64::try_from(names.len()).unwrap_or(i64::MAX),
             "singleBatch": true,
             "readConcern": { "level": "local" },
@@ -45,28 +51,34 @@ impl MongoStore {
             .get_document("cursor")
             .and_then(|cursor| cursor.get_array("firstBatch"));
         let found = found.into_iter().flatten().filter_map(Bson::as_document);
-        Ok(found.filter_map(running_lease).collect())
+        let running = |document| running_lease(document, takeover_margin);
+        Ok(found.filter_map(running).collect())
     }
 }
 
 /// The lease in one document of a look; `None` if the lock is free, or if the document is damaged: an acquire request
 /// then ends with an error that says so.
-fn running_lease(document: &Document) -> Option<(Arc<str>, RunningLease)> {
+fn running_lease(document: &Document, takeover_margin: Duration) -> Option<(Arc<str>, RunningLease)> {
     let name = document.get_str("_id").ok()?;
     if document.get_bool("free") != Ok(false) {
         return None;
     }
-    let remaining = document.get_i64("remainingMs").ok()?;
+    let holder: Option<Arc<str>> = document.get_str("lockId").ok().map(Arc::from);
+    // Within the margin the lease has ended already, and the difference is negative.
+    let margin = millis(margin_after(holder.as_deref().unwrap_or_default(), takeover_margin));
+    let remaining = document.get_i64("remainingMs").ok()?.saturating_add(margin);
     let lease = RunningLease {
-        holder: document.get_str("lockId").ok().map(Arc::from),
+        holder,
         remaining: Duration::from_millis(u64::try_from(remaining).unwrap_or_default()),
     };
     Some((Arc::from(name), lease))
 }
 
 impl MemoryStore {
-    pub(crate) fn look(&self, names: &[Arc<str>]) -> RunningLeases {
-        let running = |name: &Arc<str>| Some((Arc::clone(name), self.running_lease(self.now(), name)?));
+    pub(crate) fn look(&self, names: &[Arc<str>], takeover_margin: Duration) -> RunningLeases {
+        let now = self.now();
+        let running =
+            |name: &Arc<str>| Some((Arc::clone(name), self.running_lease(now, name, takeover_margin)?));
         names.iter().filter_map(running).collect()
     }
 }

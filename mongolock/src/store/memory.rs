@@ -1,6 +1,7 @@
 mod retention;
 #[cfg(test)]
 mod simulated;
+mod waiters;
 
 use std::collections::HashMap;
 #[cfg(test)]
@@ -13,13 +14,15 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use self::retention::Retention;
-use super::{AcquireReply, AcquireRequest, Page, RenewReply, RunningLease};
+use self::waiters::WaiterDocuments;
+use super::{AcquireReply, AcquireRequest, Page, RenewReply, RunningLease, owner};
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
 use crate::store::info::Seen;
+use crate::store::takeover::margin_after;
 use crate::sync::lock;
 use crate::timing::LATE_COMMAND;
-use crate::{FencingToken, LockFilter, LockInfo, LockState};
+use crate::{FencingToken, LockFilter, LockInfo};
 
 /// The time of the store's clock at its start: tokens are derived from the time, and a token of 0 would look like no
 /// token.
@@ -36,6 +39,7 @@ pub(crate) struct MemoryStore {
     retention: Mutex<Retention>,
     /// The names of released and deleted locks, for the waiters.
     pub(super) releases: broadcast::Sender<Arc<str>>,
+    waiters: WaiterDocuments,
     /// The milliseconds by which the simulation has moved the clock.
     #[cfg(test)]
     jumped: AtomicU64,
@@ -49,6 +53,16 @@ struct Document {
 }
 
 impl Document {
+    /// Whether the lock is free, by the rule of the expression in `takeover.rs`.
+    fn is_free(&self, now: Duration, takeover_margin: Duration) -> bool {
+        self.free_at(takeover_margin) <= now
+    }
+
+    /// The time at which the lock is free if it is neither renewed nor released.
+    fn free_at(&self, takeover_margin: Duration) -> Duration {
+        self.expires_at + margin_after(&self.lock_id, takeover_margin)
+    }
+
     /// Renews by the rule of the pipeline in `mongo.rs`: a renewal that takes effect late does not shorten the lease.
     fn renew(&mut self, now: Duration, expiry: Duration) {
         let present = self.expires_at.min(now + expiry + LATE_COMMAND);
@@ -69,6 +83,7 @@ impl MemoryStore {
             documents: Mutex::default(),
             retention: Mutex::new(Retention::new(DEFAULT_RETENTION)),
             releases: broadcast::Sender::new(1024),
+            waiters: WaiterDocuments::default(),
             #[cfg(test)]
             jumped: AtomicU64::new(0),
         }
@@ -90,7 +105,7 @@ impl MemoryStore {
         let mut retention = lock(&self.retention);
         retention.sweep(&mut documents, now);
         let previous = documents.get(&key.name);
-        if previous.is_none_or(|document| document.expires_at <= now) {
+        if previous.is_none_or(|document| document.is_free(now, request.takeover_margin)) {
             if previous.is_none() {
                 retention.add(&key.name, now);
             }
@@ -105,16 +120,15 @@ impl MemoryStore {
             documents.insert(Arc::clone(&key.name), fresh);
         }
         let document = &documents[&key.name];
-        let remaining = Some(document.expires_at.saturating_sub(now));
         if document.lock_id == key.lock_id {
             AcquireReply::Acquired {
                 last_token: FencingToken::new(document.token),
-                remaining,
+                remaining: Some(document.expires_at.saturating_sub(now)),
             }
         } else {
             AcquireReply::Held {
                 holder: Some(Arc::clone(&document.lock_id)),
-                remaining,
+                remaining: Some(document.free_at(request.takeover_margin).saturating_sub(now)),
             }
         }
     }
@@ -154,21 +168,26 @@ impl MemoryStore {
     }
 
     /// The lease that runs on this lock at this time.
-    pub(crate) fn running_lease(&self, now: Duration, name: &str) -> Option<RunningLease> {
+    pub(crate) fn running_lease(
+        &self,
+        now: Duration,
+        name: &str,
+        takeover_margin: Duration,
+    ) -> Option<RunningLease> {
         let documents = lock(&self.documents);
-        let document = documents.get(name).filter(|document| document.expires_at > now)?;
+        let document = documents.get(name).filter(|document| !document.is_free(now, takeover_margin))?;
         Some(RunningLease {
             holder: Some(Arc::clone(&document.lock_id)),
-            remaining: document.expires_at.saturating_sub(now),
+            remaining: document.free_at(takeover_margin).saturating_sub(now),
         })
     }
 
     /// All locks that meet the filter, as one page: the documents are in memory anyway.
-    pub(crate) fn page(&self, filter: &LockFilter) -> Page {
+    pub(crate) fn page(&self, filter: &LockFilter, takeover_margin: Duration) -> Page {
         let now = self.now();
         let mut locks: Vec<LockInfo> = lock(&self.documents)
             .iter()
-            .map(|(name, document)| self.info(name, document, now))
+            .map(|(name, document)| self.info(name, document, now, takeover_margin))
             .filter(|info| filter.admits(info))
             .collect();
         locks.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -181,22 +200,35 @@ impl MemoryStore {
         }
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<LockInfo> {
+    pub(crate) fn get(&self, name: &str, takeover_margin: Duration) -> Option<LockInfo> {
         let now = self.now();
         let documents = lock(&self.documents);
-        documents.get(name).map(|document| self.info(name, document, now))
+        documents
+            .get(name)
+            .map(|document| self.info(name, document, now, takeover_margin))
     }
 
-    pub(crate) fn force_release(&self, name: &str, only_if: Option<FencingToken>) -> bool {
-        self.force_release_at(self.now(), name, only_if)
+    pub(crate) fn force_release(
+        &self,
+        name: &str,
+        only_if: Option<FencingToken>,
+        takeover_margin: Duration,
+    ) -> bool {
+        self.force_release_at(self.now(), name, only_if, takeover_margin)
     }
 
-    /// Ends the lease by force, unless it began after the command: then the operator has not seen it.
-    pub(crate) fn force_release_at(&self, now: Duration, name: &str, only_if: Option<FencingToken>) -> bool {
+    /// Frees the lock by force, unless its lease began after the command: then the operator has not seen it.
+    pub(crate) fn force_release_at(
+        &self,
+        now: Duration,
+        name: &str,
+        only_if: Option<FencingToken>,
+        takeover_margin: Duration,
+    ) -> bool {
         let mut documents = lock(&self.documents);
         let Some(document) = documents
             .get_mut(name)
-            .filter(|document| document.expires_at > now && document.acquired_at <= now)
+            .filter(|document| !document.is_free(now, takeover_margin) && document.acquired_at <= now)
             .filter(|document| only_if.is_none_or(|token| token.get() == document.token))
         else {
             return false;
@@ -206,12 +238,11 @@ impl MemoryStore {
         true
     }
 
-    pub(crate) fn release_owner(&self, owner: &str) -> u64 {
+    pub(crate) fn release_owner(&self, wanted: &str, takeover_margin: Duration) -> u64 {
         let now = self.now();
-        let held = LockFilter::new().owner(owner).state(LockState::Held);
         let mut ended = 0;
         for (name, document) in lock(&self.documents).iter_mut() {
-            if held.admits(&self.info(name, document, now)) {
+            if owner(&document.lock_id) == Some(wanted) && !document.is_free(now, takeover_margin) {
                 document.end(now);
                 self.report(name);
                 ended += 1;
@@ -225,7 +256,7 @@ impl MemoryStore {
         let _ = self.releases.send(Arc::clone(name));
     }
 
-    fn info(&self, name: &str, document: &Document, now: Duration) -> LockInfo {
+    fn info(&self, name: &str, document: &Document, now: Duration, takeover_margin: Duration) -> LockInfo {
         let seen = Seen {
             name,
             lock_id: &document.lock_id,
@@ -233,6 +264,8 @@ impl MemoryStore {
             expires_at: self.date(document.expires_at),
             token: document.token,
             now: self.date(now),
+            takeover_margin,
+            waiters: self.waiter_infos(name, &document.lock_id),
         };
         seen.into()
     }

@@ -12,8 +12,11 @@ mod memory;
 mod mongo;
 mod reachability;
 pub(crate) mod reply;
+pub(crate) mod takeover;
 mod transaction;
 mod ttl_index;
+mod waiters;
+mod waiters_state;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,13 +29,17 @@ pub(crate) use connection::connect;
 pub use filter::LockFilter;
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
-pub use info::{LockInfo, LockState};
+pub use info::{LockInfo, LockState, WaiterInfo};
 pub(crate) use info::{Page, owner};
 pub(crate) use look::{RunningLease, RunningLeases};
 pub(crate) use memory::MemoryStore;
-pub(crate) use mongo::MongoStore;
+pub(crate) use mongo::{MongoStore, WAITERS_SUFFIX};
 pub(crate) use reachability::Reachability;
+pub(crate) use waiters::ProviderMark;
+use waiters::{Lines, Waiter, WaiterEntry};
+pub use waiters_state::WaitersState;
 
+use crate::options::TtlOptions;
 #[cfg(test)]
 use crate::simulation::Link;
 use crate::task::with_reply_limit;
@@ -56,6 +63,8 @@ pub(crate) struct AcquireRequest {
     pub(crate) expiry: Duration,
     /// The number of fencing tokens to reserve, one for each hold; the document keeps the last of them.
     pub(crate) tokens: i64,
+    /// How long after its end a lease that was not released still keeps the lock taken.
+    pub(crate) takeover_margin: Duration,
 }
 
 /// The server's reply to an acquire request.
@@ -69,11 +78,11 @@ pub(crate) enum AcquireReply {
         /// and the server has replied from its log.
         remaining: Option<Duration>,
     },
-    /// The lease of another holder runs.
+    /// The lease of another holder runs, or the margin after it.
     Held {
         /// The id of the claim that has the lock, empty during a minimum hold; `None` if the reply has none.
         holder: Option<Arc<str>>,
-        /// The remaining time of that lease; `None` if the reply has none.
+        /// The time until the lock is free, if it is neither renewed nor released; `None` if the reply has none.
         remaining: Option<Duration>,
     },
 }
@@ -216,10 +225,10 @@ impl Store {
 
     /// Checks the index that removes the documents of unused locks, and creates it if it is missing. It sends several
     /// commands, none of which can delay those of others by more than a second.
-    pub(crate) async fn ensure_index(&self, retention: Duration) -> IndexCheck {
+    pub(crate) async fn ensure_index(&self, wanted: TtlOptions) -> IndexCheck {
         match self {
             Self::Mongo(store) => {
-                let checked = with_reply_limit(async { Ok(store.ensure_index(retention).await) }).await;
+                let checked = with_reply_limit(async { Ok(store.ensure_index(wanted).await) }).await;
                 checked.unwrap_or_else(|error| IndexState::unknown(&error).into())
             }
             Self::Memory(_) => IndexState::Ready.into(),
@@ -229,56 +238,75 @@ impl Store {
     }
 
     /// A page of the locks that meet the filter: the first ones after this name, in the order of their names.
-    pub(crate) async fn page(&self, filter: &LockFilter, after: Option<&str>) -> Result<Page, LockError> {
+    pub(crate) async fn page(
+        &self,
+        filter: &LockFilter,
+        after: Option<&str>,
+        takeover_margin: Duration,
+    ) -> Result<Page, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.page(filter, after)).await,
-            Self::Memory(store) => Ok(store.page(filter)),
+            Self::Mongo(store) => with_reply_limit(store.page(filter, after, takeover_margin)).await,
+            Self::Memory(store) => Ok(store.page(filter, takeover_margin)),
             #[cfg(test)]
-            Self::Simulated(link) => Ok(link.memory().page(filter)),
+            Self::Simulated(link) => Ok(link.memory().page(filter, takeover_margin)),
         }
     }
 
-    pub(crate) async fn get(&self, name: &str) -> Result<Option<LockInfo>, LockError> {
+    pub(crate) async fn get(
+        &self,
+        name: &str,
+        takeover_margin: Duration,
+    ) -> Result<Option<LockInfo>, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.get(name)).await,
-            Self::Memory(store) => Ok(store.get(name)),
+            Self::Mongo(store) => with_reply_limit(store.get(name, takeover_margin)).await,
+            Self::Memory(store) => Ok(store.get(name, takeover_margin)),
             #[cfg(test)]
-            Self::Simulated(link) => Ok(link.memory().get(name)),
+            Self::Simulated(link) => Ok(link.memory().get(name, takeover_margin)),
         }
     }
 
-    /// Ends the lease of the present holder, if the document has the given token; `false` if it ended none.
+    /// Frees a lock that is not free, if the document has the given token; `false` if there was nothing to free.
     pub(crate) async fn force_release(
         &self,
         name: &str,
         only_if: Option<FencingToken>,
+        takeover_margin: Duration,
     ) -> Result<bool, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.force_release(name, only_if)).await,
-            Self::Memory(store) => Ok(store.force_release(name, only_if)),
+            Self::Mongo(store) => with_reply_limit(store.force_release(name, only_if, takeover_margin)).await,
+            Self::Memory(store) => Ok(store.force_release(name, only_if, takeover_margin)),
             #[cfg(test)]
-            Self::Simulated(link) => Ok(link.memory().force_release(name, only_if)),
+            Self::Simulated(link) => Ok(link.memory().force_release(name, only_if, takeover_margin)),
         }
     }
 
-    /// Ends the leases of this owner, and returns their number.
-    pub(crate) async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
+    /// Frees the locks of this owner that are not free, and returns their number.
+    pub(crate) async fn release_owner(
+        &self,
+        owner: &str,
+        takeover_margin: Duration,
+    ) -> Result<u64, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.release_owner(owner)).await,
-            Self::Memory(store) => Ok(store.release_owner(owner)),
+            Self::Mongo(store) => with_reply_limit(store.release_owner(owner, takeover_margin)).await,
+            Self::Memory(store) => Ok(store.release_owner(owner, takeover_margin)),
             #[cfg(test)]
-            Self::Simulated(link) => Ok(link.memory().release_owner(owner)),
+            Self::Simulated(link) => Ok(link.memory().release_owner(owner, takeover_margin)),
         }
     }
 
     /// Looks which of these locks are held, with one query that changes nothing. The caller may drop the future: nothing
     /// depends on the reply.
-    pub(crate) async fn look(&self, names: &[Arc<str>], limit: Duration) -> Result<RunningLeases, LockError> {
+    pub(crate) async fn look(
+        &self,
+        names: &[Arc<str>],
+        takeover_margin: Duration,
+        limit: Duration,
+    ) -> Result<RunningLeases, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.look(names, limit)).await,
-            Self::Memory(store) => Ok(store.look(names)),
+            Self::Mongo(store) => with_reply_limit(store.look(names, takeover_margin, limit)).await,
+            Self::Memory(store) => Ok(store.look(names, takeover_margin)),
             #[cfg(test)]
-            Self::Simulated(link) => with_reply_limit(link.look(names, limit)).await,
+            Self::Simulated(link) => with_reply_limit(link.look(names, takeover_margin, limit)).await,
         }
     }
 

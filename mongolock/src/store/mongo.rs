@@ -13,8 +13,12 @@ use super::{AcquireReply, AcquireRequest, Reachability, RenewReply, reply};
 use crate::error::failure::Failure;
 use crate::store::LeaseId;
 use crate::store::driver_error;
+use crate::store::takeover::{free, margin_after};
 use crate::timing::LATE_COMMAND;
 use crate::{FencingToken, LockError};
+
+/// What is added to the name of the collection of the locks for that of their waiters.
+pub(crate) const WAITERS_SUFFIX: &str = ".waiters";
 
 /// The protocol on a MongoDB collection.
 pub(crate) struct MongoStore {
@@ -22,6 +26,8 @@ pub(crate) struct MongoStore {
     pub(super) locks: Collection<Document>,
     /// The collection for renewals and background releases, on a connection pool of their own if the user gave one.
     pub(super) background: Collection<Document>,
+    /// The collection of the waiters, on the pool for background work.
+    pub(super) waiters: Collection<Document>,
     /// Held while the index is checked: one check at a time.
     pub(super) index_check: Mutex<()>,
     /// What the driver says about the servers; `None` for a client of the application, whose events it cannot send here.
@@ -36,13 +42,16 @@ impl MongoStore {
         reachability: Option<Arc<Reachability>>,
     ) -> Self {
         let locks = collection_of(database, collection);
-        let background = match background {
-            Some(client) => collection_of(&client.database(database.name()), collection),
+        let other = background.map(|client| client.database(database.name()));
+        let background = match &other {
+            Some(other) => collection_of(other, collection),
             None => locks.clone(),
         };
+        let waiters = format!("{collection}{WAITERS_SUFFIX}");
         Self {
             locks,
             background,
+            waiters: collection_of(other.as_ref().unwrap_or(database), &waiters),
             index_check: Mutex::default(),
             reachability,
         }
@@ -92,7 +101,7 @@ impl MongoStore {
         };
         match self.write(&self.locks, command, limit).await {
             Ok(reply) => match reply.get_document("value") {
-                Ok(document) => acquire_reply(key, document),
+                Ok(document) => acquire_reply(key, document, request.takeover_margin),
                 // An upsert that returns the new document always has one.
                 Err(_) => Err(corrupt(
                     &key.name,
@@ -189,16 +198,28 @@ impl MongoStore {
         Ok(matched.map_or(0, |matched| u64::try_from(matched).unwrap_or_default()))
     }
 
-    /// Runs one write command. `run_command` takes no settings from the collection, hence the concern, the limit at the
-    /// server and the primary are set here; without a transaction number the server writes one record less, and a
-    /// repetition is this library's own.
+    /// Runs one write command that a majority must confirm.
     async fn write(
         &self,
         collection: &Collection<Document>,
-        mut command: Document,
+        command: Document,
         limit: Duration,
     ) -> mongodb::error::Result<Document> {
-        command.insert("writeConcern", doc! { "w": "majority" });
+        self.write_with(collection, command, doc! { "w": "majority" }, limit)
+            .await
+    }
+
+    /// Runs one write command. `run_command` takes no settings from the collection, hence the concern, the limit at the
+    /// server and the primary are set here; without a transaction number the server writes one record less, and a
+    /// repetition is this library's own.
+    pub(super) async fn write_with(
+        &self,
+        collection: &Collection<Document>,
+        mut command: Document,
+        concern: Document,
+        limit: Duration,
+    ) -> mongodb::error::Result<Document> {
+        command.insert("writeConcern", concern);
         // To the server 0 means no limit.
         command.insert("maxTimeMS", millis(limit).max(1));
         let database = collection.client().database(&collection.namespace().db);
@@ -218,16 +239,11 @@ fn collection_of(database: &Database, name: &str) -> Collection<Document> {
     database.collection_with_options(name, options)
 }
 
-/// Whether a lock is free, as an expression of the server.
-pub(super) fn free() -> Document {
-    doc! { "$lte": ["$expiresAt", "$$NOW"] }
-}
-
-/// The update of an acquire request. All expressions read the document as it was before. A missing `expiresAt` is less
-/// than every date, so the lock of a missing document is free; `$max` ignores a missing token. The caller's strings are
-/// literals, so that they are not read as field paths.
+/// The update of an acquire request. All expressions read the document as it was before, and `$max` ignores a missing
+/// token. The caller's strings are literals, so that they are not read as field paths.
 fn claim_stage(key: &LeaseId, request: AcquireRequest) -> Document {
-    let if_free = |taken: Bson, old: &str| doc! { "$cond": [free(), taken, old] };
+    let free = free(request.takeover_margin);
+    let if_free = |taken: Bson, old: &str| doc! { "$cond": [free.clone(), taken, old] };
     let next_token = doc! { "$max": [
         { "$add": ["$fencingToken", 1_i64] },
         { "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] },
@@ -271,18 +287,27 @@ fn claims(keys: &[LeaseId]) -> Document {
     doc! { "_id": { "$in": names }, "lockId": { "$in": ids } }
 }
 
-fn acquire_reply(key: &LeaseId, document: &Document) -> Result<AcquireReply, LockError> {
-    let remaining = document
-        .get_i64("remainingMs")
-        .ok()
-        .map(|left| Duration::from_millis(u64::try_from(left).unwrap_or_default()));
+fn acquire_reply(
+    key: &LeaseId,
+    document: &Document,
+    takeover_margin: Duration,
+) -> Result<AcquireReply, LockError> {
+    let left = document.get_i64("remainingMs").ok();
+    // The rest of a lease that has ended is negative.
+    let remaining = |margin| {
+        left.map(|left| {
+            Duration::from_millis(u64::try_from(left.saturating_add(millis(margin))).unwrap_or_default())
+        })
+    };
     let holder = document.get_str("lockId").ok();
     if holder != Some(&key.lock_id) {
+        let margin = margin_after(holder.unwrap_or_default(), takeover_margin);
         return Ok(AcquireReply::Held {
             holder: holder.map(Arc::from),
-            remaining,
+            remaining: remaining(margin),
         });
     }
+    let remaining = remaining(Duration::ZERO);
     match document.get("fencingToken") {
         Some(Bson::Int64(token)) => Ok(AcquireReply::Acquired {
             last_token: FencingToken::new(*token),

@@ -15,6 +15,7 @@ use super::mongo::{MongoStore, millis};
 use super::{AcquireReply, AcquireRequest};
 use crate::LockError;
 use crate::duration::Rounded;
+use crate::options::TtlOptions;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::store::{IndexCheck, IndexState};
@@ -33,48 +34,49 @@ const BUILD_OWNER: &str = "mongolock-ttl-index";
 impl MongoStore {
     /// One check at a time: behind an index build that does not end each of them would keep a connection of the pool,
     /// and with the last of these locks would hang as well.
-    pub(crate) async fn ensure_index(&self, retention: Duration) -> IndexCheck {
+    pub(crate) async fn ensure_index(&self, wanted: TtlOptions) -> IndexCheck {
         let _alone = self.index_check.lock().await;
-        let checked = match self.listed(retention).await {
+        let checked = match self.listed(wanted).await {
             // An index on a capped collection removes nothing.
             Ok(Listed::Proved(IndexState::Ready)) if self.is_capped().await => Ok(IndexState::Capped.into()),
             Ok(Listed::Proved(state)) => Ok(state.into()),
             // Without a document there is no lock that a build could delay.
-            Ok(Listed::NoCollection) => Ok(self.build(retention).await.into()),
-            Ok(Listed::Open) => self.make_index(retention).await,
+            Ok(Listed::NoCollection) => Ok(self.build(wanted).await.into()),
+            Ok(Listed::Open) => self.make_index(wanted).await,
             Err(error) => Err(error.into()),
         };
         checked.unwrap_or_else(|error| IndexState::unknown(&error).into())
     }
 
     /// Creates the index where it can work: at once while no lock has a document, and else in one process at a time.
-    async fn make_index(&self, retention: Duration) -> Result<IndexCheck, LockError> {
+    async fn make_index(&self, wanted: TtlOptions) -> Result<IndexCheck, LockError> {
         // Some servers refuse a TTL index on a capped collection, others make one that does nothing.
         if self.is_capped().await {
             return Ok(IndexState::Capped.into());
         }
         if self.is_empty().await? {
-            return Ok(self.build(retention).await.into());
+            return Ok(self.build(wanted).await.into());
         }
-        self.build_alone(retention).await
+        self.build_alone(wanted).await
     }
 
     /// Builds the index as the holder of the internal lock. After a failed build the lock is left to expire, so that no
     /// process builds again before the pause is over.
-    async fn build_alone(&self, retention: Duration) -> Result<IndexCheck, LockError> {
+    async fn build_alone(&self, wanted: TtlOptions) -> Result<IndexCheck, LockError> {
         let pause = Duration::from_secs(fastrand::u64(INDEX_BUILD_PAUSE));
         let key = build_key();
         let request = AcquireRequest {
             expiry: pause,
             tokens: 1,
+            takeover_margin: Duration::ZERO,
         };
         if let AcquireReply::Held { .. } = self.claim(&key, request, COMMAND_LIMIT).await? {
-            return Ok(self.built_elsewhere(retention).await?.into());
+            return Ok(self.built_elsewhere(wanted).await?.into());
         }
         // Another process may have built it since the last listing.
-        let state = match self.listed(retention).await? {
+        let state = match self.listed(wanted).await? {
             Listed::Proved(state) => state,
-            Listed::NoCollection | Listed::Open => self.build(retention).await,
+            Listed::NoCollection | Listed::Open => self.build(wanted).await,
         };
         if matches!(state, IndexState::Failed { .. }) {
             return Ok(IndexCheck { state, next: pause });
@@ -85,28 +87,28 @@ impl MongoStore {
     }
 
     /// The state of the index after the build of another process has had the time that a build may take.
-    async fn built_elsewhere(&self, retention: Duration) -> Result<IndexState, LockError> {
+    async fn built_elsewhere(&self, wanted: TtlOptions) -> Result<IndexState, LockError> {
         tokio::time::sleep(INDEX_BUILD_LIMIT).await;
-        let listed = self.listed(retention).await?;
+        let listed = self.listed(wanted).await?;
         Ok(listed.proved().unwrap_or_else(not_built))
     }
 
     /// Sends the build. After a build that ran out of time the list of indexes decides, because it may have succeeded.
-    async fn build(&self, retention: Duration) -> IndexState {
-        let Err(error) = self.create_index(retention).await else {
+    async fn build(&self, wanted: TtlOptions) -> IndexState {
+        let Err(error) = self.create_index(wanted).await else {
             return IndexState::Ready;
         };
         if !driver_error::is_max_time_expired(&error) {
             return IndexState::from_error(&error);
         }
-        let listed = self.listed(retention).await.ok().and_then(Listed::proved);
+        let listed = self.listed(wanted).await.ok().and_then(Listed::proved);
         listed.unwrap_or_else(not_built)
     }
 
-    async fn create_index(&self, retention: Duration) -> Result<(), Error> {
+    async fn create_index(&self, wanted: TtlOptions) -> Result<(), Error> {
         let options = IndexOptions::builder()
             .name(INDEX_NAME.to_owned())
-            .expire_after(retention)
+            .expire_after(wanted.retention)
             .build();
         let index = IndexModel::builder()
             .keys(doc! { "expiresAt": 1 })
@@ -123,7 +125,7 @@ impl MongoStore {
     }
 
     /// Whether the server is a member of a replica set or a router.
-    async fn is_replicated(&self) -> Result<bool, Error> {
+    pub(super) async fn is_replicated(&self) -> Result<bool, Error> {
         let hello = self
             .background
             .client()

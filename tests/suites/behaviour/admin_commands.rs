@@ -168,8 +168,10 @@ async fn requests_go_to_the_primary_and_carry_no_client_time() {
     let sent = commands.take();
     assert_eq!(
         names(&sent),
-        ["find", "find", "find", "find", "update", "update", "update"],
-        "one command for each request"
+        [
+            "find", "find", "find", "find", "find", "find", "update", "update", "update"
+        ],
+        "one command for each request, and another one for the waiters of the locks that were found"
     );
     for command in sent {
         let text = command.to_string();
@@ -180,7 +182,9 @@ async fn requests_go_to_the_primary_and_carry_no_client_time() {
         assert!(text.contains("\"maxTimeMS\": 5000"), "{text}");
         if command.contains_key("find") {
             let concern = command.get_document("readConcern").unwrap();
-            assert_eq!(concern.get_str("level"), Ok("majority"), "{text}");
+            let is_of_waiters = command.get_str("find") == Ok("distributed_locks.waiters");
+            let expected = if is_of_waiters { "local" } else { "majority" };
+            assert_eq!(concern.get_str("level"), Ok(expected), "{text}");
         } else {
             let concern = command.get_document("writeConcern").unwrap();
             assert_eq!(concern.get_str("w"), Ok("majority"), "{text}");

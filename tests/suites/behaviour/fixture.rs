@@ -2,7 +2,7 @@
 //! locks.
 
 use mongodb::bson::{Document, doc};
-use mongodb::{Collection, Database};
+use mongodb::{Client, Collection, Database};
 use mongolock::{DistributedLock, IndexState, LockError, LockProvider};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Server, TestDb, lock_document, locks, test_db};
 use tokio::time::timeout;
@@ -22,6 +22,25 @@ pub(crate) struct Fixture {
     db: Option<TestDb>,
 }
 
+/// Where the locks of a fixture are, for a provider in another runtime.
+pub(crate) enum Place {
+    Memory(LockProvider),
+    MongoDb { uri: &'static str, database: String },
+}
+
+impl Place {
+    /// A provider for the same locks, on a client of the calling runtime.
+    pub(crate) async fn provider(self) -> LockProvider {
+        match self {
+            Self::Memory(provider) => provider.to_builder().build().unwrap(),
+            Self::MongoDb { uri, database } => {
+                let client = Client::with_uri_str(uri).await.unwrap();
+                patient(&client.database(&database))
+            }
+        }
+    }
+}
+
 impl Fixture {
     pub(crate) async fn mongodb() -> Self {
         let db = test_db().await;
@@ -35,6 +54,16 @@ impl Fixture {
         let builder = LockProvider::in_memory().to_builder().acquire_timeout(AMPLE);
         let provider = builder.build().unwrap();
         Self { provider, db: None }
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        match &self.db {
+            None => Place::Memory(self.provider.clone()),
+            Some(db) => Place::MongoDb {
+                uri: db.uri(),
+                database: db.name().to_owned(),
+            },
+        }
     }
 
     /// A provider for the same locks, as another process would have it.

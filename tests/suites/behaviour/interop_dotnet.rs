@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::bson::{DateTime, Document, doc};
 use mongodb::options::{IndexOptions, ReturnDocument};
 use mongodb::{Collection, IndexModel};
-use mongolock::{IndexState, LockError};
+use mongolock::{IndexState, LockError, LockState};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
 
 use crate::fixture::Fixture;
@@ -119,8 +119,30 @@ async fn both_libraries_take_over_expired_locks() {
     );
 }
 
+/// A takeover margin applies to the holds of the .NET library, which has none itself.
+#[tokio::test]
+async fn a_margin_is_left_to_both_libraries_by_one() {
+    let fixture = Fixture::mongodb().await;
+    let builder = fixture.provider.to_builder().takeover_margin(AMPLE);
+    let (provider, locks) = (builder.build().unwrap(), fixture.locks());
+    let theirs = DotnetLock::try_acquire(&locks, "shared", "a", 100).await.unwrap();
+    let expired = async || {
+        let info = provider.admin().get("shared").await.unwrap()?;
+        (info.state == LockState::Expired).then_some(info.remaining)
+    };
+    let remaining = must(eventually(AMPLE, "the end of the lease", expired).await);
+    assert!(remaining > AMPLE / 2, "{remaining:?}");
+    assert!(provider.lock("shared").try_acquire().await.unwrap().is_none());
+    let next = DotnetLock::try_acquire(&locks, "shared", "b", 30_000).await;
+    let next = next.expect("the .NET library takes an expired lock");
+    assert!(next.token > theirs.token);
+    assert_eq!(next.release("shared").await, 1);
+    let ours = provider.lock("shared").try_acquire().await.unwrap();
+    assert!(ours.is_some(), "it is released");
+}
+
 /// The TTL index of the .NET library removes expired documents at once. Locks still work, tokens rise, and
-/// `index_state` reports the conflict.
+/// `index_state` reports the conflict, and that it ends a takeover margin early.
 #[tokio::test]
 async fn locks_work_with_the_dotnet_index() {
     let fixture = Fixture::mongodb().await;
@@ -143,6 +165,12 @@ async fn locks_work_with_the_dotnet_index() {
     next.release().await.unwrap();
     assert!(matches!(
         fixture.provider.admin().index_state().await,
-        IndexState::Conflict { .. }
+        IndexState::Conflict { reason } if !reason.contains("takeover_margin")
     ));
+    let builder = fixture.provider.to_builder().takeover_margin(AMPLE);
+    let with_margin = builder.build().unwrap().admin().index_state().await;
+    assert!(
+        matches!(&with_margin, IndexState::Conflict { reason } if reason.contains("takeover_margin of 60s")),
+        "{with_margin:?}"
+    );
 }

@@ -3,7 +3,7 @@
 use mongodb::bson::doc;
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
-use mongolock::{IndexState, LockError, LockFilter, LockProvider};
+use mongolock::{IndexState, LockError, LockFilter, LockProvider, WaitersState};
 use mongolock_tests::{Commands, Server, ServerOptions, locks, must};
 
 use crate::fixture::{patient, restricted};
@@ -12,12 +12,14 @@ use crate::mongosh::{PASSWORD, call, calls};
 const PAGE: &str = include_str!("../../../mongolock/src/guide/rights.md");
 const DEPLOYMENTS: &str = include_str!("../../../mongolock/src/guide/deployments.md");
 
-/// Uses all that a provider offers, and waits for a change stream; the commands are those of the database's client.
-async fn use_everything(database: &Database, commands: &Commands) {
+/// Uses all that a provider offers, and waits for a change stream; the commands are those of the database's client. It
+/// returns whether the documents of the waiters can be used, without which all of it works.
+async fn use_everything(database: &Database, commands: &Commands) -> WaitersState {
     let provider = patient(database);
     let guard = provider.lock("works").await.unwrap();
     let admin = provider.admin();
     assert_eq!(admin.index_state().await, IndexState::Ready);
+    let waiters = admin.waiters_state().await;
     let rival = provider.to_builder().build().unwrap().lock("works");
     let waiting = tokio::spawn(async move { rival.acquire().await });
     // The waiter opens its change stream after a few attempts.
@@ -34,6 +36,7 @@ async fn use_everything(database: &Database, commands: &Commands) {
     assert!(admin.force_release("works").await.unwrap());
     assert_eq!(admin.release_owner("unknown").await.unwrap(), 0);
     provider.shutdown().await;
+    waiters
 }
 
 /// The database `app` for the user of this connection string, and the commands that are sent to it.
@@ -58,7 +61,11 @@ async fn five_actions_on_one_collection_are_enough() {
     let server = must(Server::start(ServerOptions::single().auth()).await);
     let role = ["find", "insert", "update", "createIndex", "changeStream"];
     let (database, commands) = recorded_app(&restricted(&server, &role).await).await;
-    use_everything(&database, &commands).await;
+    let waiters = use_everything(&database, &commands).await;
+    let WaitersState::Unauthorized { reason } = waiters else {
+        panic!("{waiters:?}");
+    };
+    assert!(reason.contains("distributed_locks.waiters"), "{reason}");
     locks(&database)
         .watch()
         .await
@@ -85,13 +92,14 @@ async fn a_user_in_admin_with_the_role_of_the_guide_lacks_nothing() {
     assert!(uri.contains("authSource=admin"), "{uri}");
 
     let (database, commands) = recorded_app(&uri).await;
-    use_everything(&database, &commands).await;
+    assert_eq!(use_everything(&database, &commands).await, WaitersState::Ready);
     let expected = [
         "findAndModify",
         "update",
         "createIndexes",
         "listIndexes",
         "listCollections",
+        "delete",
     ];
     for command in expected {
         assert!(commands.count(command) > 0, "{command} was not sent");

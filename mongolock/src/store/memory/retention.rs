@@ -108,7 +108,12 @@ mod tests {
     /// Acquires the lock for a second with this number of tokens, and returns the last of them.
     fn claim(store: &MemoryStore, name: &str, tokens: i64) -> i64 {
         let expiry = SECOND;
-        match store.claim(&key(name), AcquireRequest { expiry, tokens }) {
+        let request = AcquireRequest {
+            expiry,
+            tokens,
+            takeover_margin: Duration::ZERO,
+        };
+        match store.claim(&key(name), request) {
             AcquireReply::Acquired { last_token, .. } => last_token.get(),
             AcquireReply::Held { .. } => panic!("{name} is held"),
         }
@@ -163,7 +168,7 @@ mod tests {
         let before = claim(&store, "n", 1_000_000_000);
         advance(SECOND * 3).await;
         claim(&store, "other", 1);
-        assert!(store.get("n").is_none());
+        assert!(store.get("n", Duration::ZERO).is_none());
         assert!(claim(&store, "n", 1) > before);
     }
 

@@ -35,14 +35,17 @@ impl MemoryStore {
         taken.map(|(name, _)| Arc::clone(name)).collect()
     }
 
-    /// The id in the document whose lease runs, empty during a minimum hold, and how long the lease lasts.
-    pub(crate) fn lease_of(&self, name: &str) -> Option<(Arc<str>, Duration)> {
+    /// The id in the document of a lock that is not free to a process with this margin, empty during a minimum hold, and
+    /// how long the lock stays taken.
+    pub(crate) fn lease_of(&self, name: &str, takeover_margin: Duration) -> Option<(Arc<str>, Duration)> {
         let now = self.now();
         let documents = lock(&self.documents);
-        let document = documents.get(name).filter(|document| document.expires_at > now)?;
+        let document = documents
+            .get(name)
+            .filter(|document| !document.is_free(now, takeover_margin))?;
         Some((
             Arc::clone(&document.lock_id),
-            document.expires_at.saturating_sub(now),
+            document.free_at(takeover_margin).saturating_sub(now),
         ))
     }
 

@@ -6,6 +6,7 @@ use mongodb::bson::{Bson, Document};
 use mongodb::error::Error;
 
 use super::INDEX_NAME;
+use crate::options::TtlOptions;
 use crate::store::IndexState;
 use crate::store::driver_error;
 use crate::store::mongo::MongoStore;
@@ -38,7 +39,7 @@ impl Listed {
 
 impl MongoStore {
     /// Asks for the list of indexes: `listIndexes` does not wait for open transactions, unlike `createIndexes`.
-    pub(super) async fn listed(&self, retention: Duration) -> Result<Listed, Error> {
+    pub(super) async fn listed(&self, wanted: TtlOptions) -> Result<Listed, Error> {
         let listing = self.background.list_indexes().max_time(COMMAND_LIMIT).await;
         let mut indexes = match listing {
             // They are read as plain documents: an index with options that the driver does not know is no error.
@@ -55,20 +56,20 @@ impl MongoStore {
         while indexes.advance().await? {
             // The first index that proves a state decides; the rest is read as well, so that the cursor ends at the server.
             let index = indexes.deserialize_current()?;
-            state = state.or_else(|| proved_by(&index, retention));
+            state = state.or_else(|| proved_by(&index, wanted));
         }
         Ok(state.map_or(Listed::Open, Listed::Proved))
     }
 }
 
 /// The state that this index proves by itself, by the rules by which the server refuses a second index.
-fn proved_by(index: &Document, retention: Duration) -> Option<IndexState> {
+fn proved_by(index: &Document, wanted: TtlOptions) -> Option<IndexState> {
     let is_named = index.get_str("name").ok() == Some(INDEX_NAME);
     let is_alike = is_on_expiry(index) && !DISTINGUISHING.iter().any(|option| index.contains_key(option));
-    if is_named && is_alike && expires_after(index, retention) {
+    if is_named && is_alike && expires_after(index, wanted.retention) {
         Some(IndexState::Ready)
     } else if is_named || is_alike {
-        Some(conflict(index, retention))
+        Some(conflict(index, wanted))
     } else {
         None
     }
@@ -96,13 +97,20 @@ fn number(value: Option<&Bson>) -> Option<f64> {
     }
 }
 
-fn conflict(index: &Document, retention: Duration) -> IndexState {
-    let seconds = retention.as_secs();
-    IndexState::Conflict {
-        reason: format!(
-            "the index {index} conflicts with {INDEX_NAME} on expiresAt with expireAfterSeconds {seconds}"
-        ),
+fn conflict(index: &Document, wanted: TtlOptions) -> IndexState {
+    let seconds = wanted.retention.as_secs();
+    let mut reason = format!(
+        "the index {index} conflicts with {INDEX_NAME} on expiresAt with expireAfterSeconds {seconds}"
+    );
+    if let Some(kept) = number(index.get("expireAfterSeconds"))
+        && kept < wanted.takeover_margin.as_secs_f64()
+    {
+        reason += &format!(
+            "; it removes an expired lock {kept} s after the end of its lease, which ends the takeover_margin of {:?} early",
+            wanted.takeover_margin
+        );
     }
+    IndexState::Conflict { reason }
 }
 
 #[cfg(test)]
@@ -111,10 +119,13 @@ mod tests {
 
     use super::*;
 
-    const DAY: Duration = Duration::from_secs(86_400);
+    const WANTED: TtlOptions = TtlOptions {
+        retention: Duration::from_secs(86_400),
+        takeover_margin: Duration::from_secs(60),
+    };
 
     fn state(index: &Document) -> &'static str {
-        match proved_by(index, DAY) {
+        match proved_by(index, WANTED) {
             Some(IndexState::Ready) => "ready",
             Some(IndexState::Conflict { .. }) => "conflict",
             None => "nothing",
@@ -148,6 +159,17 @@ mod tests {
             doc! { "key": key(), "name": "mine", "expireAfterSeconds": 86_400 },
         ] {
             assert_eq!(state(&index), "conflict", "{index}");
+        }
+    }
+
+    #[test]
+    fn a_conflict_says_whether_the_index_ends_the_takeover_margin_early() {
+        for (seconds, ends_early) in [(0, true), (59, true), (60, false), (3600, false)] {
+            let index = doc! { "key": { "expiresAt": 1 }, "name": INDEX_NAME, "expireAfterSeconds": seconds };
+            let Some(IndexState::Conflict { reason }) = proved_by(&index, WANTED) else {
+                panic!("{index} is no conflict");
+            };
+            assert_eq!(reason.contains("takeover_margin of 60s"), ends_early, "{reason}");
         }
     }
 

@@ -4,6 +4,7 @@ mod exclusion;
 mod holder;
 mod holding;
 mod names_and_options;
+mod takeover;
 mod waiting;
 
 use std::time::Duration;

@@ -1,0 +1,109 @@
+//! The waiters of the in-memory store, by the rules of the commands in `store/waiters`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mongodb::bson::DateTime;
+
+use super::MemoryStore;
+use crate::store::{Lines, ProviderMark, Waiter, WaiterEntry, WaiterInfo, waiters};
+use crate::sync::lock;
+use crate::timing::WAITER_KEPT;
+
+/// The documents of the waiters: for each name those of its providers, in no order.
+#[derive(Default)]
+pub(super) struct WaiterDocuments(Mutex<HashMap<Arc<str>, Vec<WaiterDocument>>>);
+
+struct WaiterDocument {
+    waiter: Waiter,
+    until: Duration,
+}
+
+impl MemoryStore {
+    pub(crate) fn move_to_end(&self, entry: &WaiterEntry, last: Option<DateTime>) -> DateTime {
+        self.move_to_end_at(self.now(), entry, last)
+    }
+
+    pub(crate) fn move_to_end_at(
+        &self,
+        now: Duration,
+        entry: &WaiterEntry,
+        last: Option<DateTime>,
+    ) -> DateTime {
+        let mut names = lock(&self.waiters.0);
+        let documents = names.entry(Arc::clone(&entry.name)).or_default();
+        let is_own = |document: &WaiterDocument| *document.waiter.provider == *entry.provider.as_str();
+        let own = documents.iter().position(is_own);
+        let own = own.map(|place| documents.swap_remove(place).waiter.at);
+        let after_last = last.map(|last| DateTime::from_millis(last.timestamp_millis().saturating_add(1)));
+        let date = self.date(now);
+        let at = [own, after_last].into_iter().flatten().fold(date, DateTime::max);
+        let waiter = Waiter {
+            provider: Arc::from(entry.provider.as_str()),
+            owner: entry.owner.to_string(),
+            at,
+            since: entry.waited.map(|waited| {
+                let waited = i64::try_from(waited.as_millis()).unwrap_or(i64::MAX);
+                DateTime::from_millis(date.timestamp_millis().saturating_sub(waited))
+            }),
+            moment: Duration::from_millis(u64::try_from(entry.moment.as_millis()).unwrap_or(u64::MAX)),
+        };
+        documents.push(WaiterDocument {
+            waiter,
+            until: now + WAITER_KEPT,
+        });
+        at
+    }
+
+    pub(crate) fn prolong_waits(&self, provider: &ProviderMark, of: &[Arc<str>]) {
+        let until = self.now() + WAITER_KEPT;
+        let mut names = lock(&self.waiters.0);
+        for name in of {
+            let documents = names.get_mut(name).into_iter().flatten();
+            for document in documents.filter(|document| *document.waiter.provider == *provider.as_str()) {
+                document.until = until;
+            }
+        }
+    }
+
+    pub(crate) fn leave_lines(&self, provider: &ProviderMark, of: &[Arc<str>]) {
+        let mut names = lock(&self.waiters.0);
+        for name in of {
+            if let Some(documents) = names.get_mut(name) {
+                documents.retain(|document| *document.waiter.provider != *provider.as_str());
+                if documents.is_empty() {
+                    names.remove(name);
+                }
+            }
+        }
+    }
+
+    /// The lines of these names. Documents whose time is over are removed.
+    pub(crate) fn lines(&self, of: &[Arc<str>]) -> Lines {
+        let now = self.now();
+        let mut names = lock(&self.waiters.0);
+        let mut lines = Lines::new();
+        for name in of {
+            let Some(documents) = names.get_mut(name) else {
+                continue;
+            };
+            documents.retain(|document| document.until > now);
+            if documents.is_empty() {
+                names.remove(name);
+                continue;
+            }
+            let mut line: Vec<Waiter> = documents.iter().map(|document| document.waiter.clone()).collect();
+            line.sort_by_key(|waiter| waiter.at);
+            lines.insert(Arc::clone(name), line);
+        }
+        lines
+    }
+
+    /// What an operator sees of the waiters for a lock.
+    pub(super) fn waiter_infos(&self, name: &str, lock_id: &str) -> Vec<WaiterInfo> {
+        let name: Arc<str> = Arc::from(name);
+        let lines = self.lines(std::slice::from_ref(&name));
+        waiters::infos(lines.get(&name), lock_id)
+    }
+}

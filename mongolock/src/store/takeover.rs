@@ -1,0 +1,77 @@
+//! When a lock can be acquired whose lease has ended without a release: after a margin, if the provider sets one.
+
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document, doc};
+
+use super::mongo::millis;
+
+/// The beginning of a `lockId` that is a mark and no claim: it says that work is done, and no holder relies on it.
+pub(crate) const MARK_PREFIX: &str = "done:";
+
+/// The time for which the lock stays taken after the end in its document. A released lock and one with a mark have no
+/// holder that could still rely on a lease.
+pub(super) fn margin_after(lock_id: &str, takeover_margin: Duration) -> Duration {
+    if lock_id.is_empty() || lock_id.starts_with(MARK_PREFIX) {
+        Duration::ZERO
+    } else {
+        takeover_margin
+    }
+}
+
+/// Whether the lock is free, as an expression of the server. A missing `expiresAt` is less than every date, so the lock
+/// of a missing document is free.
+pub(super) fn free(takeover_margin: Duration) -> Document {
+    doc! { "$lte": ["$expiresAt", latest_end(takeover_margin)] }
+}
+
+/// Whether the lock is not free, as an expression of the server.
+pub(super) fn taken(takeover_margin: Duration) -> Document {
+    doc! { "$gt": ["$expiresAt", latest_end(takeover_margin)] }
+}
+
+/// The latest `expiresAt` of a lock that is free. The margin is subtracted from the server's time and not added to
+/// `expiresAt`, which another program may have set to a value that is no date.
+fn latest_end(takeover_margin: Duration) -> Bson {
+    if takeover_margin.is_zero() {
+        return "$$NOW".into();
+    }
+    let early = doc! { "$subtract": ["$$NOW", millis(takeover_margin)] };
+    doc! { "$cond": [is_claimed(), early, "$$NOW"] }.into()
+}
+
+/// Whether the `lockId` is that of a claim, by the rule of [`margin_after`]. An id that is no string belongs to none.
+fn is_claimed() -> Document {
+    let is_text = doc! { "$eq": [{ "$type": "$lockId" }, "string"] };
+    let id = doc! { "$cond": [is_text, "$lockId", ""] };
+    // The search for a text compares bytes, whatever the collation of the collection is.
+    let is_mark = doc! { "$eq": [{ "$indexOfBytes": [&id, MARK_PREFIX] }, 0] };
+    doc! { "$and": [{ "$ne": [id, ""] }, { "$not": is_mark }] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_margin_applies_to_claims_only() {
+        let margin = Duration::from_secs(5);
+        for (lock_id, expected) in [
+            ("owner#1", margin),
+            ("0b3c8f6e4b7a4c0f9a5c", margin),
+            ("done", margin),
+            ("not-done:#1", margin),
+            ("", Duration::ZERO),
+            ("done:owner#1", Duration::ZERO),
+        ] {
+            assert_eq!(margin_after(lock_id, margin), expected, "{lock_id:?}");
+        }
+    }
+
+    /// Without a margin the commands are as short as they can be.
+    #[test]
+    fn without_a_margin_the_end_is_compared_with_the_time() {
+        assert_eq!(free(Duration::ZERO), doc! { "$lte": ["$expiresAt", "$$NOW"] });
+        assert_eq!(taken(Duration::ZERO), doc! { "$gt": ["$expiresAt", "$$NOW"] });
+    }
+}

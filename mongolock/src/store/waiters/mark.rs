@@ -1,0 +1,94 @@
+use std::sync::Arc;
+
+use uuid::{Builder, Uuid};
+
+/// The length of a mark: the text of the first half of a UUID.
+const LENGTH: usize = 18;
+
+/// What tells a provider from all others. Owners do not: two providers of one host may have the same.
+///
+/// It is random, and it is the first half of every UUID in the provider's `lockId`s (`<owner>#<uuid>`), so that an event
+/// or a document with a `lockId` tells which provider has the lock.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ProviderMark {
+    /// The mark as it stands in documents.
+    text: Arc<str>,
+    bytes: [u8; 8],
+}
+
+impl ProviderMark {
+    pub(crate) fn random() -> Self {
+        let (bytes, _) = Uuid::new_v4().as_u64_pair();
+        let bytes = bytes.to_be_bytes();
+        let uuid = with_second_half(bytes, [0; 8]).to_string();
+        Self {
+            text: Arc::from(&uuid[..LENGTH]),
+            bytes,
+        }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// A new `lockId` of this provider, which is never used again.
+    pub(crate) fn new_lock_id(&self, owner: &str) -> Arc<str> {
+        let (_, second_half) = Uuid::new_v4().as_u64_pair();
+        let uuid = with_second_half(self.bytes, second_half.to_be_bytes());
+        format!("{owner}#{uuid}").into()
+    }
+
+    /// The mark in a `lockId`; `None` after a release, and for the claim of another program.
+    pub(crate) fn in_lock_id(lock_id: &str) -> Option<&str> {
+        let (_, uuid) = lock_id.rsplit_once('#')?;
+        Uuid::try_parse(uuid).ok()?;
+        uuid.get(..LENGTH)
+    }
+}
+
+/// The random UUID with these halves; version and variant are set, which the first half of a random UUID already has.
+fn with_second_half(first: [u8; 8], second: [u8; 8]) -> Uuid {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&first);
+    bytes[8..].copy_from_slice(&second);
+    Builder::from_random_bytes(bytes).into_uuid()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_id_of_a_provider_has_its_mark_and_no_two_are_alike() {
+        let (ours, theirs) = (ProviderMark::random(), ProviderMark::random());
+        assert_ne!(ours, theirs);
+        let mut ids = HashSet::new();
+        for _ in 0..1000 {
+            let id = ours.new_lock_id("a#b");
+            assert_eq!(ProviderMark::in_lock_id(&id), Some(ours.as_str()), "{id}");
+            assert!(id.starts_with("a#b#"), "{id}");
+            let uuid = Uuid::try_parse(id.rsplit_once('#').unwrap().1).unwrap();
+            assert_eq!(
+                (uuid.get_version_num(), uuid.get_variant()),
+                (4, uuid::Variant::RFC4122)
+            );
+            assert!(ids.insert(id));
+        }
+    }
+
+    #[test]
+    fn an_id_of_another_program_has_no_mark() {
+        for id in [
+            "",
+            "0b8e3f3a-6d0c-4a53-a3a4-5f0f6a5c3c11",
+            "owner#1",
+            "a#ä0b8e3f3a-6d0c-4a53",
+        ] {
+            assert_eq!(ProviderMark::in_lock_id(id), None, "{id}");
+        }
+        let marked = "done:a#0b8e3f3a-6d0c-4a53-a3a4-5f0f6a5c3c11";
+        assert_eq!(ProviderMark::in_lock_id(marked), Some("0b8e3f3a-6d0c-4a53"));
+    }
+}

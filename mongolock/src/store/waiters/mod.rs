@@ -1,0 +1,166 @@
+//! The documents of the processes that wait for a lock, in a collection beside that of the locks.
+//!
+//! A document says that a provider waits for a name, and where it stands in the line of that name. It is a hint: the
+//! lock document alone decides who has the lock. So these commands need no majority, a lost document costs its process
+//! its place, and one that is left behind is ignored when its time is over.
+
+mod check;
+mod index;
+mod mark;
+mod mongo;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::DateTime;
+
+pub(crate) use self::mark::ProviderMark;
+use super::{Store, WaiterInfo, WaitersState};
+use crate::LockError;
+use crate::task::with_reply_limit;
+
+/// What a provider writes about itself for one name.
+#[derive(Debug, Clone)]
+pub(crate) struct WaiterEntry {
+    pub(crate) name: Arc<str>,
+    pub(crate) provider: ProviderMark,
+    pub(crate) owner: Arc<str>,
+    /// For how long the oldest of its present waiters has waited; `None` if nobody waits now.
+    pub(crate) waited: Option<Duration>,
+    /// The time that this process needs from a release to its claim, in whole milliseconds: the others leave it that.
+    pub(crate) moment: Duration,
+}
+
+/// A place in the line of one name, as a query returns it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Waiter {
+    /// The mark of its provider.
+    pub(crate) provider: Arc<str>,
+    pub(crate) owner: String,
+    /// The time at which it took this place, by the server's clock: a provider that moves to the end has another one.
+    pub(crate) at: DateTime,
+    /// The time at which the oldest of its present waiters began; `None` if nobody waits there now.
+    pub(crate) since: Option<DateTime>,
+    /// The time that it is left after a release.
+    pub(crate) moment: Duration,
+}
+
+/// The waiters for each name in the order of their places. A name without waiters is left out.
+pub(crate) type Lines = HashMap<Arc<str>, Vec<Waiter>>;
+
+/// What an operator sees of a line: those who wait now, without the provider that has the lock.
+pub(super) fn infos(line: Option<&Vec<Waiter>>, lock_id: &str) -> Vec<WaiterInfo> {
+    let holder = ProviderMark::in_lock_id(lock_id);
+    let line = line.into_iter().flatten();
+    let others = line.filter(|waiter| holder != Some(&*waiter.provider));
+    let info = |waiter: &Waiter| {
+        Some(WaiterInfo {
+            owner: waiter.owner.clone(),
+            since: waiter.since?,
+        })
+    };
+    others.filter_map(info).collect()
+}
+
+impl Store {
+    /// Enters the line of a name, or moves to its end, and returns the new place; `last` is the last known place of the
+    /// line.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the order between processes is not connected yet")
+    )]
+    pub(crate) async fn move_to_end(
+        &self,
+        entry: &WaiterEntry,
+        last: Option<DateTime>,
+        limit: Duration,
+    ) -> Result<DateTime, LockError> {
+        match self {
+            Self::Mongo(store) => with_reply_limit(store.move_to_end(entry, last, limit)).await,
+            Self::Memory(store) => Ok(store.move_to_end(entry, last)),
+            #[cfg(test)]
+            Self::Simulated(link) => Ok(link.memory().move_to_end(entry, last)),
+        }
+    }
+
+    /// Keeps the documents of a provider for another while; it writes no document that was removed.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the order between processes is not connected yet")
+    )]
+    pub(crate) async fn prolong_waits(
+        &self,
+        provider: &ProviderMark,
+        names: &[Arc<str>],
+        limit: Duration,
+    ) -> Result<(), LockError> {
+        match self {
+            Self::Mongo(store) => with_reply_limit(store.prolong_waits(provider, names, limit)).await,
+            Self::Memory(store) => {
+                store.prolong_waits(provider, names);
+                Ok(())
+            }
+            #[cfg(test)]
+            Self::Simulated(link) => {
+                link.memory().prolong_waits(provider, names);
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes the documents of a provider for these names. It must follow all earlier writes of these documents.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the order between processes is not connected yet")
+    )]
+    pub(crate) async fn leave_lines(
+        &self,
+        provider: &ProviderMark,
+        names: &[Arc<str>],
+        limit: Duration,
+    ) -> Result<(), LockError> {
+        match self {
+            Self::Mongo(store) => with_reply_limit(store.leave_lines(provider, names, limit)).await,
+            Self::Memory(store) => {
+                store.leave_lines(provider, names);
+                Ok(())
+            }
+            #[cfg(test)]
+            Self::Simulated(link) => {
+                link.memory().leave_lines(provider, names);
+                Ok(())
+            }
+        }
+    }
+
+    /// The lines of these names, with one query.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the order between processes is not connected yet")
+    )]
+    pub(crate) async fn lines(&self, names: &[Arc<str>], limit: Duration) -> Result<Lines, LockError> {
+        match self {
+            Self::Mongo(store) => with_reply_limit(store.lines(names, limit)).await,
+            Self::Memory(store) => Ok(store.lines(names)),
+            #[cfg(test)]
+            Self::Simulated(link) => Ok(link.memory().lines(names)),
+        }
+    }
+
+    /// Checks what a provider needs to wait in order, with a document of its own that it removes again: the rights on the
+    /// collection of the waiters, and its indexes, which are created if one is missing.
+    pub(crate) async fn check_waiters(&self) -> WaitersState {
+        match self {
+            Self::Mongo(store) => {
+                let checked = with_reply_limit(async { Ok(store.check_waiters().await) }).await;
+                checked.unwrap_or_else(|error| WaitersState::after(&error))
+            }
+            Self::Memory(_) => WaitersState::Ready,
+            #[cfg(test)]
+            Self::Simulated(_) => WaitersState::Ready,
+        }
+    }
+}

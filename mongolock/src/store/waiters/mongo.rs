@@ -1,0 +1,167 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::options::ReadConcern;
+
+use super::{Lines, ProviderMark, Waiter, WaiterEntry};
+use crate::LockError;
+use crate::store::mongo::{MongoStore, millis};
+use crate::timing::WAITER_KEPT;
+
+/// The time that a waiter is left if its document does not say how long it needs.
+const DEFAULT_MOMENT: Duration = Duration::from_millis(5);
+
+impl MongoStore {
+    /// Enters the line of a name, or moves to its end, and returns the new place. The `_id` follows from the provider and
+    /// the name, so a document that was lost is written again, and there are never two.
+    ///
+    /// The place is the server's time, and at least a millisecond after `last`, the last known place of the line: after a
+    /// failover to a clock that is behind, the end of the line is in the future. A command that takes effect late does
+    /// not take back what a later one has done.
+    pub(crate) async fn move_to_end(
+        &self,
+        entry: &WaiterEntry,
+        last: Option<DateTime>,
+        limit: Duration,
+    ) -> Result<DateTime, LockError> {
+        let command = doc! {
+            "findAndModify": self.waiters.name(),
+            "query": { "_id": id(&entry.provider, &entry.name) },
+            "update": [place_stage(entry, last)],
+            "upsert": true,
+            "new": true,
+            "fields": { "_id": 0, "at": 1 },
+        };
+        let reply = self.write_hint(command, limit).await?;
+        let document = reply.get_document("value").map_err(|_| lost_place(&entry.name))?;
+        document
+            .get_datetime("at")
+            .copied()
+            .map_err(|_| lost_place(&entry.name))
+    }
+
+    /// Keeps the documents of a provider for another while, those of all these names with one command. It writes no
+    /// document that was removed.
+    pub(crate) async fn prolong_waits(
+        &self,
+        provider: &ProviderMark,
+        names: &[Arc<str>],
+        limit: Duration,
+    ) -> Result<(), LockError> {
+        let command = doc! {
+            "update": self.waiters.name(),
+            "updates": [{ "q": of_provider(provider, names), "u": [{ "$set": { "until": kept() } }], "multi": true }],
+        };
+        self.write_hint(command, limit).await.map(drop)
+    }
+
+    /// Removes the documents of a provider for these names.
+    pub(crate) async fn leave_lines(
+        &self,
+        provider: &ProviderMark,
+        names: &[Arc<str>],
+        limit: Duration,
+    ) -> Result<(), LockError> {
+        let command = doc! {
+            "delete": self.waiters.name(),
+            "deletes": [{ "q": of_provider(provider, names), "limit": 0 }],
+        };
+        self.write_hint(command, limit).await.map(drop)
+    }
+
+    /// Reads the lines of these names with one query. It reads what the primary has, without waiting for a majority: a
+    /// provider must see its own write of some milliseconds ago.
+    pub(crate) async fn lines(&self, names: &[Arc<str>], limit: Duration) -> Result<Lines, LockError> {
+        let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+        let mut found = self
+            .waiters
+            // The documents of processes that have died are ignored before the TTL monitor removes them.
+            .find(doc! { "name": { "$in": names }, "$expr": { "$gt": ["$until", "$$NOW"] } })
+            .sort(doc! { "name": 1, "at": 1, "_id": 1 })
+            .read_concern(ReadConcern::local())
+            .max_time(limit)
+            .await?;
+        let mut lines = Lines::new();
+        while found.advance().await? {
+            let document = found.deserialize_current()?;
+            if let Some((name, waiter)) = waiter(&document) {
+                lines.entry(Arc::from(name)).or_default().push(waiter);
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Runs one write command on the waiters. The acknowledgement of the primary is enough for a hint.
+    async fn write_hint(&self, command: Document, limit: Duration) -> Result<Document, LockError> {
+        let concern = doc! { "w": 1 };
+        Ok(self.write_with(&self.waiters, command, concern, limit).await?)
+    }
+}
+
+/// The update of a document that enters a line or moves to its end. The caller's strings are literals, so that they are
+/// not read as field paths. A present place that is no date is ignored, so that a damaged document is repaired.
+fn place_stage(entry: &WaiterEntry, last: Option<DateTime>) -> Document {
+    let is_date = doc! { "$eq": [{ "$type": "$at" }, "date"] };
+    let own = doc! { "$cond": [is_date, "$at", Bson::Null] };
+    let after_last = last.map_or(Bson::Null, |last| {
+        DateTime::from_millis(last.timestamp_millis().saturating_add(1)).into()
+    });
+    let since = entry.waited.map_or(Bson::Null, |waited| {
+        doc! { "$subtract": ["$$NOW", millis(waited)] }.into()
+    });
+    doc! { "$set": {
+        "name": { "$literal": &*entry.name },
+        "provider": { "$literal": entry.provider.as_str() },
+        "owner": { "$literal": &*entry.owner },
+        "at": { "$max": ["$$NOW", after_last, own] },
+        "since": since,
+        "moment": millis(entry.moment),
+        "until": kept(),
+    } }
+}
+
+/// The time until which a document is kept without being prolonged.
+fn kept() -> Document {
+    doc! { "$add": ["$$NOW", millis(WAITER_KEPT)] }
+}
+
+/// The documents of a provider for these names.
+fn of_provider(provider: &ProviderMark, names: &[Arc<str>]) -> Document {
+    let ids: Vec<String> = names.iter().map(|name| id(provider, name)).collect();
+    doc! { "_id": { "$in": ids } }
+}
+
+/// The `_id` of the document of a provider for one name.
+fn id(provider: &ProviderMark, name: &str) -> String {
+    format!("{}:{name}", provider.as_str())
+}
+
+/// The waiter in one document; `None` if the document is damaged, because a hint that cannot be read says nothing.
+fn waiter(document: &Document) -> Option<(&str, Waiter)> {
+    let moment = document.get("moment").and_then(number);
+    let waiter = Waiter {
+        provider: Arc::from(document.get_str("provider").ok()?),
+        owner: document.get_str("owner").unwrap_or_default().to_owned(),
+        at: *document.get_datetime("at").ok()?,
+        since: document.get_datetime("since").ok().copied(),
+        moment: moment.map_or(DEFAULT_MOMENT, Duration::from_millis),
+    };
+    Some((document.get_str("name").ok()?, waiter))
+}
+
+/// A number that is not negative, as any of the server's integers.
+fn number(value: &Bson) -> Option<u64> {
+    match value {
+        Bson::Int32(number) => u64::try_from(*number).ok(),
+        Bson::Int64(number) => u64::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+fn lost_place(name: &str) -> LockError {
+    LockError::CorruptDocument {
+        name: name.to_owned(),
+        problem: "the server returned no place in the line of its waiters".to_owned(),
+    }
+}

@@ -1,0 +1,484 @@
+//! The commands of the waiters, on both stores: each provider has a place in the line of a name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::{Collection, Database};
+use mongolock_tests::{AMPLE, TestDb, eventually, must, names, recorded, test_db};
+
+use super::{ProviderMark, Waiter, WaiterEntry, infos};
+use crate::store::{AcquireRequest, IndexState, LeaseId, MemoryStore, MongoStore, Store, WaitersState};
+use crate::timing::{COMMAND_LIMIT, WAITER_KEPT};
+use crate::{LockFilter, LockInfo};
+
+/// Makes two tests of each function: one in memory, one on MongoDB.
+macro_rules! on_both_stores {
+    ($($name:ident),* $(,)?) => {
+        mod in_memory {
+            $(#[tokio::test] async fn $name() { super::$name(super::memory()).await; })*
+        }
+        mod on_mongodb {
+            $(#[tokio::test] async fn $name() {
+                let db = mongolock_tests::test_db().await;
+                super::$name(super::mongodb(db.database())).await;
+            })*
+        }
+    };
+}
+
+on_both_stores!(
+    who_enters_later_stands_behind,
+    a_move_leads_to_the_end_behind_the_last_known_place,
+    a_move_takes_no_later_place_back,
+    a_lost_document_comes_back_with_the_next_move,
+    a_prolonged_wait_does_not_bring_a_removed_document_back,
+    who_leaves_removes_only_its_own_documents,
+    a_document_says_who_waits_and_since_when,
+    names_and_owners_are_taken_literally,
+    one_provider_has_one_place_however_many_moves_are_under_way,
+    an_operator_sees_the_other_providers_that_wait,
+);
+
+fn memory() -> Store {
+    Store::Memory(Arc::new(MemoryStore::new()))
+}
+
+fn mongodb(database: &Database) -> Store {
+    Store::Mongo(MongoStore::new(database, None, "locks", None))
+}
+
+fn documents(db: &TestDb) -> Collection<Document> {
+    db.database().collection("locks.waiters")
+}
+
+fn entry(name: &str, provider: &ProviderMark) -> WaiterEntry {
+    WaiterEntry {
+        name: Arc::from(name),
+        provider: provider.clone(),
+        owner: Arc::from("owner"),
+        waited: Some(Duration::from_secs(2)),
+        moment: Duration::from_millis(7),
+    }
+}
+
+fn marks<const N: usize>() -> [ProviderMark; N] {
+    std::array::from_fn(|_| ProviderMark::random())
+}
+
+async fn move_to_end(store: &Store, name: &str, provider: &ProviderMark, last: Option<DateTime>) -> DateTime {
+    let entry = entry(name, provider);
+    store.move_to_end(&entry, last, COMMAND_LIMIT).await.unwrap()
+}
+
+/// Enters these providers one behind the other, and returns the place of the last one.
+async fn enter_all(store: &Store, name: &str, providers: &[ProviderMark]) -> DateTime {
+    let mut last = None;
+    for provider in providers {
+        last = Some(move_to_end(store, name, provider, last).await);
+    }
+    last.expect("there are providers")
+}
+
+async fn line(store: &Store, name: &str) -> Vec<Waiter> {
+    let mut lines = store.lines(&[Arc::from(name)], COMMAND_LIMIT).await.unwrap();
+    lines.remove(name).unwrap_or_default()
+}
+
+async fn order(store: &Store, name: &str) -> Vec<Arc<str>> {
+    let line = line(store, name).await;
+    line.into_iter().map(|waiter| waiter.provider).collect()
+}
+
+fn texts(providers: &[&ProviderMark]) -> Vec<Arc<str>> {
+    providers
+        .iter()
+        .map(|provider| Arc::from(provider.as_str()))
+        .collect()
+}
+
+async fn who_enters_later_stands_behind(store: Store) {
+    let [a, b, c] = marks();
+    enter_all(&store, "n", &[a.clone(), b.clone(), c.clone()]).await;
+    enter_all(&store, "other", &[c.clone(), a.clone()]).await;
+    assert_eq!(order(&store, "n").await, texts(&[&a, &b, &c]));
+    let both = [Arc::from("n"), Arc::from("other"), Arc::from("unknown")];
+    let lines = store.lines(&both, COMMAND_LIMIT).await.unwrap();
+    assert_eq!((lines.len(), lines["n"].len(), lines["other"].len()), (2, 3, 2));
+    assert!(lines["n"].is_sorted_by_key(|waiter| waiter.at));
+}
+
+async fn a_move_leads_to_the_end_behind_the_last_known_place(store: Store) {
+    let [a, b, c] = marks();
+    let last = enter_all(&store, "n", &[a.clone(), b.clone(), c.clone()]).await;
+    let moved = move_to_end(&store, "n", &a, Some(last)).await;
+    assert!(moved > last);
+    assert_eq!(order(&store, "n").await, texts(&[&b, &c, &a]));
+    assert_eq!(line(&store, "n").await[2].at, moved);
+
+    // The last place is a minute ahead of the clock, as after a failover to a clock that is behind.
+    let ahead = DateTime::from_millis(moved.timestamp_millis() + 60_000);
+    let moved = move_to_end(&store, "n", &b, Some(ahead)).await;
+    assert_eq!(moved.timestamp_millis(), ahead.timestamp_millis() + 1);
+    assert_eq!(order(&store, "n").await, texts(&[&c, &a, &b]));
+}
+
+/// A command that was sent before another one may take effect after it.
+async fn a_move_takes_no_later_place_back(store: Store) {
+    let [a] = marks();
+    let now = move_to_end(&store, "n", &a, None).await;
+    let ahead = DateTime::from_millis(now.timestamp_millis() + 60_000);
+    let later = move_to_end(&store, "n", &a, Some(ahead)).await;
+    assert_eq!(move_to_end(&store, "n", &a, None).await, later);
+    assert_eq!(line(&store, "n").await[0].at, later);
+}
+
+async fn a_lost_document_comes_back_with_the_next_move(store: Store) {
+    let [a, b] = marks();
+    let last = enter_all(&store, "n", &[a.clone(), b.clone()]).await;
+    store
+        .leave_lines(&a, &[Arc::from("n")], COMMAND_LIMIT)
+        .await
+        .unwrap();
+    assert_eq!(order(&store, "n").await, texts(&[&b]));
+    move_to_end(&store, "n", &a, Some(last)).await;
+    assert_eq!(order(&store, "n").await, texts(&[&b, &a]));
+}
+
+async fn a_prolonged_wait_does_not_bring_a_removed_document_back(store: Store) {
+    let [a, b] = marks();
+    enter_all(&store, "kept", &[a.clone(), b.clone()]).await;
+    enter_all(&store, "left", &[a.clone(), b.clone()]).await;
+    let names = [Arc::from("kept"), Arc::from("left"), Arc::from("never")];
+    store.leave_lines(&a, &names[1..2], COMMAND_LIMIT).await.unwrap();
+    store.prolong_waits(&a, &names, COMMAND_LIMIT).await.unwrap();
+    assert_eq!(order(&store, "kept").await, texts(&[&a, &b]));
+    assert_eq!(order(&store, "left").await, texts(&[&b]));
+    assert!(order(&store, "never").await.is_empty());
+}
+
+async fn who_leaves_removes_only_its_own_documents(store: Store) {
+    let [a, b] = marks();
+    for name in ["one", "two", "three"] {
+        enter_all(&store, name, &[a.clone(), b.clone()]).await;
+    }
+    let names = [Arc::from("one"), Arc::from("two")];
+    store.leave_lines(&a, &names, COMMAND_LIMIT).await.unwrap();
+    // Leaving once more changes nothing.
+    store.leave_lines(&a, &names, COMMAND_LIMIT).await.unwrap();
+    assert_eq!(order(&store, "one").await, texts(&[&b]));
+    assert_eq!(order(&store, "two").await, texts(&[&b]));
+    assert_eq!(order(&store, "three").await, texts(&[&a, &b]));
+}
+
+async fn a_document_says_who_waits_and_since_when(store: Store) {
+    let [holder, waiting, idle] = marks();
+    let last = enter_all(&store, "n", &[holder.clone(), waiting.clone()]).await;
+    let nobody = WaiterEntry {
+        waited: None,
+        ..entry("n", &idle)
+    };
+    store
+        .move_to_end(&nobody, Some(last), COMMAND_LIMIT)
+        .await
+        .unwrap();
+    let line = line(&store, "n").await;
+    assert_eq!(line[1].moment, Duration::from_millis(7));
+    assert_eq!((line[1].owner.as_str(), line[2].since), ("owner", None));
+    let since = line[1].since.expect("somebody waits");
+    let waited = line[1].at.timestamp_millis() - since.timestamp_millis();
+    assert!((2000..2100).contains(&waited), "{waited} ms");
+
+    let seen = infos(Some(&line), &holder.new_lock_id("owner"));
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    assert_eq!((seen[0].owner.as_str(), seen[0].since), ("owner", since));
+    assert_eq!(infos(Some(&line), "").len(), 2, "nobody has the lock");
+    assert!(infos(None, "").is_empty());
+}
+
+async fn names_and_owners_are_taken_literally(store: Store) {
+    let [a] = marks();
+    for name in ["$name", "a.b", "$$NOW", "ä:1"] {
+        let literal = WaiterEntry {
+            owner: Arc::from("$at"),
+            ..entry(name, &a)
+        };
+        store.move_to_end(&literal, None, COMMAND_LIMIT).await.unwrap();
+        let line = line(&store, name).await;
+        assert_eq!((line.len(), line[0].owner.as_str()), (1, "$at"), "{name}");
+    }
+}
+
+async fn one_provider_has_one_place_however_many_moves_are_under_way(store: Store) {
+    let ([a], store) = (marks(), Arc::new(store));
+    let mut moves = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let (store, a) = (Arc::clone(&store), a.clone());
+        moves.spawn(async move { move_to_end(&store, "n", &a, None).await });
+    }
+    let places = moves.join_all().await;
+    let line = line(&store, "n").await;
+    assert_eq!(line.len(), 1);
+    assert_eq!(Some(line[0].at), places.into_iter().max());
+}
+
+/// The holder's own document is left out, and so is a provider for which nobody waits now.
+async fn an_operator_sees_the_other_providers_that_wait(store: Store) {
+    let [holder, first, idle, second] = marks();
+    let request = AcquireRequest {
+        expiry: AMPLE,
+        tokens: 1,
+        takeover_margin: Duration::ZERO,
+    };
+    for name in ["awaited", "lonely"] {
+        let key = LeaseId {
+            name: Arc::from(name),
+            lock_id: holder.new_lock_id("holder"),
+        };
+        store.claim(&key, request, COMMAND_LIMIT).await.unwrap();
+    }
+    let mut last = None;
+    for (provider, owner, waited) in [
+        (&holder, "holder", Some(Duration::from_secs(9))),
+        (&first, "first", Some(Duration::from_secs(3))),
+        (&idle, "idle", None),
+        (&second, "second", Some(Duration::ZERO)),
+    ] {
+        let entry = WaiterEntry {
+            owner: Arc::from(owner),
+            waited,
+            ..entry("awaited", provider)
+        };
+        last = Some(store.move_to_end(&entry, last, COMMAND_LIMIT).await.unwrap());
+    }
+    let owners =
+        |info: &LockInfo| -> Vec<String> { info.waiters.iter().map(|waiter| waiter.owner.clone()).collect() };
+    let awaited = store.get("awaited", Duration::ZERO).await.unwrap().unwrap();
+    assert_eq!(owners(&awaited), ["first", "second"]);
+    assert!(awaited.waiters[0].since < awaited.waiters[1].since);
+    let page = store
+        .page(&LockFilter::new(), None, Duration::ZERO)
+        .await
+        .unwrap();
+    let found: Vec<_> = page
+        .locks
+        .iter()
+        .map(|lock| owners(lock.as_ref().unwrap()))
+        .collect();
+    assert_eq!(found, [vec!["first".to_owned(), "second".to_owned()], vec![]]);
+}
+
+/// A process that has died leaves the line when its time is over; one that lives prolongs its wait.
+#[tokio::test(start_paused = true)]
+async fn a_document_in_memory_that_is_not_prolonged_leaves_the_line() {
+    let (store, [dead, alive]) = (memory(), marks());
+    enter_all(&store, "n", &[dead.clone(), alive.clone()]).await;
+    tokio::time::sleep(WAITER_KEPT / 2).await;
+    store
+        .prolong_waits(&alive, &[Arc::from("n")], COMMAND_LIMIT)
+        .await
+        .unwrap();
+    assert_eq!(order(&store, "n").await, texts(&[&dead, &alive]));
+    tokio::time::sleep(WAITER_KEPT / 2).await;
+    assert_eq!(order(&store, "n").await, texts(&[&alive]));
+    tokio::time::sleep(WAITER_KEPT / 2).await;
+    assert!(order(&store, "n").await.is_empty());
+}
+
+/// The documents of dead processes are ignored even while the TTL monitor has not removed them.
+#[tokio::test]
+async fn a_document_whose_time_is_over_is_ignored_and_can_be_prolonged() {
+    let db = test_db().await;
+    let (store, [dead, alive]) = (mongodb(db.database()), marks());
+    enter_all(&store, "n", &[dead.clone(), alive.clone()]).await;
+    let documents = documents(&db);
+    let of = |provider: &ProviderMark| doc! { "provider": provider.as_str() };
+    let past = doc! { "$set": { "until": DateTime::from_millis(0) } };
+    documents.update_many(doc! {}, past).await.unwrap();
+    assert!(order(&store, "n").await.is_empty());
+    store
+        .prolong_waits(&alive, &[Arc::from("n")], COMMAND_LIMIT)
+        .await
+        .unwrap();
+    assert_eq!(order(&store, "n").await, texts(&[&alive]));
+
+    let document = documents.find_one(of(&alive)).await.unwrap().unwrap();
+    let (at, until) = (
+        document.get_datetime("at").unwrap(),
+        document.get_datetime("until").unwrap(),
+    );
+    let kept = until.timestamp_millis() - at.timestamp_millis();
+    assert!((90_000..100_000).contains(&kept), "{kept} ms");
+    let fields: Vec<&str> = document.keys().map(String::as_str).collect();
+    let expected = [
+        "_id", "at", "moment", "name", "owner", "provider", "since", "until",
+    ];
+    let mut sorted = fields.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, expected);
+}
+
+/// A hint that cannot be read says nothing, and the next move repairs it.
+#[tokio::test]
+async fn damaged_documents_are_ignored_and_repaired() {
+    let db = test_db().await;
+    let (store, [sound, damaged]) = (mongodb(db.database()), marks());
+    let documents = documents(&db);
+    let damages = [
+        ("provider", Bson::Null, false),
+        ("at", "now".into(), false),
+        ("at", Bson::MaxKey, false),
+        ("name", 7.into(), false),
+        ("until", "never".into(), false),
+        ("owner", 7.into(), true),
+        ("since", "now".into(), true),
+        ("moment", (-1).into(), true),
+        ("moment", 1.5.into(), true),
+    ];
+    enter_all(&store, "n", std::slice::from_ref(&sound)).await;
+    for (field, value, is_kept) in damages {
+        move_to_end(&store, "n", &damaged, None).await;
+        let own = doc! { "provider": damaged.as_str() };
+        let damage = doc! { "$set": { field: value.clone() } };
+        documents.update_one(own, damage).await.unwrap();
+        let line = line(&store, "n").await;
+        assert_eq!(line.len(), 1 + usize::from(is_kept), "{field}: {value}");
+        if let Some(read) = line.iter().find(|waiter| *waiter.provider == *damaged.as_str()) {
+            let expected = if field == "moment" { 5 } else { 7 };
+            assert_eq!(read.moment, Duration::from_millis(expected), "{field}: {value}");
+        }
+        move_to_end(&store, "n", &damaged, Some(line[0].at)).await;
+        assert_eq!(
+            order(&store, "n").await,
+            texts(&[&sound, &damaged]),
+            "{field}: {value}"
+        );
+        store
+            .leave_lines(&damaged, &[Arc::from("n")], COMMAND_LIMIT)
+            .await
+            .unwrap();
+        assert_eq!(
+            documents.count_documents(doc! {}).await.unwrap(),
+            1,
+            "{field}: {value}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_collection_costs_places_and_no_errors() {
+    let db = test_db().await;
+    let (store, [a, b]) = (mongodb(db.database()), marks());
+    let names = [Arc::from("n")];
+    assert!(store.lines(&names, COMMAND_LIMIT).await.unwrap().is_empty());
+    store.prolong_waits(&a, &names, COMMAND_LIMIT).await.unwrap();
+    store.leave_lines(&a, &names, COMMAND_LIMIT).await.unwrap();
+    enter_all(&store, "n", &[a.clone(), b.clone()]).await;
+    documents(&db).drop().await.unwrap();
+    store.prolong_waits(&a, &names, COMMAND_LIMIT).await.unwrap();
+    assert!(order(&store, "n").await.is_empty());
+    move_to_end(&store, "n", &b, None).await;
+    assert_eq!(order(&store, "n").await, texts(&[&b]));
+}
+
+/// Hints wait for no majority, have a limit at the server, and go to the primary; one query reads many lines.
+#[tokio::test]
+async fn the_commands_are_those_of_hints() {
+    let db = test_db().await;
+    let parameters = [
+        "w=majority",
+        "readPreference=secondary",
+        "readConcernLevel=majority",
+    ];
+    let (database, commands) = recorded(&db, &parameters).await;
+    let (store, [a]) = (mongodb(&database), marks());
+    let limit = Duration::from_millis(1234);
+    let of: Vec<Arc<str>> = (0..50).map(|name| Arc::from(name.to_string())).collect();
+    for name in &of {
+        let entry = entry(name, &a);
+        store.move_to_end(&entry, None, limit).await.unwrap();
+    }
+    assert_eq!(names(&commands.take()), ["findAndModify"; 50]);
+    store.prolong_waits(&a, &of, limit).await.unwrap();
+    assert_eq!(store.lines(&of, limit).await.unwrap().len(), of.len());
+    store.leave_lines(&a, &of, limit).await.unwrap();
+    let sent = commands.take();
+    assert_eq!(names(&sent), ["update", "find", "delete"]);
+    for command in sent {
+        let text = command.to_string();
+        assert!(text.contains("\"maxTimeMS\": 1234"), "{text}");
+        assert!(!text.contains("secondary"), "{text}");
+        if command.contains_key("find") {
+            let concern = command.get_document("readConcern").unwrap();
+            assert_eq!(concern.get_str("level"), Ok("local"), "{text}");
+        } else {
+            let concern = command.get_document("writeConcern").unwrap();
+            assert_eq!(concern.get("w"), Some(&Bson::Int32(1)), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_indexes_are_created_once_and_remove_the_dead() {
+    let db = test_db().await;
+    let (database, commands) = recorded(&db, &[]).await;
+    let store = MongoStore::new(&database, None, "locks", None);
+    assert_eq!(store.ensure_waiters_indexes().await, IndexState::Ready);
+    assert_eq!(commands.count("createIndexes"), 1);
+    let build = commands
+        .take()
+        .into_iter()
+        .find(|command| command.contains_key("createIndexes"));
+    assert!(build.unwrap().to_string().contains("\"maxTimeMS\": 1000"));
+    assert_eq!(store.ensure_waiters_indexes().await, IndexState::Ready);
+    assert_eq!(names(&commands.take()), ["listIndexes"]);
+
+    // The order of a line comes from the index: nothing is sorted in memory.
+    let explain = doc! { "explain": {
+        "find": "locks.waiters",
+        "filter": { "name": { "$in": ["a", "b"] }, "$expr": { "$gt": ["$until", "$$NOW"] } },
+        "sort": { "name": 1, "at": 1, "_id": 1 },
+    } };
+    let plan = db.database().run_command(explain).await.unwrap();
+    let plan = plan
+        .get_document("queryPlanner")
+        .unwrap()
+        .get("winningPlan")
+        .unwrap()
+        .to_string();
+    assert!(plan.contains("\"line\"") && !plan.contains("\"SORT\""), "{plan}");
+
+    let (store, [dead, alive]) = (Store::Mongo(store), marks());
+    enter_all(&store, "n", &[dead.clone(), alive.clone()]).await;
+    let past = doc! { "$set": { "until": DateTime::from_millis(0) } };
+    let documents = documents(&db);
+    documents
+        .update_one(doc! { "provider": dead.as_str() }, past)
+        .await
+        .unwrap();
+    let swept = async || (documents.count_documents(doc! {}).await.ok()? == 1).then_some(());
+    must(eventually(AMPLE, "the TTL monitor removes the document", swept).await);
+    assert_eq!(order(&store, "n").await, texts(&[&alive]));
+}
+
+/// A check leaves no document behind, and names what is wrong.
+#[tokio::test]
+async fn a_check_tells_whether_the_waiters_can_be_used() {
+    let db = test_db().await;
+    let store = mongodb(db.database());
+    assert_eq!(store.check_waiters().await, WaitersState::Ready);
+    assert_eq!(documents(&db).count_documents(doc! {}).await.unwrap(), 0);
+    documents(&db).drop_index("line").await.unwrap();
+    let other = mongodb::IndexModel::builder().keys(doc! { "owner": 1 }).options(
+        mongodb::options::IndexOptions::builder()
+            .name("line".to_owned())
+            .build(),
+    );
+    documents(&db).create_index(other.build()).await.unwrap();
+    documents(&db).drop_index("until_ttl").await.unwrap();
+    let state = store.check_waiters().await;
+    assert!(
+        matches!(&state, WaitersState::Failed { reason } if reason.contains("line")),
+        "{state:?}"
+    );
+}

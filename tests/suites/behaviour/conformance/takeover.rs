@@ -1,0 +1,189 @@
+//! When a lock can be taken over whose lease has ended: with a takeover margin later, unless the lock was released.
+
+use std::time::Duration;
+
+use mongolock::{LockError, LockFilter, LockInfo, LockProvider, LockState};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
+use tokio::time::{Instant, timeout};
+
+use super::{conformance, unrenewed};
+use crate::fixture::{Fixture, acquire_and_release, assert_released};
+
+conformance!(
+    a_crashed_holders_lock_can_be_taken_over_after_the_margin,
+    the_smallest_margin_decides,
+    a_released_lock_is_free_without_a_margin,
+    a_hold_that_is_lost_in_a_running_process_is_released,
+    waiters_and_operators_see_when_the_lock_is_free,
+    an_operator_ends_the_margin,
+);
+
+/// The lease of a crashed holder.
+const EXPIRY: Duration = Duration::from_millis(200);
+
+/// A provider for the same locks with this margin.
+fn with_margin(fixture: &Fixture, margin: Duration) -> LockProvider {
+    let builder = fixture.provider.to_builder().takeover_margin(margin);
+    builder.build().unwrap()
+}
+
+/// Acquires the lock in a process that crashes at once: its runtime ends, and nothing is sent any more.
+async fn crash_holding(fixture: &Fixture, name: &'static str) {
+    let place = fixture.place();
+    let crashed = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            let provider = place
+                .provider()
+                .await
+                .to_builder()
+                .owner("crashed")
+                .build()
+                .unwrap();
+            let guard = provider.lock(name).expiry(EXPIRY).acquire().await.unwrap();
+            std::mem::forget(guard);
+        });
+    });
+    crashed.await.unwrap();
+}
+
+async fn info(provider: &LockProvider, name: &str) -> LockInfo {
+    provider
+        .admin()
+        .get(name)
+        .await
+        .unwrap()
+        .expect("the lock has a document")
+}
+
+async fn until_expired(provider: &LockProvider, name: &str) -> LockInfo {
+    let expired = async || {
+        let info = info(provider, name).await;
+        (info.state == LockState::Expired).then_some(info)
+    };
+    must(eventually(AMPLE, "the end of the lease", expired).await)
+}
+
+async fn a_crashed_holders_lock_can_be_taken_over_after_the_margin(fixture: Fixture) {
+    let margin = Duration::from_millis(1500);
+    let rival = with_margin(&fixture, margin).lock("crashed");
+    let begun = Instant::now();
+    crash_holding(&fixture, "crashed").await;
+    assert!(rival.try_acquire().await.unwrap().is_none());
+    acquire_and_release(&rival).await;
+    assert!(begun.elapsed() >= EXPIRY + margin, "{:?}", begun.elapsed());
+}
+
+async fn the_smallest_margin_decides(fixture: Fixture) {
+    let (patient, impatient) = (
+        with_margin(&fixture, AMPLE),
+        with_margin(&fixture, Duration::ZERO),
+    );
+    crash_holding(&fixture, "crashed").await;
+    until_expired(&fixture.provider, "crashed").await;
+    assert!(patient.lock("crashed").try_acquire().await.unwrap().is_none());
+    let taken = impatient.lock("crashed").try_acquire().await.unwrap();
+    let taken = taken.expect("the lease is over, and this provider has no margin");
+    assert!(patient.lock("crashed").try_acquire().await.unwrap().is_none());
+    taken.release().await.unwrap();
+    assert_released(&patient.lock("crashed")).await;
+}
+
+async fn a_released_lock_is_free_without_a_margin(fixture: Fixture) {
+    let (ours, theirs) = (with_margin(&fixture, AMPLE), with_margin(&fixture, AMPLE));
+    ours.lock("released").await.unwrap().release().await.unwrap();
+    let next = theirs.lock("released").try_acquire().await.unwrap();
+    next.expect("a released lock is free at once")
+        .release()
+        .await
+        .unwrap();
+
+    // A minimum hold ends without a margin as well.
+    let min_hold = Duration::from_millis(300);
+    let begun = Instant::now();
+    let kept = ours.lock("kept").min_hold(min_hold).await.unwrap();
+    kept.release().await.unwrap();
+    assert_released(&theirs.lock("kept")).await;
+    assert!(begun.elapsed() >= min_hold);
+}
+
+/// The margin is for holders that cannot say that they have stopped.
+async fn a_hold_that_is_lost_in_a_running_process_is_released(fixture: Fixture) {
+    let (ours, theirs) = (with_margin(&fixture, AMPLE), with_margin(&fixture, AMPLE));
+    let lost = unrenewed(&ours, "lost").acquire().await.unwrap();
+    let begun = Instant::now();
+    let next = timeout(BEFORE_EXPIRY, theirs.lock("lost").acquire()).await;
+    let next = next.expect("the lost hold is released").unwrap();
+    assert!(lost.is_lost() && begun.elapsed() < AMPLE);
+    next.release().await.unwrap();
+    // The process itself does not wait for the margin either.
+    let _lost = unrenewed(&ours, "lost").acquire().await.unwrap();
+    assert_released(&ours.lock("lost")).await;
+}
+
+async fn waiters_and_operators_see_when_the_lock_is_free(fixture: Fixture) {
+    let provider = with_margin(&fixture, AMPLE);
+    crash_holding(&fixture, "crashed").await;
+    let without = until_expired(&fixture.provider, "crashed").await;
+    assert_eq!(
+        without.remaining,
+        Duration::ZERO,
+        "to a provider without a margin it is free"
+    );
+
+    let seen = info(&provider, "crashed").await;
+    assert_eq!(
+        (seen.state, seen.owner.as_deref()),
+        (LockState::Expired, Some("crashed"))
+    );
+    assert!(
+        (AMPLE / 2..=AMPLE).contains(&seen.remaining),
+        "{:?}",
+        seen.remaining
+    );
+    let expired = LockFilter::new().state(LockState::Expired);
+    assert_eq!(provider.admin().list(expired).await.unwrap()[0].name, "crashed");
+
+    let waited = provider
+        .lock("crashed")
+        .acquire_timeout(Duration::from_millis(100));
+    match waited.acquire().await {
+        Err(LockError::Timeout {
+            holder, remaining, ..
+        }) => {
+            assert_eq!(holder.as_deref(), Some("crashed"));
+            let remaining = remaining.expect("the reply has the rest");
+            assert!((AMPLE / 2..=AMPLE).contains(&remaining), "{remaining:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn an_operator_ends_the_margin(fixture: Fixture) {
+    let provider = with_margin(&fixture, AMPLE);
+    crash_holding(&fixture, "one").await;
+    crash_holding(&fixture, "two").await;
+    until_expired(&provider, "one").await;
+    until_expired(&provider, "two").await;
+    assert!(
+        !fixture.provider.admin().force_release("one").await.unwrap(),
+        "to a provider without a margin there is nothing to release"
+    );
+    let token = info(&provider, "one").await.fencing_token;
+    assert!(
+        provider
+            .admin()
+            .force_release("one")
+            .only_if(token)
+            .await
+            .unwrap()
+    );
+    assert!(
+        !provider.admin().force_release("one").await.unwrap(),
+        "it is free"
+    );
+    assert_released(&provider.lock("one")).await;
+
+    assert_eq!(provider.admin().release_owner("crashed").await.unwrap(), 1);
+    assert_released(&provider.lock("two")).await;
+}
