@@ -2,10 +2,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
+use tracing::Instrument;
 
 use crate::index_task::IndexTask;
 use crate::lease::Queues;
 use crate::lease::renewer::Renewer;
+use crate::line::Lines;
 use crate::notifier::ReleaseNotifier;
 use crate::options::Config;
 use crate::store::{ProviderMark, Store};
@@ -17,6 +19,7 @@ pub(crate) struct Engine {
     pub(crate) renewer: Arc<Renewer>,
     pub(crate) queues: Arc<Queues>,
     pub(crate) notifier: Arc<ReleaseNotifier>,
+    pub(crate) lines: Arc<Lines>,
     index_task: IndexTask,
     pub(crate) config: Config,
     pub(crate) owner: Arc<str>,
@@ -31,9 +34,16 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(store: Store, config: Config, owner: Arc<str>) -> Self {
         let store = Arc::new(store);
-        let (renewer, queues) = (Renewer::new(Arc::clone(&store)), Queues::new());
+        let mark = ProviderMark::random();
+        let lines = Lines::new(Arc::clone(&store), mark.clone(), Arc::clone(&owner), config.fair);
+        let lines = Arc::new(lines);
+        let (renewer, queues) = (
+            Renewer::new(Arc::clone(&store), Arc::clone(&lines)),
+            Queues::new(),
+        );
         let notifier = ReleaseNotifier::new(
             Arc::clone(&store),
+            Arc::clone(&lines),
             Arc::clone(&renewer.given_up),
             Arc::clone(&queues.overdue),
             &config,
@@ -46,7 +56,8 @@ impl Engine {
             queues,
             config,
             owner,
-            mark: ProviderMark::random(),
+            mark,
+            lines,
             closed: AtomicBool::new(false),
             closing: Notify::new(),
         }
@@ -56,6 +67,21 @@ impl Engine {
     pub(crate) fn ensure_running(&self) {
         self.renewer.ensure_running();
         self.index_task.ensure_running();
+    }
+
+    /// Has this provider enter the lines of names that it acquires again and again while others wait for them.
+    pub(crate) fn enter_retaken(self: &Arc<Self>) {
+        let engine = Arc::clone(self);
+        let entering = async move {
+            for name in engine.lines.read_retaken().await {
+                let user = engine.queues.join(&name).user();
+                engine
+                    .lines
+                    .enter(&name, user, engine.notifier.expects_stream(), None);
+                engine.notifier.listen();
+            }
+        };
+        crate::task::spawn(entering.in_current_span());
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -77,7 +103,8 @@ impl Engine {
         self.closing.notify_waiters();
         self.renewer.ensure_running();
         self.renewer.end_leases();
-        let _ = tokio::time::timeout(SHUTDOWN_LIMIT, self.queues.until_idle()).await;
+        let released = tokio::time::timeout(SHUTDOWN_LIMIT, self.queues.until_idle());
+        let _ = tokio::join!(released, self.lines.leave_all());
     }
 
     fn stop(&self) {

@@ -22,6 +22,7 @@ mod guard;
 pub mod guide;
 mod index_task;
 mod lease;
+mod line;
 mod lock;
 mod name;
 mod notifier;

@@ -44,6 +44,8 @@ pub(crate) struct Config {
     pub(crate) takeover_margin: Duration,
     /// Whether waiters are woken by a change stream.
     pub(crate) wake_up: bool,
+    /// Whether waiters stand in line with those of other processes.
+    pub(crate) fair: bool,
 }
 
 /// What the TTL index of a provider has to do.
@@ -63,6 +65,7 @@ impl Default for Config {
             retention: DEFAULT_RETENTION,
             takeover_margin: Duration::ZERO,
             wake_up: true,
+            fair: true,
         }
     }
 }

@@ -210,6 +210,66 @@ pub(crate) const STREAM_POLL_MAX: Duration = seconds(10 * 60);
 /// The time after which a stream has proved to be worth its cost, so that the next time of polling is short again.
 pub(crate) const STREAM_PROVED: Duration = seconds(10 * 60);
 
+// The order between processes.
+
+/// The time that each waiter leaves to those before it after a release, besides the time that their requests take.
+pub(crate) const LINE_MARGIN: Duration = millis(5);
+
+/// The same for a waiter without a change stream, which learns of a release by polling.
+pub(crate) const LINE_MOMENT_POLLING: Duration = millis(30);
+
+/// The longest time that a waiter leaves to all before it together.
+pub(crate) const LINE_MOMENTS_MAX: Duration = millis(50);
+
+/// The time for which a process remembers that another one has acquired the lock: it may be one that cannot stand in line.
+pub(crate) const LINE_REMEMBER: Duration = millis(500);
+
+/// The longest time for which a process waits after its own release until another one has acquired the lock.
+pub(crate) const STAND_BACK: Duration = millis(30);
+
+/// The same without a change stream: the others may have none either, and poll.
+pub(crate) const STAND_BACK_POLLING: Duration = millis(50);
+
+/// The time for which a process stays in line after its last user of the name has left: it often asks again.
+pub(crate) const LINE_LINGER: Duration = millis(100);
+
+/// The time after its own release within which a process that acquires the lock again looks whether others wait.
+pub(crate) const LINE_RETAKEN: Duration = millis(100);
+
+/// The least time between two such looks, each for all such names.
+pub(crate) const LINE_RETAKEN_EVERY: Duration = seconds(1);
+
+/// The longest pause of a waiter that hears of no release: an event can be lost.
+pub(crate) const LINE_SILENCE: Duration = seconds(1);
+
+/// The pause of the first in line without a change stream; the others pause longer by their places.
+pub(crate) const LINE_POLL: Duration = millis(25);
+
+/// The time for which a process without a change stream hands a lock over among its own waiters: another one needs longer
+/// to find the lock free.
+pub(crate) const HANDOVER_POLLING: Duration = millis(60);
+
+/// The time after the beginning of a row of hand-overs in which later callers of this process still belong to it.
+pub(crate) const HANDOVER_OPEN: Duration = millis(5);
+
+/// The pause between two checks which lines this process still needs.
+pub(crate) const LINE_CHECK: Duration = seconds(1);
+
+/// The pause between two times at which the documents of waiters are prolonged.
+pub(crate) const LINE_PROLONGED: Duration = seconds(30);
+
+/// The limit at the server of one write of a document in line.
+pub(crate) const LINE_LIMIT: Duration = seconds(2);
+
+/// The limit at the server of one query for lines.
+pub(crate) const LINE_READ_LIMIT: Duration = seconds(1);
+
+/// The time for which a process waits for no order after the server has refused its documents.
+pub(crate) const LINE_REFUSED: Duration = seconds(5 * 60);
+
+/// The time for which a shutdown waits until the documents of this process are removed.
+pub(crate) const LINE_SHUTDOWN: Duration = seconds(3);
+
 // The documents of waiters.
 
 /// The time until which the document of a waiter is kept if it is not prolonged, so that a process that has died leaves the

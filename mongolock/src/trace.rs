@@ -226,6 +226,26 @@ pub(crate) fn switch_failed(error: &LockError) {
     );
 }
 
+/// A document that orders the waiters of all processes could not be written or read.
+pub(crate) fn line_failed(error: &LockError) {
+    event!(
+        debug,
+        "mongolock.line_failed",
+        { error = %error.with_cause() },
+        "the order of the waiters is not known, a waiter may come too late or too early"
+    );
+}
+
+/// The server refuses the documents that order the waiters of all processes.
+pub(crate) fn line_refused(error: &LockError) {
+    event!(
+        warn,
+        "mongolock.line_refused",
+        { error = %error.with_cause() },
+        "waiting calls of this process stand in no line"
+    );
+}
+
 pub(crate) fn index(is_ready: bool, state: &dyn std::fmt::Debug) {
     if is_ready {
         event!(debug, "mongolock.index", { state = ?state }, "TTL index ready");

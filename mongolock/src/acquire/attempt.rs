@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
 use crate::lease::{Entry, Grant, Hold, Lease, LeaseOptions, RequestPermit, without_margin};
+use crate::line::OwnAcquisition;
 use crate::queue::{Admission, Overdue};
 use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY,
@@ -290,7 +291,7 @@ impl Attempt {
             return AttemptOutcome::AlreadyOver;
         }
         self.is_lease = true;
-        self.shared.entry.budget().begin_row(sent.elapsed());
+        self.note_acquisition(sent.elapsed());
         let grant = Grant {
             token: FencingToken::new(last_token.get() - (self.tokens - 1)),
             last_token,
@@ -306,6 +307,26 @@ impl Attempt {
         let lease = Lease::new(self.shared.key.clone(), grant, self.shared.options, entry);
         trace::acquired(&lease.fields());
         AttemptOutcome::Acquired(self.shared.engine.renewer.hold(lease))
+    }
+}
+
+impl Attempt {
+    /// Notes for the order of the waiters, in this process and in others, that a request that took this time has acquired
+    /// the lock.
+    fn note_acquisition(&self, request: Duration) {
+        let Shared {
+            engine, key, entry, ..
+        } = &*self.shared;
+        entry.budget().begin_row(request, entry.waiting());
+        let acquired = OwnAcquisition {
+            request,
+            waiting_since: entry.waiting_since(),
+            user: entry.user(),
+            has_stream: engine.notifier.hears_of(&key.name),
+        };
+        if engine.lines.acquired(&key.name, acquired) {
+            engine.enter_retaken();
+        }
     }
 }
 

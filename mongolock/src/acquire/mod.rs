@@ -124,7 +124,7 @@ impl<'a> Acquire<'a> {
         if let Some(hold) = self.take_over_hold(entry, turn).await {
             return Ok(Ok(hold));
         }
-        let mut pacing = Pacing::new(self.engine, self.name, entry);
+        let mut pacing = Pacing::new(self.engine, self.name, entry, self.begun);
         let mut attempt = self.new_attempt(entry).unlimited();
         loop {
             let outcome = match attempt.request(deadline).await {
@@ -150,7 +150,7 @@ impl<'a> Acquire<'a> {
         self.ensure_open()?;
         let entry = self.engine.queues.join(self.name);
         let (turn, first) = match entry.try_turn() {
-            Some(turn) if turn.is_fresh() => {
+            Some(turn) if turn.is_fresh() && !self.engine.lines.holds_back(self.name) => {
                 let mut attempt = self.new_attempt(&entry);
                 match self.first_outcome(&mut attempt, deadline).await? {
                     Some(AttemptOutcome::Acquired(hold)) if !hold.lease().is_over() => {
@@ -212,7 +212,10 @@ impl<'a> Acquire<'a> {
         {
             return Ok(deliver(hold, entry, turn));
         }
-        let mut pacing = Pacing::new(self.engine, self.name, entry);
+        let mut pacing = Pacing::new(self.engine, self.name, entry, self.begun);
+        if first.is_none() && self.engine.lines.holds_back(self.name) {
+            pacing.wait_for_place().await;
+        }
         let (mut attempt, mut next) = first.map_or_else(|| (self.new_attempt(entry), None), |first| *first);
         loop {
             let outcome = match next.take() {

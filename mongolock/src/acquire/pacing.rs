@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::lease::Entry;
@@ -9,11 +11,16 @@ use crate::notifier::{Counted, Subscription};
 /// The number of "held" replies after which a waiter registers for wake-ups: shorter waits are not worth it.
 const REPLIES_BEFORE_STREAM: u32 = 2;
 
+/// The number of "held" replies after which a waiter stands in line with those of other processes.
+const REPLIES_BEFORE_LINE: u32 = 2;
+
 /// The pauses between the requests of the waiter at the front of a queue.
 pub(crate) struct Pacing<'a> {
     engine: &'a Arc<Engine>,
     name: &'a Arc<str>,
     entry: &'a Arc<Entry>,
+    /// The time at which the call began.
+    begun: Instant,
     backoff: Backoff,
     /// The number of replies that said that the lock is held.
     held_replies: u32,
@@ -25,12 +32,18 @@ pub(crate) struct Pacing<'a> {
 }
 
 impl<'a> Pacing<'a> {
-    pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a Arc<str>, entry: &'a Arc<Entry>) -> Self {
+    pub(crate) fn new(
+        engine: &'a Arc<Engine>,
+        name: &'a Arc<str>,
+        entry: &'a Arc<Entry>,
+        begun: Instant,
+    ) -> Self {
         let backoff = Backoff::new(engine.config.retry_interval.clone());
         Self {
             engine,
             name,
             entry,
+            begun,
             backoff,
             held_replies: 0,
             subscription: None,
@@ -51,15 +64,48 @@ impl<'a> Pacing<'a> {
         self.held_replies += 1;
         let notifier = &self.engine.notifier;
         self.counted.get_or_insert_with(|| notifier.count());
-        if self.subscription.is_none() && (self.held_replies > REPLIES_BEFORE_STREAM || notifier.has_many()) {
-            let subscription = notifier.subscribe(self.name, self.entry, self.backoff.clone());
-            self.subscription = Some(subscription);
+        let lines = &self.engine.lines;
+        let replies = REPLIES_BEFORE_STREAM - u32::from(lines.is_fair());
+        if self.held_replies > replies || notifier.has_many() {
+            self.subscribe();
+        }
+        if self.held_replies >= REPLIES_BEFORE_LINE {
+            let has_stream = notifier.expects_stream();
+            lines.enter(self.name, self.entry.user(), has_stream, Some(self.begun));
         }
         self.is_resting = self.subscription.is_some();
         match &self.subscription {
             Some(subscription) => subscription.rest(remaining),
             None => until_free(self.backoff.next(), remaining),
         }
+    }
+
+    /// Waits before the first request while this provider leaves the lock to others: after its own release, or because they
+    /// stand before it in line. Cancel safe.
+    pub(crate) async fn wait_for_place(&mut self) {
+        let lines = &self.engine.lines;
+        lines.set_user(self.name, &self.entry.user());
+        lines.stand_back(self.name).await;
+        let moments = lines.moments_ahead(self.name);
+        if !moments.is_zero() && self.engine.notifier.expects_stream() {
+            self.subscribe();
+            if let Some(subscription) = &self.subscription {
+                subscription.rest_for_place(moments);
+                subscription.woken().await;
+            }
+        }
+    }
+
+    fn subscribe(&mut self) {
+        let Self {
+            engine,
+            name,
+            entry,
+            backoff,
+            ..
+        } = self;
+        self.subscription
+            .get_or_insert_with(|| engine.notifier.subscribe(name, entry, backoff.clone()));
     }
 
     /// Waits for this time, or until it is time to send a request. Cancel safe.

@@ -180,6 +180,11 @@ impl Renewer {
     /// Schedules the late releases of ids whose acquire requests may take effect late. It is called when a release has
     /// ended, confirmed or given up, and not before: two releases of one claim must not overtake each other.
     pub(super) fn released(self: &Arc<Self>, ended: &[BackgroundRelease], is_confirmed: bool) {
+        if is_confirmed {
+            for release in ended {
+                self.lines.released(&release.key.name);
+            }
+        }
         let next = ended.iter().filter_map(|release| release.next(is_confirmed));
         self.release_in_background(next.collect());
     }

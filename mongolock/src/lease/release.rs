@@ -131,7 +131,11 @@ async fn release_left(entry: &Arc<Entry>) {
 /// Leaves the hold for the next caller in this process, which may take it over before its release is sent.
 fn leave(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> Option<Arc<Entry>> {
     let turn = turn_to_hand_over(renewer, lease, deadline)?;
-    if lease.has_token_left() && turn.budget().allows_handover() {
+    if lease.has_token_left()
+        && turn
+            .budget()
+            .allows_handover(renewer.lines.rivals(&lease.key.name))
+    {
         Some(turn.leave(Handover::Unreleased(Unreleased::new(lease, deadline, renewer))))
     } else {
         lease.put_slot(QueueSlot::Turn(turn));
@@ -144,7 +148,11 @@ fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> b
     let Some(turn) = turn_to_hand_over(renewer, lease, deadline) else {
         return false;
     };
-    let next = if turn.others_wait() && turn.budget().allows_handover() {
+    let next = if turn.others_wait()
+        && turn
+            .budget()
+            .allows_handover(renewer.lines.rivals(&lease.key.name))
+    {
         lease.successor(deadline)
     } else {
         None

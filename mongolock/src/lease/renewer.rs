@@ -14,6 +14,7 @@ use crate::lease::given_up::GivenUp;
 use crate::lease::release;
 use crate::lease::renewal;
 use crate::lease::schedule::{self, Schedule};
+use crate::line::Lines;
 use crate::store::Store;
 use crate::sync::lock;
 use crate::timing::RENEWAL_RETRY;
@@ -26,6 +27,8 @@ const RENEWALS: usize = 4;
 /// claims in the background. It starts with the first acquire and needs no runtime before that.
 pub(crate) struct Renewer {
     store: Arc<Store>,
+    /// The order of the waiters of all processes, in which a release is noted.
+    pub(crate) lines: Arc<Lines>,
     state: Mutex<State>,
     /// Wakes the task when there is new work.
     wake: Notify,
@@ -80,9 +83,10 @@ impl Drop for RenewalTurn {
 }
 
 impl Renewer {
-    pub(crate) fn new(store: Arc<Store>) -> Self {
+    pub(crate) fn new(store: Arc<Store>, lines: Arc<Lines>) -> Self {
         Self {
             store,
+            lines,
             state: Mutex::default(),
             wake: Notify::new(),
             renewals: AtomicUsize::new(0),

@@ -70,7 +70,10 @@ impl Order {
     /// the line. If it was not the first, the first one has let a turn pass.
     pub(crate) fn acquired_by(&mut self, provider: Option<&str>) {
         self.acquired_by_other = Some(Instant::now());
-        let mut ahead = self.others.iter_mut().filter(|other| other.is_ahead && other.is_counted());
+        let mut ahead = self
+            .others
+            .iter_mut()
+            .filter(|other| other.is_ahead && other.is_counted());
         let Some(first) = ahead.next() else { return };
         if Some(&*first.provider) == provider {
             first.is_ahead = false;
@@ -86,7 +89,9 @@ impl Order {
     /// Stops to count those that have let too many turns pass.
     fn stop_counting(&mut self) {
         let gone = self.others.iter().filter(|other| !other.is_counted()).count();
-        let most = PASSES.checked_shr(u32::try_from(gone).unwrap_or(u32::MAX)).unwrap_or(0);
+        let most = PASSES
+            .checked_shr(u32::try_from(gone).unwrap_or(u32::MAX))
+            .unwrap_or(0);
         let most = most.max(PASSES_LEAST);
         for other in self.others.iter_mut().filter(|other| other.passes >= most) {
             other.passes = other.passes.max(PASSES);
@@ -95,12 +100,18 @@ impl Order {
 
     /// The number of waiters that stand before this provider.
     pub(crate) fn ahead(&self) -> usize {
-        self.others.iter().filter(|other| other.is_ahead && other.is_counted()).count()
+        self.others
+            .iter()
+            .filter(|other| other.is_ahead && other.is_counted())
+            .count()
     }
 
     /// How long this provider leaves a free lock to those before it.
     pub(crate) fn moments_ahead(&self) -> Duration {
-        let ahead = self.others.iter().filter(|other| other.is_ahead && other.is_counted());
+        let ahead = self
+            .others
+            .iter()
+            .filter(|other| other.is_ahead && other.is_counted());
         let moments = ahead.fold(Duration::ZERO, |sum, other| sum.saturating_add(other.moment));
         moments.min(LINE_MOMENTS_MAX)
     }
@@ -116,7 +127,11 @@ impl Order {
     pub(crate) fn stand_back(&self, has_stream: bool) -> Duration {
         let first = self.others.iter().find(|other| other.is_counted());
         let its_moment = first.map(|first| first.moment.min(LINE_MOMENTS_MAX) + LINE_MARGIN);
-        let usual = if has_stream { STAND_BACK } else { STAND_BACK_POLLING };
+        let usual = if has_stream {
+            STAND_BACK
+        } else {
+            STAND_BACK_POLLING
+        };
         its_moment.unwrap_or_default().max(usual)
     }
 }
@@ -149,7 +164,11 @@ mod tests {
     async fn only_those_before_its_own_document_are_left_their_moments() {
         assert_eq!(order(&["own", "a", "b"]).moments_ahead(), Duration::ZERO);
         assert_eq!(order(&["a", "own", "b"]).moments_ahead(), MOMENT);
-        assert_eq!(order(&["a", "b"]).moments_ahead(), MOMENT * 2, "it is not in line");
+        assert_eq!(
+            order(&["a", "b"]).moments_ahead(),
+            MOMENT * 2,
+            "it is not in line"
+        );
         let many: Vec<&str> = std::iter::repeat_n("a", 100).collect();
         assert_eq!(order(&many).moments_ahead(), LINE_MOMENTS_MAX);
     }

@@ -19,8 +19,8 @@ const REPLIES: usize = 20;
 /// What one reply of the stream has brought.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Brought {
-    /// It has woken a waiter.
-    WakeUp,
+    /// It has told a waiter something.
+    Use,
     /// It has reported a release that no waiter here waits for.
     Useless,
     /// It has brought no event, and came this much later than the server was asked to send it.
@@ -63,7 +63,7 @@ impl StreamCost {
     /// before it opens a stream again, or `None` if the stream is worth its cost. Each time in a row takes longer.
     pub(super) fn judge(&mut self, brought: Brought, awaited: usize) -> Option<Duration> {
         match brought {
-            Brought::WakeUp => {}
+            Brought::Use => {}
             Brought::Useless => self.useless += 1,
             Brought::Nothing { late } => {
                 self.late.push_back(late);
@@ -145,7 +145,7 @@ mod tests {
                 .is_none()
         );
         assert!(
-            judge_for(&mut cost, MINUTE, many, Brought::WakeUp, 70)
+            judge_for(&mut cost, MINUTE, many, Brought::Use, 70)
                 .await
                 .is_none()
         );

@@ -62,11 +62,11 @@ impl Filter {
     }
 
     /// The filter of a stream that is opened now.
-    pub(super) fn at_opening(&mut self, waiters: &Waiters) -> StreamFilter {
+    pub(super) fn at_opening(&mut self, waiters: &Waiters, in_line: &[Arc<str>]) -> StreamFilter {
         if waiters.len() > MOST_NAMES {
             return StreamFilter::All;
         }
-        let names = self.names(waiters);
+        let names = self.names(waiters, in_line);
         if names.len() > MOST_NAMES {
             StreamFilter::All
         } else {
@@ -75,26 +75,31 @@ impl Filter {
     }
 
     /// The filter that the stream shall have, if it is another one and may be changed at this time.
-    pub(super) fn due_switch(&mut self, waiters: &Waiters) -> Option<StreamFilter> {
+    pub(super) fn due_switch(&mut self, waiters: &Waiters, in_line: &[Arc<str>]) -> Option<StreamFilter> {
         if self.next_switch > Instant::now() {
             return None;
         }
         match &self.present {
             StreamFilter::All if waiters.len() >= FEW_NAMES => None,
             StreamFilter::All => {
-                let names = self.names(waiters);
+                let names = self.names(waiters, in_line);
                 (names.len() < FEW_NAMES).then(|| StreamFilter::Names(Arc::new(names)))
             }
             StreamFilter::Names(present) if waiters.names().all(|name| present.contains(name)) => None,
-            StreamFilter::Names(_) => Some(self.at_opening(waiters)),
+            StreamFilter::Names(_) => Some(self.at_opening(waiters, in_line)),
         }
     }
 
-    /// The names that are awaited, or were within [`FILTER_KEEPS`].
-    fn names(&mut self, waiters: &Waiters) -> BTreeSet<Arc<str>> {
+    /// The names that are awaited, or were within [`FILTER_KEEPS`], and those in whose lines this provider stands.
+    fn names(&mut self, waiters: &Waiters, in_line: &[Arc<str>]) -> BTreeSet<Arc<str>> {
         self.forget_left();
         let left = self.left.iter().map(|(_, name)| name);
-        waiters.names().chain(left).cloned().collect()
+        waiters
+            .names()
+            .chain(left)
+            .cloned()
+            .chain(in_line.iter().cloned())
+            .collect()
     }
 
     fn forget_left(&mut self) {
@@ -124,19 +129,26 @@ mod tests {
     async fn names_leave_the_filter_above_one_number_and_return_below_another() {
         let mut filter = Filter::new();
         assert_eq!(
-            has_names(Some(&filter.at_opening(&waiters(MOST_NAMES)))),
+            has_names(Some(&filter.at_opening(&waiters(MOST_NAMES), &[]))),
             Some(MOST_NAMES)
         );
-        assert_eq!(filter.at_opening(&waiters(MOST_NAMES + 1)), StreamFilter::All);
+        assert_eq!(
+            filter.at_opening(&waiters(MOST_NAMES + 1), &[]),
+            StreamFilter::All
+        );
         filter.set(StreamFilter::All);
-        assert_eq!(filter.due_switch(&waiters(MOST_NAMES)), None);
-        assert_eq!(filter.due_switch(&waiters(FEW_NAMES)), None);
-        let few = filter.due_switch(&waiters(FEW_NAMES - 1));
+        assert_eq!(filter.due_switch(&waiters(MOST_NAMES), &[]), None);
+        assert_eq!(filter.due_switch(&waiters(FEW_NAMES), &[]), None);
+        let few = filter.due_switch(&waiters(FEW_NAMES - 1), &[]);
         assert_eq!(has_names(few.as_ref()), Some(FEW_NAMES - 1));
         filter.set(few.unwrap());
-        assert_eq!(filter.due_switch(&waiters(10)), None, "all of them are in it");
         assert_eq!(
-            filter.due_switch(&waiters(MOST_NAMES + 1)),
+            filter.due_switch(&waiters(10), &[]),
+            None,
+            "all of them are in it"
+        );
+        assert_eq!(
+            filter.due_switch(&waiters(MOST_NAMES + 1), &[]),
             Some(StreamFilter::All)
         );
     }
@@ -145,21 +157,21 @@ mod tests {
     async fn a_change_waits_for_the_one_before_it() {
         let mut filter = Filter::new();
         assert!(
-            filter.due_switch(&waiters(1)).is_some(),
+            filter.due_switch(&waiters(1), &[]).is_some(),
             "the first one is made at once"
         );
         filter.begin_switch();
-        assert!(filter.due_switch(&waiters(1)).is_none());
+        assert!(filter.due_switch(&waiters(1), &[]).is_none());
         tokio::time::sleep(FILTER_SWITCH).await;
-        assert!(filter.due_switch(&waiters(1)).is_some());
+        assert!(filter.due_switch(&waiters(1), &[]).is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_name_stays_for_a_moment_after_its_waiter() {
         let mut filter = Filter::new();
         filter.leave(&Arc::from("left"));
-        assert_eq!(has_names(Some(&filter.at_opening(&waiters(2)))), Some(3));
+        assert_eq!(has_names(Some(&filter.at_opening(&waiters(2), &[]))), Some(3));
         tokio::time::sleep(FILTER_KEEPS).await;
-        assert_eq!(has_names(Some(&filter.at_opening(&waiters(2)))), Some(2));
+        assert_eq!(has_names(Some(&filter.at_opening(&waiters(2), &[]))), Some(2));
     }
 }

@@ -97,6 +97,9 @@ impl ReleaseNotifier {
             return Step::End;
         }
         let now = Instant::now();
+        for name in state.waiters.due_to_ask(now) {
+            state.wake(&name);
+        }
         if state.waiters.len() < state.look_from {
             state.wake_due(now);
             return Step::Wait(state.waiters.first_due());
@@ -223,7 +226,9 @@ async fn run(notifier: Arc<ReleaseNotifier>) {
 /// query, and others were sent.
 async fn look(in_flight: InFlight, names: Vec<Arc<str>>) {
     let notifier = &in_flight.0;
-    let query = notifier.overdue.count(notifier.store.look(&names, notifier.takeover_margin, LOOK_LIMIT));
+    let query = notifier
+        .overdue
+        .count(notifier.store.look(&names, notifier.takeover_margin, LOOK_LIMIT));
     match timeout(ACQUIRE_NO_REPLY, query).await {
         Ok(Ok(running)) => notifier.looked(&names, &running),
         Ok(Err(error)) => notifier.look_failed(&names, &error),

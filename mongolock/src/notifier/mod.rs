@@ -29,11 +29,12 @@ use tokio::time::Instant;
 use crate::backoff::Backoff;
 use crate::lease::Entry;
 use crate::lease::given_up::GivenUp;
+use crate::line::Lines;
 use crate::options::Config;
-use crate::queue::OverdueRequests;
+use crate::queue::{Holder, OverdueRequests};
 use crate::store::Store;
 use crate::sync::lock;
-use crate::timing::{POLL_BESIDE_STREAM, STREAM_POLL_PAUSE, STREAM_SILENT};
+use crate::timing::{LINE_POLL, LINE_SILENCE, POLL_BESIDE_STREAM, STREAM_POLL_PAUSE, STREAM_SILENT};
 use cost::StreamCost;
 use filter::Filter;
 use looker::{LOOK_FROM, Looker};
@@ -46,6 +47,8 @@ use waiters::{Waiter, Waiters};
 /// waiters. A wake-up is a hint: a waiter that is woken sends an acquire request.
 pub(crate) struct ReleaseNotifier {
     store: Arc<Store>,
+    /// The order of the waiters of all processes.
+    lines: Arc<Lines>,
     /// The ids of claims that this process has given up: a lock that one of them has is not busy.
     given_up: Arc<GivenUp>,
     /// The requests whose replies are overdue; looks count among them.
@@ -92,6 +95,7 @@ impl ReleaseNotifier {
     /// A notifier with a change stream, unless wake-ups are switched off.
     pub(crate) fn new(
         store: Arc<Store>,
+        lines: Arc<Lines>,
         given_up: Arc<GivenUp>,
         overdue: Arc<OverdueRequests>,
         config: &Config,
@@ -114,6 +118,7 @@ impl ReleaseNotifier {
         };
         Self {
             store,
+            lines,
             given_up,
             overdue,
             takeover_margin: config.takeover_margin,
@@ -157,6 +162,8 @@ impl ReleaseNotifier {
         if state.waiters.is_empty() {
             self.look.notify_one();
         }
+        drop(state);
+        self.lines.waiter_left(name);
         removed
     }
 
@@ -182,8 +189,18 @@ impl ReleaseNotifier {
         let pause = if waiter.is_outdated {
             Duration::ZERO
         } else if is_reported {
+            let pause = if self.lines.has(name) {
+                LINE_SILENCE
+            } else {
+                POLL_BESIDE_STREAM
+            };
             // The pause varies by a fifth, so that many processes do not look at the same time.
-            POLL_BESIDE_STREAM.mul_f64(0.8 + 0.4 * fastrand::f64())
+            pause.mul_f64(0.8 + 0.4 * fastrand::f64())
+        } else if self.lines.has(name) {
+            let place = u32::try_from(self.lines.ahead(name)).unwrap_or(u32::MAX);
+            let pause = LINE_POLL.saturating_mul(place.saturating_add(1));
+            let (least, most) = (*self.retry_interval.start(), *self.retry_interval.end());
+            pause.mul_f64(0.8 + 0.4 * fastrand::f64()).clamp(least, most)
         } else if state.stream.is_too_costly() {
             waiter
                 .backoff
@@ -202,12 +219,66 @@ impl ReleaseNotifier {
         (POLL_BESIDE_STREAM * 2).max(*self.retry_interval.end())
     }
 
-    /// Wakes the waiter for a lock that was released, and returns whether there is one.
-    fn released(&self, name: &str) -> bool {
+    /// Has the waiter for a lock that was released send a request after the moments of those before it in line. Returns
+    /// whether there is one.
+    fn released(self: &Arc<Self>, name: &Arc<str>) -> bool {
+        let moments = self.lines.moments_ahead(name);
         let mut state = lock(&self.state);
-        let is_awaited = state.waiters.get(name).is_some();
-        state.wake(name);
-        is_awaited
+        let Some(waiter) = state.waiters.get(name) else {
+            return self.lines.has(name);
+        };
+        if moments.is_zero() || !waiter.is_resting() {
+            state.wake(name);
+        } else {
+            state.waiters.ask_at(name, Instant::now() + moments);
+            self.reschedule(&mut state);
+        }
+        true
+    }
+
+    /// Notes that a claim has acquired a lock: a waiter that was about to send a request rests on. Returns whether a
+    /// waiter or a line is concerned.
+    fn acquired(self: &Arc<Self>, name: &Arc<str>, lock_id: &Arc<str>) -> bool {
+        if self.lines.is_own(lock_id) {
+            return self.lines.has(name);
+        }
+        self.lines.acquired_by_other(name, lock_id);
+        let mut state = lock(&self.state);
+        let Some(waiter) = state.waiters.get(name) else {
+            return self.lines.has(name);
+        };
+        if waiter.is_resting() && !waiter.is_outdated && self.lines.has(name) {
+            waiter
+                .entry
+                .front()
+                .set_held(Holder::new(Some(Arc::clone(lock_id)), None));
+            self.rest(&mut state, name, None);
+        }
+        true
+    }
+
+    /// Has a waiter rest that has sent no request yet, until those before it in line have had their moments.
+    fn rest_for_place(self: &Arc<Self>, state: &mut State, name: &Arc<str>, moments: Duration) {
+        self.ensure_stream(state);
+        state.waiters.ask_at(name, Instant::now() + moments);
+        self.reschedule(state);
+    }
+
+    /// Whether the stream reports this lock at present.
+    pub(crate) fn hears_of(&self, name: &str) -> bool {
+        lock(&self.state).reports(name)
+    }
+
+    /// Whether the provider has a stream, or opens one when it waits.
+    pub(crate) fn expects_stream(&self) -> bool {
+        matches!(lock(&self.state).stream, StreamState::Open | StreamState::Closed)
+    }
+
+    /// Opens the stream for a provider that stands in line without a waiter.
+    pub(crate) fn listen(self: &Arc<Self>) {
+        let mut state = lock(&self.state);
+        state.last_used = Instant::now();
+        self.ensure_stream(&mut state);
     }
 
     /// Ends wake-ups for good; the stream is closed after its next reply.
@@ -257,7 +328,7 @@ mod tests {
     use super::*;
     use crate::LockError;
     use crate::lease::Queues;
-    use crate::store::MemoryStore;
+    use crate::store::{MemoryStore, ProviderMark};
     use crate::timing::{STREAM_POLL_MIN, STREAM_UNAVAILABLE};
 
     const PAUSES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(800);
@@ -269,7 +340,15 @@ mod tests {
             wake_up,
             ..Config::default()
         };
-        Arc::new(ReleaseNotifier::new(store, Arc::default(), overdue, &config))
+        let (mark, owner) = (ProviderMark::random(), Arc::from("owner"));
+        let lines = Arc::new(Lines::new(Arc::clone(&store), mark, owner, true));
+        Arc::new(ReleaseNotifier::new(
+            store,
+            lines,
+            Arc::default(),
+            overdue,
+            &config,
+        ))
     }
 
     fn in_memory() -> Arc<ReleaseNotifier> {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::cost::Brought;
 use super::{ReleaseNotifier, State};
 use crate::backoff::Backoff;
-use crate::store::{Releases, StreamFilter, driver_error};
+use crate::store::{LockEvent, LockStream, StreamFilter, driver_error};
 use crate::sync::lock;
 use crate::timing::{STREAM_AWAIT, STREAM_IDLE, STREAM_UNAVAILABLE};
 use crate::{LockError, trace};
@@ -81,13 +81,21 @@ impl ReleaseNotifier {
         }
     }
 
+    /// Notes an event of the stream, and returns whether it concerns a waiter or a line.
+    fn note_event(self: &Arc<Self>, event: &LockEvent) -> bool {
+        match event {
+            LockEvent::Released { name } => self.released(name),
+            LockEvent::Acquired { name, lock_id } => self.acquired(name, lock_id),
+        }
+    }
+
     /// The filter to which the stream is to be changed now.
-    fn due_switch(&self, releases: &Releases) -> Option<StreamFilter> {
+    fn due_switch(&self, stream: &LockStream) -> Option<StreamFilter> {
         let state = &mut *lock(&self.state);
-        if releases.is_switching() {
+        if stream.is_switching() {
             return None;
         }
-        let filter = state.filter.due_switch(&state.waiters);
+        let filter = state.filter.due_switch(&state.waiters, &self.lines.names());
         if filter.is_some() {
             state.filter.begin_switch();
         }
@@ -126,7 +134,8 @@ impl ReleaseNotifier {
         if state.stream == StreamState::Off {
             return true;
         }
-        let idle = state.waiters.is_empty() && state.last_used.elapsed() >= STREAM_IDLE;
+        let idle =
+            state.waiters.is_empty() && self.lines.is_empty() && state.last_used.elapsed() >= STREAM_IDLE;
         if idle {
             state.stream = StreamState::Closed;
             state.stream_task = None;
@@ -141,13 +150,13 @@ async fn run(notifier: Arc<ReleaseNotifier>) {
     loop {
         let filter = {
             let state = &mut *lock(&notifier.state);
-            state.filter.at_opening(&state.waiters)
+            state.filter.at_opening(&state.waiters, &notifier.lines.names())
         };
         match notifier.store.watch(filter).await {
-            Ok(releases) => {
-                notifier.opened(releases.filter());
+            Ok(stream) => {
+                notifier.opened(stream.filter());
                 let opened = Instant::now();
-                match follow(&notifier, releases).await {
+                match follow(&notifier, stream).await {
                     Ok(End::Idle) => return,
                     Ok(End::TooCostly(pause)) => {
                         trace::stream_costs_too_much(pause);
@@ -179,13 +188,13 @@ enum End {
 }
 
 /// Wakes waiters by the releases of an open stream.
-async fn follow(notifier: &Arc<ReleaseNotifier>, mut releases: Releases) -> Result<End, LockError> {
+async fn follow(notifier: &Arc<ReleaseNotifier>, mut stream: LockStream) -> Result<End, LockError> {
     loop {
         let asked = Instant::now();
-        let name = releases.next().await?;
-        notifier.note_reply(releases.filter());
-        let brought = match name {
-            Some(name) if notifier.released(&name) => Brought::WakeUp,
+        let event = stream.next().await?;
+        notifier.note_reply(stream.filter());
+        let brought = match event {
+            Some(event) if notifier.note_event(&event) => Brought::Use,
             Some(_) => Brought::Useless,
             None => Brought::Nothing {
                 late: asked.elapsed().saturating_sub(STREAM_AWAIT),
@@ -194,13 +203,13 @@ async fn follow(notifier: &Arc<ReleaseNotifier>, mut releases: Releases) -> Resu
         if notifier.close_if_idle() {
             return Ok(End::Idle);
         }
-        if releases.costs_the_server()
+        if stream.costs_the_server()
             && let Some(pause) = notifier.judge(brought)
         {
             return Ok(End::TooCostly(pause));
         }
-        if let Some(filter) = notifier.due_switch(&releases)
-            && let Err(error) = releases.switch_to(filter).await
+        if let Some(filter) = notifier.due_switch(&stream)
+            && let Err(error) = stream.switch_to(filter).await
         {
             // The change is tried again.
             trace::switch_failed(&error);

@@ -31,6 +31,12 @@ impl Subscription {
         self.notifier.rest(&mut state, &self.name, remaining)
     }
 
+    /// Begins to rest before the first request, until those before this provider in line have had their moments.
+    pub(crate) fn rest_for_place(&self, moments: Duration) {
+        let mut state = lock(&self.notifier.state);
+        self.notifier.rest_for_place(&mut state, &self.name, moments);
+    }
+
     /// Waits until the caller has to send a request: the lock may be free, or it is the caller's turn to find out. Cancel
     /// safe.
     pub(crate) async fn woken(&self) {

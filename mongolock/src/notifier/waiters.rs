@@ -37,6 +37,8 @@ pub(super) struct Waiter {
 #[derive(Clone, Copy)]
 struct Due {
     at: Instant,
+    /// Whether the waiter sends a request then, because its lock was released; otherwise a look is enough.
+    asks: bool,
     /// The time before `at` from which a look is useful.
     early: Duration,
 }
@@ -110,6 +112,7 @@ impl Waiters {
             name,
             Due {
                 at: now + pause,
+                asks: false,
                 early,
             },
         );
@@ -122,6 +125,29 @@ impl Waiters {
             waiter.due = Some(due);
             self.due.insert((due.at, Arc::clone(name)));
         }
+    }
+
+    /// Has a waiter that rests send a request at this time.
+    pub(super) fn ask_at(&mut self, name: &Arc<str>, at: Instant) {
+        let early = Duration::ZERO;
+        self.set_due(
+            name,
+            Due {
+                at,
+                asks: true,
+                early,
+            },
+        );
+    }
+
+    /// The names whose waiters are due at this time to send requests.
+    pub(super) fn due_to_ask(&self, now: Instant) -> Vec<Arc<str>> {
+        let due = self.due.iter().take_while(|(at, _)| *at <= now);
+        let asks = |name: &&Arc<str>| {
+            let due = self.names.get(*name).and_then(|waiter| waiter.due);
+            due.is_some_and(|due| due.asks)
+        };
+        due.map(|(_, name)| name).filter(asks).cloned().collect()
     }
 
     /// Ends the rest of a waiter.
@@ -144,7 +170,7 @@ impl Waiters {
         let soon = self.due.iter().take_while(|(at, _)| *at <= latest);
         let is_due = |name: &Arc<str>| {
             let due = self.names.get(name).and_then(|waiter| waiter.due);
-            due.is_some_and(|due| due.at <= now + due.early)
+            due.is_some_and(|due| due.at <= now + due.early && (!due.asks || due.at <= now))
         };
         let names = soon.map(|(_, name)| name).filter(|name| is_due(name));
         names.take(most).cloned().collect()
@@ -154,7 +180,14 @@ impl Waiters {
     pub(super) fn postpone(&mut self, names: &[Arc<str>], at: Instant) {
         for name in names {
             let early = Duration::ZERO;
-            self.set_due(name, Due { at, early });
+            self.set_due(
+                name,
+                Due {
+                    at,
+                    asks: false,
+                    early,
+                },
+            );
         }
     }
 

@@ -220,6 +220,16 @@ impl LockProviderBuilder {
         self
     }
 
+    /// Sets whether waiting calls stand in line with those of other processes, first come, first served; `true` by
+    /// default.
+    ///
+    /// Set it for all processes that share a collection, or for none: a process with `false` takes a free lock without
+    /// regard to those who wait in line, and gets most turns. See [the guide](crate::guide::order).
+    pub fn fair(mut self, fair: bool) -> Self {
+        self.config.fair = fair;
+        self
+    }
+
     /// Sets the owner that is written into the documents of held locks, for operators and error messages: 1 to 256
     /// bytes without control characters that do not begin with `done:`; `<host>:<process id>` by default.
     ///

@@ -2,42 +2,92 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::timing::{HANDOVER_MAX, HANDOVER_MAX_SLOW, HANDOVER_MIN, HANDOVER_REQUESTS};
+use crate::timing::{
+    HANDOVER_MAX, HANDOVER_MAX_SLOW, HANDOVER_MIN, HANDOVER_OPEN, HANDOVER_POLLING, HANDOVER_REQUESTS,
+};
+
+/// What a process knows of the other processes that want a lock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rivals {
+    /// The waiters stand in no line, so it knows nothing.
+    Unknown,
+    /// No other process is known to want the lock.
+    None,
+    /// Other processes want the lock.
+    Wait {
+        /// Whether this process learns of releases by the change stream; it polls otherwise.
+        has_stream: bool,
+    },
+}
 
 /// The time for which a process hands a lock over among its own waiters, limited so that other processes get a turn.
 #[derive(Debug)]
 pub(crate) struct HandoverBudget {
-    /// The longest duration of a row of hand-overs on a server that replies fast.
+    /// The longest duration of a row of hand-overs on a server that replies fast, where nothing is known of rivals.
     limit: Duration,
-    /// The time at which the present row of hand-overs may no longer go on; `None` before the first one.
-    row_ends: Option<Instant>,
-    /// Whether the last row of hand-overs has used up its time: then the next acquire request lets other processes go
-    /// first.
+    /// The present row of hand-overs; `None` before the first one.
+    row: Option<Row>,
+    /// Whether the last row of hand-overs has used up its time, and nothing is known of rivals: then the next acquire
+    /// request lets other processes go first.
     is_used_up: bool,
+}
+
+/// A row of hand-overs: the holds of this process on one claim.
+#[derive(Debug)]
+struct Row {
+    begun: Instant,
+    /// The time at which the present hold began.
+    hold_begun: Instant,
+    /// The least duration of the row, because the server is slow.
+    slow: Duration,
+    /// The number of callers that waited when the row began and had no hold since.
+    waited: usize,
 }
 
 impl Default for HandoverBudget {
     fn default() -> Self {
         Self {
             limit: HANDOVER_MIN,
-            row_ends: None,
+            row: None,
             is_used_up: false,
         }
     }
 }
 
 impl HandoverBudget {
-    /// Begins a row of hand-overs when the lock was acquired from the server by a request that took this time. On a slow
-    /// server the row is longer: each row costs the server two commands, and short rows would make it slower still.
-    pub(crate) fn begin_row(&mut self, request: Duration) {
-        let slow = (request * HANDOVER_REQUESTS).min(HANDOVER_MAX_SLOW);
-        self.row_ends = Some(Instant::now() + self.limit.max(slow));
+    /// Begins a row of hand-overs when the lock was acquired from the server by a request that took this time, while this
+    /// number of callers waits. On a slow server the row is longer: each row costs the server two commands, and short rows
+    /// would make it slower still.
+    pub(crate) fn begin_row(&mut self, request: Duration, waiting: usize) {
+        let now = Instant::now();
+        self.row = Some(Row {
+            begun: now,
+            hold_begun: now,
+            slow: (request * HANDOVER_REQUESTS).min(HANDOVER_MAX_SLOW),
+            waited: waiting,
+        });
     }
 
-    /// Whether the present row of hand-overs may go on.
-    pub(crate) fn allows_handover(&mut self) -> bool {
-        self.is_used_up = self.row_ends.is_none_or(|end| end <= Instant::now());
-        !self.is_used_up
+    /// Whether the present row of hand-overs may go on with the next hold, which begins now then.
+    pub(crate) fn allows_handover(&mut self, rivals: Rivals) -> bool {
+        let Some(row) = &mut self.row else { return false };
+        let now = Instant::now();
+        let age = now - row.begun;
+        // The next hold takes as long as the present one, as far as is known.
+        let age_then = age + (now - row.hold_begun);
+        let allows = match rivals {
+            Rivals::Unknown => age < self.limit.max(row.slow),
+            Rivals::None => age < HANDOVER_MAX.max(row.slow),
+            Rivals::Wait { has_stream: true } => {
+                let belongs = row.waited > 0 || age < HANDOVER_OPEN;
+                belongs && age_then <= HANDOVER_MIN.max(row.slow)
+            }
+            Rivals::Wait { has_stream: false } => age_then <= HANDOVER_POLLING.max(row.slow),
+        };
+        row.waited = row.waited.saturating_sub(1);
+        row.hold_begun = now;
+        self.is_used_up = !allows && matches!(rivals, Rivals::Unknown);
+        allows
     }
 
     pub(crate) fn must_yield(&self) -> bool {
@@ -68,8 +118,8 @@ mod tests {
     /// The length of a row after a request of this length.
     async fn row_length(budget: &mut HandoverBudget, request: Duration) -> Duration {
         let begun = Instant::now();
-        budget.begin_row(request);
-        while budget.allows_handover() {
+        budget.begin_row(request, 0);
+        while budget.allows_handover(Rivals::Unknown) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         begun.elapsed()
@@ -107,7 +157,7 @@ mod tests {
     async fn the_time_of_the_request_does_not_count_against_the_row() {
         let mut budget = HandoverBudget::default();
         tokio::time::sleep(HANDOVER_MIN * 2).await;
-        budget.begin_row(HANDOVER_MIN * 2);
-        assert!(budget.allows_handover());
+        budget.begin_row(HANDOVER_MIN * 2, 0);
+        assert!(budget.allows_handover(Rivals::Unknown));
     }
 }

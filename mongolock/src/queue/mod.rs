@@ -6,15 +6,17 @@ mod front;
 mod holder;
 mod overdue;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 
 pub(crate) use admission::{Admission, Admissions};
 use fairness::HandoverBudget;
+pub(crate) use fairness::Rivals;
 pub(crate) use front::{Front, FrontStatus};
 pub(crate) use holder::Holder;
 pub(crate) use overdue::{Overdue, OverdueRequests};
@@ -48,6 +50,8 @@ pub(crate) struct Entry<H> {
     turn: Semaphore,
     /// The number of callers that wait for the turn.
     waiters: AtomicUsize,
+    /// The times at which they began to wait, and the number of each.
+    begun: Mutex<BTreeSet<(Instant, u64)>>,
     /// What the waiters at the front of this queue have learned from the server.
     front: Front,
     /// Limits the acquire requests in flight to [`MAX_REQUESTS`].
@@ -105,6 +109,13 @@ impl<H> Queues<H> {
     }
 }
 
+impl<H: Send + 'static> Entry<H> {
+    /// What tells whether this queue is still in use.
+    pub(crate) fn user(self: &Arc<Self>) -> Weak<dyn Send + Sync> {
+        Arc::downgrade(&(Arc::clone(self) as Arc<dyn Send + Sync>))
+    }
+}
+
 impl<H> Entry<H> {
     fn new(queues: Arc<Queues<H>>, name: Arc<str>) -> Self {
         Self {
@@ -112,6 +123,7 @@ impl<H> Entry<H> {
             name,
             turn: Semaphore::new(1),
             waiters: AtomicUsize::new(0),
+            begun: Mutex::default(),
             front: Front::new(),
             requests: Semaphore::new(MAX_REQUESTS),
             handed_over: Mutex::new(None),
@@ -137,6 +149,16 @@ impl<H> Entry<H> {
         Turn {
             entry: Arc::clone(self),
         }
+    }
+
+    /// The number of callers in this process that wait for the turn.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiters.load(Ordering::Relaxed)
+    }
+
+    /// The time at which the one that has waited longest began.
+    pub(crate) fn waiting_since(&self) -> Option<Instant> {
+        lock(&self.begun).first().map(|(begun, _)| *begun)
     }
 
     /// Whether a caller in this process waits for the turn.
@@ -285,19 +307,29 @@ impl<H> Turn<H> {
 }
 
 /// One waiter, counted until it is dropped.
-struct WaiterCount<'a, H>(&'a Entry<H>);
+struct WaiterCount<'a, H> {
+    entry: &'a Entry<H>,
+    /// The time at which it began to wait, and its number.
+    begun: (Instant, u64),
+}
+
+/// The number of the waiter that came last, in any queue.
+static LAST_WAITER: AtomicU64 = AtomicU64::new(0);
 
 impl<'a, H> WaiterCount<'a, H> {
     fn begin(entry: &'a Entry<H>) -> Self {
         entry.waiters.fetch_add(1, Ordering::Relaxed);
-        Self(entry)
+        let begun = (Instant::now(), LAST_WAITER.fetch_add(1, Ordering::Relaxed));
+        lock(&entry.begun).insert(begun);
+        Self { entry, begun }
     }
 }
 
 impl<H> Drop for WaiterCount<'_, H> {
     fn drop(&mut self) {
-        self.0.waiters.fetch_sub(1, Ordering::SeqCst);
-        self.0.release_if_abandoned();
+        lock(&self.entry.begun).remove(&self.begun);
+        self.entry.waiters.fetch_sub(1, Ordering::SeqCst);
+        self.entry.release_if_abandoned();
     }
 }
 

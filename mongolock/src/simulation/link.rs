@@ -19,7 +19,7 @@ use crate::LockError;
 use crate::store::IndexState;
 use crate::store::LeaseId;
 use crate::store::driver_error;
-use crate::store::{AcquireReply, AcquireRequest, MemoryStore, RenewReply, RunningLeases};
+use crate::store::{AcquireReply, AcquireRequest, LockEvent, MemoryStore, RenewReply, RunningLeases};
 use crate::sync::lock;
 
 /// The time for which a call may wait for an unused claim of its own process while no release of it is sent.
@@ -302,9 +302,9 @@ impl Link {
     }
 }
 
-/// The stream of releases as one process receives it.
+/// The stream of events as one process receives it.
 pub(crate) struct Hints {
-    releases: broadcast::Receiver<Arc<str>>,
+    releases: broadcast::Receiver<LockEvent>,
     link: Arc<Link>,
 }
 
@@ -317,7 +317,7 @@ impl Hints {
         Ok(())
     }
 
-    pub(crate) async fn next(&mut self) -> Result<Option<Arc<str>>, LockError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<LockEvent>, LockError> {
         let event = timeout(Duration::from_secs(1), self.releases.recv()).await;
         if !self.link.is_faulty() {
             return Ok(event.ok().and_then(Result::ok));

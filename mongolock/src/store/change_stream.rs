@@ -14,10 +14,11 @@ use super::memory::MemoryStore;
 use super::mongo::{MongoStore, millis};
 use crate::LockError;
 use crate::store::driver_error;
+use crate::store::takeover::is_claim;
 use crate::task::with_reply_limit;
 use crate::timing::{COMMAND_LIMIT, STREAM_AWAIT};
 
-/// The locks whose releases a stream reports.
+/// The locks that a stream reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StreamFilter {
     All,
@@ -33,23 +34,40 @@ impl StreamFilter {
     }
 }
 
-/// A stream of the names of locks that are released or deleted.
-pub(crate) struct Releases {
+/// What happens to a lock.
+#[derive(Debug, Clone)]
+pub(crate) enum LockEvent {
+    /// It was released, or its document was deleted.
+    Released { name: Arc<str> },
+    /// A claim has acquired it.
+    Acquired { name: Arc<str>, lock_id: Arc<str> },
+}
+
+impl LockEvent {
+    pub(crate) fn name(&self) -> &Arc<str> {
+        match self {
+            Self::Released { name } | Self::Acquired { name, .. } => name,
+        }
+    }
+}
+
+/// A stream of what happens to locks.
+pub(crate) struct LockStream {
     source: Source,
     /// The locks that the stream reports at present.
     filter: StreamFilter,
 }
 
 enum Source {
-    Mongo(MongoReleases),
-    Memory(Receiver<Arc<str>>),
+    Mongo(MongoStream),
+    Memory(Receiver<LockEvent>),
     #[cfg(test)]
     Simulated(crate::simulation::Hints),
 }
 
 /// A change stream of the server, which filters it: a process that waits for few locks costs little then, however many
 /// others are released.
-struct MongoReleases {
+struct MongoStream {
     locks: Collection<Document>,
     stream: Box<ChangeStream<ChangeStreamEvent<Document>>>,
     /// The filter that the stream shall have, if it is another one.
@@ -64,7 +82,7 @@ struct Switch {
     at: Timestamp,
 }
 
-impl Releases {
+impl LockStream {
     #[cfg(test)]
     pub(crate) fn simulated(hints: crate::simulation::Hints, filter: StreamFilter) -> Self {
         let source = Source::Simulated(hints);
@@ -86,30 +104,29 @@ impl Releases {
         matches!(&self.source, Source::Mongo(stream) if stream.switch.is_some())
     }
 
-    /// The next name, or `None` if there was none for a while. Each call sends at most one request of the stream and must
+    /// The next event, or `None` if there was none for a while. Each call sends at most one request of the stream and must
     /// not be dropped, which would close the connection; a change of the filter takes effect between two of them.
-    pub(crate) async fn next(&mut self) -> Result<Option<Arc<str>>, LockError> {
-        let name = match &mut self.source {
+    pub(crate) async fn next(&mut self) -> Result<Option<LockEvent>, LockError> {
+        let event = match &mut self.source {
             Source::Mongo(stream) => {
-                let (name, switched) = stream.next().await?;
+                let (event, switched) = stream.next().await?;
                 if let Some(filter) = switched {
                     self.filter = filter;
                 }
-                return Ok(name);
+                return Ok(event);
             }
-            Source::Memory(releases) => match timeout(STREAM_AWAIT, releases.recv()).await {
-                Ok(Ok(name)) => Some(name),
+            Source::Memory(events) => match timeout(STREAM_AWAIT, events.recv()).await {
+                Ok(Ok(event)) => Some(event),
                 // A wake-up may be lost: waiters poll as well.
                 Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) | Err(_) => None,
             },
             #[cfg(test)]
             Source::Simulated(hints) => hints.next().await?,
         };
-        Ok(name.filter(|name| self.filter.admits(name)))
+        Ok(event.filter(|event| self.filter.admits(event.name())))
     }
 
-    /// Has the stream report the releases of other locks from some time soon on. No release of a lock that both filters
-    /// admit is missed. After an error the filter stays as it is.
+    /// Has the stream report other locks from some time soon on. No event of a lock that both filters admit is missed. After an error the filter stays as it is.
     pub(crate) async fn switch_to(&mut self, filter: StreamFilter) -> Result<(), LockError> {
         match &mut self.source {
             Source::Mongo(stream) => return stream.begin_switch(filter).await,
@@ -122,7 +139,7 @@ impl Releases {
     }
 }
 
-impl MongoReleases {
+impl MongoStream {
     /// Opens a stream that begins now or at a time of the server.
     async fn open(
         locks: &Collection<Document>,
@@ -140,8 +157,8 @@ impl MongoReleases {
         Ok(Box::new(stream))
     }
 
-    /// The next name, and the filter that the stream has from now on if that has changed.
-    async fn next(&mut self) -> Result<(Option<Arc<str>>, Option<StreamFilter>), LockError> {
+    /// The next event, and the filter that the stream has from now on if that has changed.
+    async fn next(&mut self) -> Result<(Option<LockEvent>, Option<StreamFilter>), LockError> {
         let event = with_reply_limit(async { Ok(self.stream.next_if_any().await?) }).await?;
         // A stream that has ended with its collection returns nothing any more.
         if event.is_none() && !self.stream.is_alive() {
@@ -158,9 +175,7 @@ impl MongoReleases {
             self.stream = with_reply_limit(opening).await?;
             switched = Some(switch.filter);
         }
-        let key = event.and_then(|event| event.document_key);
-        let name = key.and_then(|key| key.get_str("_id").map(Arc::from).ok());
-        Ok((name, switched))
+        Ok((event.as_ref().and_then(lock_event), switched))
     }
 
     async fn begin_switch(&mut self, filter: StreamFilter) -> Result<(), LockError> {
@@ -170,15 +185,36 @@ impl MongoReleases {
     }
 }
 
-/// The stages of the server for these releases and deletions; renewals and acquisitions are not sent.
+/// What an event of the server says of a lock. A `lockId` that is empty or a mark belongs to no holder.
+fn lock_event(event: &ChangeStreamEvent<Document>) -> Option<LockEvent> {
+    let name = event.document_key.as_ref()?.get_str("_id").ok().map(Arc::from)?;
+    let document = event.full_document.as_ref();
+    let lock_id = document.and_then(|document| document.get_str("lockId").ok());
+    Some(match lock_id.filter(|id| is_claim(id)) {
+        Some(lock_id) => LockEvent::Acquired {
+            name,
+            lock_id: Arc::from(lock_id),
+        },
+        None => LockEvent::Released { name },
+    })
+}
+
+/// The stages of the server for releases, deletions and acquisitions of these locks. Renewals are not sent: they change
+/// only the end of the lease. An acquisition comes as an insert, an update or a replacement.
 fn pipeline(filter: &StreamFilter) -> [Document; 2] {
-    let released = doc! { "operationType": "update", "updateDescription.updatedFields.lockId": "" };
-    let mut matching = doc! { "$or": [released, { "operationType": "delete" }] };
+    let mut matching = doc! { "$or": [
+        { "operationType": { "$in": ["delete", "insert", "replace"] } },
+        { "operationType": "update", "updateDescription.updatedFields.lockId": { "$exists": true } },
+    ] };
     if let StreamFilter::Names(names) = filter {
         let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
         matching.insert("documentKey._id", doc! { "$in": names });
     }
-    let kept = doc! { "operationType": 1, "documentKey": 1, "clusterTime": 1 };
+    let lock_id =
+        doc! { "$ifNull": ["$fullDocument.lockId", "$updateDescription.updatedFields.lockId", Bson::Null] };
+    let kept = doc! {
+        "operationType": 1, "documentKey": 1, "clusterTime": 1, "fullDocument": { "lockId": lock_id },
+    };
     [doc! { "$match": matching }, doc! { "$project": kept }]
 }
 
@@ -196,19 +232,19 @@ async fn majority_time(locks: &Collection<Document>) -> Result<Option<Timestamp>
 }
 
 impl MongoStore {
-    pub(super) async fn watch(&self, filter: StreamFilter) -> Result<Releases, LockError> {
-        let source = Source::Mongo(MongoReleases {
-            stream: MongoReleases::open(&self.background, &filter, None).await?,
+    pub(super) async fn watch(&self, filter: StreamFilter) -> Result<LockStream, LockError> {
+        let source = Source::Mongo(MongoStream {
+            stream: MongoStream::open(&self.background, &filter, None).await?,
             locks: self.background.clone(),
             switch: None,
         });
-        Ok(Releases { source, filter })
+        Ok(LockStream { source, filter })
     }
 }
 
 impl MemoryStore {
-    pub(super) fn watch(&self, filter: StreamFilter) -> Releases {
-        let source = Source::Memory(self.releases.subscribe());
-        Releases { source, filter }
+    pub(super) fn watch(&self, filter: StreamFilter) -> LockStream {
+        let source = Source::Memory(self.events.subscribe());
+        LockStream { source, filter }
     }
 }

@@ -65,7 +65,10 @@ fn running_lease(document: &Document, takeover_margin: Duration) -> Option<(Arc<
     }
     let holder: Option<Arc<str>> = document.get_str("lockId").ok().map(Arc::from);
     // Within the margin the lease has ended already, and the difference is negative.
-    let margin = millis(margin_after(holder.as_deref().unwrap_or_default(), takeover_margin));
+    let margin = millis(margin_after(
+        holder.as_deref().unwrap_or_default(),
+        takeover_margin,
+    ));
     let remaining = document.get_i64("remainingMs").ok()?.saturating_add(margin);
     let lease = RunningLease {
         holder,

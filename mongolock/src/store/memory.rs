@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use self::retention::Retention;
 use self::waiters::WaiterDocuments;
-use super::{AcquireReply, AcquireRequest, Page, RenewReply, RunningLease, owner};
+use super::{AcquireReply, AcquireRequest, LockEvent, Page, RenewReply, RunningLease, owner};
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
 use crate::store::info::Seen;
@@ -38,7 +38,7 @@ pub(crate) struct MemoryStore {
     /// The retention; its mutex is locked after that of the documents.
     retention: Mutex<Retention>,
     /// The names of released and deleted locks, for the waiters.
-    pub(super) releases: broadcast::Sender<Arc<str>>,
+    pub(super) events: broadcast::Sender<LockEvent>,
     waiters: WaiterDocuments,
     /// The milliseconds by which the simulation has moved the clock.
     #[cfg(test)]
@@ -82,7 +82,7 @@ impl MemoryStore {
             started_at: DateTime::now(),
             documents: Mutex::default(),
             retention: Mutex::new(Retention::new(DEFAULT_RETENTION)),
-            releases: broadcast::Sender::new(1024),
+            events: broadcast::Sender::new(1024),
             waiters: WaiterDocuments::default(),
             #[cfg(test)]
             jumped: AtomicU64::new(0),
@@ -118,6 +118,10 @@ impl MemoryStore {
                 token: next + (request.tokens - 1),
             };
             documents.insert(Arc::clone(&key.name), fresh);
+            self.send(|| LockEvent::Acquired {
+                name: Arc::clone(&key.name),
+                lock_id: Arc::clone(&key.lock_id),
+            });
         }
         let document = &documents[&key.name];
         if document.lock_id == key.lock_id {
@@ -175,7 +179,9 @@ impl MemoryStore {
         takeover_margin: Duration,
     ) -> Option<RunningLease> {
         let documents = lock(&self.documents);
-        let document = documents.get(name).filter(|document| !document.is_free(now, takeover_margin))?;
+        let document = documents
+            .get(name)
+            .filter(|document| !document.is_free(now, takeover_margin))?;
         Some(RunningLease {
             holder: Some(Arc::clone(&document.lock_id)),
             remaining: document.free_at(takeover_margin).saturating_sub(now),
@@ -251,9 +257,18 @@ impl MemoryStore {
         ended
     }
 
-    /// Reports a release to the waiters; it is no error if there are none.
+    /// Reports an event to the waiters; it is no error if there are none.
+    fn send(&self, event: impl FnOnce() -> LockEvent) {
+        if self.events.receiver_count() > 0 {
+            // The last receiver may have left in the meantime.
+            let _ = self.events.send(event());
+        }
+    }
+
     fn report(&self, name: &Arc<str>) {
-        let _ = self.releases.send(Arc::clone(name));
+        self.send(|| LockEvent::Released {
+            name: Arc::clone(name),
+        });
     }
 
     fn info(&self, name: &str, document: &Document, now: Duration, takeover_margin: Duration) -> LockInfo {

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use mongodb::ClientSession;
 
-pub(crate) use change_stream::{Releases, StreamFilter};
+pub(crate) use change_stream::{LockEvent, LockStream, StreamFilter};
 pub(crate) use connection::connect;
 pub use filter::LockFilter;
 pub(crate) use index_state::IndexCheck;
@@ -36,7 +36,7 @@ pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::{MongoStore, WAITERS_SUFFIX};
 pub(crate) use reachability::Reachability;
 pub(crate) use waiters::ProviderMark;
-use waiters::{Lines, Waiter, WaiterEntry};
+pub(crate) use waiters::{Lines, Waiter, WaiterEntry};
 pub use waiters_state::WaitersState;
 
 use crate::options::TtlOptions;
@@ -311,14 +311,14 @@ impl Store {
     }
 
     /// Opens the stream of the releases and deletions of these locks.
-    pub(crate) async fn watch(&self, filter: StreamFilter) -> Result<Releases, LockError> {
+    pub(crate) async fn watch(&self, filter: StreamFilter) -> Result<LockStream, LockError> {
         match self {
             Self::Mongo(store) => with_reply_limit(store.watch(filter)).await,
             Self::Memory(store) => Ok(store.watch(filter)),
             #[cfg(test)]
             Self::Simulated(link) => {
                 let hints = link.watch().await?;
-                Ok(Releases::simulated(hints, filter))
+                Ok(LockStream::simulated(hints, filter))
             }
         }
     }

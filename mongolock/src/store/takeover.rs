@@ -12,11 +12,16 @@ pub(crate) const MARK_PREFIX: &str = "done:";
 /// The time for which the lock stays taken after the end in its document. A released lock and one with a mark have no
 /// holder that could still rely on a lease.
 pub(super) fn margin_after(lock_id: &str, takeover_margin: Duration) -> Duration {
-    if lock_id.is_empty() || lock_id.starts_with(MARK_PREFIX) {
-        Duration::ZERO
-    } else {
+    if is_claim(lock_id) {
         takeover_margin
+    } else {
+        Duration::ZERO
     }
+}
+
+/// Whether the id in a document is that of a claim: it is neither empty nor a mark.
+pub(super) fn is_claim(lock_id: &str) -> bool {
+    !(lock_id.is_empty() || lock_id.starts_with(MARK_PREFIX))
 }
 
 /// Whether the lock is free, as an expression of the server. A missing `expiresAt` is less than every date, so the lock

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use super::{Document, MemoryStore};
+use crate::store::LockEvent;
 use crate::sync::lock;
 
 impl MemoryStore {
@@ -16,8 +17,8 @@ impl MemoryStore {
         self.jumped.store(jumped, Relaxed);
     }
 
-    pub(crate) fn listen(&self) -> broadcast::Receiver<Arc<str>> {
-        self.releases.subscribe()
+    pub(crate) fn listen(&self) -> broadcast::Receiver<LockEvent> {
+        self.events.subscribe()
     }
 
     /// The id in the document, unless the lock was released.

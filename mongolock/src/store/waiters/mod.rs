@@ -68,10 +68,6 @@ pub(super) fn infos(line: Option<&Vec<Waiter>>, lock_id: &str) -> Vec<WaiterInfo
 impl Store {
     /// Enters the line of a name, or moves to its end, and returns the new place; `last` is the last known place of the
     /// line.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the order between processes is not connected yet")
-    )]
     pub(crate) async fn move_to_end(
         &self,
         entry: &WaiterEntry,
@@ -87,10 +83,6 @@ impl Store {
     }
 
     /// Keeps the documents of a provider for another while; it writes no document that was removed.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the order between processes is not connected yet")
-    )]
     pub(crate) async fn prolong_waits(
         &self,
         provider: &ProviderMark,
@@ -112,10 +104,6 @@ impl Store {
     }
 
     /// Removes the documents of a provider for these names. It must follow all earlier writes of these documents.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the order between processes is not connected yet")
-    )]
     pub(crate) async fn leave_lines(
         &self,
         provider: &ProviderMark,
@@ -137,10 +125,6 @@ impl Store {
     }
 
     /// The lines of these names, with one query.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the order between processes is not connected yet")
-    )]
     pub(crate) async fn lines(&self, names: &[Arc<str>], limit: Duration) -> Result<Lines, LockError> {
         match self {
             Self::Mongo(store) => with_reply_limit(store.lines(names, limit)).await,

@@ -1,0 +1,216 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+use tracing::Instrument;
+
+use super::line::Write;
+use super::{Lines, State, User};
+use crate::store::{Lines as ReadLines, WaiterEntry, driver_error};
+use crate::sync::lock;
+use crate::timing::{LINE_CHECK, LINE_LIMIT, LINE_PROLONGED, LINE_READ_LIMIT, LINE_REFUSED, LINE_SHUTDOWN};
+use crate::{LockError, trace};
+
+/// The number of documents that are kept with one command.
+const BATCH: usize = 1000;
+
+/// The number of names whose lines are read with one query.
+const READ: usize = 100;
+
+impl Lines {
+    /// Starts the task that writes the document of a name, unless it runs: each write follows the one before.
+    pub(super) fn settle(self: &Arc<Self>, state: &mut State, name: &Arc<str>) {
+        if let Some(line) = state.names.get_mut(name)
+            && !line.is_writing
+        {
+            line.is_writing = true;
+            let settling = settle(Arc::clone(self), Arc::clone(name));
+            crate::task::spawn(settling.in_current_span());
+        }
+    }
+
+    /// Starts the task that keeps the documents, unless it runs: it ends with the runtime that it was started on.
+    pub(super) fn ensure_keeper(self: &Arc<Self>, state: &mut State) {
+        if state.keeper.as_ref().is_none_or(JoinHandle::is_finished) {
+            state.keeper = Some(crate::task::spawn(keep(Arc::clone(self))));
+        }
+    }
+
+    /// The next write of a document, and what it writes; `None` if it is as it should be. A name that was left is
+    /// forgotten then.
+    fn next_write(&self, name: &Arc<str>, written: Option<Write>) -> Option<(Write, WaiterEntry)> {
+        let state = &mut *lock(&self.state);
+        let line = state.names.get_mut(name)?;
+        let Some(write) = line.take_write() else {
+            line.is_writing = false;
+            if matches!(written, Some(Write::Leave)) {
+                state.names.remove(name);
+                self.known
+                    .store(state.names.len(), std::sync::atomic::Ordering::Relaxed);
+            }
+            return None;
+        };
+        let has_stream = line.has_stream();
+        let waiting = match write {
+            Write::Move { waiting, .. } => waiting,
+            Write::Leave => None,
+        };
+        let entry = WaiterEntry {
+            name: Arc::clone(name),
+            provider: self.mark.clone(),
+            owner: Arc::clone(&self.owner),
+            waited: waiting.map(|since| since.elapsed()),
+            moment: Self::moment(state, has_stream),
+        };
+        Some((write, entry))
+    }
+
+    /// Reads the lines of names, and returns those in which others stand.
+    async fn read(&self, names: &[Arc<str>]) -> ReadLines {
+        let mut all = ReadLines::new();
+        for names in names.chunks(READ) {
+            match self.store.lines(names, LINE_READ_LIMIT).await {
+                Ok(lines) => all.extend(lines),
+                Err(error) => self.failed(&error),
+            }
+        }
+        let mut state = lock(&self.state);
+        for name in names {
+            if let Some(line) = state.names.get_mut(name) {
+                let waiters = all.get(name).map_or(&[][..], Vec::as_slice);
+                line.read(waiters, self.mark.as_str());
+            }
+        }
+        all
+    }
+
+    /// Reads the lines of the names that were acquired again soon after their release, and returns those for which others
+    /// wait.
+    pub(crate) async fn read_retaken(&self) -> Vec<Arc<str>> {
+        let names = {
+            let mut state = lock(&self.state);
+            state.retaken_read = Some(Instant::now());
+            std::mem::take(&mut state.retaken)
+        };
+        let mut lines: HashMap<_, _> = self.read(&names).await;
+        lines.retain(|_, line| line.iter().any(|waiter| &*waiter.provider != self.mark.as_str()));
+        lines.into_keys().collect()
+    }
+
+    /// Notes a failed command. A provider without the right to the documents goes on as one that waits for no order.
+    fn failed(&self, error: &LockError) {
+        if driver_error::is_transient(error) {
+            trace::line_failed(error);
+            return;
+        }
+        let mut state = lock(&self.state);
+        if !state.is_refused() {
+            trace::line_refused(error);
+        }
+        state.refused_until = Some(Instant::now() + LINE_REFUSED);
+    }
+
+    /// Has documents be written or removed that are due, and returns when to come again; `None` at the end.
+    fn check(self: &Arc<Self>, has_come_by_time: bool) -> Option<Instant> {
+        let state = &mut *lock(&self.state);
+        if state.names.is_empty() || state.is_stopped {
+            state.keeper = None;
+            return None;
+        }
+        let now = Instant::now();
+        let mut next = now + LINE_CHECK;
+        let mut idle = Vec::new();
+        for (name, line) in &mut state.names {
+            let is_due = line.check_at().is_some_and(|at| at <= now);
+            if is_due || has_come_by_time {
+                line.leave_if_idle(now);
+            }
+            next = line.check_at().map_or(next, |at| next.min(at));
+            if line.wants_write() {
+                idle.push(Arc::clone(name));
+            }
+        }
+        for name in idle {
+            self.settle(state, &name);
+        }
+        Some(next)
+    }
+
+    async fn prolong(&self) {
+        for names in self.names().chunks(BATCH) {
+            if let Err(error) = self.store.prolong_waits(&self.mark, names, LINE_LIMIT).await {
+                self.failed(&error);
+            }
+        }
+    }
+
+    /// Leaves all lines at a shutdown. Documents that cannot be removed in time are ignored by others soon.
+    pub(crate) async fn leave_all(self: &Arc<Self>) {
+        let names: Vec<Arc<str>> = {
+            let mut state = lock(&self.state);
+            state.is_stopped = true;
+            self.keep.notify_one();
+            let names = state.names.drain().map(|(name, _)| name);
+            names.collect()
+        };
+        self.known.store(0, std::sync::atomic::Ordering::Relaxed);
+        let leaving = async {
+            for names in names.chunks(BATCH) {
+                if let Err(error) = self.store.leave_lines(&self.mark, names, LINE_LIMIT).await {
+                    trace::line_failed(&error);
+                }
+            }
+        };
+        let _ = timeout(LINE_SHUTDOWN, leaving).await;
+    }
+
+    /// Notes which queue uses a name now.
+    pub(crate) fn set_user(&self, name: &str, user: &User) {
+        if !self.is_empty()
+            && let Some(line) = lock(&self.state).names.get_mut(name)
+        {
+            line.set_user(user.clone());
+        }
+    }
+}
+
+/// Writes the document of one name until it is as it should be.
+async fn settle(lines: Arc<Lines>, name: Arc<str>) {
+    let mut written = None;
+    while let Some((write, entry)) = lines.next_write(&name, written) {
+        let result = match write {
+            Write::Move { last_place, .. } => {
+                let moved = lines.store.move_to_end(&entry, last_place, LINE_LIMIT).await;
+                match moved {
+                    Ok(_) => {
+                        lines.read(std::slice::from_ref(&name)).await;
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            Write::Leave => {
+                let names = std::slice::from_ref(&name);
+                lines.store.leave_lines(&lines.mark, names, LINE_LIMIT).await
+            }
+        };
+        if let Err(error) = result {
+            lines.failed(&error);
+        }
+        written = Some(write);
+    }
+}
+
+/// Keeps the documents: it prolongs them, and removes those of names without a user.
+async fn keep(lines: Arc<Lines>) {
+    let mut prolonged = Instant::now();
+    let mut has_come_by_time = false;
+    while let Some(next) = lines.check(has_come_by_time) {
+        if prolonged.elapsed() >= LINE_PROLONGED {
+            prolonged = Instant::now();
+            lines.prolong().await;
+        }
+        has_come_by_time = timeout_at(next, lines.keep.notified()).await.is_err();
+    }
+}

@@ -1,0 +1,166 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::DateTime;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::order::Order;
+use super::{OwnAcquisition, User};
+use crate::queue::Rivals;
+use crate::store::Waiter;
+use crate::timing::LINE_LINGER;
+
+/// The line of one name, in which this provider stands.
+pub(super) struct Line {
+    order: Order,
+    /// What uses the name in this process; the provider leaves the line soon after the last user.
+    user: User,
+    /// Whether the change stream tells this provider of releases; it polls otherwise.
+    has_stream: bool,
+    /// What the document has to become; `None` if it is as it should be.
+    wanted: Option<Write>,
+    /// Whether a task writes the document.
+    pub(super) is_writing: bool,
+    /// The greatest place that was seen in this line.
+    last_place: Option<DateTime>,
+    /// Given after a release while others wait: until then the next caller leaves the lock to them.
+    standing_back: Option<Instant>,
+    /// Notified when another provider has acquired the lock.
+    acquired: Arc<Notify>,
+    /// The time since which the name may be without a user.
+    idle_since: Option<Instant>,
+}
+
+/// A write of the document.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Write {
+    /// The provider enters the line, or moves to its end.
+    Move {
+        /// The time at which the oldest waiting caller began to wait.
+        waiting: Option<Instant>,
+        last_place: Option<DateTime>,
+    },
+    Leave,
+}
+
+impl Line {
+    pub(super) fn new(user: User, has_stream: bool) -> Self {
+        Self {
+            order: Order::default(),
+            user,
+            has_stream,
+            wanted: None,
+            is_writing: false,
+            last_place: None,
+            standing_back: None,
+            acquired: Arc::default(),
+            idle_since: None,
+        }
+    }
+
+    pub(super) fn has_stream(&self) -> bool {
+        self.has_stream
+    }
+
+    pub(super) fn want_move(&mut self, waiting: Option<Instant>) {
+        self.wanted = Some(Write::Move {
+            waiting,
+            last_place: self.last_place,
+        });
+    }
+
+    /// Whether the document is not as it should be.
+    pub(super) fn wants_write(&self) -> bool {
+        self.wanted.is_some()
+    }
+
+    /// Takes the write that is due.
+    pub(super) fn take_write(&mut self) -> Option<Write> {
+        self.wanted.take()
+    }
+
+    /// This provider has acquired the lock.
+    pub(super) fn acquired(&mut self, acquired: OwnAcquisition) {
+        self.standing_back = None;
+        self.idle_since = None;
+        self.user = acquired.user;
+        self.has_stream = acquired.has_stream;
+        self.want_move(acquired.waiting_since);
+    }
+
+    /// This provider has released the lock.
+    pub(super) fn released(&mut self) {
+        if self.order.others_wait() {
+            self.standing_back = Some(Instant::now() + self.order.stand_back(self.has_stream));
+        }
+        self.may_be_idle();
+    }
+
+    pub(super) fn acquired_by_other(&mut self, provider: Option<&str>) {
+        self.order.acquired_by(provider);
+        self.standing_back = None;
+        self.acquired.notify_waiters();
+    }
+
+    /// Takes over the line as it was read.
+    pub(super) fn read(&mut self, line: &[Waiter], own: &str) {
+        self.order.read(line, own);
+        let last = line.last().map(|last| last.at);
+        self.last_place = self.last_place.max(last);
+    }
+
+    pub(super) fn moments_ahead(&self) -> Duration {
+        self.order.moments_ahead()
+    }
+
+    pub(super) fn ahead(&self) -> usize {
+        self.order.ahead()
+    }
+
+    pub(super) fn rivals(&self) -> Rivals {
+        if self.order.others_wait() {
+            let has_stream = self.has_stream;
+            Rivals::Wait { has_stream }
+        } else {
+            Rivals::None
+        }
+    }
+
+    pub(super) fn stands_back_until(&self) -> Option<Instant> {
+        self.standing_back.filter(|until| *until > Instant::now())
+    }
+
+    pub(super) fn acquired_notify(&self) -> Arc<Notify> {
+        Arc::clone(&self.acquired)
+    }
+
+    /// Notes that the last user of the name may have left.
+    pub(super) fn may_be_idle(&mut self) {
+        self.idle_since = Some(Instant::now());
+    }
+
+    /// The time at which it is to be checked whether the provider leaves the line.
+    pub(super) fn check_at(&self) -> Option<Instant> {
+        self.idle_since.map(|since| since + LINE_LINGER)
+    }
+
+    /// Has the provider leave the line if the name has had no user for a while.
+    pub(super) fn leave_if_idle(&mut self, now: Instant) {
+        if self.user.strong_count() > 0 {
+            if self.check_at().is_some_and(|at| at <= now) {
+                self.idle_since = None;
+            }
+            return;
+        }
+        let since = *self.idle_since.get_or_insert(now);
+        if since + LINE_LINGER <= now {
+            self.wanted = Some(Write::Leave);
+        }
+    }
+
+    /// Another user of the same name.
+    pub(super) fn set_user(&mut self, user: User) {
+        self.user = user;
+    }
+}

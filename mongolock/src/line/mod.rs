@@ -1,0 +1,307 @@
+//! The order between processes: the waiters for a lock stand in a line.
+//!
+//! Each provider that waits for a name has a document in the line of that name. The documents are hints: they decide when
+//! a provider sends an acquire request, and the lock document alone decides who has the lock. So everything here may be
+//! late, lost or wrong, and costs order or a moment then.
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `order.rs` | what this provider knows of the line of one name |
+//! | `line.rs` | the line of one name: its order, and this provider's own document |
+//! | `keeper.rs` | the tasks that write the documents and keep them for as long as they are needed |
+//! | `recent.rs` | the names that this provider has released a moment ago |
+
+mod keeper;
+#[expect(
+    clippy::module_inception,
+    reason = "the folder has the lines of all names, this file has one"
+)]
+mod line;
+mod order;
+mod recent;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+
+use crate::queue::Rivals;
+use crate::store::{ProviderMark, Store};
+use crate::sync::lock;
+use crate::timing::{LINE_MARGIN, LINE_MOMENT_POLLING, LINE_RETAKEN_EVERY};
+use line::Line;
+use recent::RecentReleases;
+
+/// What uses a name in this process: its queue, which exists as long as a caller waits or holds.
+pub(crate) type User = Weak<dyn Send + Sync>;
+
+/// An acquisition by this provider.
+pub(crate) struct OwnAcquisition {
+    /// The time that the request took.
+    pub(crate) request: Duration,
+    /// The time at which the oldest of the other callers in this process began to wait.
+    pub(crate) waiting_since: Option<Instant>,
+    pub(crate) user: User,
+    /// Whether the change stream reports this lock.
+    pub(crate) has_stream: bool,
+}
+
+/// The lines that a provider stands in.
+pub(crate) struct Lines {
+    store: Arc<Store>,
+    /// What tells this provider from all others.
+    mark: ProviderMark,
+    owner: Arc<str>,
+    /// Whether this provider waits in line.
+    is_fair: bool,
+    state: Mutex<State>,
+    /// The number of names in the state: as long as there is none, a lock that is free costs no mutex here.
+    known: AtomicUsize,
+    recent: RecentReleases,
+    /// Wakes the keeper when it has to come earlier.
+    keep: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    names: HashMap<Arc<str>, Line>,
+    /// The time that an acquire request takes of late.
+    round_trip: Duration,
+    /// The server refuses the documents of this provider until then.
+    refused_until: Option<Instant>,
+    /// The names that were acquired again soon after their release, and whose lines are not read yet.
+    retaken: Vec<Arc<str>>,
+    /// The last time at which the lines of such names were read.
+    retaken_read: Option<Instant>,
+    keeper: Option<JoinHandle<()>>,
+    /// Whether the provider is shut down.
+    is_stopped: bool,
+}
+
+impl Lines {
+    pub(crate) fn new(store: Arc<Store>, mark: ProviderMark, owner: Arc<str>, is_fair: bool) -> Self {
+        Self {
+            store,
+            mark,
+            owner,
+            is_fair,
+            state: Mutex::default(),
+            known: AtomicUsize::new(0),
+            recent: RecentReleases::new(),
+            keep: Notify::new(),
+        }
+    }
+
+    /// Whether this provider waits in line.
+    pub(crate) fn is_fair(&self) -> bool {
+        self.is_fair
+    }
+
+    /// Whether this provider stands in the line of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.known.load(Relaxed) > 0 && lock(&self.state).names.contains_key(name)
+    }
+
+    /// The names in whose lines this provider stands.
+    pub(crate) fn names(&self) -> Vec<Arc<str>> {
+        lock(&self.state).names.keys().cloned().collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known.load(Relaxed) == 0
+    }
+
+    /// Has this provider enter the line of a name, for a caller that began to wait then, if there is one. It does nothing if it stands
+    /// there, waits for no order, or the server refuses its documents.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        name: &Arc<str>,
+        user: User,
+        has_stream: bool,
+        begun: Option<Instant>,
+    ) {
+        let state = &mut *lock(&self.state);
+        if let Some(line) = state.names.get_mut(name) {
+            line.set_user(user);
+            return;
+        }
+        if !self.is_fair || state.is_stopped || state.is_refused() {
+            return;
+        }
+        let mut line = Line::new(user, has_stream);
+        line.want_move(begun);
+        state.names.insert(Arc::clone(name), line);
+        self.known.store(state.names.len(), Relaxed);
+        self.settle(state, name);
+        self.ensure_keeper(state);
+    }
+
+    /// Notes that this provider has acquired a lock: it goes to the end of the line, if it stands there. Returns whether
+    /// [`Self::read_retaken`] is due.
+    pub(crate) fn acquired(self: &Arc<Self>, name: &Arc<str>, acquired: OwnAcquisition) -> bool {
+        if !self.is_fair {
+            return false;
+        }
+        if self.known.load(Relaxed) == 0 {
+            return self.note_retaken(name);
+        }
+        let mut state = lock(&self.state);
+        state.note_round_trip(acquired.request);
+        let Some(line) = state.names.get_mut(name) else {
+            drop(state);
+            return self.note_retaken(name);
+        };
+        line.acquired(acquired);
+        self.settle(&mut state, name);
+        false
+    }
+
+    /// Notes a name that is acquired again soon after its release. Its caller never waits, so that it would never hear of
+    /// those who do.
+    fn note_retaken(&self, name: &Arc<str>) -> bool {
+        if !self.recent.contains(name) {
+            return false;
+        }
+        let mut state = lock(&self.state);
+        if state.is_refused() || state.is_stopped {
+            return false;
+        }
+        if !state.retaken.contains(name) {
+            state.retaken.push(Arc::clone(name));
+        }
+        state
+            .retaken_read
+            .is_none_or(|last| last.elapsed() >= LINE_RETAKEN_EVERY)
+    }
+
+    /// Notes that this provider has released a lock. If others wait for it, the next caller in this process leaves it to
+    /// them for a moment.
+    pub(crate) fn released(&self, name: &str) {
+        if !self.is_fair {
+            return;
+        }
+        self.recent.add(name);
+        if self.known.load(Relaxed) == 0 {
+            return;
+        }
+        if let Some(line) = lock(&self.state).names.get_mut(name) {
+            line.released();
+            self.keep.notify_one();
+        }
+    }
+
+    /// Notes that a caller has stopped to wait.
+    pub(crate) fn waiter_left(&self, name: &str) {
+        if self.known.load(Relaxed) > 0
+            && let Some(line) = lock(&self.state).names.get_mut(name)
+        {
+            line.may_be_idle();
+            self.keep.notify_one();
+        }
+    }
+
+    /// Notes that another provider has acquired a lock.
+    pub(crate) fn acquired_by_other(&self, name: &str, lock_id: &str) {
+        if let Some(line) = lock(&self.state).names.get_mut(name) {
+            line.acquired_by_other(ProviderMark::in_lock_id(lock_id));
+        }
+    }
+
+    /// Whether the claim is one of this provider.
+    pub(crate) fn is_own(&self, lock_id: &str) -> bool {
+        ProviderMark::in_lock_id(lock_id) == Some(self.mark.as_str())
+    }
+
+    /// How long this provider leaves a lock that was released to those before it in line.
+    pub(crate) fn moments_ahead(&self, name: &str) -> Duration {
+        if self.known.load(Relaxed) == 0 {
+            return Duration::ZERO;
+        }
+        let state = lock(&self.state);
+        state.names.get(name).map_or(Duration::ZERO, Line::moments_ahead)
+    }
+
+    /// The number of waiters before this provider.
+    pub(crate) fn ahead(&self, name: &str) -> usize {
+        lock(&self.state).names.get(name).map_or(0, Line::ahead)
+    }
+
+    /// What this provider knows of others that want the lock.
+    pub(crate) fn rivals(&self, name: &str) -> Rivals {
+        if !self.is_fair {
+            return Rivals::Unknown;
+        }
+        if self.is_empty() {
+            return Rivals::None;
+        }
+        lock(&self.state)
+            .names
+            .get(name)
+            .map_or(Rivals::None, Line::rivals)
+    }
+
+    /// Whether the next caller leaves the lock to others at present.
+    pub(crate) fn holds_back(&self, name: &str) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let state = lock(&self.state);
+        let line = state.names.get(name);
+        line.is_some_and(|line| line.stands_back_until().is_some() || !line.moments_ahead().is_zero())
+    }
+
+    /// Waits until another provider has acquired the lock that this one has released, or has had its time for it. Cancel
+    /// safe.
+    pub(crate) async fn stand_back(&self, name: &str) {
+        loop {
+            let (until, acquired) = {
+                let state = lock(&self.state);
+                let Some(line) = state.names.get(name) else { return };
+                let Some(until) = line.stands_back_until() else {
+                    return;
+                };
+                (until, line.acquired_notify())
+            };
+            let notified = acquired.notified();
+            // The event may have come before the notification was asked for.
+            if !self.stands_back(name) || timeout_at(until, notified).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn stands_back(&self, name: &str) -> bool {
+        let state = lock(&self.state);
+        let line = state.names.get(name);
+        line.is_some_and(|line| line.stands_back_until().is_some())
+    }
+
+    /// The time that this provider needs from a release to its request.
+    fn moment(state: &State, has_stream: bool) -> Duration {
+        let hearing = if has_stream {
+            LINE_MARGIN
+        } else {
+            LINE_MOMENT_POLLING
+        };
+        hearing + state.round_trip
+    }
+}
+
+impl State {
+    fn is_refused(&self) -> bool {
+        self.refused_until.is_some_and(|until| until > Instant::now())
+    }
+
+    /// Keeps a moving mean of the time that requests take.
+    fn note_round_trip(&mut self, request: Duration) {
+        self.round_trip = if self.round_trip.is_zero() {
+            request
+        } else {
+            (self.round_trip * 7 + request) / 8
+        };
+    }
+}

@@ -1,0 +1,53 @@
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use tokio::time::Instant;
+
+use crate::timing::LINE_RETAKEN;
+
+/// The number of names that can be remembered. If two have the same cell, one is forgotten, which costs nothing but a
+/// later look at its line.
+const CELLS: usize = 128;
+
+/// The names that this provider has released a moment ago, as hashes: it takes no memory per name and no mutex.
+pub(super) struct RecentReleases {
+    hasher: RandomState,
+    start: Instant,
+    /// The upper half of a cell is a part of the hash, the lower half the time in milliseconds.
+    cells: Box<[AtomicU64]>,
+}
+
+impl RecentReleases {
+    pub(super) fn new() -> Self {
+        Self {
+            hasher: RandomState::new(),
+            start: Instant::now(),
+            cells: (0..CELLS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    pub(super) fn add(&self, name: &str) {
+        let (cell, hash) = self.cell(name);
+        cell.store(hash | u64::from(self.now()), Relaxed);
+    }
+
+    /// Whether the name was released within [`LINE_RETAKEN`].
+    pub(super) fn contains(&self, name: &str) -> bool {
+        let (cell, hash) = self.cell(name);
+        let value = cell.load(Relaxed);
+        let at = value as u32;
+        value >> 32 == hash >> 32 && u128::from(self.now().wrapping_sub(at)) < LINE_RETAKEN.as_millis()
+    }
+
+    fn cell(&self, name: &str) -> (&AtomicU64, u64) {
+        let hash = self.hasher.hash_one(name);
+        // A cell that was never used is zero, and equals no name.
+        let upper = (hash | 1 << 32) & !u64::from(u32::MAX);
+        (&self.cells[hash as usize % CELLS], upper)
+    }
+
+    /// The time in milliseconds, which begins anew after 49 days.
+    fn now(&self) -> u32 {
+        self.start.elapsed().as_millis() as u32
+    }
+}
