@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-pub(crate) use admission::{Admission, Admissions};
+pub(crate) use admission::{Admission, AdmissionClass, Admissions};
 use fairness::HandoverBudget;
 pub(crate) use front::{Front, FrontStatus};
 pub(crate) use holder::Holder;
