@@ -74,9 +74,9 @@ pub(crate) const LOOK_GAP_PER_NAME: Duration = Duration::from_micros(10);
 /// The longest time between two such queries while locks are due.
 pub(crate) const LOOK_GAP_MAX: Duration = millis(100);
 
-/// The time after which a waiter checks that the task runs that wakes it: the task ends with the runtime that it was
-/// started on.
-pub(crate) const LOOKER_CHECK: Duration = seconds(10);
+/// The time after which a waiter that should have been woken checks that the task works which wakes it: that task belongs
+/// to the runtime that it was started on. It is so short that few callers give up before.
+pub(crate) const LOOKER_CHECK: Duration = seconds(1);
 
 /// The initial time for which a process hands a lock over among its own waiters, before other processes get a turn. It
 /// begins with the reply to the acquire request.
@@ -103,8 +103,8 @@ pub(crate) const RENEWAL_LIMIT_MIN: Duration = millis(50);
 pub(crate) const RENEWAL_LIMIT_MAX: Duration = seconds(5);
 
 /// The time for which one renewal command counts among those that hold others back. A healthy server replies earlier; a
-/// command that is slow, blocked or without a reply delays the renewals of other locks by no more than this, which is
-/// less than the shortest expiry.
+/// command that is slow, blocked or without a reply delays the next one by no more than this. A lease with less than half
+/// of its expiry left does not wait at all.
 pub(crate) const RENEWAL_TURN: Duration = millis(50);
 
 /// The pause before a failed renewal is repeated, while the lease lasts.
@@ -180,6 +180,12 @@ pub(crate) const STREAM_IDLE: Duration = seconds(5);
 /// user may not open one.
 pub(crate) const STREAM_UNAVAILABLE: Duration = seconds(5 * 60);
 
+/// The largest number of names in the filter of the stream: the server compares each release with all of them.
+pub(crate) const FILTER_MOST: usize = 64;
+
+/// The number of awaited names below which a stream without a filter has one again.
+pub(crate) const FILTER_FEW: usize = 48;
+
 /// The least time between two changes of the names in the filter of the stream: each costs the server a new stream.
 pub(crate) const FILTER_SWITCH: Duration = seconds(2);
 
@@ -193,8 +199,12 @@ pub(crate) const STREAM_COST_WINDOW: Duration = seconds(10);
 /// each event costs the server as much as looks at several locks.
 pub(crate) const STREAM_USELESS_EVENTS: u32 = 300;
 
-/// The lateness of a reply of the stream from which on the server counts as too busy for streams: wake-ups are as late.
+/// The lateness of a reply of the stream, compared with the fastest one, from which on the server counts as too busy for
+/// streams: wake-ups are as late.
 pub(crate) const STREAM_LATE: Duration = millis(100);
+
+/// The number of replies without an event whose lateness counts: one a second, so that a short delay means nothing.
+pub(crate) const STREAM_LATE_REPLIES: usize = 20;
 
 /// The longest pause of a waiter while a process polls instead of reading a stream that costs too much: a user who has
 /// set longer pauses relies on the stream.

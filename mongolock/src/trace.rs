@@ -210,18 +210,20 @@ pub(crate) fn wake_up_failed(error: &LockError) {
 
 /// The change stream is closed for this time, because it costs more than it brings.
 pub(crate) fn stream_costs_too_much(pause: Duration) {
-    debug!(
-        name: "mongolock.wake_up_failed", target: target!(),
+    event!(
+        debug,
+        "mongolock.wake_up_failed",
         { pause_ms = millis(pause) },
-        "the change stream costs more than it brings, waiting polls for a while"
+        "the change stream costs more than it brings, waiters poll for a while"
     );
 }
 
 /// The names in the filter of the change stream could not be changed.
 pub(crate) fn switch_failed(error: &LockError) {
-    debug!(
-        name: "mongolock.wake_up_failed", target: target!(),
-        { error = %error },
+    event!(
+        debug,
+        "mongolock.wake_up_failed",
+        { error = %error.with_cause() },
         "the change stream goes on without the locks that are awaited since a moment ago"
     );
 }

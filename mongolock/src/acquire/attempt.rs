@@ -14,14 +14,11 @@ use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
 use crate::lease::{Entry, Grant, Hold, Lease, LeaseOptions, RequestPermit, without_margin};
 use crate::line::OwnAcquisition;
-use crate::queue::{Admission, Overdue};
+use crate::queue::{Admission, AdmissionClass, Overdue};
+use crate::store::{AcquireReply, AcquireRequest, LeaseId, driver_error};
 use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY,
 };
-
-use crate::store::LeaseId;
-use crate::store::driver_error;
-use crate::store::{AcquireReply, AcquireRequest};
 use crate::{FencingToken, LockError, trace};
 
 /// The number of tokens that are reserved when others wait in this process: one for each hold that can be handed over.
@@ -39,8 +36,8 @@ pub(crate) struct Attempt {
     tokens: i64,
     /// The requests in flight.
     requests: Vec<JoinHandle<Option<Reply>>>,
-    /// Whether each request waits until it is admitted among those of the whole provider.
-    is_limited: bool,
+    /// Among which requests of the provider each request is admitted; `None` for a single try, which does not wait.
+    class: Option<AdmissionClass>,
     /// The reply of a store that never waits, until the caller takes it. It is boxed, because most stores wait.
     reply: Option<Box<Reply>>,
     /// Whether the last reply said that another operation blocks the document: further copies would only wait with the
@@ -125,7 +122,7 @@ impl Attempt {
             shared: Arc::new(shared),
             tokens: 1,
             requests: Vec::new(),
-            is_limited: true,
+            class: Some(AdmissionClass::First),
             reply: None,
             is_blocked: false,
             is_lease: false,
@@ -140,7 +137,7 @@ impl Attempt {
 
     /// The same attempt for a single try, whose request does not wait behind those of waiting calls.
     pub(crate) fn unlimited(mut self) -> Self {
-        self.is_limited = false;
+        self.class = None;
         self
     }
 
@@ -154,17 +151,19 @@ impl Attempt {
             ..
         } = &*self.shared;
         let mut attempt = Self::new(engine, &key.name, *options, entry);
-        attempt.is_limited = self.is_limited;
+        attempt.class = self.class;
+        attempt.tokens = self.tokens;
         attempt
     }
 
     /// Sends the first request if that needs no waiting, and returns the time at which its reply is overdue.
     pub(crate) fn try_send(&mut self, deadline: Option<Instant>) -> Option<Instant> {
+        let permit = self.shared.entry.try_request_permit()?;
+        let admission = self.shared.engine.queues.admissions.try_admit()?;
+        // This comes last: a request that is allowed in order to find out whether the server works has to be sent.
         if !self.shared.may_send() {
             return None;
         }
-        let admission = self.shared.engine.queues.admissions.try_admit()?;
-        let permit = self.shared.entry.try_request_permit()?;
         self.send(permit, Some(admission), deadline);
         let overdue = Instant::now() + ACQUIRE_OVERDUE;
         Some(deadline.map_or(overdue, |deadline| deadline.min(overdue)))
@@ -174,15 +173,14 @@ impl Attempt {
     /// nothing is sent after the deadline. Cancel safe: the requests go on.
     pub(crate) async fn request(&mut self, deadline: Option<Instant>) -> AttemptOutcome {
         let shared = Arc::clone(&self.shared);
-        // The status is updated before the permits are acquired: while too many requests are overdue or in flight, none
-        // is sent, and
-        // "held" must not stay the last known status.
+        // The status is updated before the permits are acquired: while too many requests are overdue or in flight, none is
+        // sent, and "held" must not stay the last known status.
         shared.entry.front().request_sent();
-        let is_limited = self.is_limited;
+        let class = self.class;
         tokio::select! {
             biased;
             outcome = self.next_outcome() => return outcome,
-            (admission, permit) = shared.permits(is_limited) => self.send(permit, admission, deadline),
+            (admission, permit) = shared.permits(class) => self.send(permit, admission, deadline),
         }
         loop {
             let overdue = Instant::now() + self.overdue_after();
@@ -267,10 +265,13 @@ impl Attempt {
                 last_token,
                 remaining,
             }) => self.acquired(reply.sent, last_token, remaining),
-            Ok(AcquireReply::Held { holder, remaining }) => AttemptOutcome::Held {
-                lock_id: holder,
-                remaining,
-            },
+            Ok(AcquireReply::Held { holder, remaining }) => {
+                self.class = self.class.map(|_| AdmissionClass::Woken);
+                AttemptOutcome::Held {
+                    lock_id: holder,
+                    remaining,
+                }
+            }
             Err(error) if is_blocked && reply.limit < SLOW_REPLY => AttemptOutcome::OutOfTime(error),
             Err(error) => AttemptOutcome::Failed(error),
         }
@@ -331,29 +332,29 @@ impl Attempt {
 }
 
 impl Shared {
-    /// Waits until another request of the provider, and another one for this name, may be sent. Cancel safe.
-    async fn permits(&self, is_limited: bool) -> (Option<Admission>, RequestPermit) {
-        let admission = if is_limited {
-            Some(self.engine.queues.admissions.admit().await)
-        } else {
-            None
-        };
-        (admission, self.request_permit().await)
-    }
-
-    /// Waits until another request for this name may be sent.
-    async fn request_permit(&self) -> RequestPermit {
-        while !self.may_send() {
+    /// Waits until another request for this name, and another one of the provider, may be sent. Cancel safe. What waits
+    /// for one of the two keeps no request of other names waiting.
+    async fn permits(&self, class: Option<AdmissionClass>) -> (Option<Admission>, RequestPermit) {
+        let permit = self.entry.request_permit().await;
+        loop {
+            let admission = match class {
+                Some(class) => Some(self.engine.queues.admissions.admit(class).await),
+                None => None,
+            };
+            if self.may_send() {
+                return (admission, permit);
+            }
+            drop(admission);
             sleep(ACQUIRE_ALLOWED_POLL).await;
         }
-        self.entry.request_permit().await
     }
 
+    /// Whether a request for this name may be sent, whose permit the caller has.
     fn may_send(&self) -> bool {
         self.engine
             .queues
             .overdue
-            .allow_request(self.entry.has_requests())
+            .allow_request(self.entry.has_other_requests())
     }
 
     /// Releases the claim in the background, and again later if one of the copies may take effect late.

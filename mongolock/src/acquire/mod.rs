@@ -223,7 +223,11 @@ impl<'a> Acquire<'a> {
                 None => attempt.request(deadline).await,
             };
             let pause = match self.step(entry, &mut attempt, &mut pacing, outcome).await? {
-                Step::Acquired(hold) => return Ok(deliver(hold, entry, turn)),
+                Step::Acquired(hold) => {
+                    // A late reply to a query of the notifier must not replace the holder that is noted now.
+                    drop(pacing);
+                    return Ok(deliver(hold, entry, turn));
+                }
                 Step::Held(holder) => {
                     turn.budget().shrink();
                     let remaining = holder.remaining();

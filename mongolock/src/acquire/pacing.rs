@@ -27,7 +27,8 @@ pub(crate) struct Pacing<'a> {
     subscription: Option<Subscription>,
     /// Given after the first "held" reply: this waiter is one of those that the notifier counts.
     counted: Option<Counted>,
-    /// Whether the last reply found the lock held: then the subscription decides when to send the next request.
+    /// Whether the reply before this pause found the lock held: then the subscription decides when to send the next
+    /// request.
     is_resting: bool,
 }
 
@@ -110,9 +111,11 @@ impl<'a> Pacing<'a> {
 
     /// Waits for this time, or until it is time to send a request. Cancel safe.
     pub(crate) async fn pause(&mut self, longest: Duration) {
+        // Each reply decides anew: after one that asks for another request at once nothing else would end the rest.
+        let is_resting = std::mem::take(&mut self.is_resting);
         // It does not matter whether a release or the end of a pause has ended the wait.
         match &self.subscription {
-            Some(subscription) if self.is_resting => subscription.woken().await,
+            Some(subscription) if is_resting => subscription.woken().await,
             Some(subscription) => subscription.woken_within(longest).await,
             None => tokio::time::sleep(longest).await,
         }
@@ -123,4 +126,29 @@ impl<'a> Pacing<'a> {
 fn until_free(pause: Duration, remaining: Option<Duration>) -> Duration {
     let just_after = Duration::from_millis(1 + fastrand::u64(0..10));
     remaining.map_or(pause, |remaining| pause.min(remaining + just_after))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::LockProvider;
+
+    /// A claim of this process that had the lock was just released: no event and no time would end another rest soon.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_due_at_once_does_not_wait_for_the_subscription() {
+        let provider = LockProvider::in_memory();
+        let (engine, name) = (provider.engine(), Arc::from("n"));
+        let entry = engine.queues.join(&name);
+        let mut pacing = Pacing::new(engine, &name, &entry, Instant::now());
+        for _ in 0..=REPLIES_BEFORE_STREAM {
+            let longest = pacing.after_held(None);
+            pacing.pause(longest).await;
+        }
+        assert!(pacing.subscription.is_some());
+        let begun = Instant::now();
+        pacing.pause(Duration::ZERO).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
 }

@@ -19,8 +19,9 @@ use crate::store::Store;
 use crate::sync::lock;
 use crate::timing::RENEWAL_RETRY;
 
-/// The number of renewal commands in flight from which on leases wait for a reply before they are renewed for the first
-/// time: a process that holds 100,000 locks must not use up the connections of the user's pool.
+/// The number of full renewal commands in flight from which on leases wait for a reply before they are renewed for the
+/// first time: a process that holds 100,000 locks must not use up the connections of the user's pool. Leases of different
+/// expiries need commands of their own, which may be more.
 const RENEWALS: usize = 4;
 
 /// The background task of a provider: it renews leases, ends those whose renewal was not confirmed in time, and releases

@@ -95,7 +95,7 @@ impl Schedule {
     /// Takes the expired leases out, and returns them with those that are due for a renewal. Leases that become due
     /// within half of their interval are renewed along with one that is due, so that a process that holds many locks
     /// renews them together and keeps doing so. There is room for this number of leases whose last renewal was confirmed;
-    /// the others wait, those that are due first come first.
+    /// the others wait, and those that are due first come first. A lease with little time left does not wait.
     pub(crate) fn take_due(&mut self, now: Instant, mut room: usize) -> Due {
         let mut due = Due::default();
         let mut horizon = now;
@@ -116,9 +116,11 @@ impl Schedule {
                 continue;
             }
             if entry.lease.is_renewable(now) {
-                if entry.in_flight == 0 && room == 0 {
+                if entry.in_flight == 0 && room == 0 && !has_little_left(&entry.lease, now) {
                     due.is_cut_short = true;
-                    break;
+                    // Nothing is renewed early any more, but leases with little time left are behind this one.
+                    horizon = now;
+                    continue;
                 }
                 room = room.saturating_sub(1);
                 due.renewals.push(Renewal {
@@ -170,6 +172,14 @@ impl Schedule {
         self.by_time.insert((at, id));
         self.entries.insert(id, Entry { lease, at, in_flight });
     }
+}
+
+/// Whether less than half of the lease is left, which is usually renewed after a third of it.
+fn has_little_left(lease: &Lease, now: Instant) -> bool {
+    let left = lease
+        .deadline()
+        .map(|deadline| deadline.saturating_duration_since(now));
+    left.is_some_and(|left| left < lease.options.expiry / 2)
 }
 
 /// The time of the renewal, or the deadline of the lease if that comes first or the lease is not renewed any more.

@@ -10,21 +10,21 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::timing::{
-    STREAM_COST_WINDOW, STREAM_LATE, STREAM_POLL_MAX, STREAM_POLL_MIN, STREAM_PROVED, STREAM_USELESS_EVENTS,
+    STREAM_AWAIT, STREAM_COST_WINDOW, STREAM_LATE, STREAM_LATE_REPLIES, STREAM_POLL_MAX, STREAM_POLL_MIN,
+    STREAM_PROVED, STREAM_USELESS_EVENTS,
 };
 
-/// The number of replies without an event whose lateness counts: one a second, so a short delay means nothing.
-const REPLIES: usize = 20;
-
-/// What one reply of the stream has brought.
+/// One reply of the stream.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Brought {
+pub(super) enum StreamReply {
     /// It has told a waiter something.
     Use,
     /// It has reported a release that no waiter here waits for.
     Useless,
-    /// It has brought no event, and came this much later than the server was asked to send it.
-    Nothing { late: Duration },
+    /// It has brought no event, and came after this time.
+    Empty { after: Duration },
+    /// It has brought no event, and another stream was opened after it.
+    Switched,
 }
 
 /// What the stream of a provider has brought of late.
@@ -34,8 +34,10 @@ pub(super) struct StreamCost {
     /// The time from which useless events count.
     since: Instant,
     useless: u32,
-    /// The lateness of the last replies without an event.
-    late: VecDeque<Duration>,
+    /// The times of the last replies without an event.
+    empty: VecDeque<Duration>,
+    /// The shortest of these times since the stream was opened: it includes the way to the server and back.
+    shortest: Option<Duration>,
     /// The time for which the process polls when the stream costs too much again.
     pause: Duration,
 }
@@ -46,7 +48,8 @@ impl StreamCost {
             opened: Instant::now(),
             since: Instant::now(),
             useless: 0,
-            late: VecDeque::new(),
+            empty: VecDeque::new(),
+            shortest: None,
             pause: STREAM_POLL_MIN,
         }
     }
@@ -61,14 +64,18 @@ impl StreamCost {
 
     /// Decides between the stream and polling: after a reply of the stream it returns how long the process is to poll
     /// before it opens a stream again, or `None` if the stream is worth its cost. Each time in a row takes longer.
-    pub(super) fn judge(&mut self, brought: Brought, awaited: usize) -> Option<Duration> {
-        match brought {
-            Brought::Use => {}
-            Brought::Useless => self.useless += 1,
-            Brought::Nothing { late } => {
-                self.late.push_back(late);
-                if self.late.len() > REPLIES {
-                    self.late.pop_front();
+    pub(super) fn polling_pause(&mut self, reply: StreamReply, awaited: usize) -> Option<Duration> {
+        match reply {
+            StreamReply::Use | StreamReply::Switched => {}
+            StreamReply::Useless => self.useless += 1,
+            StreamReply::Empty { after } => {
+                // The first reply of a stream may come at once.
+                if after >= STREAM_AWAIT {
+                    self.shortest = Some(self.shortest.map_or(after, |shortest| shortest.min(after)));
+                }
+                self.empty.push_back(after);
+                if self.empty.len() > STREAM_LATE_REPLIES {
+                    self.empty.pop_front();
                 }
             }
         }
@@ -97,10 +104,16 @@ impl StreamCost {
         per_second > f64::from(STREAM_USELESS_EVENTS).max(awaited)
     }
 
-    /// Whether more than half of the last replies came late.
+    /// Whether more than half of the last replies came late, compared with the fastest one.
     fn is_late(&self) -> bool {
-        let late = self.late.iter().filter(|late| **late >= STREAM_LATE);
-        late.count() > REPLIES / 2
+        let Some(shortest) = self.shortest else {
+            return false;
+        };
+        let late = self
+            .empty
+            .iter()
+            .filter(|after| **after >= shortest + STREAM_LATE);
+        late.count() > STREAM_LATE_REPLIES / 2
     }
 }
 
@@ -108,24 +121,38 @@ impl StreamCost {
 mod tests {
     use super::*;
 
-    const PROMPT: Brought = Brought::Nothing {
-        late: Duration::from_millis(5),
+    /// The way to the server and back.
+    const WAY: Duration = Duration::from_millis(200);
+    const PROMPT: StreamReply = StreamReply::Empty {
+        after: STREAM_AWAIT.saturating_add(WAY),
     };
-    const LATE: Brought = Brought::Nothing { late: STREAM_LATE };
+    const LATE: StreamReply = StreamReply::Empty {
+        after: STREAM_AWAIT.saturating_add(WAY).saturating_add(STREAM_LATE),
+    };
+    const AT_ONCE: StreamReply = StreamReply::Empty {
+        after: Duration::ZERO,
+    };
 
-    /// Judges so many replies of each second for this time, and returns the pause if there is one.
-    async fn judge_for(
+    /// A stream that was just opened, with its first replies.
+    fn open(cost: &mut StreamCost) {
+        cost.opened();
+        assert_eq!(cost.polling_pause(AT_ONCE, 1), None);
+        assert_eq!(cost.polling_pause(PROMPT, 1), None);
+    }
+
+    /// Notes so many replies of each second for this time, and returns the pause if there is one.
+    async fn pause_for(
         cost: &mut StreamCost,
         time: Duration,
         per_second: u32,
-        brought: Brought,
+        reply: StreamReply,
         awaited: usize,
     ) -> Option<Duration> {
         let end = Instant::now() + time;
         while Instant::now() < end {
             tokio::time::sleep(Duration::from_secs(1)).await;
             for _ in 0..per_second {
-                if let Some(pause) = cost.judge(brought, awaited) {
+                if let Some(pause) = cost.polling_pause(reply, awaited) {
                     return Some(pause);
                 }
             }
@@ -140,24 +167,24 @@ mod tests {
         let (few, many) = (STREAM_USELESS_EVENTS / 2, STREAM_USELESS_EVENTS * 2);
         let mut cost = StreamCost::new();
         assert!(
-            judge_for(&mut cost, MINUTE, few, Brought::Useless, 70)
+            pause_for(&mut cost, MINUTE, few, StreamReply::Useless, 70)
                 .await
                 .is_none()
         );
         assert!(
-            judge_for(&mut cost, MINUTE, many, Brought::Use, 70)
+            pause_for(&mut cost, MINUTE, many, StreamReply::Use, 70)
                 .await
                 .is_none()
         );
         // Polling for so many locks would cost more.
         let all = many as usize * 2;
         assert!(
-            judge_for(&mut cost, MINUTE, many, Brought::Useless, all)
+            pause_for(&mut cost, MINUTE, many, StreamReply::Useless, all)
                 .await
                 .is_none()
         );
         cost.opened();
-        let pause = judge_for(&mut cost, MINUTE, many, Brought::Useless, 70).await;
+        let pause = pause_for(&mut cost, MINUTE, many, StreamReply::Useless, 70).await;
         assert!(
             pause.is_some_and(|pause| pause >= STREAM_POLL_MIN.mul_f64(0.79)),
             "{pause:?}"
@@ -167,11 +194,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn late_replies_end_the_stream_unless_they_are_few() {
         let mut cost = StreamCost::new();
-        assert!(judge_for(&mut cost, MINUTE, 1, PROMPT, 1).await.is_none());
-        let short = Duration::from_secs(REPLIES as u64 / 2);
-        assert!(judge_for(&mut cost, short, 1, LATE, 1).await.is_none());
-        assert!(judge_for(&mut cost, MINUTE, 1, PROMPT, 1).await.is_none());
-        assert!(judge_for(&mut cost, MINUTE, 1, LATE, 1).await.is_some());
+        assert!(pause_for(&mut cost, MINUTE, 1, PROMPT, 1).await.is_none());
+        let short = Duration::from_secs(STREAM_LATE_REPLIES as u64 / 2);
+        assert!(pause_for(&mut cost, short, 1, LATE, 1).await.is_none());
+        assert!(pause_for(&mut cost, MINUTE, 1, PROMPT, 1).await.is_none());
+        assert!(pause_for(&mut cost, MINUTE, 1, LATE, 1).await.is_some());
+    }
+
+    /// A server that is far away is not busy.
+    #[tokio::test(start_paused = true)]
+    async fn the_way_to_the_server_does_not_count_as_late() {
+        let mut cost = StreamCost::new();
+        let far = StreamReply::Empty {
+            after: STREAM_AWAIT + STREAM_LATE * 5,
+        };
+        assert_eq!(cost.polling_pause(AT_ONCE, 1), None);
+        assert!(pause_for(&mut cost, MINUTE, 1, far, 1).await.is_none());
     }
 
     #[tokio::test(start_paused = true)]
@@ -179,19 +217,19 @@ mod tests {
         let mut cost = StreamCost::new();
         let mut last = Duration::ZERO;
         for _ in 0..3 {
-            cost.opened();
-            let pause = judge_for(&mut cost, MINUTE, 1, LATE, 1).await.unwrap();
+            open(&mut cost);
+            let pause = pause_for(&mut cost, MINUTE, 1, LATE, 1).await.unwrap();
             assert!(pause > last, "{pause:?} after {last:?}");
             last = pause;
         }
         for _ in 0..10 {
-            cost.opened();
-            last = judge_for(&mut cost, MINUTE, 1, LATE, 1).await.unwrap();
+            open(&mut cost);
+            last = pause_for(&mut cost, MINUTE, 1, LATE, 1).await.unwrap();
         }
         assert!(last <= STREAM_POLL_MAX.mul_f64(1.2), "{last:?}");
-        cost.opened();
-        assert!(judge_for(&mut cost, STREAM_PROVED, 1, PROMPT, 1).await.is_none());
-        let pause = judge_for(&mut cost, MINUTE, 1, LATE, 1).await.unwrap();
+        open(&mut cost);
+        assert!(pause_for(&mut cost, STREAM_PROVED, 1, PROMPT, 1).await.is_none());
+        let pause = pause_for(&mut cost, MINUTE, 1, LATE, 1).await.unwrap();
         assert!(
             pause <= STREAM_POLL_MIN.mul_f64(1.2),
             "it was worth its cost: {pause:?}"

@@ -11,13 +11,7 @@ use tokio::time::Instant;
 
 use super::waiters::Waiters;
 use crate::store::StreamFilter;
-use crate::timing::{FILTER_KEEPS, FILTER_SWITCH};
-
-/// The largest number of names in a filter: the server compares each release with all of them.
-const MOST_NAMES: usize = 64;
-
-/// The number of names below which a stream without a filter has one again.
-const FEW_NAMES: usize = 48;
+use crate::timing::{FILTER_FEW, FILTER_KEEPS, FILTER_MOST, FILTER_SWITCH};
 
 /// The filter of the stream, and the names that left it a moment ago.
 pub(super) struct Filter {
@@ -55,19 +49,20 @@ impl Filter {
     /// Notes that the waiter for a lock has left.
     pub(super) fn leave(&mut self, name: &Arc<str>) {
         self.forget_left();
+        self.left.retain(|(_, left)| left != name);
         // More of them than a filter can have need not be remembered.
-        if self.left.len() < MOST_NAMES {
+        if self.left.len() < FILTER_MOST {
             self.left.push_back((Instant::now(), Arc::clone(name)));
         }
     }
 
     /// The filter of a stream that is opened now.
     pub(super) fn at_opening(&mut self, waiters: &Waiters, in_line: &[Arc<str>]) -> StreamFilter {
-        if waiters.len() > MOST_NAMES {
+        if waiters.len() > FILTER_MOST {
             return StreamFilter::All;
         }
         let names = self.names(waiters, in_line);
-        if names.len() > MOST_NAMES {
+        if names.len() > FILTER_MOST {
             StreamFilter::All
         } else {
             StreamFilter::Names(Arc::new(names))
@@ -80,10 +75,10 @@ impl Filter {
             return None;
         }
         match &self.present {
-            StreamFilter::All if waiters.len() >= FEW_NAMES => None,
+            StreamFilter::All if waiters.len() >= FILTER_FEW => None,
             StreamFilter::All => {
                 let names = self.names(waiters, in_line);
-                (names.len() < FEW_NAMES).then(|| StreamFilter::Names(Arc::new(names)))
+                (names.len() < FILTER_FEW).then(|| StreamFilter::Names(Arc::new(names)))
             }
             StreamFilter::Names(present) if waiters.names().all(|name| present.contains(name)) => None,
             StreamFilter::Names(_) => Some(self.at_opening(waiters, in_line)),
@@ -129,26 +124,21 @@ mod tests {
     async fn names_leave_the_filter_above_one_number_and_return_below_another() {
         let mut filter = Filter::new();
         assert_eq!(
-            has_names(Some(&filter.at_opening(&waiters(MOST_NAMES), &[]))),
-            Some(MOST_NAMES)
+            has_names(Some(&filter.at_opening(&waiters(FILTER_MOST), &[]))),
+            Some(FILTER_MOST)
         );
         assert_eq!(
-            filter.at_opening(&waiters(MOST_NAMES + 1), &[]),
+            filter.at_opening(&waiters(FILTER_MOST + 1), &[]),
             StreamFilter::All
         );
         filter.set(StreamFilter::All);
-        assert_eq!(filter.due_switch(&waiters(MOST_NAMES), &[]), None);
-        assert_eq!(filter.due_switch(&waiters(FEW_NAMES), &[]), None);
-        let few = filter.due_switch(&waiters(FEW_NAMES - 1), &[]);
-        assert_eq!(has_names(few.as_ref()), Some(FEW_NAMES - 1));
+        assert_eq!(filter.due_switch(&waiters(FILTER_MOST), &[]), None);
+        assert_eq!(filter.due_switch(&waiters(FILTER_FEW), &[]), None);
+        let few = filter.due_switch(&waiters(FILTER_FEW - 1), &[]);
+        assert_eq!(has_names(few.as_ref()), Some(FILTER_FEW - 1));
         filter.set(few.unwrap());
         assert_eq!(
-            filter.due_switch(&waiters(10), &[]),
-            None,
-            "all of them are in it"
-        );
-        assert_eq!(
-            filter.due_switch(&waiters(MOST_NAMES + 1), &[]),
+            filter.due_switch(&waiters(FILTER_MOST + 1), &[]),
             Some(StreamFilter::All)
         );
     }

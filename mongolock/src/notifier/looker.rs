@@ -13,6 +13,7 @@ use crate::store::{RunningLeases, driver_error};
 use crate::sync::lock;
 use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, LOOK_GAP_MAX, LOOK_GAP_PER_NAME, LOOK_LIMIT,
+    LOOKER_CHECK,
 };
 use crate::{LockError, trace};
 
@@ -36,14 +37,25 @@ pub(super) struct Looker {
     wakes_at: Option<Instant>,
     /// The time before which no further query is sent.
     next: Option<Instant>,
+    /// The last time at which the task decided what to do.
+    stepped: Option<Instant>,
+    /// The number of the last query.
+    last: u64,
 }
 
 /// What the task does next.
 enum Step {
-    Look(Vec<Arc<str>>),
+    Look(Look),
     /// The task waits until this time, or until a waiter is due earlier.
     Wait(Option<Instant>),
     End,
+}
+
+/// One query.
+struct Look {
+    /// A waiter ignores the replies to all queries but the last one that looks at its lock.
+    number: u64,
+    names: Vec<Arc<str>>,
 }
 
 /// One query in flight, counted until it is dropped.
@@ -72,6 +84,20 @@ impl ReleaseNotifier {
         }
     }
 
+    /// The next time at which a waiter that rests checks that the task works; `None` if it sends a request by itself. The
+    /// task runs on the runtime of the waiter that came first, which may have ended, or may run nothing at present.
+    pub(super) fn next_check(self: &Arc<Self>, name: &str) -> Option<Instant> {
+        let mut state = lock(&self.state);
+        let due = state.waiters.due_at(name)?;
+        let now = Instant::now();
+        if due + LOOKER_CHECK > now {
+            return Some(due + LOOKER_CHECK);
+        }
+        let works = state.looker.stepped.is_some_and(|at| at.elapsed() < LOOKER_CHECK);
+        self.ensure_looking(&mut state);
+        works.then_some(now + LOOKER_CHECK)
+    }
+
     /// Has the task turn to the waiter that is due first.
     pub(super) fn reschedule(self: &Arc<Self>, state: &mut State) {
         self.ensure_looking(state);
@@ -83,6 +109,7 @@ impl ReleaseNotifier {
 
     fn next_step(&self) -> Step {
         let mut state = lock(&self.state);
+        state.looker.stepped = Some(Instant::now());
         let step = self.step(&mut state);
         match &step {
             Step::Look(_) => state.looker.in_flight += 1,
@@ -122,16 +149,21 @@ impl ReleaseNotifier {
         if state.looker.in_flight >= MAX_LOOKS || !self.overdue.allow_request(has_looks) {
             return Step::Wait(Some(now + ACQUIRE_ALLOWED_POLL));
         }
-        state.begin_look(&names, now);
-        Step::Look(names)
+        let number = state.begin_look(&names, now);
+        Step::Look(Look { number, names })
     }
 
     /// The reply to a query has arrived.
-    fn looked(self: &Arc<Self>, names: &[Arc<str>], running: &RunningLeases) {
+    fn looked(self: &Arc<Self>, look: &Look, running: &RunningLeases) {
         self.overdue.answered();
+        let mut rests = Vec::new();
         let mut state = lock(&self.state);
-        for name in names {
-            let Some(waiter) = state.waiters.get(name) else {
+        for name in &look.names {
+            let Some(waiter) = state
+                .waiters
+                .get(name)
+                .filter(|waiter| waiter.look == look.number)
+            else {
                 continue;
             };
             let lease = running.get(name);
@@ -146,8 +178,13 @@ impl ReleaseNotifier {
             waiter.entry.front().set_held(holder);
             if waiter.is_resting() {
                 let pause = self.rest(&mut state, name, Some(lease.remaining));
-                trace::waiting(name, Some(lease.remaining), pause);
+                rests.push((name, lease.remaining, pause));
             }
+        }
+        drop(state);
+        // A subscriber to events may be slow.
+        for (name, remaining, pause) in rests {
+            trace::waiting(name, Some(remaining), pause);
         }
     }
 
@@ -157,12 +194,17 @@ impl ReleaseNotifier {
 
     /// A query has failed: to its waiters it is a failed request, which is repeated. After a lasting error each of them
     /// finds out by a request of its own.
-    fn look_failed(self: &Arc<Self>, names: &[Arc<str>], error: &LockError) {
+    fn look_failed(self: &Arc<Self>, look: &Look, error: &LockError) {
+        let names = &look.names;
         let mut state = lock(&self.state);
         let is_transient = driver_error::is_transient(error);
         let mut first_pause = None;
         for name in names {
-            let Some(waiter) = state.waiters.get(name) else {
+            let Some(waiter) = state
+                .waiters
+                .get(name)
+                .filter(|waiter| waiter.look == look.number)
+            else {
                 continue;
             };
             waiter.entry.front().set_failed(error.clone());
@@ -193,11 +235,13 @@ impl State {
         }
     }
 
-    /// Notes that a query is sent for these names. If its reply is overdue, another one is sent.
-    fn begin_look(&mut self, names: &[Arc<str>], now: Instant) {
+    /// Notes that a query is sent for these names, and returns its number. If its reply is overdue, another one is sent.
+    fn begin_look(&mut self, names: &[Arc<str>], now: Instant) -> u64 {
+        self.looker.last += 1;
         for name in names {
             if let Some(waiter) = self.waiters.get(name) {
                 waiter.is_outdated = false;
+                waiter.look = self.looker.last;
             }
         }
         self.waiters.postpone(names, now + ACQUIRE_OVERDUE);
@@ -205,15 +249,16 @@ impl State {
         let count = u32::try_from(self.waiters.len()).unwrap_or(u32::MAX);
         let gap = LOOK_GAP_PER_NAME.saturating_mul(count).min(LOOK_GAP_MAX);
         self.looker.next = (!is_full).then_some(now + gap);
+        self.looker.last
     }
 }
 
 async fn run(notifier: Arc<ReleaseNotifier>) {
     loop {
         match notifier.next_step() {
-            Step::Look(names) => {
-                let look = look(InFlight(Arc::clone(&notifier)), names);
-                crate::task::spawn(look.in_current_span());
+            Step::Look(look) => {
+                let looking = look_at(InFlight(Arc::clone(&notifier)), look);
+                crate::task::spawn(looking.in_current_span());
             }
             Step::Wait(Some(until)) => drop(timeout_at(until, notifier.look.notified()).await),
             Step::Wait(None) => notifier.look.notified().await,
@@ -224,14 +269,16 @@ async fn run(notifier: Arc<ReleaseNotifier>) {
 
 /// Looks at locks. Without a reply it ends after a while, which closes the connection: by then the server has ended the
 /// query, and others were sent.
-async fn look(in_flight: InFlight, names: Vec<Arc<str>>) {
+async fn look_at(in_flight: InFlight, look: Look) {
     let notifier = &in_flight.0;
-    let query = notifier
-        .overdue
-        .count(notifier.store.look(&names, notifier.takeover_margin, LOOK_LIMIT));
+    let query = notifier.overdue.count(notifier.store.look(
+        &look.names,
+        notifier.takeover_margin,
+        LOOK_LIMIT,
+    ));
     match timeout(ACQUIRE_NO_REPLY, query).await {
-        Ok(Ok(running)) => notifier.looked(&names, &running),
-        Ok(Err(error)) => notifier.look_failed(&names, &error),
+        Ok(Ok(running)) => notifier.looked(&look, &running),
+        Ok(Err(error)) => notifier.look_failed(&look, &error),
         Err(_) => {}
     }
 }

@@ -328,8 +328,8 @@ mod tests {
     use super::*;
     use crate::LockError;
     use crate::lease::Queues;
-    use crate::store::{MemoryStore, ProviderMark};
-    use crate::timing::{STREAM_POLL_MIN, STREAM_UNAVAILABLE};
+    use crate::store::{MemoryStore, ProviderMark, StreamFilter};
+    use crate::timing::{LOOKER_CHECK, STREAM_POLL_MIN, STREAM_UNAVAILABLE};
 
     const PAUSES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(800);
 
@@ -357,7 +357,11 @@ mod tests {
 
     /// A waiter for the lock `n`, which rests.
     fn subscribe(notifier: &Arc<ReleaseNotifier>) -> Subscription {
-        let name = Arc::from("n");
+        subscribe_to(notifier, "n")
+    }
+
+    fn subscribe_to(notifier: &Arc<ReleaseNotifier>, name: &str) -> Subscription {
+        let name = Arc::from(name);
         let entry = Queues::new().join(&name);
         let waiter = notifier.subscribe(&name, &entry, Backoff::new(PAUSES));
         waiter.rest(None);
@@ -451,5 +455,51 @@ mod tests {
         assert!(subscription.is_open());
         tokio::time::sleep(STREAM_SILENT).await;
         assert!(!subscription.is_open());
+    }
+
+    /// The task that wakes waiters runs on a runtime that nothing drives at present.
+    #[tokio::test]
+    async fn a_waiter_does_not_depend_on_the_runtime_of_another_one() {
+        let notifier = with_wake_up(false);
+        let other = std::thread::spawn({
+            let notifier = Arc::clone(&notifier);
+            move || {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()
+                    .unwrap();
+                let waiter = runtime.block_on(async { subscribe_to(&notifier, "other") });
+                (runtime, waiter)
+            }
+        });
+        let (runtime, first) = other.join().unwrap();
+        let waiter = subscribe(&notifier);
+        let begun = Instant::now();
+        waiter.woken().await;
+        assert!(begun.elapsed() < LOOKER_CHECK * 4, "{:?}", begun.elapsed());
+        drop(first);
+        runtime.shutdown_background();
+    }
+
+    /// The stream changes to a filter that was made before the waiter came.
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_that_the_stream_stops_to_report_looks_at_once() {
+        let notifier = in_memory();
+        notifier.opened(&StreamFilter::All);
+        let waiter = subscribe(&notifier);
+        waiter.woken().await;
+        assert!(
+            waiter.rest(None) > Duration::from_secs(1),
+            "the stream reports the lock"
+        );
+        let others = StreamFilter::Names(Arc::new(["other".into()].into()));
+        notifier.note_reply(&others);
+        let begun = Instant::now();
+        waiter.woken().await;
+        assert!(
+            begun.elapsed() < Duration::from_millis(10),
+            "{:?}",
+            begun.elapsed()
+        );
     }
 }

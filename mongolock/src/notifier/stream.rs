@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::cost::Brought;
+use super::cost::StreamReply;
 use super::{ReleaseNotifier, State};
 use crate::backoff::Backoff;
 use crate::store::{LockEvent, LockStream, StreamFilter, driver_error};
 use crate::sync::lock;
-use crate::timing::{STREAM_AWAIT, STREAM_IDLE, STREAM_UNAVAILABLE};
+use crate::timing::{STREAM_IDLE, STREAM_UNAVAILABLE};
 use crate::{LockError, trace};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,18 +46,19 @@ impl ReleaseNotifier {
         }
     }
 
-    /// Notes a reply of the stream, and the locks that it reports from now on.
-    fn note_reply(self: &Arc<Self>, filter: &StreamFilter) {
+    /// Notes a reply of the stream, and the locks that it reports from now on and from now on no more.
+    pub(super) fn note_reply(self: &Arc<Self>, filter: &StreamFilter) {
         let mut state = lock(&self.state);
         state.last_reply = Instant::now();
         if state.filter.present() != filter {
             let before = state.filter.set(filter.clone());
-            self.outdate(&mut state, |name| filter.admits(name) && !before.admits(name));
+            // A waiter that came during the change may rely on the filter before it.
+            self.outdate(&mut state, |name| filter.admits(name) != before.admits(name));
         }
     }
 
     /// Notes that a stream was opened. A release of one of its locks before that is not known.
-    fn opened(self: &Arc<Self>, filter: &StreamFilter) {
+    pub(super) fn opened(self: &Arc<Self>, filter: &StreamFilter) {
         let mut state = lock(&self.state);
         state.filter.set(filter.clone());
         state.cost.opened();
@@ -122,9 +123,9 @@ impl ReleaseNotifier {
     }
 
     /// How long to poll instead of reading the stream, if it costs more than it brings.
-    fn judge(&self, brought: Brought) -> Option<Duration> {
+    fn polling_pause(&self, reply: StreamReply) -> Option<Duration> {
         let state = &mut *lock(&self.state);
-        state.cost.judge(brought, state.waiters.len())
+        state.cost.polling_pause(reply, state.waiters.len())
     }
 
     /// Closes the stream if there was no waiter for a while, and returns whether the task ends; the next waiter starts
@@ -190,21 +191,22 @@ enum End {
 /// Wakes waiters by the releases of an open stream.
 async fn follow(notifier: &Arc<ReleaseNotifier>, mut stream: LockStream) -> Result<End, LockError> {
     loop {
-        let asked = Instant::now();
+        let (asked, was_switching) = (Instant::now(), stream.is_switching());
         let event = stream.next().await?;
         notifier.note_reply(stream.filter());
-        let brought = match event {
-            Some(event) if notifier.note_event(&event) => Brought::Use,
-            Some(_) => Brought::Useless,
-            None => Brought::Nothing {
-                late: asked.elapsed().saturating_sub(STREAM_AWAIT),
+        let reply = match event {
+            Some(event) if notifier.note_event(&event) => StreamReply::Use,
+            Some(_) => StreamReply::Useless,
+            None if was_switching => StreamReply::Switched,
+            None => StreamReply::Empty {
+                after: asked.elapsed(),
             },
         };
         if notifier.close_if_idle() {
             return Ok(End::Idle);
         }
         if stream.costs_the_server()
-            && let Some(pause) = notifier.judge(brought)
+            && let Some(pause) = notifier.polling_pause(reply)
         {
             return Ok(End::TooCostly(pause));
         }

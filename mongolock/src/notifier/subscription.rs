@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ReleaseNotifier;
 use crate::sync::lock;
@@ -40,13 +40,12 @@ impl Subscription {
     /// Waits until the caller has to send a request: the lock may be free, or it is the caller's turn to find out. Cancel
     /// safe.
     pub(crate) async fn woken(&self) {
-        while timeout(LOOKER_CHECK, self.woken.notified()).await.is_err() {
-            let mut state = lock(&self.notifier.state);
-            if !state.waiters.is_resting(&self.name) {
-                break;
+        let mut check = Instant::now() + LOOKER_CHECK;
+        while timeout_at(check, self.woken.notified()).await.is_err() {
+            match self.notifier.next_check(&self.name) {
+                Some(next) => check = next,
+                None => break,
             }
-            // The task that wakes the caller may have ended with the runtime that it was started on.
-            self.notifier.ensure_looking(&mut state);
         }
         self.end_rest();
     }

@@ -28,8 +28,12 @@ pub(super) struct Waiter {
     pub(super) entry: Arc<Entry>,
     /// The pauses while the stream does not report this lock.
     pub(super) backoff: Backoff,
+    /// The time at which the waiter registered.
+    since: Instant,
     /// Given while the waiter rests.
     due: Option<Due>,
+    /// The number of the last query that looks at this lock.
+    pub(super) look: u64,
     /// Whether the stream has begun to report this lock since the last request or look: a release before is not known.
     pub(super) is_outdated: bool,
 }
@@ -56,7 +60,9 @@ impl Waiter {
             woken: Arc::clone(woken),
             entry: Arc::clone(entry),
             backoff,
+            since: Instant::now(),
             due: None,
+            look: 0,
             is_outdated,
         }
     }
@@ -83,8 +89,10 @@ impl Waiters {
         self.names.keys()
     }
 
-    pub(super) fn is_resting(&self, name: &str) -> bool {
-        self.names.get(name).is_some_and(Waiter::is_resting)
+    /// The time at which a waiter that rests is due.
+    pub(super) fn due_at(&self, name: &str) -> Option<Instant> {
+        let due = self.names.get(name)?.due?;
+        Some(due.at)
     }
 
     /// Adds a waiter, and returns the one of the same name that it replaces.
@@ -194,17 +202,19 @@ impl Waiters {
     /// Notes that the stream begins or ends to report these locks. Their waiters are due at once, because a release until
     /// now may not be known.
     pub(super) fn outdate(&mut self, is_concerned: impl Fn(&str) -> bool) {
-        let now = Instant::now();
         let mut resting = Vec::new();
         for (name, waiter) in &mut self.names {
             if is_concerned(name) {
                 waiter.is_outdated = true;
                 if waiter.is_resting() {
-                    resting.push(Arc::clone(name));
+                    resting.push((Arc::clone(name), waiter.since));
                 }
             }
         }
-        self.postpone(&resting, now);
+        // Those that have waited longest come first.
+        for (name, since) in resting {
+            self.postpone(&[name], since);
+        }
     }
 
     /// Wakes all waiters.

@@ -214,7 +214,9 @@ impl LockProviderBuilder {
     ///
     /// The stream is open only while calls wait. With `false`, on a standalone server, or without the privilege to
     /// watch the collection, waiters poll within `retry_interval`. While calls wait, an unavailable stream is tried
-    /// again about every 5 minutes, and after any other error within seconds.
+    /// again about every 5 minutes, and after any other error within seconds. A stream that costs the server more than it
+    /// brings is closed for 1 to 10 minutes. [The guide](crate::guide::production#what-waiting-costs-the-server) says
+    /// what a stream costs, and when to switch it off.
     pub fn wake_up(mut self, wake_up: bool) -> Self {
         self.config.wake_up = wake_up;
         self

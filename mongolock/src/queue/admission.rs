@@ -7,10 +7,26 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// number is so large that it does not limit the throughput: the driver has ten connections by default.
 const MAX_ADMITTED: usize = 128;
 
+/// The same for the requests of calls that have found their locks held before: a call that was woken after minutes does
+/// not wait behind thousands that have just begun.
+const MAX_WOKEN: usize = 32;
+
+/// Among which requests a request is admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AdmissionClass {
+    /// The first requests of calls.
+    First,
+    /// The requests of calls that have found their locks held before.
+    Woken,
+}
+
 /// Admits the acquire requests of the calls of a provider that wait for their locks, first come, first served.
 ///
 /// A single try is not admitted: it has little time, and a caller that sends many of them at once limits them itself.
-pub(crate) struct Admissions(Arc<Semaphore>);
+pub(crate) struct Admissions {
+    first: Arc<Semaphore>,
+    woken: Arc<Semaphore>,
+}
 
 /// The permit of one acquire request, kept until its reply arrives or is overdue: an overdue request counts among the
 /// [overdue ones](super::OverdueRequests) instead, and must not keep requests for other names waiting.
@@ -20,20 +36,28 @@ pub(crate) struct Admission {
 
 impl Admissions {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_ADMITTED)))
+        Self {
+            first: Arc::new(Semaphore::new(MAX_ADMITTED)),
+            woken: Arc::new(Semaphore::new(MAX_WOKEN)),
+        }
     }
 
-    /// The permit for a request that is sent at once; `None` while as many are in flight as may be, or others wait.
+    /// The permit for the first request of a call if it can be sent at once; `None` while as many are in flight as may be,
+    /// or others wait.
     pub(crate) fn try_admit(&self) -> Option<Admission> {
-        let permit = Arc::clone(&self.0).try_acquire_owned().ok()?;
+        let permit = Arc::clone(&self.first).try_acquire_owned().ok()?;
         Some(Admission { _permit: permit })
     }
 
     /// Waits for the permit of one request. Cancel safe: a dropped wait gives up its position in the order.
-    pub(crate) async fn admit(&self) -> Admission {
-        match Arc::clone(&self.0).acquire_owned().await {
+    pub(crate) async fn admit(&self, class: AdmissionClass) -> Admission {
+        let permits = match class {
+            AdmissionClass::First => &self.first,
+            AdmissionClass::Woken => &self.woken,
+        };
+        match Arc::clone(permits).acquire_owned().await {
             Ok(permit) => Admission { _permit: permit },
-            Err(_) => unreachable!("the semaphore is never closed"),
+            Err(_) => unreachable!("the semaphores are never closed"),
         }
     }
 }
@@ -50,7 +74,11 @@ mod tests {
             .map(|_| admissions.try_admit().expect("there is room"))
             .collect();
         assert!(admissions.try_admit().is_none());
-        let (mut first, mut second) = (Box::pin(admissions.admit()), Box::pin(admissions.admit()));
+        drop(admissions.admit(AdmissionClass::Woken).await);
+        let (mut first, mut second) = (
+            Box::pin(admissions.admit(AdmissionClass::First)),
+            Box::pin(admissions.admit(AdmissionClass::First)),
+        );
         assert!(is_pending(first.as_mut()).await && is_pending(second.as_mut()).await);
         admitted.pop();
         assert!(admissions.try_admit().is_none(), "it is for the first that waits");
