@@ -8,7 +8,6 @@ use tokio::task::coop::consume_budget;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
-use uuid::Uuid;
 
 use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
@@ -22,7 +21,7 @@ use crate::timing::{
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::store::{AcquireReply, AcquireRequest};
-use crate::{FencingToken, LockError, trace};
+use crate::{FencingToken, LockError, lock_id, trace};
 
 /// The number of tokens that are reserved when others wait in this process: one for each hold that can be handed over.
 const HANDOVERS: i64 = 1000;
@@ -111,12 +110,11 @@ impl Attempt {
         options: LeaseOptions,
         entry: &Arc<Entry>,
     ) -> Self {
-        let lock_id = format!("{}#{}", engine.owner, Uuid::new_v4());
         let shared = Shared {
             engine: Arc::clone(engine),
             key: LeaseId {
                 name: Arc::clone(name),
-                lock_id: lock_id.into(),
+                lock_id: lock_id::new(&engine.owner),
             },
             options,
             entry: Arc::clone(entry),

@@ -34,7 +34,7 @@ pub(crate) use handover::Handover;
 pub(crate) use hold::Hold;
 
 use crate::lease::copies::Copies;
-use crate::store::{self, LeaseId};
+use crate::store::LeaseId;
 use crate::sync::lock;
 use crate::trace::{self, HoldFields};
 use crate::{FencingToken, LockError, LossReason};
@@ -151,10 +151,6 @@ impl Lease {
     /// Whether a reserved token is left for another hold on the same claim.
     pub(crate) fn has_token_left(&self) -> bool {
         self.token < self.last_token
-    }
-
-    pub(crate) fn owner(&self) -> &str {
-        store::owner(&self.key.lock_id).unwrap_or_default()
     }
 
     /// The time at which the request was sent that last confirmed the lease.
@@ -342,7 +338,7 @@ impl Lease {
     pub(crate) fn fields(&self) -> HoldFields<'_> {
         HoldFields {
             name: &self.key.name,
-            owner: self.owner(),
+            lock_id: &self.key.lock_id,
             token: self.token,
             acquired: self.acquired,
         }

@@ -216,7 +216,7 @@ impl Ledger {
             let (name, token) = (&lease.key.name, lease.token);
             self.breach(format!(
                 "hold of {name} with token {token} by {} {breach}",
-                lease.owner()
+                lease.key.lock_id
             ));
         }
     }
