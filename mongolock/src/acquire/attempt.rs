@@ -196,6 +196,11 @@ impl Attempt {
         }
     }
 
+    /// Whether the reply of a store that never waits is there.
+    pub(crate) fn has_reply(&self) -> bool {
+        self.reply.is_some()
+    }
+
     /// The outcome of the next request in flight; waits forever if there is none.
     pub(crate) async fn next_outcome(&mut self) -> AttemptOutcome {
         if self.reply.is_some() {
@@ -374,6 +379,9 @@ impl Request {
         let admission = self.admission.take();
         let Shared { engine, key, .. } = &*self.shared;
         let request = engine.store.claim(key, self.command, self.limit);
+        if engine.store.never_waits() {
+            return Some(request.await);
+        }
         let result = if self.copy.is_some() {
             timeout(ACQUIRE_NO_REPLY, request).await
         } else {

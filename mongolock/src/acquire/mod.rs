@@ -173,6 +173,9 @@ impl<'a> Acquire<'a> {
         let Some(overdue) = attempt.try_send(deadline) else {
             return Ok(None);
         };
+        if attempt.has_reply() {
+            return Ok(Some(attempt.next_outcome().await));
+        }
         tokio::select! {
             biased;
             outcome = tokio::time::timeout_at(overdue, attempt.next_outcome()) => Ok(outcome.ok()),

@@ -7,6 +7,7 @@ mod holder;
 mod overdue;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as Listed;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -79,12 +80,13 @@ impl<H> Queues<H> {
 
     pub(crate) fn join(self: &Arc<Self>, name: &Arc<str>) -> Arc<Entry<H>> {
         let mut names = lock(&self.names);
-        if let Some(entry) = names.get(name).and_then(Weak::upgrade) {
+        let listed = names.entry(Arc::clone(name)).or_default();
+        if let Some(entry) = listed.upgrade() {
             return entry;
         }
         let entry = Arc::new(Entry::new(Arc::clone(self), Arc::clone(name)));
         // This replaces an entry whose last user has just left, and which is being dropped.
-        names.insert(Arc::clone(name), Arc::downgrade(&entry));
+        *listed = Arc::downgrade(&entry);
         entry
     }
 
@@ -304,10 +306,11 @@ impl<H> Drop for WaiterCount<'_, H> {
 impl<H> Drop for Entry<H> {
     fn drop(&mut self) {
         let mut names = lock(&self.queues.names);
-        let is_listed = |listed: &Weak<Self>| std::ptr::eq(listed.as_ptr(), self);
         // A caller that has come in the meantime has listed a queue of its own.
-        if names.get(&self.name).is_some_and(is_listed) {
-            names.remove(&self.name);
+        if let Listed::Occupied(listed) = names.entry(Arc::clone(&self.name))
+            && std::ptr::eq(listed.get().as_ptr(), self)
+        {
+            listed.remove();
         }
         if names.is_empty() {
             self.queues.idle.notify_waiters();
