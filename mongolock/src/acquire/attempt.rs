@@ -12,7 +12,8 @@ use tracing::Instrument;
 use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
-use crate::lease::{Entry, Grant, Hold, Lease, LeaseOptions, RequestPermit, without_margin};
+use crate::lease::{Entry, Grant, Hold, Lease, RequestPermit, without_margin};
+use crate::options::Options;
 use crate::queue::{Admission, Overdue};
 use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY,
@@ -53,7 +54,7 @@ pub(crate) struct Attempt {
 struct Shared {
     engine: Arc<Engine>,
     key: LeaseId,
-    options: LeaseOptions,
+    options: Arc<Options>,
     /// The entry in the queue, which keeps a shutdown waiting for replies.
     entry: Arc<Entry>,
     copies: Arc<Copies>,
@@ -107,7 +108,7 @@ impl Attempt {
     pub(crate) fn new(
         engine: &Arc<Engine>,
         name: &Arc<str>,
-        options: LeaseOptions,
+        options: &Arc<Options>,
         entry: &Arc<Entry>,
     ) -> Self {
         let shared = Shared {
@@ -116,7 +117,7 @@ impl Attempt {
                 name: Arc::clone(name),
                 lock_id: lock_id::new(&engine.owner),
             },
-            options,
+            options: Arc::clone(options),
             entry: Arc::clone(entry),
             copies: Arc::default(),
         };
@@ -152,7 +153,7 @@ impl Attempt {
             entry,
             ..
         } = &*self.shared;
-        let mut attempt = Self::new(engine, &key.name, *options, entry);
+        let mut attempt = Self::new(engine, &key.name, options, entry);
         attempt.is_limited = self.is_limited;
         attempt
     }
@@ -307,7 +308,8 @@ impl Attempt {
             lasts,
         };
         let entry = Arc::clone(&self.shared.entry);
-        let lease = Lease::new(self.shared.key.clone(), grant, self.shared.options, entry);
+        let options = Arc::clone(&self.shared.options);
+        let lease = Lease::new(self.shared.key.clone(), grant, options, entry);
         trace::acquired(&lease.fields());
         AttemptOutcome::Acquired(self.shared.engine.renewer.hold(lease))
     }

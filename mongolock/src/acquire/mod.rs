@@ -14,7 +14,7 @@ use tracing::{Instrument, Span};
 use crate::acquire::attempt::{Attempt, AttemptOutcome};
 use crate::acquire::pacing::Pacing;
 use crate::engine::Engine;
-use crate::lease::{Entry, Hold, LeaseOptions, Turn};
+use crate::lease::{Entry, Hold, Turn};
 use crate::options::Options;
 use crate::queue::{FrontStatus, Holder};
 use crate::store::{ACQUIRE_REQUEST, LeaseId, driver_error};
@@ -25,7 +25,7 @@ use crate::{LockError, task, trace};
 pub(crate) struct Acquire<'a> {
     engine: &'a Arc<Engine>,
     name: &'a Arc<str>,
-    options: &'a Options,
+    options: &'a Arc<Options>,
     /// The time at which the call began.
     begun: Instant,
 }
@@ -48,7 +48,7 @@ enum Step {
 type First = Box<(Attempt, Option<AttemptOutcome>)>;
 
 impl<'a> Acquire<'a> {
-    pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a Arc<str>, options: &'a Options) -> Self {
+    pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a Arc<str>, options: &'a Arc<Options>) -> Self {
         Self {
             engine,
             name,
@@ -326,7 +326,7 @@ impl<'a> Acquire<'a> {
 
     /// The hold that was handed over with the turn, if its options are those of this call; otherwise it is released.
     async fn take_over_hold(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
-        match turn.take_over()?.take(self.lease_options()) {
+        match turn.take_over()?.take(self.options) {
             Ok(hold) => {
                 trace::acquired(&hold.lease().fields());
                 Some(hold)
@@ -349,21 +349,11 @@ impl<'a> Acquire<'a> {
     }
 
     fn new_attempt(&self, entry: &Arc<Entry>) -> Attempt {
-        let attempt = Attempt::new(self.engine, self.name, self.lease_options(), entry);
+        let attempt = Attempt::new(self.engine, self.name, self.options, entry);
         if self.options.await_release {
             attempt
         } else {
             attempt.with_handovers()
-        }
-    }
-
-    fn lease_options(&self) -> LeaseOptions {
-        let options = self.options;
-        LeaseOptions {
-            expiry: options.expiry,
-            renew_interval: options.renew_interval(),
-            min_hold: options.min_hold,
-            max_hold: options.max_hold,
         }
     }
 
@@ -472,7 +462,7 @@ mod tests {
     #[tokio::test]
     async fn the_future_of_a_wait_is_small() {
         let provider = LockProvider::in_memory();
-        let (engine, name, options) = (provider.engine(), Arc::from("n"), Options::default());
+        let (engine, name, options) = (provider.engine(), Arc::from("n"), Arc::new(Options::default()));
         let acquire = Acquire::new(engine, &name, &options);
         let entry = engine.queues.join(&name);
         let size = size_of_val(&acquire.wait_until_deadline(entry, None, None, None));

@@ -176,7 +176,7 @@ impl Renewer {
         let (now, factor) = (Instant::now(), 1.0 + schedule::jitter());
         let retry = |lease: &Lease| {
             now + RENEWAL_RETRY
-                .min(lease.options.renew_interval / 2)
+                .min(lease.options.renew_interval() / 2)
                 .mul_f64(factor)
         };
         if is_blocked {
