@@ -216,13 +216,12 @@ impl<'a> Acquire<'a> {
             return Ok(deliver(hold, entry, turn));
         }
         let mut pacing = Pacing::new(self.engine, self.name, entry);
-        let (mut attempt, mut next) = first.map_or_else(|| (self.new_attempt(entry), None), |first| *first);
+        let (mut attempt, mut outcome) =
+            first.map_or_else(|| (self.new_attempt(entry), None), |first| *first);
         loop {
-            let outcome = match next.take() {
-                Some(outcome) => outcome,
-                None => attempt.request(deadline).await,
-            };
-            let pause = match self.step(entry, &mut attempt, &mut pacing, outcome).await? {
+            // A request takes more room than a pause, so that it has room of its own only as long as it lasts.
+            let step = Box::pin(self.next_step(entry, &mut attempt, &mut pacing, outcome, deadline));
+            let pause = match step.await? {
                 Step::Acquired(hold) => return Ok(deliver(hold, entry, turn)),
                 Step::Held(holder) => {
                     turn.budget().shrink();
@@ -234,12 +233,28 @@ impl<'a> Acquire<'a> {
                 Step::Retry(pause) => pause,
             };
             // An overdue reply may arrive during the pause, and may be an acquisition.
-            tokio::select! {
+            outcome = tokio::select! {
                 biased;
-                late = attempt.next_outcome() => next = Some(late),
-                () = pacing.pause(pause) => {}
-            }
+                late = attempt.next_outcome() => Some(late),
+                () = pacing.pause(pause) => None,
+            };
         }
+    }
+
+    /// Sends a request, unless there is an outcome already, and decides what the call does after it.
+    async fn next_step(
+        &self,
+        entry: &Arc<Entry>,
+        attempt: &mut Attempt,
+        pacing: &mut Pacing<'_>,
+        outcome: Option<AttemptOutcome>,
+        deadline: Option<Instant>,
+    ) -> Result<Step, LockError> {
+        let outcome = match outcome {
+            Some(outcome) => outcome,
+            None => attempt.request(deadline).await,
+        };
+        self.step(entry, attempt, pacing, outcome).await
     }
 
     /// Decides what the call does after the outcome of a request.

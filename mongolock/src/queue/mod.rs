@@ -8,7 +8,6 @@ mod overdue;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Listed;
-use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -124,7 +123,7 @@ impl<H> Entry<H> {
     /// Waits for the turn. Cancel safe: a dropped wait gives up its position in the order.
     pub(crate) async fn turn(self: &Arc<Self>) -> Turn<H> {
         let _counted = WaiterCount::begin(self);
-        acquired(self.turn.acquire()).await;
+        keep(self.turn.acquire().await);
         self.take()
     }
 
@@ -148,7 +147,7 @@ impl<H> Entry<H> {
 
     /// A permit for one more acquire request for this name. Cancel safe.
     pub(crate) async fn request_permit(self: &Arc<Self>) -> RequestPermit<H> {
-        acquired(self.requests.acquire()).await;
+        keep(self.requests.acquire().await);
         RequestPermit {
             entry: Arc::clone(self),
         }
@@ -202,10 +201,10 @@ impl<H> Entry<H> {
     }
 }
 
-/// Acquires a permit, which is returned by hand: a permit that keeps its semaphore alive would take an allocation for
-/// each of the two semaphores of a name.
-async fn acquired<E>(acquiring: impl Future<Output = Result<SemaphorePermit<'_>, E>>) {
-    match acquiring.await {
+/// Keeps a permit, which is returned by hand: a permit that keeps its semaphore alive would take an allocation for each of
+/// the two semaphores of a name.
+fn keep<E>(acquired: Result<SemaphorePermit<'_>, E>) {
+    match acquired {
         Ok(permit) => permit.forget(),
         Err(_) => unreachable!("the semaphores of a queue are never closed"),
     }
