@@ -52,8 +52,9 @@ pub(crate) struct Entry<H> {
     front: Front,
     /// Limits the acquire requests in flight to [`MAX_REQUESTS`].
     requests: Semaphore,
-    /// A hold that is handed over and not yet taken. If it is dropped with the queue, it releases the lock.
-    handed_over: Mutex<Option<H>>,
+    /// A hold that is handed over and not yet taken. If it is dropped with the queue, it releases the lock. It is boxed,
+    /// because most locks are never handed over.
+    handed_over: Mutex<Option<Box<H>>>,
     budget: Mutex<HandoverBudget>,
 }
 
@@ -269,7 +270,7 @@ impl<H> Turn<H> {
     /// [`Entry::take_left`] has to be called on the returned entry.
     pub(crate) fn leave(self, hold: H) -> Arc<Entry<H>> {
         let entry = Arc::clone(&self.entry);
-        *lock(&entry.handed_over) = Some(hold);
+        *lock(&entry.handed_over) = Some(Box::new(hold));
         drop(self);
         entry
     }
@@ -281,7 +282,7 @@ impl<H> Turn<H> {
 
     /// The hold that was handed over with the turn.
     pub(crate) fn take_over(&self) -> Option<H> {
-        lock(&self.entry.handed_over).take()
+        lock(&self.entry.handed_over).take().map(|hold| *hold)
     }
 }
 
