@@ -485,6 +485,6 @@ mod tests {
         let acquire = Acquire::new(engine, &name, &options);
         let entry = engine.queues.join(&name);
         let size = size_of_val(&acquire.wait_until_deadline(entry, None, None, None));
-        assert!(size <= 1536, "{size}");
+        assert!(size <= 1152, "{size}");
     }
 }

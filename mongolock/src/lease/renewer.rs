@@ -136,10 +136,8 @@ impl Renewer {
     /// Releases claims in the background. It needs no runtime: without one the releases wait for the next acquire or
     /// shutdown.
     pub(crate) fn release_in_background(self: &Arc<Self>, mut releases: Vec<BackgroundRelease>) {
-        // Most releases have no follow-up, and the task need not wake for each of them.
-        if releases.is_empty() {
-            return;
-        }
+        // Most releases have no follow-up, and the task need not wake up for them.
+        let has_work = !releases.is_empty();
         let has_runtime = Handle::try_current().is_ok();
         for release in &mut releases {
             release.announce(&self.given_up);
@@ -148,7 +146,9 @@ impl Renewer {
         if !state.stopped {
             state.add(releases);
             drop(state);
-            self.wake.notify_one();
+            if has_work {
+                self.wake.notify_one();
+            }
             if has_runtime {
                 self.ensure_running();
             }
