@@ -128,7 +128,7 @@ impl Lengths {
     fn add(&mut self, cycle: &Cycle) {
         self.all.add(cycle.all);
         self.acquires.add(cycle.acquired);
-        self.releases.add(cycle.all - cycle.acquired);
+        self.releases.add(cycle.all.saturating_sub(cycle.acquired));
     }
 
     fn extend(&mut self, other: Self) {

@@ -85,7 +85,7 @@ async fn a_leaked_guard_ends_at_max_hold() {
     let lock = provider
         .lock("leaked")
         .expiry(Duration::from_millis(1500))
-        .max_hold(Duration::from_millis(3000));
+        .max_hold(Duration::from_secs(3));
     let guard = lock.acquire().await.unwrap();
     let context = guard.context();
     std::mem::forget(guard);
