@@ -195,6 +195,11 @@ impl Attempt {
         }
     }
 
+    /// The id that every request of the attempt has.
+    pub(crate) fn lock_id(&self) -> &Arc<str> {
+        &self.shared.key.lock_id
+    }
+
     /// Whether the reply of a store that never waits is there.
     pub(crate) fn has_reply(&self) -> bool {
         self.reply.is_some()

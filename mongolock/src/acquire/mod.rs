@@ -230,7 +230,7 @@ impl<'a> Acquire<'a> {
                 Step::Held(holder) => {
                     turn.budget().shrink();
                     let remaining = holder.remaining();
-                    let pause = pacing.after_held(remaining);
+                    let pause = pacing.after_held(attempt.lock_id(), remaining);
                     trace::waiting(self.name, remaining, pause);
                     pause
                 }

@@ -164,8 +164,10 @@ impl ReleaseNotifier {
                 continue;
             };
             let lease = running.get(name);
-            // A claim that this process has given up is released by the waiter, when its own request meets it.
-            let lease = lease.filter(|lease| !lease.holder.as_ref().is_some_and(|id| self.has_given_up(id)));
+            // A late request of the waiter may have acquired the lock, and a claim that this process has given up is to be
+            // released: in both cases the waiter's next request finds the claim.
+            let is_own = |id: &Arc<str>| waiter.claim.as_ref() == Some(id) || self.has_given_up(id);
+            let lease = lease.filter(|lease| !lease.holder.as_ref().is_some_and(is_own));
             let Some(lease) = lease else {
                 waiter.entry.front().replied(waiter.entry.has_requests());
                 state.wake(name);
