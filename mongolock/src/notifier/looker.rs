@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument;
 
+use super::waiters::Waiter;
 use super::{ReleaseNotifier, State};
 use crate::queue::Holder;
 use crate::store::{RunningLeases, driver_error};
@@ -156,11 +157,7 @@ impl ReleaseNotifier {
         let mut rests = Vec::new();
         let mut state = lock(&self.state);
         for name in &look.names {
-            let Some(waiter) = state
-                .waiters
-                .get(name)
-                .filter(|waiter| waiter.look == look.number)
-            else {
+            let Some(waiter) = state.looked_at(look, name) else {
                 continue;
             };
             let lease = running.get(name);
@@ -199,11 +196,7 @@ impl ReleaseNotifier {
         let is_transient = driver_error::is_transient(error);
         let mut first_pause = None;
         for name in names {
-            let Some(waiter) = state
-                .waiters
-                .get(name)
-                .filter(|waiter| waiter.look == look.number)
-            else {
+            let Some(waiter) = state.looked_at(look, name) else {
                 continue;
             };
             waiter.entry.front().set_failed(error.clone());
@@ -224,6 +217,12 @@ impl ReleaseNotifier {
 }
 
 impl State {
+    /// The waiter for a lock, if no later query looks at it.
+    fn looked_at(&mut self, look: &Look, name: &str) -> Option<&mut Waiter> {
+        let waiter = self.waiters.get(name)?;
+        (waiter.look == look.number).then_some(waiter)
+    }
+
     /// Wakes the waiters that are due: each of them sends a request of its own.
     fn wake_due(&mut self, now: Instant) {
         for name in self.waiters.due(now, Duration::ZERO, usize::MAX) {
