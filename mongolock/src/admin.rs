@@ -142,7 +142,7 @@ impl LockAdmin {
     /// Outside a tokio runtime with time enabled.
     pub async fn get(&self, name: impl Display) -> Result<Option<LockInfo>, LockError> {
         let (store, name) = (Arc::clone(&self.engine.store), name.to_string());
-        let margin = self.engine.config.takeover_margin;
+        let margin = self.engine.config.options.takeover_margin;
         request("query", async move { store.get(&name, margin).await }).await
     }
 
@@ -220,7 +220,7 @@ impl LockAdmin {
     pub async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
         let (engine, owner) = (Arc::clone(&self.engine), owner.to_owned());
         let releasing = async move {
-            let margin = engine.config.takeover_margin;
+            let margin = engine.config.options.takeover_margin;
             let ended = engine.store.release_owner(&owner, margin).await?;
             trace::owner_forced(&owner, ended);
             if ended > 0 && *engine.owner == owner {

@@ -24,6 +24,7 @@ mod index_task;
 mod lease;
 mod line;
 mod lock;
+mod lock_id;
 mod name;
 mod notifier;
 mod options;

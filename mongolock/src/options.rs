@@ -1,6 +1,7 @@
 //! The options of a provider and of one lock, and their bounds.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::LockError;
@@ -14,7 +15,8 @@ const MIN_EXPIRY: Duration = Duration::from_millis(100);
 /// The upper bound of all durations of a lock: a longer one is almost certainly a mistake in the unit.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The options of one lock; every field is checked by [`check`](Self::check).
+/// The options of one lock. They are shared by all that use the lock with the same ones, and copied when one of them is
+/// set. Every field is checked by [`check`](Self::check).
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     /// The time for which a lease lasts without a renewal, in whole milliseconds.
@@ -29,19 +31,20 @@ pub(crate) struct Options {
     pub(crate) max_hold: Option<Duration>,
     /// Whether a call waits until the server has confirmed the release.
     pub(crate) await_release: bool,
+    /// How long after its end a lease that was not released still keeps the lock taken, in whole milliseconds; the same
+    /// for all locks of a provider.
+    pub(crate) takeover_margin: Duration,
 }
 
 /// The configuration of a provider's engine, taken from the builder.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// The options that a lock starts with.
-    pub(crate) options: Options,
+    pub(crate) options: Arc<Options>,
     /// The shortest and the longest pause between two polls.
     pub(crate) retry_interval: RangeInclusive<Duration>,
     /// How long the document of an unused lock is kept.
     pub(crate) retention: Duration,
-    /// How long after its end a lease that was not released still keeps the lock taken, in whole milliseconds.
-    pub(crate) takeover_margin: Duration,
     /// Whether waiters are woken by a change stream.
     pub(crate) wake_up: bool,
     /// Whether waiters stand in line with those of other processes.
@@ -60,10 +63,9 @@ pub(crate) struct TtlOptions {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            options: Options::default(),
+            options: Arc::default(),
             retry_interval: Duration::from_millis(10)..=Duration::from_millis(800),
             retention: DEFAULT_RETENTION,
-            takeover_margin: Duration::ZERO,
             wake_up: true,
             fair: true,
         }
@@ -75,13 +77,13 @@ impl Config {
     pub(crate) fn ttl_options(&self) -> TtlOptions {
         TtlOptions {
             retention: self.retention,
-            takeover_margin: self.takeover_margin,
+            takeover_margin: self.options.takeover_margin,
         }
     }
 
     /// Returns an error if the margin is out of its bounds.
     pub(crate) fn check_takeover_margin(&self) -> Result<(), LockError> {
-        let margin = self.takeover_margin;
+        let margin = self.options.takeover_margin;
         let bound = "it must be 0 to 7 days";
         within("takeover_margin", margin, Duration::ZERO..=WEEK, bound)?;
         if !margin.subsec_nanos().is_multiple_of(1_000_000) {
@@ -109,11 +111,31 @@ impl Default for Options {
             min_hold: Duration::ZERO,
             max_hold: None,
             await_release: true,
+            takeover_margin: Duration::ZERO,
         }
     }
 }
 
 impl Options {
+    /// Whether leases with these options last equally long and are renewed equally: only then can a hold pass from one
+    /// call to another.
+    pub(crate) fn has_same_lease(&self, other: &Self) -> bool {
+        let lease = |options: &Self| {
+            (
+                options.expiry,
+                options.renew_interval(),
+                options.min_hold,
+                options.max_hold,
+            )
+        };
+        lease(self) == lease(other)
+    }
+
+    /// The time for which a claim keeps the lock taken without a renewal and without a release.
+    pub(crate) fn taken_for(&self) -> Duration {
+        self.expiry + self.takeover_margin
+    }
+
     pub(crate) fn renew_interval(&self) -> Duration {
         self.renew_interval.unwrap_or(self.expiry / 3)
     }

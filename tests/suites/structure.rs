@@ -70,8 +70,8 @@ const RUNTIME_LAYERS: &[Layer] = &[
     Layer {
         name: "values and tools",
         modules: &[
-            "error", "duration", "token", "output", "name", "options", "timing", "backoff", "sync", "task",
-            "trace",
+            "error", "duration", "token", "output", "name", "lock_id", "options", "timing", "backoff",
+            "sync", "task", "trace",
         ],
     },
 ];

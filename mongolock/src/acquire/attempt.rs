@@ -12,8 +12,9 @@ use tracing::Instrument;
 use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
-use crate::lease::{Entry, Grant, Hold, Lease, LeaseOptions, RequestPermit, without_margin};
+use crate::lease::{Entry, Grant, Hold, Lease, RequestPermit, without_margin};
 use crate::line::OwnAcquisition;
+use crate::options::Options;
 use crate::queue::{Admission, AdmissionClass, Overdue};
 use crate::store::{AcquireReply, AcquireRequest, LeaseId, driver_error};
 use crate::timing::{
@@ -51,7 +52,7 @@ pub(crate) struct Attempt {
 struct Shared {
     engine: Arc<Engine>,
     key: LeaseId,
-    options: LeaseOptions,
+    options: Arc<Options>,
     /// The entry in the queue, which keeps a shutdown waiting for replies.
     entry: Arc<Entry>,
     copies: Arc<Copies>,
@@ -105,7 +106,7 @@ impl Attempt {
     pub(crate) fn new(
         engine: &Arc<Engine>,
         name: &Arc<str>,
-        options: LeaseOptions,
+        options: &Arc<Options>,
         entry: &Arc<Entry>,
     ) -> Self {
         let shared = Shared {
@@ -114,7 +115,7 @@ impl Attempt {
                 name: Arc::clone(name),
                 lock_id: engine.mark.new_lock_id(&engine.owner),
             },
-            options,
+            options: Arc::clone(options),
             entry: Arc::clone(entry),
             copies: Arc::default(),
         };
@@ -150,7 +151,7 @@ impl Attempt {
             entry,
             ..
         } = &*self.shared;
-        let mut attempt = Self::new(engine, &key.name, *options, entry);
+        let mut attempt = Self::new(engine, &key.name, options, entry);
         attempt.class = self.class;
         attempt.tokens = self.tokens;
         attempt
@@ -195,6 +196,16 @@ impl Attempt {
         }
     }
 
+    /// The id that every request of the attempt has.
+    pub(crate) fn lock_id(&self) -> &Arc<str> {
+        &self.shared.key.lock_id
+    }
+
+    /// Whether the reply of a store that never waits is there.
+    pub(crate) fn has_reply(&self) -> bool {
+        self.reply.is_some()
+    }
+
     /// The outcome of the next request in flight; waits forever if there is none.
     pub(crate) async fn next_outcome(&mut self) -> AttemptOutcome {
         if self.reply.is_some() {
@@ -229,7 +240,7 @@ impl Attempt {
             command: AcquireRequest {
                 expiry: self.shared.options.expiry,
                 tokens: self.tokens,
-                takeover_margin: self.shared.engine.config.takeover_margin,
+                takeover_margin: self.shared.engine.config.options.takeover_margin,
             },
             limit: limit_until(deadline),
             _permit: permit,
@@ -305,7 +316,8 @@ impl Attempt {
             lasts,
         };
         let entry = Arc::clone(&self.shared.entry);
-        let lease = Lease::new(self.shared.key.clone(), grant, self.shared.options, entry);
+        let options = Arc::clone(&self.shared.options);
+        let lease = Lease::new(self.shared.key.clone(), grant, options, entry);
         trace::acquired(&lease.fields());
         AttemptOutcome::Acquired(self.shared.engine.renewer.hold(lease))
     }
@@ -397,6 +409,9 @@ impl Request {
         let admission = self.admission.take();
         let Shared { engine, key, .. } = &*self.shared;
         let request = engine.store.claim(key, self.command, self.limit);
+        if engine.store.never_waits() {
+            return Some(request.await);
+        }
         let result = if self.copy.is_some() {
             timeout(ACQUIRE_NO_REPLY, request).await
         } else {

@@ -14,7 +14,7 @@ use tracing::{Instrument, Span};
 use crate::acquire::attempt::{Attempt, AttemptOutcome};
 use crate::acquire::pacing::Pacing;
 use crate::engine::Engine;
-use crate::lease::{Entry, Hold, LeaseOptions, Turn};
+use crate::lease::{Entry, Hold, Turn};
 use crate::options::Options;
 use crate::queue::{FrontStatus, Holder};
 use crate::store::{ACQUIRE_REQUEST, LeaseId, driver_error};
@@ -25,7 +25,7 @@ use crate::{LockError, task, trace};
 pub(crate) struct Acquire<'a> {
     engine: &'a Arc<Engine>,
     name: &'a Arc<str>,
-    options: &'a Options,
+    options: &'a Arc<Options>,
     /// The time at which the call began.
     begun: Instant,
 }
@@ -48,7 +48,7 @@ enum Step {
 type First = Box<(Attempt, Option<AttemptOutcome>)>;
 
 impl<'a> Acquire<'a> {
-    pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a Arc<str>, options: &'a Options) -> Self {
+    pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a Arc<str>, options: &'a Arc<Options>) -> Self {
         Self {
             engine,
             name,
@@ -173,6 +173,9 @@ impl<'a> Acquire<'a> {
         let Some(overdue) = attempt.try_send(deadline) else {
             return Ok(None);
         };
+        if attempt.has_reply() {
+            return Ok(Some(attempt.next_outcome().await));
+        }
         tokio::select! {
             biased;
             outcome = tokio::time::timeout_at(overdue, attempt.next_outcome()) => Ok(outcome.ok()),
@@ -216,13 +219,12 @@ impl<'a> Acquire<'a> {
         if first.is_none() && self.engine.lines.holds_back(self.name) {
             pacing.wait_for_place().await;
         }
-        let (mut attempt, mut next) = first.map_or_else(|| (self.new_attempt(entry), None), |first| *first);
+        let (mut attempt, mut outcome) =
+            first.map_or_else(|| (self.new_attempt(entry), None), |first| *first);
         loop {
-            let outcome = match next.take() {
-                Some(outcome) => outcome,
-                None => attempt.request(deadline).await,
-            };
-            let pause = match self.step(entry, &mut attempt, &mut pacing, outcome).await? {
+            // A request takes more room than a pause, so that it has room of its own only as long as it lasts.
+            let step = Box::pin(self.next_step(entry, &mut attempt, &mut pacing, outcome, deadline));
+            let pause = match step.await? {
                 Step::Acquired(hold) => {
                     // A late reply to a query of the notifier must not replace the holder that is noted now.
                     drop(pacing);
@@ -231,19 +233,35 @@ impl<'a> Acquire<'a> {
                 Step::Held(holder) => {
                     turn.budget().shrink();
                     let remaining = holder.remaining();
-                    let pause = pacing.after_held(remaining);
+                    let pause = pacing.after_held(attempt.lock_id(), remaining);
                     trace::waiting(self.name, remaining, pause);
                     pause
                 }
                 Step::Retry(pause) => pause,
             };
             // An overdue reply may arrive during the pause, and may be an acquisition.
-            tokio::select! {
+            outcome = tokio::select! {
                 biased;
-                late = attempt.next_outcome() => next = Some(late),
-                () = pacing.pause(pause) => {}
-            }
+                late = attempt.next_outcome() => Some(late),
+                () = pacing.pause(pause) => None,
+            };
         }
+    }
+
+    /// Sends a request, unless there is an outcome already, and decides what the call does after it.
+    async fn next_step(
+        &self,
+        entry: &Arc<Entry>,
+        attempt: &mut Attempt,
+        pacing: &mut Pacing<'_>,
+        outcome: Option<AttemptOutcome>,
+        deadline: Option<Instant>,
+    ) -> Result<Step, LockError> {
+        let outcome = match outcome {
+            Some(outcome) => outcome,
+            None => attempt.request(deadline).await,
+        };
+        self.step(entry, attempt, pacing, outcome).await
     }
 
     /// Decides what the call does after the outcome of a request.
@@ -330,7 +348,7 @@ impl<'a> Acquire<'a> {
 
     /// The hold that was handed over with the turn, if its options are those of this call; otherwise it is released.
     async fn take_over_hold(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
-        match turn.take_over()?.take(self.lease_options()) {
+        match turn.take_over()?.take(self.options) {
             Ok(hold) => {
                 trace::acquired(&hold.lease().fields());
                 Some(hold)
@@ -353,22 +371,11 @@ impl<'a> Acquire<'a> {
     }
 
     fn new_attempt(&self, entry: &Arc<Entry>) -> Attempt {
-        let attempt = Attempt::new(self.engine, self.name, self.lease_options(), entry);
+        let attempt = Attempt::new(self.engine, self.name, self.options, entry);
         if self.options.await_release {
             attempt
         } else {
             attempt.with_handovers()
-        }
-    }
-
-    fn lease_options(&self) -> LeaseOptions {
-        let options = self.options;
-        LeaseOptions {
-            expiry: options.expiry,
-            renew_interval: options.renew_interval(),
-            min_hold: options.min_hold,
-            max_hold: options.max_hold,
-            takeover_margin: self.engine.config.takeover_margin,
         }
     }
 
@@ -477,10 +484,10 @@ mod tests {
     #[tokio::test]
     async fn the_future_of_a_wait_is_small() {
         let provider = LockProvider::in_memory();
-        let (engine, name, options) = (provider.engine(), Arc::from("n"), Options::default());
+        let (engine, name, options) = (provider.engine(), Arc::from("n"), Arc::new(Options::default()));
         let acquire = Acquire::new(engine, &name, &options);
         let entry = engine.queues.join(&name);
         let size = size_of_val(&acquire.wait_until_deadline(entry, None, None, None));
-        assert!(size <= 1536, "{size}");
+        assert!(size <= 1152, "{size}");
     }
 }

@@ -83,7 +83,7 @@ impl ForceRelease {
             name,
             only_if,
         } = self;
-        let margin = engine.config.takeover_margin;
+        let margin = engine.config.options.takeover_margin;
         let was_released = engine.store.force_release(&name, only_if, margin).await?;
         if was_released {
             trace::forced(&name);

@@ -50,7 +50,7 @@ impl LockInfoStream {
     pub(super) fn new(engine: &Engine, filter: LockFilter) -> Self {
         Self {
             store: Arc::clone(&engine.store),
-            takeover_margin: engine.config.takeover_margin,
+            takeover_margin: engine.config.options.takeover_margin,
             filter,
             page: Vec::new().into_iter(),
             state: State::Idle(None),

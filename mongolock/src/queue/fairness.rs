@@ -23,8 +23,9 @@ pub(crate) enum Rivals {
 /// The time for which a process hands a lock over among its own waiters, limited so that other processes get a turn.
 #[derive(Debug)]
 pub(crate) struct HandoverBudget {
-    /// The longest duration of a row of hand-overs on a server that replies fast, where nothing is known of rivals.
-    limit: Duration,
+    /// The longest duration of a row of hand-overs on a server that replies fast, in milliseconds, where nothing is known
+    /// of rivals: each held lock has a budget, and this takes less memory than a `Duration`.
+    limit_ms: u16,
     /// The present row of hand-overs; `None` before the first one.
     row: Option<Row>,
     /// Whether the last row of hand-overs has used up its time, and nothing is known of rivals: then the next acquire
@@ -47,7 +48,7 @@ struct Row {
 impl Default for HandoverBudget {
     fn default() -> Self {
         Self {
-            limit: HANDOVER_MIN,
+            limit_ms: in_millis(HANDOVER_MIN),
             row: None,
             is_used_up: false,
         }
@@ -76,7 +77,7 @@ impl HandoverBudget {
         // The next hold takes as long as the present one, as far as is known.
         let age_then = age + (now - row.hold_begun);
         let allows = match rivals {
-            Rivals::Unknown => age < self.limit.max(row.slow),
+            Rivals::Unknown => age < Duration::from_millis(self.limit_ms.into()).max(row.slow),
             Rivals::None => age < HANDOVER_MAX.max(row.slow),
             Rivals::Wait { has_stream: true } => {
                 let belongs = row.waited > 0 || age < HANDOVER_OPEN;
@@ -102,13 +103,18 @@ impl HandoverBudget {
 
     /// Shortens the budget, because another process holds the lock.
     pub(crate) fn shrink(&mut self) {
-        self.limit = HANDOVER_MIN;
+        self.limit_ms = in_millis(HANDOVER_MIN);
     }
 
     /// Doubles the budget for the next row of hand-overs; it is shortened again if another process takes the lock.
     pub(crate) fn grow(&mut self) {
-        self.limit = (self.limit * 2).min(HANDOVER_MAX);
+        self.limit_ms = self.limit_ms.saturating_mul(2).min(in_millis(HANDOVER_MAX));
     }
+}
+
+/// A limit of hand-overs in milliseconds, which are few.
+fn in_millis(limit: Duration) -> u16 {
+    u16::try_from(limit.as_millis()).unwrap_or(u16::MAX)
 }
 
 #[cfg(test)]

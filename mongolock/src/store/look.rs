@@ -60,7 +60,7 @@ impl MongoStore {
 /// then ends with an error that says so.
 fn running_lease(document: &Document, takeover_margin: Duration) -> Option<(Arc<str>, RunningLease)> {
     let name = document.get_str("_id").ok()?;
-    if document.get_bool("free") != Ok(false) {
+    if document.get_bool("free").unwrap_or(true) {
         return None;
     }
     let holder: Option<Arc<str>> = document.get_str("lockId").ok().map(Arc::from);

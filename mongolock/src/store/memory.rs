@@ -4,6 +4,7 @@ mod simulated;
 mod waiters;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 #[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -15,7 +16,8 @@ use tokio::time::Instant;
 
 use self::retention::Retention;
 use self::waiters::WaiterDocuments;
-use super::{AcquireReply, AcquireRequest, LockEvent, Page, RenewReply, RunningLease, owner};
+use super::{AcquireReply, AcquireRequest, LockEvent, Page, RenewReply, RunningLease};
+use crate::lock_id;
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
 use crate::store::info::Seen;
@@ -104,26 +106,32 @@ impl MemoryStore {
         let mut documents = lock(&self.documents);
         let mut retention = lock(&self.retention);
         retention.sweep(&mut documents, now);
-        let previous = documents.get(&key.name);
-        if previous.is_none_or(|document| document.is_free(now, request.takeover_margin)) {
-            if previous.is_none() {
-                retention.add(&key.name, now);
+        let fresh = |least: i64| Document {
+            lock_id: Arc::clone(&key.lock_id),
+            acquired_at: now,
+            expires_at: now + request.expiry,
+            token: least.max(floor(now)) + (request.tokens - 1),
+        };
+        let (document, acquired) = match documents.entry(Arc::clone(&key.name)) {
+            Entry::Occupied(previous) => {
+                let document = previous.into_mut();
+                let is_free = document.is_free(now, request.takeover_margin);
+                if is_free {
+                    *document = fresh(document.token + 1);
+                }
+                (document, is_free)
             }
-            let least = previous.map_or(retention.first_token(), |document| document.token + 1);
-            let next = least.max(floor(now));
-            let fresh = Document {
-                lock_id: Arc::clone(&key.lock_id),
-                acquired_at: now,
-                expires_at: now + request.expiry,
-                token: next + (request.tokens - 1),
-            };
-            documents.insert(Arc::clone(&key.name), fresh);
+            Entry::Vacant(new) => {
+                retention.add(&key.name, now);
+                (new.insert(fresh(retention.first_token())), true)
+            }
+        };
+        if acquired {
             self.send(|| LockEvent::Acquired {
                 name: Arc::clone(&key.name),
                 lock_id: Arc::clone(&key.lock_id),
             });
         }
-        let document = &documents[&key.name];
         if document.lock_id == key.lock_id {
             AcquireReply::Acquired {
                 last_token: FencingToken::new(document.token),
@@ -248,7 +256,7 @@ impl MemoryStore {
         let now = self.now();
         let mut ended = 0;
         for (name, document) in lock(&self.documents).iter_mut() {
-            if owner(&document.lock_id) == Some(wanted) && !document.is_free(now, takeover_margin) {
+            if lock_id::owner(&document.lock_id) == Some(wanted) && !document.is_free(now, takeover_margin) {
                 document.end(now);
                 self.report(name);
                 ended += 1;

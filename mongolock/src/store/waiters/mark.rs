@@ -2,6 +2,8 @@ use std::sync::Arc;
 
 use uuid::{Builder, Uuid};
 
+use crate::lock_id;
+
 /// The length of a mark: the text of the first half of a UUID.
 const LENGTH: usize = 18;
 
@@ -34,8 +36,7 @@ impl ProviderMark {
     /// A new `lockId` of this provider, which is never used again.
     pub(crate) fn new_lock_id(&self, owner: &str) -> Arc<str> {
         let (_, second_half) = Uuid::new_v4().as_u64_pair();
-        let uuid = with_second_half(self.bytes, second_half.to_be_bytes());
-        format!("{owner}#{uuid}").into()
+        lock_id::new(owner, with_second_half(self.bytes, second_half.to_be_bytes()))
     }
 
     /// The mark in a `lockId`; `None` after a release, and for the claim of another program.
