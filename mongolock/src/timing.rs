@@ -167,6 +167,25 @@ pub(crate) const STREAM_UNAVAILABLE: Duration = seconds(5 * 60);
 /// line. It is longer than a failover takes.
 pub(crate) const WAITER_KEPT: Duration = seconds(90);
 
+// The line of waiters of several processes. These limits are hints for each other's sake, and no process waits for longer
+// than them for a lock that is free.
+
+/// The longest time that a waiter leaves to all those before it together.
+pub(crate) const LINE_MOMENTS_MAX: Duration = millis(50);
+
+/// The time without an event after which a waiter looks at the lock: an event can be lost.
+pub(crate) const LINE_LOOK: Duration = seconds(1);
+
+/// The time for which a process that releases a lock remembers that another one has acquired it: processes that cannot
+/// enter the line get turns as well. A longer time costs throughput beside them.
+pub(crate) const REMEMBERED_ACQUIRE: Duration = millis(500);
+
+/// The time for which a process that has released a lock at least leaves it to others, unless one acquires it earlier.
+pub(crate) const STAND_BACK_MIN: Duration = millis(30);
+
+/// The time that it leaves to the first in line beyond its moment.
+pub(crate) const STAND_BACK_AFTER_MOMENT: Duration = millis(5);
+
 // The TTL index.
 
 /// The limit at the server of an index build: a build waits for all open transactions on the collection, and every later
@@ -212,6 +231,7 @@ const _: () = {
     assert!(is_less(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX) && is_less(HANDOVER_MIN, HANDOVER_MAX));
     assert!(is_less(HANDOVER_MAX, HANDOVER_MAX_SLOW));
     assert!(is_less(COMMIT_NO_REPLY, COMMIT_LIMIT) && is_less(COMMAND_LIMIT, ADMIN_REPLY_LIMIT));
+    assert!(is_less(STAND_BACK_MIN, LINE_MOMENTS_MAX) && is_less(LINE_MOMENTS_MAX, LINE_LOOK));
     assert!(is_less(STREAM_AWAIT, STREAM_SILENT) && is_less(STREAM_SILENT, DEAD_CONNECTION));
     assert!(is_less(INDEX_BUILD_LIMIT, COMMAND_LIMIT) && is_less(INDEX_REPLY_LIMIT, DEAD_CONNECTION));
 };

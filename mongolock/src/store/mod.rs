@@ -34,7 +34,8 @@ pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::{MongoStore, WAITERS_SUFFIX};
 pub(crate) use reachability::Reachability;
 pub(crate) use waiters::ProviderMark;
-use waiters::{Lines, Waiter, WaiterEntry};
+pub(crate) use waiters::Waiter;
+use waiters::{Lines, WaiterEntry};
 pub use waiters_state::WaitersState;
 
 use crate::options::TtlOptions;
