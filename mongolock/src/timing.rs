@@ -332,6 +332,7 @@ const _: () = {
     assert!(is_less(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX) && is_less(HANDOVER_MIN, HANDOVER_MAX));
     assert!(is_less(HANDOVER_MAX, HANDOVER_MAX_SLOW));
     assert!(is_less(COMMIT_NO_REPLY, COMMIT_LIMIT) && is_less(COMMAND_LIMIT, ADMIN_REPLY_LIMIT));
+    assert!(is_less(STAND_BACK, LINE_MOMENTS_MAX) && is_less(LINE_MOMENTS_MAX, LINE_SILENCE));
     assert!(is_less(STREAM_AWAIT, STREAM_SILENT) && is_less(STREAM_SILENT, DEAD_CONNECTION));
     assert!(is_less(STREAM_COST_WINDOW, STREAM_POLL_MIN) && is_less(STREAM_POLL_MIN, STREAM_POLL_MAX));
     assert!(is_less(STREAM_LATE, STREAM_AWAIT) && is_less(FILTER_KEEPS, FILTER_SWITCH));

@@ -60,6 +60,10 @@ const RUNTIME_LAYERS: &[Layer] = &[
         modules: &["lease"],
     },
     Layer {
+        name: "line",
+        modules: &["line"],
+    },
+    Layer {
         name: "queue",
         modules: &["queue", "index_task"],
     },

@@ -212,8 +212,8 @@ pub(crate) fn batches(releases: Vec<BackgroundRelease>) -> Vec<Vec<BackgroundRel
     batches
 }
 
-/// Releases claims with one command when they are due, and again after an error until the last of them no longer keeps its lock taken.
-/// Without a reply the renewer's task repeats each of them alone.
+/// Releases claims with one command when they are due, and again after an error until the last of them no longer keeps
+/// its lock taken. Without a reply the renewer's task repeats each of them alone.
 pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease>) {
     let Some(first) = batch.first() else {
         return;

@@ -109,8 +109,8 @@ impl MongoStore {
         owner: &str,
         takeover_margin: Duration,
     ) -> Result<u64, LockError> {
-        let owned = conditions(&LockFilter::new().owner(owner));
-        let seen = doc! { "$and": [owned, { "$expr": ends_now(takeover_margin) }] };
+        let claims = conditions(&LockFilter::new().owner(owner));
+        let seen = doc! { "$and": [claims, { "$expr": ends_now(takeover_margin) }] };
         self.update(&self.locks, seen, release_stage(Duration::ZERO), COMMAND_LIMIT)
             .await
     }

@@ -3,6 +3,7 @@
 mod actor;
 mod blocked_documents;
 mod cancellation;
+mod clocks;
 mod commands;
 mod error_reports;
 mod handed_over;

@@ -153,7 +153,7 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
 }
 
 /// A library that shifts the wall clock of a process and leaves its monotonic clock alone.
-async fn wrong_clock(directory: &Path) -> std::path::PathBuf {
+pub(crate) async fn wrong_clock(directory: &Path) -> std::path::PathBuf {
     let library = directory.join("wrong_clock.so");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/faults/wrong_clock.c");
     let built = Command::new("cc")

@@ -99,17 +99,17 @@ fn number(value: Option<&Bson>) -> Option<f64> {
 
 fn conflict(index: &Document, wanted: TtlOptions) -> IndexState {
     let seconds = wanted.retention.as_secs();
-    let mut reason = format!(
-        "the index {index} conflicts with {INDEX_NAME} on expiresAt with expireAfterSeconds {seconds}"
-    );
-    if let Some(kept) = number(index.get("expireAfterSeconds"))
-        && kept < wanted.takeover_margin.as_secs_f64()
-    {
-        reason += &format!(
+    let kept = number(index.get("expireAfterSeconds"));
+    let margin = match kept.filter(|kept| *kept < wanted.takeover_margin.as_secs_f64()) {
+        Some(kept) => format!(
             "; it removes an expired lock {kept} s after the end of its lease, which ends the takeover_margin of {:?} early",
             wanted.takeover_margin
-        );
-    }
+        ),
+        None => String::new(),
+    };
+    let reason = format!(
+        "the index {index} conflicts with {INDEX_NAME} on expiresAt with expireAfterSeconds {seconds}{margin}"
+    );
     IndexState::Conflict { reason }
 }
 

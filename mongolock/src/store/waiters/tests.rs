@@ -324,7 +324,7 @@ async fn damaged_documents_are_ignored_and_repaired() {
     let db = test_db().await;
     let (store, [sound, damaged]) = (mongodb(db.database()), marks());
     let documents = documents(&db);
-    let damages = [
+    let changes = [
         ("provider", Bson::Null, false),
         ("at", "now".into(), false),
         ("at", Bson::MaxKey, false),
@@ -336,7 +336,7 @@ async fn damaged_documents_are_ignored_and_repaired() {
         ("moment", 1.5.into(), true),
     ];
     enter_all(&store, "n", std::slice::from_ref(&sound)).await;
-    for (field, value, is_kept) in damages {
+    for (field, value, is_kept) in changes {
         move_to_end(&store, "n", &damaged, None).await;
         let own = doc! { "provider": damaged.as_str() };
         let damage = doc! { "$set": { field: value.clone() } };

@@ -1,0 +1,126 @@
+//! A failover to a member whose clock is ahead: leases end early there, unless a takeover margin covers the difference.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use mongodb::bson::{Document, doc};
+use mongolock::{DistributedLock, LockProvider};
+use mongolock_tests::{AMPLE, MongodSource, Node, Server, ServerOptions, eventually, must};
+use tokio::time::Instant;
+
+use crate::processes::wrong_clock;
+use crate::{assert_free, connect};
+
+/// The difference between the clocks.
+const AHEAD: Duration = Duration::from_secs(20);
+
+/// The lease, which is not renewed. After the failover 10 s of it are left by the clock that is ahead, and 30 s by the
+/// holder's: the difference is long enough for an election and for a slow machine.
+const EXPIRY: Duration = Duration::from_secs(30);
+
+/// A replica set of three members; the clock of one of them is ahead.
+async fn with_one_clock_ahead(directory: &Path) -> Server {
+    let shim = wrong_clock(directory).await;
+    let mongod = must(MongodSource::from_env().find().await);
+    // Only one of the members can create the directory.
+    let script = format!(
+        "#!/bin/sh\nif [ \"$1\" != --version ] && mkdir '{ahead}' 2>/dev/null; then\n  export LD_PRELOAD='{shim}' \
+         MONGOLOCK_CLOCK_SHIFT={shift}\nfi\nexec '{mongod}' \"$@\"\n",
+        ahead = directory.join("ahead").display(),
+        shim = shim.display(),
+        shift = AHEAD.as_secs(),
+        mongod = mongod.display(),
+    );
+    let wrapper = directory.join("mongod");
+    fs::write(&wrapper, script).unwrap();
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    let source = MongodSource {
+        explicit: Some(wrapper),
+        ..MongodSource::from_env()
+    };
+    Server::start(ServerOptions::three_members().source(source))
+        .await
+        .unwrap()
+}
+
+async fn run(node: &Node, command: Document) -> Document {
+    let client = node.client().await.unwrap();
+    client.database("admin").run_command(command).await.unwrap()
+}
+
+/// Whether this is the member whose clock is ahead of that of this process.
+async fn is_ahead(node: &Node) -> bool {
+    let hello = run(node, doc! { "hello": 1 }).await;
+    let there = hello.get_datetime("localTime").unwrap().to_system_time();
+    there > SystemTime::now() + AHEAD / 2
+}
+
+/// Makes a member with a correct clock the primary, and keeps the third member from becoming one: the next failover leads
+/// to the member whose clock is ahead.
+async fn prepare(server: &Server) {
+    let settled = async || {
+        let primary = server.primary().await.ok()?;
+        if is_ahead(primary).await {
+            server.step_down().await.ok()?;
+            return None;
+        }
+        Some(())
+    };
+    must(eventually(AMPLE * 2, "a primary with a correct clock", settled).await);
+    for node in server.secondaries().await {
+        if !is_ahead(node).await {
+            run(node, doc! { "replSetFreeze": 120 }).await;
+        }
+    }
+}
+
+/// A lock with a lease that is not renewed.
+fn unrenewed(provider: &LockProvider, name: &str) -> DistributedLock {
+    provider.lock(name).expiry(EXPIRY).max_hold(Duration::ZERO)
+}
+
+#[tokio::test]
+async fn a_margin_keeps_a_lock_with_its_holder_across_a_failover_to_a_clock_that_is_ahead() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = with_one_clock_ahead(directory.path()).await;
+    let provider = async |margin: Duration| {
+        let database = connect(&server.uri(), "app").await;
+        let builder = LockProvider::builder(&database)
+            .takeover_margin(margin)
+            .acquire_timeout(AMPLE * 2);
+        builder.build().unwrap()
+    };
+    let (ours, careful, careless) = (
+        provider(AHEAD).await,
+        provider(AHEAD).await,
+        provider(Duration::ZERO).await,
+    );
+    prepare(&server).await;
+    assert_free(&ours, "warm").await;
+    let begun = Instant::now();
+    let kept = unrenewed(&ours, "kept").await.unwrap();
+    let taken = unrenewed(&ours, "taken").await.unwrap();
+    let primary = must(server.step_down().await);
+    assert!(
+        is_ahead(primary).await,
+        "the member whose clock is ahead is the primary"
+    );
+
+    // Without a margin the lock is taken from its holder, about 20 s early.
+    let early = careless.lock("taken").acquire().await.unwrap();
+    assert!(
+        !taken.is_lost(),
+        "taken {:?} after the acquisition",
+        begun.elapsed()
+    );
+    assert!(careful.lock("kept").try_acquire().await.unwrap().is_none());
+    let next = careful.lock("kept").acquire().await.unwrap();
+    assert!(
+        kept.is_lost(),
+        "the holder relied on its lease after {:?}",
+        begun.elapsed()
+    );
+    assert!(next.fencing_token() > kept.fencing_token() && early.fencing_token() > taken.fencing_token());
+}
