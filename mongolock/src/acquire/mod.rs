@@ -150,7 +150,7 @@ impl<'a> Acquire<'a> {
         self.ensure_open()?;
         let entry = self.engine.queues.join(self.name);
         let (turn, first) = match entry.try_turn() {
-            Some(turn) if turn.is_fresh() && !self.engine.lines.holds_back(self.name) => {
+            Some(turn) if turn.is_fresh() && self.engine.lines.place_until(self.name).is_none() => {
                 let mut attempt = self.new_attempt(&entry);
                 match self.first_outcome(&mut attempt, deadline).await? {
                     Some(AttemptOutcome::Acquired(hold)) if !hold.lease().is_over() => {
@@ -216,8 +216,8 @@ impl<'a> Acquire<'a> {
             return Ok(deliver(hold, entry, turn));
         }
         let mut pacing = Pacing::new(self.engine, self.name, entry, self.begun);
-        if first.is_none() && self.engine.lines.holds_back(self.name) {
-            pacing.wait_for_place().await;
+        if first.is_none() {
+            pacing.wait_for_place(deadline).await;
         }
         let (mut attempt, mut outcome) =
             first.map_or_else(|| (self.new_attempt(entry), None), |first| *first);

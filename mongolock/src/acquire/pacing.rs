@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::backoff::Backoff;
 use crate::engine::Engine;
@@ -67,7 +67,7 @@ impl<'a> Pacing<'a> {
         self.counted.get_or_insert_with(|| notifier.count());
         let lines = &self.engine.lines;
         let replies = REPLIES_BEFORE_STREAM - u32::from(lines.is_fair());
-        if self.held_replies > replies || notifier.has_many() {
+        if self.held_replies > replies || lines.has(self.name) || notifier.has_many() {
             self.subscribe();
         }
         if self.held_replies >= REPLIES_BEFORE_LINE {
@@ -85,18 +85,27 @@ impl<'a> Pacing<'a> {
     }
 
     /// Waits before the first request while this provider leaves the lock to others: after its own release, or because they
-    /// stand before it in line. Cancel safe.
-    pub(crate) async fn wait_for_place(&mut self) {
+    /// stand before it in line. A call with a deadline keeps half of its time for its own requests. Cancel safe.
+    pub(crate) async fn wait_for_place(&mut self, deadline: Option<Instant>) {
         let lines = &self.engine.lines;
         lines.set_user(self.name, &self.entry.user());
-        lines.stand_back(self.name).await;
-        let moments = lines.moments_ahead(self.name);
-        if !moments.is_zero() && self.engine.notifier.expects_stream() {
+        let Some(until) = lines.place_until(self.name) else { return };
+        if self.engine.notifier.expects_stream() {
             self.subscribe();
-            if let Some(subscription) = &self.subscription {
-                subscription.rest_for_place(moments);
-                subscription.woken().await;
+        }
+        let waiting = async {
+            match &self.subscription {
+                Some(subscription) => {
+                    subscription.rest_for_place(until);
+                    subscription.woken().await;
+                }
+                None => tokio::time::sleep_until(until).await,
             }
+        };
+        let now = Instant::now();
+        match deadline {
+            Some(deadline) => drop(timeout(deadline.saturating_duration_since(now) / 2, waiting).await),
+            None => waiting.await,
         }
     }
 

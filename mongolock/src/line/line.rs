@@ -1,8 +1,6 @@
-use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::order::Order;
@@ -26,8 +24,8 @@ pub(super) struct Line {
     last_place: Option<DateTime>,
     /// Given after a release while others wait: until then the next caller leaves the lock to them.
     standing_back: Option<Instant>,
-    /// Notified when another provider has acquired the lock.
-    acquired: Arc<Notify>,
+    /// Whether no other provider is known to have acquired the lock after this one.
+    was_last: bool,
     /// The time since which the name may be without a user.
     idle_since: Option<Instant>,
 }
@@ -54,7 +52,7 @@ impl Line {
             is_writing: false,
             last_place: None,
             standing_back: None,
-            acquired: Arc::default(),
+            was_last: true,
             idle_since: None,
         }
     }
@@ -83,7 +81,9 @@ impl Line {
     /// This provider has acquired the lock.
     pub(super) fn acquired(&mut self, acquired: OwnAcquisition) {
         self.standing_back = None;
+        self.was_last = true;
         self.idle_since = None;
+        self.order.acquired();
         self.user = acquired.user;
         self.has_stream = acquired.has_stream;
         self.want_move(acquired.waiting_since);
@@ -91,7 +91,8 @@ impl Line {
 
     /// This provider has released the lock.
     pub(super) fn released(&mut self) {
-        if self.order.others_wait() {
+        // The event of the next acquisition may arrive before the reply to the release.
+        if self.was_last && self.order.others_wait() {
             self.standing_back = Some(Instant::now() + self.order.stand_back(self.has_stream));
         }
         self.may_be_idle();
@@ -100,7 +101,7 @@ impl Line {
     pub(super) fn acquired_by_other(&mut self, provider: Option<&str>) {
         self.order.acquired_by(provider);
         self.standing_back = None;
-        self.acquired.notify_waiters();
+        self.was_last = false;
     }
 
     /// Takes over the line as it was read.
@@ -127,12 +128,14 @@ impl Line {
         }
     }
 
-    pub(super) fn stands_back_until(&self) -> Option<Instant> {
-        self.standing_back.filter(|until| *until > Instant::now())
-    }
-
-    pub(super) fn acquired_notify(&self) -> Arc<Notify> {
-        Arc::clone(&self.acquired)
+    /// Until when this provider leaves a lock that may be free to others: to anyone after its own release, and to those
+    /// before it in line; `None` if it does not.
+    pub(super) fn place_until(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let after_release = self.standing_back.filter(|until| *until > now);
+        let moments = self.moments_ahead();
+        let in_line = (!moments.is_zero()).then(|| now + moments);
+        after_release.max(in_line)
     }
 
     /// Notes that the last user of the name may have left.

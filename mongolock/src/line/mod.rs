@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::queue::Rivals;
 use crate::store::{ProviderMark, Store};
@@ -115,8 +115,8 @@ impl Lines {
         self.known.load(Relaxed) == 0
     }
 
-    /// Has this provider enter the line of a name, for a caller that began to wait then, if there is one. It does nothing if it stands
-    /// there, waits for no order, or the server refuses its documents.
+    /// Has this provider enter the line of a name, for a caller that began to wait then, if there is one. It does nothing
+    /// if it stands there, waits for no order, or the server refuses its documents.
     pub(crate) fn enter(
         self: &Arc<Self>,
         name: &Arc<str>,
@@ -244,40 +244,12 @@ impl Lines {
             .map_or(Rivals::None, Line::rivals)
     }
 
-    /// Whether the next caller leaves the lock to others at present.
-    pub(crate) fn holds_back(&self, name: &str) -> bool {
+    /// Until when the next caller leaves a lock that may be free to others; `None` if it does not.
+    pub(crate) fn place_until(&self, name: &str) -> Option<Instant> {
         if self.is_empty() {
-            return false;
+            return None;
         }
-        let state = lock(&self.state);
-        let line = state.names.get(name);
-        line.is_some_and(|line| line.stands_back_until().is_some() || !line.moments_ahead().is_zero())
-    }
-
-    /// Waits until another provider has acquired the lock that this one has released, or has had its time for it. Cancel
-    /// safe.
-    pub(crate) async fn stand_back(&self, name: &str) {
-        loop {
-            let (until, acquired) = {
-                let state = lock(&self.state);
-                let Some(line) = state.names.get(name) else { return };
-                let Some(until) = line.stands_back_until() else {
-                    return;
-                };
-                (until, line.acquired_notify())
-            };
-            let notified = acquired.notified();
-            // The event may have come before the notification was asked for.
-            if !self.stands_back(name) || timeout_at(until, notified).await.is_err() {
-                return;
-            }
-        }
-    }
-
-    fn stands_back(&self, name: &str) -> bool {
-        let state = lock(&self.state);
-        let line = state.names.get(name);
-        line.is_some_and(|line| line.stands_back_until().is_some())
+        lock(&self.state).names.get(name)?.place_until()
     }
 
     /// The time that this provider needs from a release to its request.

@@ -23,6 +23,9 @@ pub(crate) struct Order {
     others: Vec<Other>,
     /// The time of the last acquisition by another provider.
     acquired_by_other: Option<Instant>,
+    /// The providers that have acquired the lock since this one did: they stand behind it, also where a line that was read
+    /// does not have their new places yet.
+    acquired_since: Vec<Arc<str>>,
 }
 
 /// The waiter of another provider, by its document.
@@ -54,22 +57,32 @@ impl Order {
             let same = |other: &&Other| other.provider == waiter.provider && other.at == waiter.at;
             before.iter().find(same).map_or(0, |other| other.passes)
         };
+        let acquired_since = &self.acquired_since;
+        let is_behind = |waiter: &Waiter| acquired_since.contains(&waiter.provider);
         let others = line.iter().enumerate().filter(|(index, _)| Some(*index) != place);
         let others = others.map(|(index, waiter)| Other {
             provider: Arc::clone(&waiter.provider),
             at: waiter.at,
             moment: waiter.moment,
-            is_ahead: place.is_none_or(|place| index < place),
+            is_ahead: place.is_none_or(|place| index < place) && !is_behind(waiter),
             passes: passes(waiter),
         });
         self.others = others.collect();
         self.stop_counting();
     }
 
+    /// Notes that this provider has acquired the lock, and goes to the end of the line.
+    pub(crate) fn acquired(&mut self) {
+        self.acquired_since.clear();
+    }
+
     /// Notes that another provider has acquired the lock; `None` if the holder is not one of ours. It goes to the end of
     /// the line. If it was not the first, the first one has let a turn pass.
     pub(crate) fn acquired_by(&mut self, provider: Option<&str>) {
         self.acquired_by_other = Some(Instant::now());
+        if let Some(provider) = provider.filter(|provider| !self.has_acquired_since(provider)) {
+            self.acquired_since.push(Arc::from(provider));
+        }
         let mut ahead = self
             .others
             .iter_mut()
@@ -84,6 +97,10 @@ impl Order {
             other.is_ahead = false;
         }
         self.stop_counting();
+    }
+
+    fn has_acquired_since(&self, provider: &str) -> bool {
+        self.acquired_since.iter().any(|other| &**other == provider)
     }
 
     /// Stops to count those that have let too many turns pass.

@@ -257,10 +257,10 @@ impl ReleaseNotifier {
         true
     }
 
-    /// Has a waiter rest that has sent no request yet, until those before it in line have had their moments.
-    fn rest_for_place(self: &Arc<Self>, state: &mut State, name: &Arc<str>, moments: Duration) {
+    /// Has a waiter that has sent no request yet send one at this time, unless another provider acquires the lock before.
+    fn rest_for_place(self: &Arc<Self>, state: &mut State, name: &Arc<str>, until: Instant) {
         self.ensure_stream(state);
-        state.waiters.ask_at(name, Instant::now() + moments);
+        state.waiters.ask_at(name, until);
         self.reschedule(state);
     }
 

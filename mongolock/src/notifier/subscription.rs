@@ -38,10 +38,11 @@ impl Subscription {
         self.notifier.rest(&mut state, &self.name, remaining)
     }
 
-    /// Begins to rest before the first request, until those before this provider in line have had their moments.
-    pub(crate) fn rest_for_place(&self, moments: Duration) {
+    /// Begins to rest before the first request, until this time: others may acquire the lock until then, and the caller
+    /// rests on if they do.
+    pub(crate) fn rest_for_place(&self, until: Instant) {
         let mut state = lock(&self.notifier.state);
-        self.notifier.rest_for_place(&mut state, &self.name, moments);
+        self.notifier.rest_for_place(&mut state, &self.name, until);
     }
 
     /// Waits until the caller has to send a request: the lock may be free, or it is the caller's turn to find out. Cancel
