@@ -260,6 +260,10 @@ impl ReleaseNotifier {
     /// Has a waiter that has sent no request yet send one at this time, unless another provider acquires the lock before.
     fn rest_for_place(self: &Arc<Self>, state: &mut State, name: &Arc<str>, until: Instant) {
         self.ensure_stream(state);
+        if let Some(waiter) = state.waiters.get(name) {
+            // The request at that time finds out what is not known now.
+            waiter.is_outdated = false;
+        }
         state.waiters.ask_at(name, until);
         self.reschedule(state);
     }
