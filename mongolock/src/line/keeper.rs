@@ -66,8 +66,8 @@ impl Lines {
         Some((write, entry))
     }
 
-    /// Reads the lines of names, and returns those in which others stand.
-    async fn read(&self, names: &[Arc<str>]) -> ReadLines {
+    /// Reads the lines of names, and returns those in which somebody stands.
+    pub(crate) async fn read(&self, names: &[Arc<str>]) -> ReadLines {
         let mut all = ReadLines::new();
         for names in names.chunks(READ) {
             match self.store.lines(names, LINE_READ_LIMIT).await {

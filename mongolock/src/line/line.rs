@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
@@ -26,6 +27,8 @@ pub(super) struct Line {
     standing_back: Option<Instant>,
     /// Whether no other provider is known to have acquired the lock after this one.
     was_last: bool,
+    /// The claim that had the lock at the last look.
+    holder: Option<Arc<str>>,
     /// The time since which the name may be without a user.
     idle_since: Option<Instant>,
 }
@@ -53,6 +56,7 @@ impl Line {
             last_place: None,
             standing_back: None,
             was_last: true,
+            holder: None,
             idle_since: None,
         }
     }
@@ -102,6 +106,11 @@ impl Line {
         self.order.acquired_by(provider);
         self.standing_back = None;
         self.was_last = false;
+    }
+
+    /// Whether a look has found another holder than the one before it.
+    pub(super) fn is_new_holder(&mut self, lock_id: &Arc<str>) -> bool {
+        self.holder.replace(Arc::clone(lock_id)).as_ref() != Some(lock_id)
     }
 
     /// Takes over the line as it was read.

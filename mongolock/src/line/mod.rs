@@ -225,9 +225,24 @@ impl Lines {
         state.names.get(name).map_or(Duration::ZERO, Line::moments_ahead)
     }
 
-    /// The number of waiters before this provider.
-    pub(crate) fn ahead(&self, name: &str) -> usize {
-        lock(&self.state).names.get(name).map_or(0, Line::ahead)
+    /// The number of waiters before this provider; `None` if it does not stand in the line of this name.
+    pub(crate) fn ahead(&self, name: &str) -> Option<usize> {
+        if self.is_empty() {
+            return None;
+        }
+        lock(&self.state).names.get(name).map(Line::ahead)
+    }
+
+    /// Notes the holder that a look at a lock has found. Another one than before shows that a turn has passed.
+    pub(crate) fn looked(&self, name: &str, lock_id: &Arc<str>) {
+        if self.is_own(lock_id) || self.is_empty() {
+            return;
+        }
+        if let Some(line) = lock(&self.state).names.get_mut(name)
+            && line.is_new_holder(lock_id)
+        {
+            line.acquired_by_other(ProviderMark::in_lock_id(lock_id));
+        }
     }
 
     /// What this provider knows of others that want the lock.

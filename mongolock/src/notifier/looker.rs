@@ -57,6 +57,8 @@ struct Look {
     /// A waiter ignores the replies to all queries but the last one that looks at its lock.
     number: u64,
     names: Vec<Arc<str>>,
+    /// Those of the names whose lines are read as well.
+    lines: Vec<Arc<str>>,
 }
 
 /// One query in flight, counted until it is dropped.
@@ -128,9 +130,12 @@ impl ReleaseNotifier {
         for name in state.waiters.due_to_ask(now) {
             state.wake(&name);
         }
-        if state.waiters.len() < state.look_from {
+        let is_few = state.waiters.len() < state.look_from;
+        if is_few {
             state.wake_due(now);
-            return Step::Wait(state.waiters.first_due());
+            if !state.waiters.is_look_due(now) {
+                return Step::Wait(state.waiters.first_due());
+            }
         }
         let Some(first) = state.waiters.first_due() else {
             return Step::Wait(None);
@@ -139,7 +144,10 @@ impl ReleaseNotifier {
         if begins > now {
             return Step::Wait(Some(begins));
         }
-        let names = state.waiters.due(now, self.longest_pause(), BATCH);
+        let mut names = state.waiters.due(now, self.longest_pause(), BATCH);
+        if is_few {
+            names.retain(|name| state.waiters.get(name).is_some_and(|waiter| waiter.looks));
+        }
         for name in &names {
             if let Some(waiter) = state.waiters.get(name) {
                 // This is noted even if no query can be sent: "held" must not stay the last known status.
@@ -151,7 +159,9 @@ impl ReleaseNotifier {
             return Step::Wait(Some(now + ACQUIRE_ALLOWED_POLL));
         }
         let number = state.begin_look(&names, now);
-        Step::Look(Look { number, names })
+        let looks = |name: &&Arc<str>| state.waiters.get(name).is_some_and(|waiter| waiter.looks);
+        let lines = names.iter().filter(looks).cloned().collect();
+        Step::Look(Look { number, names, lines })
     }
 
     /// The reply to a query has arrived.
@@ -170,9 +180,17 @@ impl ReleaseNotifier {
             let lease = lease.filter(|lease| !lease.holder.as_ref().is_some_and(is_own));
             let Some(lease) = lease else {
                 waiter.entry.front().replied(waiter.entry.has_requests());
-                state.wake(name);
+                if waiter.leaves_to_others(self.lines.ahead(name)) {
+                    self.rest(&mut state, name, None);
+                } else {
+                    state.wake(name);
+                }
                 continue;
             };
+            waiter.saw_free = false;
+            if let Some(lock_id) = &lease.holder {
+                self.lines.looked(name, lock_id);
+            }
             let holder = Holder::new(lease.holder.clone(), Some(lease.remaining));
             waiter.entry.front().set_held(holder);
             if waiter.is_resting() {
@@ -229,6 +247,9 @@ impl State {
     /// Wakes the waiters that are due: each of them sends a request of its own.
     fn wake_due(&mut self, now: Instant) {
         for name in self.waiters.due(now, Duration::ZERO, usize::MAX) {
+            if self.waiters.get(&name).is_some_and(|waiter| waiter.looks) {
+                continue;
+            }
             if let Some(waiter) = self.waiters.wake_up(&name) {
                 waiter.is_outdated = false;
                 waiter.woken.notify_one();
@@ -277,7 +298,13 @@ async fn look_at(in_flight: InFlight, look: Look) {
         notifier.takeover_margin,
         LOOK_LIMIT,
     ));
-    match timeout(ACQUIRE_NO_REPLY, query).await {
+    let reading = async {
+        if !look.lines.is_empty() {
+            notifier.lines.read(&look.lines).await;
+        }
+    };
+    let (replied, _) = tokio::join!(timeout(ACQUIRE_NO_REPLY, query), reading);
+    match replied {
         Ok(Ok(running)) => notifier.looked(&look, &running),
         Ok(Err(error)) => notifier.look_failed(&look, &error),
         Err(_) => {}

@@ -183,21 +183,19 @@ impl ReleaseNotifier {
     fn rest(self: &Arc<Self>, state: &mut State, name: &Arc<str>, remaining: Option<Duration>) -> Duration {
         self.ensure_stream(state);
         let is_reported = state.reports(name);
+        let ahead = self.lines.ahead(name);
         let Some(waiter) = state.waiters.get(name) else {
             return Duration::ZERO;
         };
+        waiter.looks = !is_reported && ahead.is_some_and(|ahead| ahead > 0);
         let pause = if waiter.is_outdated {
             Duration::ZERO
         } else if is_reported {
-            let pause = if self.lines.has(name) {
-                LINE_SILENCE
-            } else {
-                POLL_BESIDE_STREAM
-            };
+            let pause = ahead.map_or(POLL_BESIDE_STREAM, |_| LINE_SILENCE);
             // The pause varies by a fifth, so that many processes do not look at the same time.
             pause.mul_f64(0.8 + 0.4 * fastrand::f64())
-        } else if self.lines.has(name) {
-            let place = u32::try_from(self.lines.ahead(name)).unwrap_or(u32::MAX);
+        } else if let Some(ahead) = ahead {
+            let place = u32::try_from(ahead).unwrap_or(u32::MAX);
             let pause = LINE_POLL.saturating_mul(place.saturating_add(1));
             let (least, most) = (*self.retry_interval.start(), *self.retry_interval.end());
             pause.mul_f64(0.8 + 0.4 * fastrand::f64()).clamp(least, most)

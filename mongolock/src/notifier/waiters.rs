@@ -36,6 +36,10 @@ pub(super) struct Waiter {
     due: Option<Due>,
     /// The number of the last query that looks at this lock.
     pub(super) look: u64,
+    /// Whether it looks before its next request: others stand before it in line, and the stream does not report its lock.
+    pub(super) looks: bool,
+    /// Whether the last look of such a waiter found the lock free.
+    pub(super) saw_free: bool,
     /// Whether the stream has begun to report this lock since the last request or look: a release before is not known.
     pub(super) is_outdated: bool,
 }
@@ -66,12 +70,21 @@ impl Waiter {
             since: Instant::now(),
             due: None,
             look: 0,
+            looks: false,
+            saw_free: false,
             is_outdated,
         }
     }
 
     pub(super) fn is_resting(&self) -> bool {
         self.due.is_some()
+    }
+
+    /// Whether it leaves a lock that a look has found free to those before it in line: it does so once.
+    pub(super) fn leaves_to_others(&mut self, ahead: Option<usize>) -> bool {
+        let leaves = self.looks && ahead.is_some_and(|ahead| ahead > 0) && !self.saw_free;
+        self.saw_free = leaves;
+        leaves && self.is_resting()
     }
 }
 
@@ -185,6 +198,13 @@ impl Waiters {
         };
         let names = soon.map(|(_, name)| name).filter(|name| is_due(name));
         names.take(most).cloned().collect()
+    }
+
+    /// Whether a waiter is due that looks before its next request.
+    pub(super) fn is_look_due(&self, now: Instant) -> bool {
+        let due = self.due.iter().take_while(|(at, _)| *at <= now);
+        let looks = |name: &Arc<str>| self.names.get(name).is_some_and(|waiter| waiter.looks);
+        due.map(|(_, name)| name).any(looks)
     }
 
     /// Has these waiters rest on until this time.
