@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::backoff::Backoff;
 use crate::engine::Engine;
@@ -90,26 +90,18 @@ impl<'a> Pacing<'a> {
         let lines = &self.engine.lines;
         lines.set_user(self.name, &self.entry.user());
         let Some(until) = lines.place_until(self.name) else { return };
-        if self.engine.notifier.expects_stream() {
-            self.subscribe();
-        }
-        let waiting = async {
-            match &self.subscription {
-                Some(subscription) => {
-                    subscription.rest_for_place(until);
-                    subscription.woken().await;
-                }
-                None => tokio::time::sleep_until(until).await,
-            }
-        };
-        let now = Instant::now();
+        let subscription = self.subscribe();
+        subscription.rest_for_place(until);
         match deadline {
-            Some(deadline) => drop(timeout(deadline.saturating_duration_since(now) / 2, waiting).await),
-            None => waiting.await,
+            Some(deadline) => {
+                let half = deadline.saturating_duration_since(Instant::now()) / 2;
+                subscription.woken_within(half).await;
+            }
+            None => subscription.woken().await,
         }
     }
 
-    fn subscribe(&mut self) {
+    fn subscribe(&mut self) -> &Subscription {
         let Self {
             engine,
             name,
@@ -118,7 +110,7 @@ impl<'a> Pacing<'a> {
             ..
         } = self;
         self.subscription
-            .get_or_insert_with(|| engine.notifier.subscribe(name, entry, backoff.clone()));
+            .get_or_insert_with(|| engine.notifier.subscribe(name, entry, backoff.clone()))
     }
 
     /// Waits for this time, or until it is time to send a request. Cancel safe.

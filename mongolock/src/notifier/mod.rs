@@ -196,7 +196,7 @@ impl ReleaseNotifier {
             pause.mul_f64(0.8 + 0.4 * fastrand::f64())
         } else if let Some(ahead) = ahead {
             let place = u32::try_from(ahead).unwrap_or(u32::MAX);
-            let pause = LINE_POLL.saturating_mul(place.saturating_add(1));
+            let pause = LINE_POLL.saturating_mul(place.max(1));
             let (least, most) = (*self.retry_interval.start(), *self.retry_interval.end());
             pause.mul_f64(0.8 + 0.4 * fastrand::f64()).clamp(least, most)
         } else if state.stream.is_too_costly() {
@@ -256,13 +256,20 @@ impl ReleaseNotifier {
     }
 
     /// Has a waiter that has sent no request yet send one at this time, unless another provider acquires the lock before.
+    /// Without a stream it looks at that time.
     fn rest_for_place(self: &Arc<Self>, state: &mut State, name: &Arc<str>, until: Instant) {
         self.ensure_stream(state);
+        let looks = !state.reports(name);
         if let Some(waiter) = state.waiters.get(name) {
-            // The request at that time finds out what is not known now.
+            waiter.looks = looks;
+            // What happens at that time finds out what is not known now.
             waiter.is_outdated = false;
         }
-        state.waiters.ask_at(name, until);
+        if looks {
+            state.waiters.look_at(name, until);
+        } else {
+            state.waiters.ask_at(name, until);
+        }
         self.reschedule(state);
     }
 

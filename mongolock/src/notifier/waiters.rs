@@ -164,6 +164,11 @@ impl Waiters {
         );
     }
 
+    /// Has the task look at the lock of a waiter that rests at this time.
+    pub(super) fn look_at(&mut self, name: &Arc<str>, at: Instant) {
+        self.postpone(std::slice::from_ref(name), at);
+    }
+
     /// The names whose waiters are due at this time to send requests.
     pub(super) fn due_to_ask(&self, now: Instant) -> Vec<Arc<str>> {
         let due = self.due.iter().take_while(|(at, _)| *at <= now);
