@@ -72,6 +72,11 @@ impl Drop for InFlight {
 }
 
 impl Looker {
+    /// Whether a query has no reply yet.
+    pub(super) fn has_queries(&self) -> bool {
+        self.in_flight > 0
+    }
+
     /// Whether no task runs and no query is in flight.
     #[cfg(test)]
     pub(super) fn is_idle(&self) -> bool {

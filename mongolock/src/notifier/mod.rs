@@ -242,14 +242,16 @@ impl ReleaseNotifier {
         }
         self.lines.acquired_by_other(name, lock_id);
         let mut state = lock(&self.state);
+        let is_looking = state.looker.has_queries();
         let Some(waiter) = state.waiters.get(name) else {
             return self.lines.has(name);
         };
         if waiter.is_resting() && !waiter.is_outdated && self.lines.has(name) {
-            waiter
-                .entry
-                .front()
-                .set_held(Holder::new(Some(Arc::clone(lock_id)), None));
+            // A request or a query that has no reply yet stays known as one.
+            if !is_looking && !waiter.entry.has_requests() {
+                let holder = Holder::new(Some(Arc::clone(lock_id)), None);
+                waiter.entry.front().set_held(holder);
+            }
             self.rest(&mut state, name, None);
         }
         true
