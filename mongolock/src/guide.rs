@@ -8,6 +8,7 @@
 //! | [fencing] | How does data reject the write of a stale holder? |
 //! | [deadlocks] | How are several locks held at once without a deadlock? What is reentrant? |
 //! | [jobs] | How does a scheduled job run once, on several instances? |
+//! | [order] | In which order do calls get a lock, also between processes? |
 //! | [testing] | How are programs with locks tested? |
 //! | [deployments] | Replica set, standalone, sharded cluster: what works where? |
 //! | [rights] | Which privileges does the database user need? |
@@ -25,6 +26,7 @@
 //! [fencing]: https://docs.rs/mongolock/latest/mongolock/guide/fencing/index.html
 //! [deadlocks]: https://docs.rs/mongolock/latest/mongolock/guide/deadlocks/index.html
 //! [jobs]: https://docs.rs/mongolock/latest/mongolock/guide/jobs/index.html
+//! [order]: https://docs.rs/mongolock/latest/mongolock/guide/order/index.html
 //! [testing]: https://docs.rs/mongolock/latest/mongolock/guide/testing/index.html
 //! [deployments]: https://docs.rs/mongolock/latest/mongolock/guide/deployments/index.html
 //! [rights]: https://docs.rs/mongolock/latest/mongolock/guide/rights/index.html
@@ -55,6 +57,9 @@ pub mod deadlocks {}
 
 #[doc = include_str!("guide/jobs.md")]
 pub mod jobs {}
+
+#[doc = include_str!("guide/order.md")]
+pub mod order {}
 
 #[doc = include_str!("guide/testing.md")]
 pub mod testing {}

@@ -265,6 +265,9 @@ pub(crate) const HANDOVER_OPEN: Duration = millis(5);
 /// The pause between two checks which lines this process still needs.
 pub(crate) const LINE_CHECK: Duration = seconds(1);
 
+/// The pause between two times at which all lines are read where nothing else shows a change.
+pub(crate) const LINE_READ: Duration = seconds(60);
+
 /// The pause between two times at which the documents of waiters are prolonged.
 pub(crate) const LINE_PROLONGED: Duration = seconds(30);
 

@@ -89,7 +89,9 @@ impl<'a> Pacing<'a> {
     pub(crate) async fn wait_for_place(&mut self, deadline: Option<Instant>) {
         let lines = &self.engine.lines;
         lines.set_user(self.name, &self.entry.user());
-        let Some(until) = lines.place_until(self.name) else { return };
+        let Some(until) = lines.place_until(self.name) else {
+            return;
+        };
         let subscription = self.subscribe();
         subscription.rest_for_place(until);
         match deadline {

@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -9,7 +10,7 @@ use super::line::Write;
 use super::{Lines, State, User};
 use crate::store::{Lines as ReadLines, WaiterEntry, driver_error};
 use crate::sync::lock;
-use crate::timing::{LINE_CHECK, LINE_LIMIT, LINE_PROLONGED, LINE_READ_LIMIT, LINE_REFUSED, LINE_SHUTDOWN};
+use crate::timing::{LINE_CHECK, LINE_LIMIT, LINE_PROLONGED, LINE_READ, LINE_READ_LIMIT, LINE_REFUSED, LINE_SHUTDOWN};
 use crate::{LockError, trace};
 
 /// The number of documents that are kept with one command.
@@ -46,8 +47,7 @@ impl Lines {
             line.is_writing = false;
             if matches!(written, Some(Write::Leave)) {
                 state.names.remove(name);
-                self.known
-                    .store(state.names.len(), std::sync::atomic::Ordering::Relaxed);
+                self.known.store(state.names.len(), Relaxed);
             }
             return None;
         };
@@ -104,11 +104,19 @@ impl Lines {
             trace::line_failed(error);
             return;
         }
-        let mut state = lock(&self.state);
-        if !state.is_refused() {
+        let warns = {
+            let mut state = lock(&self.state);
+            state.refused_until = Some(Instant::now() + LINE_REFUSED);
+            state.names.clear();
+            self.known.store(0, Relaxed);
+            !std::mem::replace(&mut state.has_warned, true)
+        };
+        // A subscriber to events may be slow.
+        if warns {
             trace::line_refused(error);
+        } else {
+            trace::line_failed(error);
         }
-        state.refused_until = Some(Instant::now() + LINE_REFUSED);
     }
 
     /// Has documents be written or removed that are due, and returns when to come again; `None` at the end.
@@ -137,6 +145,19 @@ impl Lines {
         Some(next)
     }
 
+    /// Whether the lines are to be read again, because acquisitions may have been missed.
+    fn takes_reread(&self) -> bool {
+        std::mem::take(&mut lock(&self.state).rereads)
+    }
+
+    /// Has the lines be read again, because acquisitions may have been missed.
+    pub(crate) fn reread(&self) {
+        if !self.is_empty() {
+            lock(&self.state).rereads = true;
+            self.keep.notify_one();
+        }
+    }
+
     async fn prolong(&self) {
         for names in self.names().chunks(BATCH) {
             if let Err(error) = self.store.prolong_waits(&self.mark, names, LINE_LIMIT).await {
@@ -154,7 +175,7 @@ impl Lines {
             let names = state.names.drain().map(|(name, _)| name);
             names.collect()
         };
-        self.known.store(0, std::sync::atomic::Ordering::Relaxed);
+        self.known.store(0, Relaxed);
         let leaving = async {
             for names in names.chunks(BATCH) {
                 if let Err(error) = self.store.leave_lines(&self.mark, names, LINE_LIMIT).await {
@@ -202,11 +223,16 @@ async fn settle(lines: Arc<Lines>, name: Arc<str>) {
     }
 }
 
-/// Keeps the documents: it prolongs them, and removes those of names without a user.
+/// Keeps the documents: it prolongs them, and removes those of names without a user. It also reads the lines from time to
+/// time: the documents of others may have been removed or lost.
 async fn keep(lines: Arc<Lines>) {
-    let mut prolonged = Instant::now();
+    let (mut prolonged, mut read) = (Instant::now(), Instant::now());
     let mut has_come_by_time = false;
     while let Some(next) = lines.check(has_come_by_time) {
+        if lines.takes_reread() || read.elapsed() >= LINE_READ {
+            read = Instant::now();
+            lines.read(&lines.names()).await;
+        }
         if prolonged.elapsed() >= LINE_PROLONGED {
             prolonged = Instant::now();
             lines.prolong().await;

@@ -78,6 +78,10 @@ struct State {
     /// The last time at which the lines of such names were read.
     retaken_read: Option<Instant>,
     keeper: Option<JoinHandle<()>>,
+    /// Whether a warning has said that the server refuses the documents.
+    has_warned: bool,
+    /// Whether the keeper has to read the lines.
+    rereads: bool,
     /// Whether the provider is shut down.
     is_stopped: bool,
 }

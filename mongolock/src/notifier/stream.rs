@@ -63,6 +63,7 @@ impl ReleaseNotifier {
         state.filter.set(filter.clone());
         state.cost.opened();
         self.set_stream(&mut state, StreamState::Open);
+        self.lines.reread();
     }
 
     /// Changes the state of the stream. What happens to its locks at this time may not be known.

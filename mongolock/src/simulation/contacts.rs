@@ -32,6 +32,8 @@ struct Request {
 pub(super) struct Contact {
     /// The number of calls that wait for the lock or hold it.
     pub(super) callers: usize,
+    /// The number of requests and looks without a reply.
+    asking: usize,
     /// The number of holds of this process.
     pub(super) holding: usize,
     /// The last time at which a reply or a hold of this process showed that the lock was held.
@@ -51,6 +53,18 @@ struct UnusedClaim {
     lock_id: Arc<str>,
     since: Instant,
     replies: u32,
+}
+
+/// A request or a look without a reply, counted until it is dropped.
+pub(super) struct Asking {
+    contacts: Arc<Contacts>,
+    name: Arc<str>,
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.contacts.change(&self.name, |contact| contact.asking -= 1);
+    }
 }
 
 /// One caller or holder of a name, counted until it is dropped.
@@ -113,10 +127,24 @@ impl Contacts {
         troubled.values().filter(|request| counts(request)).count()
     }
 
-    /// Notes that an acquire request is sent.
-    pub(super) fn claims(&self, name: &Arc<str>) {
+    /// Notes that an acquire request or a look is sent, until the value is dropped.
+    pub(super) fn asks(self: &Arc<Self>, name: &Arc<str>) -> Asking {
         self.change(name, |contact| {
+            contact.asking += 1;
             contact.silent_since.get_or_insert_with(Instant::now);
+        });
+        Asking {
+            contacts: Arc::clone(self),
+            name: Arc::clone(name),
+        }
+    }
+
+    /// Notes an event that says that the lock was acquired. It says nothing of a request that has no reply yet.
+    pub(super) fn heard_of(&self, name: &Arc<str>) {
+        self.change(name, |contact| {
+            if contact.asking == 0 {
+                contact.set_held();
+            }
         });
     }
 

@@ -40,6 +40,9 @@ pub(super) struct Knobs {
     pub(super) failovers: bool,
     /// The smallest and the greatest takeover margin of the processes.
     pub(super) takeover_margins: (Duration, Duration),
+    /// The number of commands on the documents of waiters in a thousand that are late, lost or refused, or read a wrong
+    /// line.
+    pub(super) line_faults: u32,
     /// Whether the server's clock is an hour ahead for a while.
     pub(super) clock_an_hour_ahead: bool,
 }
@@ -118,6 +121,12 @@ impl Knobs {
                     ..none
                 }
             }
+            Scenario::Lines => Self {
+                line_faults: *rng.choice(&[50, 300, 1000]).unwrap_or(&300),
+                network: rng.u32(0..50),
+                failovers: rng.bool(),
+                ..none
+            },
             Scenario::Steps => Self {
                 clock_an_hour_ahead: true,
                 ..none
@@ -130,6 +139,7 @@ impl Knobs {
                 repetitions: rng.u32(0..50),
                 silent_connections: rng.u32(0..10),
                 typed_errors: rng.u32(0..50),
+                line_faults: rng.u32(0..300),
                 operators: deletes || rng.bool(),
                 retention: deletes.then_some(Duration::from_secs(2)),
                 neighbours: usize::from(deletes && rng.bool()),

@@ -1,6 +1,6 @@
 use std::future::pending;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -29,7 +29,7 @@ const UNUSED_CLAIM_LIMIT: Duration = Duration::from_secs(5);
 pub(crate) struct Link {
     pub(super) server: Arc<Server>,
     pub(super) process: Arc<Process>,
-    knobs: Knobs,
+    pub(super) knobs: Knobs,
     rng: Mutex<Rng>,
 }
 
@@ -55,7 +55,7 @@ impl Link {
         limit: Duration,
     ) -> Result<AcquireReply, LockError> {
         let contacts = &self.process.contacts;
-        contacts.claims(&key.name);
+        let _asking = contacts.asks(&key.name);
         let sent = Instant::now();
         let order = Order {
             kind: Command::Claim,
@@ -114,9 +114,7 @@ impl Link {
         limit: Duration,
     ) -> Result<RunningLeases, LockError> {
         let (contacts, sent) = (&self.process.contacts, Instant::now());
-        for name in names {
-            contacts.claims(name);
-        }
+        let _asking: Vec<_> = names.iter().map(|name| contacts.asks(name)).collect();
         let no_id: Arc<str> = Arc::from("");
         let keys = names.iter().map(|name| LeaseId {
             name: Arc::clone(name),
@@ -229,6 +227,10 @@ impl Link {
         IndexState::Ready
     }
 
+    pub(super) fn rng(&self) -> MutexGuard<'_, Rng> {
+        lock(&self.rng)
+    }
+
     async fn request(&self, order: Order) -> Result<Reply, Error> {
         let trip = self.trip(&order);
         let number = self.process.contacts.sent();
@@ -297,7 +299,7 @@ impl Link {
         !self.server.calm.load(Relaxed) && chance(&mut lock(&self.rng), self.knobs.network)
     }
 
-    fn between(&self, min: u64, max: u64) -> Duration {
+    pub(super) fn between(&self, min: u64, max: u64) -> Duration {
         between(&mut lock(&self.rng), min, max)
     }
 }
@@ -319,14 +321,18 @@ impl Hints {
 
     pub(crate) async fn next(&mut self) -> Result<Option<LockEvent>, LockError> {
         let event = timeout(Duration::from_secs(1), self.releases.recv()).await;
-        if !self.link.is_faulty() {
-            return Ok(event.ok().and_then(Result::ok));
+        let mut event = event.ok().and_then(Result::ok);
+        if self.link.is_faulty() {
+            sleep(self.link.between(0, 1000)).await;
+            match self.link.between(0, 2).as_millis() {
+                0 => return Err(errors::broken_connection().into()),
+                1 => event = None,
+                _ => {}
+            }
         }
-        sleep(self.link.between(0, 1000)).await;
-        match self.link.between(0, 2).as_millis() {
-            0 => Err(errors::broken_connection().into()),
-            1 => Ok(None),
-            _ => Ok(event.ok().and_then(Result::ok)),
+        if let Some(LockEvent::Acquired { name, .. }) = &event {
+            self.link.process.contacts.heard_of(name);
         }
+        Ok(event)
     }
 }

@@ -11,6 +11,7 @@ mod errors;
 mod fleet;
 mod knobs;
 mod ledger;
+mod line_link;
 mod link;
 mod neighbour;
 mod operator;

@@ -39,6 +39,8 @@ pub(super) enum Scenario {
     Failovers,
     /// Failovers and crashes; the processes have takeover margins that cover the difference between the clocks.
     Margins,
+    /// The documents of waiters are late, lost, refused or wrong.
+    Lines,
     /// The server's clock is an hour ahead for a while.
     Steps,
 }

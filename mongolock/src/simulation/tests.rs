@@ -17,7 +17,7 @@ use crate::store::LeaseId;
 
 /// The number of seeds over all scenarios.
 const SEEDS: u64 = 240;
-const SCENARIOS: u64 = 20;
+const SCENARIOS: u64 = 21;
 
 #[test]
 fn calm() {
@@ -112,6 +112,11 @@ fn failovers() {
 #[test]
 fn takeover_margins() {
     many(Scenario::Margins);
+}
+
+#[test]
+fn lines_that_are_wrong() {
+    many(Scenario::Lines);
 }
 
 #[test]

@@ -78,7 +78,7 @@ impl Store {
             Self::Mongo(store) => with_reply_limit(store.move_to_end(entry, last, limit)).await,
             Self::Memory(store) => Ok(store.move_to_end(entry, last)),
             #[cfg(test)]
-            Self::Simulated(link) => Ok(link.memory().move_to_end(entry, last)),
+            Self::Simulated(link) => link.move_to_end(entry, last).await,
         }
     }
 
@@ -96,10 +96,7 @@ impl Store {
                 Ok(())
             }
             #[cfg(test)]
-            Self::Simulated(link) => {
-                link.memory().prolong_waits(provider, names);
-                Ok(())
-            }
+            Self::Simulated(link) => link.prolong_waits(provider, names).await,
         }
     }
 
@@ -117,10 +114,7 @@ impl Store {
                 Ok(())
             }
             #[cfg(test)]
-            Self::Simulated(link) => {
-                link.memory().leave_lines(provider, names);
-                Ok(())
-            }
+            Self::Simulated(link) => link.leave_lines(provider, names).await,
         }
     }
 
@@ -130,7 +124,7 @@ impl Store {
             Self::Mongo(store) => with_reply_limit(store.lines(names, limit)).await,
             Self::Memory(store) => Ok(store.lines(names)),
             #[cfg(test)]
-            Self::Simulated(link) => Ok(link.memory().lines(names)),
+            Self::Simulated(link) => link.lines(names).await,
         }
     }
 
