@@ -265,6 +265,9 @@ pub(crate) const HANDOVER_OPEN: Duration = millis(5);
 /// The pause between two checks which lines this process still needs.
 pub(crate) const LINE_CHECK: Duration = seconds(1);
 
+/// The time for which a look at locks waits for their lines, which are read at the same time.
+pub(crate) const LINE_LOOK_LIMIT: Duration = millis(20);
+
 /// The pause between two times at which all lines are read where nothing else shows a change.
 pub(crate) const LINE_READ: Duration = seconds(60);
 

@@ -10,7 +10,9 @@ use super::line::Write;
 use super::{Lines, State, User};
 use crate::store::{Lines as ReadLines, WaiterEntry, driver_error};
 use crate::sync::lock;
-use crate::timing::{LINE_CHECK, LINE_LIMIT, LINE_PROLONGED, LINE_READ, LINE_READ_LIMIT, LINE_REFUSED, LINE_SHUTDOWN};
+use crate::timing::{
+    LINE_CHECK, LINE_LIMIT, LINE_PROLONGED, LINE_READ, LINE_READ_LIMIT, LINE_REFUSED, LINE_SHUTDOWN,
+};
 use crate::{LockError, trace};
 
 /// The number of documents that are kept with one command.

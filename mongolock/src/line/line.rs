@@ -167,6 +167,7 @@ impl Line {
         }
         let since = *self.idle_since.get_or_insert(now);
         if since + LINE_LINGER <= now {
+            self.idle_since = None;
             self.wanted = Some(Write::Leave);
         }
     }

@@ -13,8 +13,8 @@ use crate::queue::Holder;
 use crate::store::{RunningLeases, driver_error};
 use crate::sync::lock;
 use crate::timing::{
-    ACQUIRE_ALLOWED_POLL, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, LOOK_GAP_MAX, LOOK_GAP_PER_NAME, LOOK_LIMIT,
-    LOOKER_CHECK,
+    ACQUIRE_ALLOWED_POLL, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, LINE_LOOK_LIMIT, LOOK_GAP_MAX,
+    LOOK_GAP_PER_NAME, LOOK_LIMIT, LOOKER_CHECK,
 };
 use crate::{LockError, trace};
 
@@ -303,12 +303,15 @@ async fn look_at(in_flight: InFlight, look: Look) {
         notifier.takeover_margin,
         LOOK_LIMIT,
     ));
+    // The lines are hints: the locks do not wait long for them.
     let reading = async {
         if !look.lines.is_empty() {
-            notifier.lines.read(&look.lines).await;
+            let (lines, names) = (Arc::clone(&notifier.lines), look.lines.clone());
+            let reading = crate::task::spawn(async move { drop(lines.read(&names).await) }.in_current_span());
+            let _ = timeout(LINE_LOOK_LIMIT, reading).await;
         }
     };
-    let (replied, _) = tokio::join!(timeout(ACQUIRE_NO_REPLY, query), reading);
+    let (replied, ()) = tokio::join!(timeout(ACQUIRE_NO_REPLY, query), reading);
     match replied {
         Ok(Ok(running)) => notifier.looked(&look, &running),
         Ok(Err(error)) => notifier.look_failed(&look, &error),

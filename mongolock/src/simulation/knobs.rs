@@ -124,7 +124,6 @@ impl Knobs {
             Scenario::Lines => Self {
                 line_faults: *rng.choice(&[50, 300, 1000]).unwrap_or(&300),
                 network: rng.u32(0..50),
-                failovers: rng.bool(),
                 ..none
             },
             Scenario::Steps => Self {
