@@ -255,6 +255,10 @@ pub(crate) const LINE_SILENCE: Duration = seconds(1);
 /// The pause of the first in line without a change stream; the others pause longer by their places.
 pub(crate) const LINE_POLL: Duration = millis(25);
 
+/// The part of the time for which the present holder is known to have the lock that a waiter without a change stream pauses
+/// at least: it sends few requests for a lock that is held for long, and comes late by this part at most.
+pub(crate) const LINE_POLL_PART: u32 = 8;
+
 /// The time for which a process without a change stream hands a lock over among its own waiters: another one needs longer
 /// to find the lock free.
 pub(crate) const HANDOVER_POLLING: Duration = millis(60);

@@ -283,6 +283,9 @@ impl<'a> Acquire<'a> {
                 return Ok(Step::Retry(Duration::ZERO));
             }
             AttemptOutcome::Held { lock_id, remaining } => {
+                if let Some(lock_id) = &lock_id {
+                    self.engine.lines.held_by(self.name, lock_id);
+                }
                 let holder = Holder::new(lock_id.clone(), remaining);
                 let Some((key, min_hold)) = self.given_up(lock_id) else {
                     entry.front().set_held(holder.clone());

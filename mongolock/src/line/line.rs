@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::order::Order;
 use super::{OwnAcquisition, User};
 use crate::queue::Rivals;
-use crate::store::Waiter;
-use crate::timing::LINE_LINGER;
+use crate::store::{ProviderMark, Waiter};
+use crate::timing::{LINE_LINGER, LINE_POLL, LINE_POLL_PART};
 
 /// The line of one name, in which this provider stands.
 pub(super) struct Line {
@@ -27,10 +27,16 @@ pub(super) struct Line {
     standing_back: Option<Instant>,
     /// Whether no other provider is known to have acquired the lock after this one.
     was_last: bool,
-    /// The claim that had the lock at the last look.
-    holder: Option<Arc<str>>,
+    /// The last claim of another provider that is known to have had the lock, and since when it is known.
+    holder: Option<Holder>,
     /// The time since which the name may be without a user.
     idle_since: Option<Instant>,
+}
+
+/// The claim of another provider that has the lock.
+struct Holder {
+    lock_id: Arc<str>,
+    since: Instant,
 }
 
 /// A write of the document.
@@ -102,15 +108,34 @@ impl Line {
         self.may_be_idle();
     }
 
-    pub(super) fn acquired_by_other(&mut self, provider: Option<&str>) {
-        self.order.acquired_by(provider);
+    /// Another provider has the lock. If it is not the one that was known to have it, it has acquired it.
+    pub(super) fn held_by(&mut self, lock_id: &Arc<str>) {
+        let known = self
+            .holder
+            .as_ref()
+            .is_some_and(|holder| holder.lock_id == *lock_id);
+        if known {
+            return;
+        }
+        self.holder = Some(Holder {
+            lock_id: Arc::clone(lock_id),
+            since: Instant::now(),
+        });
+        self.order.acquired_by(ProviderMark::in_lock_id(lock_id));
         self.standing_back = None;
         self.was_last = false;
     }
 
-    /// Whether a look has found another holder than the one before it.
-    pub(super) fn is_new_holder(&mut self, lock_id: &Arc<str>) -> bool {
-        self.holder.replace(Arc::clone(lock_id)).as_ref() != Some(lock_id)
+    /// The pause of a waiter that polls.
+    pub(super) fn polling_pause(&self) -> Duration {
+        let place = u32::try_from(self.ahead()).unwrap_or(u32::MAX);
+        let held_for = self
+            .holder
+            .as_ref()
+            .map_or(Duration::ZERO, |holder| holder.since.elapsed());
+        LINE_POLL
+            .saturating_mul(place.max(1))
+            .max(held_for / LINE_POLL_PART)
     }
 
     /// Takes over the line as it was read.

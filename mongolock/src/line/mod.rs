@@ -208,13 +208,6 @@ impl Lines {
         }
     }
 
-    /// Notes that another provider has acquired a lock.
-    pub(crate) fn acquired_by_other(&self, name: &str, lock_id: &str) {
-        if let Some(line) = lock(&self.state).names.get_mut(name) {
-            line.acquired_by_other(ProviderMark::in_lock_id(lock_id));
-        }
-    }
-
     /// Whether the claim is one of this provider.
     pub(crate) fn is_own(&self, lock_id: &str) -> bool {
         ProviderMark::in_lock_id(lock_id) == Some(self.mark.as_str())
@@ -237,15 +230,22 @@ impl Lines {
         lock(&self.state).names.get(name).map(Line::ahead)
     }
 
-    /// Notes the holder that a look at a lock has found. Another one than before shows that a turn has passed.
-    pub(crate) fn looked(&self, name: &str, lock_id: &Arc<str>) {
-        if self.is_own(lock_id) || self.is_empty() {
+    /// The pause of a waiter that polls, by its place and by the time for which the present holder has the lock: a lock that
+    /// is held for long is seldom free soon. `None` if it does not stand in the line of this name.
+    pub(crate) fn polling_pause(&self, name: &str) -> Option<Duration> {
+        if self.is_empty() {
+            return None;
+        }
+        lock(&self.state).names.get(name).map(Line::polling_pause)
+    }
+
+    /// Notes the holder that an event, a reply or a look has named. Another one than before shows that a turn has passed.
+    pub(crate) fn held_by(&self, name: &str, lock_id: &Arc<str>) {
+        if self.is_empty() || self.is_own(lock_id) {
             return;
         }
-        if let Some(line) = lock(&self.state).names.get_mut(name)
-            && line.is_new_holder(lock_id)
-        {
-            line.acquired_by_other(ProviderMark::in_lock_id(lock_id));
+        if let Some(line) = lock(&self.state).names.get_mut(name) {
+            line.held_by(lock_id);
         }
     }
 

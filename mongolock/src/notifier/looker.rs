@@ -194,7 +194,7 @@ impl ReleaseNotifier {
             };
             waiter.saw_free = false;
             if let Some(lock_id) = &lease.holder {
-                self.lines.looked(name, lock_id);
+                self.lines.held_by(name, lock_id);
             }
             let holder = Holder::new(lease.holder.clone(), Some(lease.remaining));
             waiter.entry.front().set_held(holder);

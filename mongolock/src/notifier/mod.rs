@@ -34,7 +34,7 @@ use crate::options::Config;
 use crate::queue::{Holder, OverdueRequests};
 use crate::store::Store;
 use crate::sync::lock;
-use crate::timing::{LINE_POLL, LINE_SILENCE, POLL_BESIDE_STREAM, STREAM_POLL_PAUSE, STREAM_SILENT};
+use crate::timing::{LINE_SILENCE, POLL_BESIDE_STREAM, STREAM_POLL_PAUSE, STREAM_SILENT};
 use cost::StreamCost;
 use filter::Filter;
 use looker::{LOOK_FROM, Looker};
@@ -194,9 +194,7 @@ impl ReleaseNotifier {
             let pause = ahead.map_or(POLL_BESIDE_STREAM, |_| LINE_SILENCE);
             // The pause varies by a fifth, so that many processes do not look at the same time.
             pause.mul_f64(0.8 + 0.4 * fastrand::f64())
-        } else if let Some(ahead) = ahead {
-            let place = u32::try_from(ahead).unwrap_or(u32::MAX);
-            let pause = LINE_POLL.saturating_mul(place.max(1));
+        } else if let Some(pause) = self.lines.polling_pause(name) {
             let (least, most) = (*self.retry_interval.start(), *self.retry_interval.end());
             pause.mul_f64(0.8 + 0.4 * fastrand::f64()).clamp(least, most)
         } else if state.stream.is_too_costly() {
@@ -240,7 +238,7 @@ impl ReleaseNotifier {
         if self.lines.is_own(lock_id) {
             return self.lines.has(name);
         }
-        self.lines.acquired_by_other(name, lock_id);
+        self.lines.held_by(name, lock_id);
         let mut state = lock(&self.state);
         let is_looking = state.looker.has_queries();
         let Some(waiter) = state.waiters.get(name) else {

@@ -71,6 +71,8 @@ async fn looking_only(fixture: &Fixture) -> (LockProvider, Commands) {
     let (database, commands) = recorded(fixture.db(), &[]).await;
     let builder = LockProvider::builder(&database)
         .wake_up(false)
+        // The documents of a line are commands of their own.
+        .fair(false)
         .acquire_timeout(AMPLE);
     (builder.build().unwrap(), commands)
 }
