@@ -253,6 +253,12 @@ impl LockContext {
         std::iter::successors(Self::current(), Self::outer).find(is_it)
     }
 
+    /// Whether the caller runs under a lock of this provider that is still held.
+    pub(crate) fn is_inside_hold(engine: &Arc<Engine>) -> bool {
+        let is_one = |context: Self| Arc::ptr_eq(&context.level.engine, engine) && !context.is_lost();
+        std::iter::successors(Self::current(), Self::outer).any(is_one)
+    }
+
     pub(crate) fn lease(&self) -> &Arc<Lease> {
         &self.level.lease
     }

@@ -1,7 +1,8 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::index_task::IndexTask;
 use crate::lease::Queues;
@@ -20,10 +21,16 @@ pub(crate) struct Engine {
     index_task: IndexTask,
     pub(crate) config: Config,
     pub(crate) owner: Arc<str>,
-    /// Whether the provider is shut down.
-    closed: AtomicBool,
-    /// Notified when a shutdown begins.
-    closing: Notify,
+    phase: watch::Sender<Phase>,
+}
+
+/// Which acquires a provider accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Open,
+    /// Only acquires inside a hold of this provider go on, because the body of that hold needs them to end.
+    Draining,
+    Closed,
 }
 
 impl Engine {
@@ -37,8 +44,7 @@ impl Engine {
             queues: Queues::new(),
             config,
             owner,
-            closed: AtomicBool::new(false),
-            closing: Notify::new(),
+            phase: watch::Sender::new(Phase::Open),
         }
     }
 
@@ -48,26 +54,56 @@ impl Engine {
         self.index_task.ensure_running();
     }
 
+    /// Whether the provider is shut down.
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.phase() == Phase::Closed
     }
 
-    pub(crate) async fn until_closed(&self) {
-        let closing = self.closing.notified();
-        if !self.is_closed() {
-            closing.await;
-        }
+    /// Whether an acquire is refused, which may be inside a hold of this provider.
+    pub(crate) fn refuses(&self, is_inside_hold: bool) -> bool {
+        self.phase() >= refusing(is_inside_hold)
     }
 
-    /// Rejects waiters, ends all leases, and waits until the server has confirmed the releases. The tasks end even if the
-    /// future is dropped before.
-    pub(crate) async fn shut_down(&self) {
+    /// Resolves when an acquire is refused.
+    pub(crate) async fn until_refused(&self, is_inside_hold: bool) {
+        let refusing = refusing(is_inside_hold);
+        // It fails only without a sender, which lives as long as the engine.
+        let _ = self.phase.subscribe().wait_for(|phase| *phase >= refusing).await;
+    }
+
+    /// Rejects waiters, ends all leases, and waits until the server has confirmed the releases. With a grace period, the
+    /// holds get that time to end by themselves, with the locks that they need. If the future is dropped, the leases end
+    /// at once, and so do the tasks.
+    pub(crate) async fn shut_down(&self, grace: Option<Duration>) {
         let _stopping = Stopping(self);
-        self.closed.store(true, Ordering::Release);
-        self.closing.notify_waiters();
+        if let Some(grace) = grace {
+            self.enter(Phase::Draining);
+            let _ = timeout(grace, self.queues.until_idle()).await;
+        }
+        self.close();
+        let _ = timeout(SHUTDOWN_LIMIT, self.queues.until_idle()).await;
+        self.stop();
+        self.store.close().await;
+    }
+
+    /// Ends all leases, and has their claims released.
+    fn close(&self) {
+        self.enter(Phase::Closed);
         self.renewer.ensure_running();
         self.renewer.end_leases();
-        let _ = tokio::time::timeout(SHUTDOWN_LIMIT, self.queues.until_idle()).await;
+    }
+
+    fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    /// Enters a phase, unless a later one has begun.
+    fn enter(&self, phase: Phase) {
+        self.phase.send_if_modified(|present| {
+            let is_later = phase > *present;
+            *present = phase.max(*present);
+            is_later
+        });
     }
 
     fn stop(&self) {
@@ -77,11 +113,24 @@ impl Engine {
     }
 }
 
-/// Ends the tasks of a provider that is shut down.
+/// The first phase in which an acquire is refused.
+fn refusing(is_inside_hold: bool) -> Phase {
+    if is_inside_hold {
+        Phase::Closed
+    } else {
+        Phase::Draining
+    }
+}
+
+/// Ends the leases and the tasks of a provider whose shutdown is dropped before its end.
 struct Stopping<'a>(&'a Engine);
 
 impl Drop for Stopping<'_> {
     fn drop(&mut self) {
+        if !self.0.is_closed() {
+            self.0.enter(Phase::Closed);
+            self.0.renewer.end_leases();
+        }
         self.0.stop();
     }
 }

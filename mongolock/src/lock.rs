@@ -271,7 +271,8 @@ impl DistributedLock {
     }
 
     fn acquiring(&self) -> Acquire<'_> {
-        Acquire::new(&self.engine, &self.name, &self.options)
+        let is_inside_hold = LockContext::is_inside_hold(&self.engine);
+        Acquire::new(&self.engine, &self.name, &self.options, is_inside_hold)
     }
 
     fn check(&self) -> Result<(), LockError> {

@@ -123,6 +123,14 @@ pub(crate) const LATE_RELEASES: [Duration; 3] = [seconds(10), seconds(30), secon
 /// The time for which `shutdown` waits until every release is confirmed.
 pub(crate) const SHUTDOWN_LIMIT: Duration = seconds(15);
 
+/// The time for which the end of a shutdown waits until the tasks of this process have dropped their commands: they do so
+/// when they are next polled.
+pub(crate) const CLOSE_LIMIT: Duration = seconds(1);
+
+/// The time for which a shutdown waits for the end of the client that the provider has made itself. The client closes its
+/// cursors and sessions at the server, which takes one round trip.
+pub(crate) const CLIENT_LIMIT: Duration = seconds(3);
+
 // Guarded commits.
 
 /// The time for which a commit whose outcome is not known is repeated.
@@ -202,6 +210,8 @@ const _: () = {
     // The server ends a release before this process repeats it, and a caller knows the outcome before a shutdown ends.
     assert!(is_less(RELEASE_REPEAT_LIMIT, RELEASE_LIMIT) && is_less(RELEASE_LIMIT, RELEASE_NO_REPLY));
     assert!(is_less(RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT) && is_less(RELEASE_REPLY_LIMIT, SHUTDOWN_LIMIT));
+    // What follows a shutdown is short beside it.
+    assert!(is_less(CLOSE_LIMIT, CLIENT_LIMIT) && is_less(CLIENT_LIMIT, SHUTDOWN_LIMIT));
 
     assert!(is_less(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX) && is_less(HANDOVER_MIN, HANDOVER_MAX));
     assert!(is_less(HANDOVER_MAX, HANDOVER_MAX_SLOW));

@@ -26,6 +26,8 @@ pub(crate) struct Acquire<'a> {
     engine: &'a Arc<Engine>,
     name: &'a Arc<str>,
     options: &'a Options,
+    /// Whether the caller runs under another lock of this provider, which it keeps until it gets this one.
+    is_inside_hold: bool,
     /// The time at which the call began.
     begun: Instant,
 }
@@ -44,11 +46,17 @@ enum Step {
 }
 
 impl<'a> Acquire<'a> {
-    pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a Arc<str>, options: &'a Options) -> Self {
+    pub(crate) fn new(
+        engine: &'a Arc<Engine>,
+        name: &'a Arc<str>,
+        options: &'a Options,
+        is_inside_hold: bool,
+    ) -> Self {
         Self {
             engine,
             name,
             options,
+            is_inside_hold,
             begun: Instant::now(),
         }
     }
@@ -172,7 +180,7 @@ impl<'a> Acquire<'a> {
         tokio::select! {
             biased;
             outcome = tokio::time::timeout_at(overdue, attempt.next_outcome()) => Ok(outcome.ok()),
-            () = self.engine.until_closed() => Err(self.shut_down_error()),
+            () = self.engine.until_refused(self.is_inside_hold) => Err(self.shut_down_error()),
         }
     }
 
@@ -244,7 +252,7 @@ impl<'a> Acquire<'a> {
     ) -> Result<Step, LockError> {
         let error = match outcome {
             AttemptOutcome::RuntimeStopped => return Err(self.shut_down_error()),
-            _ if self.engine.is_closed() => return Err(self.shut_down_error()),
+            _ if self.engine.refuses(self.is_inside_hold) => return Err(self.shut_down_error()),
             AttemptOutcome::Acquired(hold) if !hold.lease().is_over() => return Ok(Step::Acquired(hold)),
             // The lease was over before the caller's thread took it. The old claim releases itself, and its id must not
             // be used again.
@@ -329,7 +337,7 @@ impl<'a> Acquire<'a> {
     }
 
     fn ensure_open(&self) -> Result<(), LockError> {
-        if self.engine.is_closed() {
+        if self.engine.refuses(self.is_inside_hold) {
             return Err(self.shut_down_error());
         }
         self.engine.ensure_running();
@@ -371,7 +379,7 @@ impl<'a> Acquire<'a> {
         tokio::select! {
             biased;
             output = step => Ok(Some(output)),
-            () = self.engine.until_closed() => Err(self.shut_down_error()),
+            () = self.engine.until_refused(self.is_inside_hold) => Err(self.shut_down_error()),
             () = time_is_up => Ok(None),
         }
     }

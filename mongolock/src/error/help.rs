@@ -91,6 +91,7 @@ fn mongo_help(error: &Error) -> &'static str {
              to it (firewall, bind address, TLS)."
         }
         (Some(Failure::RuntimeEnded), _) => "Await the call before the tokio runtime ends.",
+        (Some(Failure::Closed), _) => "Await the call before `shutdown`.",
         (Some(Failure::BlockedDocument { .. }), _) => {
             "Commit or abort open transactions that changed the lock's document, and look for long operations in \
              `db.currentOp()`."

@@ -175,6 +175,9 @@ impl Renewer {
     /// Schedules the late releases of ids whose acquire requests may take effect late. It is called when a release has
     /// ended, confirmed or given up, and not before: two releases of one claim must not overtake each other.
     pub(super) fn released(self: &Arc<Self>, ended: &[BackgroundRelease], is_confirmed: bool) {
+        if self.store().is_closed() {
+            return;
+        }
         let next = ended.iter().filter_map(|release| release.next(is_confirmed));
         self.release_in_background(next.collect());
     }
@@ -241,7 +244,10 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease
         batch = batch.into_iter().map(BackgroundRelease::without_turn).collect();
         let pause = backoff.next();
         if driver_error::forbids_release(&error) || Instant::now() + pause >= last_expiry {
-            trace::release_failed(keys.len(), &keys[0].name, &error);
+            // A late release is a precaution, which ends with the provider.
+            if !(driver_error::is_closed(&error) && batch.iter().all(|release| release.is_late)) {
+                trace::release_failed(keys.len(), &keys[0].name, &error);
+            }
             return renewer.released(&batch, false);
         }
         if batch.len() > 1 && driver_error::is_out_of_time(&error) {

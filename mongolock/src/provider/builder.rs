@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::options::{Config, refused};
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::store::{MemoryStore, MongoStore, Reachability, Store};
+use crate::store::{Connection, MemoryStore, MongoStore, Store};
 use crate::{LockError, LockProvider};
 
 /// The shortest pause between two polls: with a shorter one a waiter would poll in a hot loop.
@@ -41,8 +41,8 @@ const MAX_RETENTION: Duration = Duration::from_secs(i32::MAX as u64);
 pub struct LockProviderBuilder {
     place: Place,
     background: Option<Client>,
-    /// What the driver says about the servers of a client that this library has made.
-    reachability: Option<Arc<Reachability>>,
+    /// The client of the database, if this library has made it.
+    connection: Option<Arc<Connection>>,
     collection: String,
     config: Config,
     owner: Option<String>,
@@ -61,9 +61,13 @@ impl LockProviderBuilder {
         Self::at(Place::Database(database.clone()))
     }
 
-    pub(crate) fn watched(mut self, reachability: Arc<Reachability>) -> Self {
-        self.reachability = Some(reachability);
-        self
+    /// A builder for the database that the connection string names.
+    pub(crate) fn connected(connection: Arc<Connection>) -> Self {
+        let client = &connection.client;
+        let database = client.default_database();
+        let mut builder = Self::new(&database.unwrap_or_else(|| client.database("mongolock")));
+        builder.connection = Some(connection);
+        builder
     }
 
     pub(crate) fn in_memory() -> Self {
@@ -79,7 +83,7 @@ impl LockProviderBuilder {
         Self {
             place,
             background: None,
-            reachability: None,
+            connection: None,
             collection: "distributed_locks".to_owned(),
             config: Config::default(),
             owner: None,
@@ -229,7 +233,7 @@ impl LockProviderBuilder {
                 database,
                 self.background.as_ref(),
                 &self.collection,
-                self.reachability.clone(),
+                self.connection.clone(),
             )),
             Place::Memory(store) => {
                 store.set_retention(self.config.retention);

@@ -5,6 +5,7 @@ mod change_stream;
 mod connection;
 pub(crate) mod driver_error;
 mod filter;
+mod gate;
 mod index_state;
 mod info;
 mod memory;
@@ -15,13 +16,14 @@ mod transaction;
 mod ttl_index;
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
 
 pub(crate) use change_stream::Releases;
-pub(crate) use connection::connect;
+pub(crate) use connection::{Connection, connect};
 pub use filter::LockFilter;
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
@@ -29,10 +31,10 @@ pub use info::{LockInfo, LockState};
 pub(crate) use info::{Page, owner};
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
-pub(crate) use reachability::Reachability;
 
 #[cfg(test)]
 use crate::simulation::Link;
+#[cfg(test)]
 use crate::task::with_reply_limit;
 use crate::{FencingToken, LockError};
 
@@ -114,6 +116,19 @@ pub(crate) enum Store {
 }
 
 impl Store {
+    /// Ends every command and stream at the end of a shutdown, and the client if no other provider uses it. After this
+    /// only an operator's commands are sent.
+    pub(crate) async fn close(&self) {
+        if let Self::Mongo(store) = self {
+            store.close().await;
+        }
+    }
+
+    /// Whether the store was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self, Self::Mongo(store) if store.gate.is_closed())
+    }
+
     /// Takes the lock if it is free. Repeating it with the same key is harmless.
     pub(crate) async fn claim(
         &self,
@@ -122,7 +137,7 @@ impl Store {
         limit: Duration,
     ) -> Result<AcquireReply, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.claim(key, request, limit)).await,
+            Self::Mongo(store) => store.gate.run(pin!(store.claim(key, request, limit))).await,
             Self::Memory(store) => Ok(store.claim(key, request)),
             #[cfg(test)]
             Self::Simulated(link) => with_reply_limit(link.claim(key, request, limit)).await,
@@ -147,7 +162,7 @@ impl Store {
         limit: Duration,
     ) -> Result<RenewReply, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.renew(keys, expiry, limit)).await,
+            Self::Mongo(store) => store.gate.run(pin!(store.renew(keys, expiry, limit))).await,
             Self::Memory(store) => Ok(store.renew(keys, expiry)),
             #[cfg(test)]
             Self::Simulated(link) => with_reply_limit(link.renew(keys, expiry, limit)).await,
@@ -163,7 +178,7 @@ impl Store {
         limit: Duration,
     ) -> Result<bool, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.release(key, min_hold, limit)).await,
+            Self::Mongo(store) => store.gate.run(pin!(store.release(key, min_hold, limit))).await,
             Self::Memory(store) => Ok(store.release(key, min_hold)),
             #[cfg(test)]
             Self::Simulated(link) => with_reply_limit(link.release(key, min_hold, limit)).await,
@@ -178,7 +193,12 @@ impl Store {
         limit: Duration,
     ) -> Result<(), LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.release_many(keys, min_hold, limit)).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(pin!(store.release_many(keys, min_hold, limit)))
+                    .await
+            }
             Self::Memory(store) => {
                 for key in keys {
                     store.release(key, min_hold);
@@ -212,7 +232,8 @@ impl Store {
     pub(crate) async fn ensure_index(&self, retention: Duration) -> IndexCheck {
         match self {
             Self::Mongo(store) => {
-                let checked = with_reply_limit(async { Ok(store.ensure_index(retention).await) }).await;
+                let checking = async { Ok(store.ensure_index(retention).await) };
+                let checked = store.gate.run_always(pin!(checking)).await;
                 checked.unwrap_or_else(|error| IndexState::unknown(&error).into())
             }
             Self::Memory(_) => IndexState::Ready.into(),
@@ -224,7 +245,7 @@ impl Store {
     /// A page of the locks that meet the filter: the first ones after this name, in the order of their names.
     pub(crate) async fn page(&self, filter: &LockFilter, after: Option<&str>) -> Result<Page, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.page(filter, after)).await,
+            Self::Mongo(store) => store.gate.run_always(pin!(store.page(filter, after))).await,
             Self::Memory(store) => Ok(store.page(filter)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().page(filter)),
@@ -233,7 +254,7 @@ impl Store {
 
     pub(crate) async fn get(&self, name: &str) -> Result<Option<LockInfo>, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.get(name)).await,
+            Self::Mongo(store) => store.gate.run_always(pin!(store.get(name))).await,
             Self::Memory(store) => Ok(store.get(name)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().get(name)),
@@ -247,7 +268,12 @@ impl Store {
         only_if: Option<FencingToken>,
     ) -> Result<bool, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.force_release(name, only_if)).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run_always(pin!(store.force_release(name, only_if)))
+                    .await
+            }
             Self::Memory(store) => Ok(store.force_release(name, only_if)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().force_release(name, only_if)),
@@ -257,7 +283,7 @@ impl Store {
     /// Ends the leases of this owner, and returns their number.
     pub(crate) async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.release_owner(owner)).await,
+            Self::Mongo(store) => store.gate.run_always(pin!(store.release_owner(owner))).await,
             Self::Memory(store) => Ok(store.release_owner(owner)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().release_owner(owner)),
@@ -267,7 +293,7 @@ impl Store {
     /// Opens the stream of releases and deletions.
     pub(crate) async fn watch(&self) -> Result<Releases, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.watch()).await,
+            Self::Mongo(store) => store.watch().await,
             Self::Memory(store) => Ok(store.watch()),
             #[cfg(test)]
             Self::Simulated(link) => link.watch().await.map(Releases::Simulated),

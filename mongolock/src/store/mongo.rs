@@ -1,5 +1,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
@@ -9,7 +10,10 @@ use mongodb::options::{
 use mongodb::{Collection, Database};
 use tokio::sync::Mutex;
 
-use super::{ACQUIRE_REQUEST, AcquireReply, AcquireRequest, Reachability, RenewReply, reply};
+use super::connection::Connection;
+use super::gate::Gate;
+use super::reachability::Reachability;
+use super::{ACQUIRE_REQUEST, AcquireReply, AcquireRequest, RenewReply, reply};
 use crate::error::failure::Failure;
 use crate::store::LeaseId;
 use crate::store::driver_error;
@@ -24,8 +28,13 @@ pub(crate) struct MongoStore {
     pub(super) background: Collection<Document>,
     /// Held while the index is checked: one check at a time.
     pub(super) index_check: Mutex<()>,
-    /// What the driver says about the servers; `None` for a client of the application, whose events it cannot send here.
-    reachability: Option<Arc<Reachability>>,
+    /// The client and what it says about the servers, if this library has made it; the events of a client of the
+    /// application do not come here.
+    connection: Option<Arc<Connection>>,
+    /// What ends the commands at the end of a shutdown.
+    pub(super) gate: Gate,
+    /// Whether the provider no longer uses the client.
+    has_left: AtomicBool,
 }
 
 impl MongoStore {
@@ -33,8 +42,11 @@ impl MongoStore {
         database: &Database,
         background: Option<&mongodb::Client>,
         collection: &str,
-        reachability: Option<Arc<Reachability>>,
+        connection: Option<Arc<Connection>>,
     ) -> Self {
+        if let Some(connection) = &connection {
+            connection.join();
+        }
         let locks = collection_of(database, collection);
         let background = match background {
             Some(client) => collection_of(&client.database(database.name()), collection),
@@ -44,13 +56,34 @@ impl MongoStore {
             locks,
             background,
             index_check: Mutex::default(),
-            reachability,
+            connection,
+            gate: Gate::new(),
+            has_left: AtomicBool::new(false),
         }
+    }
+
+    /// Ends every command and stream, and the client if this library has made it and no other provider uses it.
+    pub(super) async fn close(&self) {
+        self.gate.close().await;
+        if let Some(connection) = self.leave() {
+            connection.shut_down().await;
+        }
+    }
+
+    /// Gives the client up, and returns it if no other provider uses it.
+    fn leave(&self) -> Option<&Connection> {
+        let connection = self.connection.as_deref()?;
+        let is_last = !self.has_left.swap(true, Ordering::AcqRel) && connection.leave();
+        is_last.then_some(connection)
+    }
+
+    fn reachability(&self) -> Option<&Reachability> {
+        Some(&self.connection.as_ref()?.reachability)
     }
 
     /// The failure of an acquire request without a reply.
     pub(super) fn unanswered(&self, waited: Duration) -> Failure {
-        match &self.reachability {
+        match self.reachability() {
             Some(reachability) => reachability.unanswered(ACQUIRE_REQUEST, waited),
             None => Failure::NoReply {
                 request: ACQUIRE_REQUEST.to_owned(),
@@ -67,7 +100,7 @@ impl MongoStore {
         limit: Duration,
     ) -> Result<AcquireReply, LockError> {
         let claiming = self.send_claim(key, request, limit);
-        match &self.reachability {
+        match self.reachability() {
             Some(reachability) => reachability.unless_unreachable(claiming).await,
             None => claiming.await,
         }
@@ -204,6 +237,12 @@ impl MongoStore {
         let database = collection.client().database(&collection.namespace().db);
         let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
         reply::outcome(database.run_command(command).selection_criteria(primary).await)
+    }
+}
+
+impl Drop for MongoStore {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

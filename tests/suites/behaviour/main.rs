@@ -20,6 +20,7 @@ mod protocol;
 mod release_by_hand;
 mod rights;
 mod several_locks;
+mod shutdown;
 mod tokens;
 mod unawaited_release;
 mod wake_up;

@@ -11,6 +11,7 @@ mod late_commands;
 mod late_replies;
 mod log_in;
 mod network;
+mod orderly_end;
 mod outage;
 mod paused;
 mod processes;
