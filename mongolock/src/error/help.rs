@@ -73,7 +73,8 @@ impl LossReason {
                  operator's log (`mongolock.forced`), and for other programs that write to the lock collection."
             }
             Self::ShutDown => {
-                "Repeat the work in another process, or after the restart. Finish the work before calling `shutdown`."
+                "Repeat the work in another process, or after the restart. `shutdown_after` with a longer grace period lets \
+                 work end before."
             }
         }
     }

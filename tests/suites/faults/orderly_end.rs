@@ -7,10 +7,10 @@ use mongodb::bson::doc;
 use mongolock::{LockError, LockProvider};
 use mongolock_tests::{TestDb, lock_document, locks, must, test_db};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use crate::DEFAULT_EXPIRY;
 use crate::actor::{Part, command};
+use crate::{DEFAULT_EXPIRY, Standalone};
 
 /// Set for a process that uses a client of its own, and not the one of `LockProvider::connect`.
 const OWN_CLIENT: &str = "MONGOLOCK_OWN_CLIENT";
@@ -107,4 +107,20 @@ async fn work(provider: LockProvider, lock: u32) {
             return;
         }
     }
+}
+
+/// A server that has stopped keeps neither the provider nor its client for longer than their limits: 15 s for the releases,
+/// 1 s for the requests, and twice 3 s for the client.
+#[tokio::test]
+async fn a_stopped_server_does_not_keep_a_process() {
+    let standalone = Standalone::start().await;
+    let provider = LockProvider::connect(standalone.proxy.uri()).await.unwrap();
+    let guard = provider.lock("held").await.unwrap();
+    standalone.server.node().stop().unwrap();
+    let begun = Instant::now();
+    provider.shutdown_after(Duration::from_millis(100)).await;
+    // Without the limits it would take 30 s and longer: the driver's time to find a server.
+    assert!(begun.elapsed() < Duration::from_secs(27), "{:?}", begun.elapsed());
+    assert!(guard.is_lost());
+    standalone.server.node().resume().unwrap();
 }
