@@ -1,7 +1,8 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::index_task::IndexTask;
@@ -21,11 +22,14 @@ pub(crate) struct Engine {
     index_task: IndexTask,
     pub(crate) config: Config,
     pub(crate) owner: Arc<str>,
-    phase: watch::Sender<Phase>,
+    /// The present [`Phase`].
+    phase: AtomicU8,
+    /// Notified when a phase begins.
+    phase_changed: Notify,
 }
 
 /// Which acquires a provider accepts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy)]
 enum Phase {
     Open,
     /// Only acquires inside a hold of this provider go on, because the body of that hold needs them to end.
@@ -44,7 +48,8 @@ impl Engine {
             queues: Queues::new(),
             config,
             owner,
-            phase: watch::Sender::new(Phase::Open),
+            phase: AtomicU8::new(Phase::Open as u8),
+            phase_changed: Notify::new(),
         }
     }
 
@@ -56,19 +61,23 @@ impl Engine {
 
     /// Whether the provider is shut down.
     pub(crate) fn is_closed(&self) -> bool {
-        self.phase() == Phase::Closed
+        self.has_begun(Phase::Closed)
     }
 
     /// Whether an acquire is refused, which may be inside a hold of this provider.
     pub(crate) fn refuses(&self, is_inside_hold: bool) -> bool {
-        self.phase() >= refusing(is_inside_hold)
+        self.has_begun(refusing(is_inside_hold))
     }
 
     /// Resolves when an acquire is refused.
     pub(crate) async fn until_refused(&self, is_inside_hold: bool) {
-        let refusing = refusing(is_inside_hold);
-        // It fails only without a sender, which lives as long as the engine.
-        let _ = self.phase.subscribe().wait_for(|phase| *phase >= refusing).await;
+        loop {
+            let changed = self.phase_changed.notified();
+            if self.refuses(is_inside_hold) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Rejects waiters, ends all leases, and waits until the server has confirmed the releases. With a grace period, the
@@ -93,17 +102,14 @@ impl Engine {
         self.renewer.end_leases();
     }
 
-    fn phase(&self) -> Phase {
-        *self.phase.borrow()
+    fn has_begun(&self, phase: Phase) -> bool {
+        self.phase.load(Ordering::Acquire) >= phase as u8
     }
 
     /// Enters a phase, unless a later one has begun.
     fn enter(&self, phase: Phase) {
-        self.phase.send_if_modified(|present| {
-            let is_later = phase > *present;
-            *present = phase.max(*present);
-            is_later
-        });
+        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        self.phase_changed.notify_waiters();
     }
 
     fn stop(&self) {
