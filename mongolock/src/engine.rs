@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -10,6 +10,7 @@ use crate::lease::Queues;
 use crate::lease::renewer::Renewer;
 use crate::notifier::ReleaseNotifier;
 use crate::options::Config;
+use crate::probe::Probe;
 use crate::store::Store;
 use crate::timing::SHUTDOWN_LIMIT;
 
@@ -19,9 +20,12 @@ pub(crate) struct Engine {
     pub(crate) renewer: Arc<Renewer>,
     pub(crate) queues: Arc<Queues>,
     pub(crate) notifier: Arc<ReleaseNotifier>,
-    index_task: IndexTask,
+    pub(crate) index_task: IndexTask,
+    pub(crate) probe: Probe,
     pub(crate) config: Config,
     pub(crate) owner: Arc<str>,
+    /// The number of calls that wait for a lock.
+    waiting: AtomicUsize,
     /// The present [`Phase`].
     phase: AtomicU8,
     /// Notified when a phase begins.
@@ -44,10 +48,12 @@ impl Engine {
             renewer: Arc::new(Renewer::new(Arc::clone(&store))),
             notifier: Arc::new(ReleaseNotifier::new(Arc::clone(&store), config.wake_up)),
             index_task: IndexTask::new(Arc::clone(&store), config.retention),
+            probe: Probe::new(Arc::clone(&store)),
             store,
             queues: Queues::new(),
             config,
             owner,
+            waiting: AtomicUsize::new(0),
             phase: AtomicU8::new(Phase::Open as u8),
             phase_changed: Notify::new(),
         }
@@ -57,6 +63,17 @@ impl Engine {
     pub(crate) fn ensure_running(&self) {
         self.renewer.ensure_running();
         self.index_task.ensure_running();
+    }
+
+    /// Counts a call that waits for a lock until the returned value is dropped.
+    pub(crate) fn begin_waiting(&self) -> Waiting<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(self)
+    }
+
+    /// The number of calls that wait for a lock.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Whether the provider is shut down.
@@ -125,6 +142,15 @@ fn refusing(is_inside_hold: bool) -> Phase {
         Phase::Closed
     } else {
         Phase::Draining
+    }
+}
+
+/// One call that waits for a lock, counted until it is dropped.
+pub(crate) struct Waiting<'a>(&'a Engine);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

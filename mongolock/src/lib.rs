@@ -27,6 +27,7 @@ mod name;
 mod notifier;
 mod options;
 mod output;
+mod probe;
 mod provider;
 mod queue;
 mod run;
@@ -52,6 +53,6 @@ pub use lock::DistributedLock;
 #[doc(inline)]
 pub use mongolock_macros::distributed_lock;
 pub use output::{LockOutput, Skipped};
-pub use provider::{LockProvider, LockProviderBuilder};
+pub use provider::{Health, HeldLock, LockProvider, LockProviderBuilder, WakeUp};
 pub use store::{IndexState, LockFilter, LockInfo, LockState};
 pub use token::FencingToken;

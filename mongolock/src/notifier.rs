@@ -104,6 +104,12 @@ impl ReleaseNotifier {
         }
     }
 
+    /// Whether releases wake the waiters at present.
+    pub(crate) fn is_open(&self) -> bool {
+        let state = lock(&self.state);
+        state.stream == StreamState::Open && state.last_reply.elapsed() < STREAM_SILENT
+    }
+
     /// Whether there is no waiter and no open stream.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
@@ -173,8 +179,7 @@ impl Subscription {
 
     /// Whether releases wake the caller at present.
     pub(crate) fn is_open(&self) -> bool {
-        let state = lock(&self.notifier.state);
-        state.stream == StreamState::Open && state.last_reply.elapsed() < STREAM_SILENT
+        self.notifier.is_open()
     }
 
     pub(crate) async fn woken(&self) {

@@ -57,7 +57,7 @@ const RUNTIME_LAYERS: &[Layer] = &[
     },
     Layer {
         name: "queue",
-        modules: &["queue", "notifier", "index_task"],
+        modules: &["queue", "notifier", "index_task", "probe"],
     },
     Layer {
         name: "store",

@@ -16,8 +16,8 @@ use crate::engine::Engine;
 use crate::lease::{Entry, Hold, LeaseOptions, Turn};
 use crate::options::Options;
 use crate::queue::{FrontStatus, Holder};
-use crate::store::LeaseId;
 use crate::store::driver_error;
+use crate::store::{ACQUIRE_REQUEST, LeaseId};
 use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
 use crate::{LockError, task, trace};
 
@@ -63,6 +63,7 @@ impl<'a> Acquire<'a> {
 
     /// Waits for the lock until the acquire timeout.
     pub(crate) async fn wait(&self) -> Result<Hold, LockError> {
+        let _waiting = self.engine.begin_waiting();
         let span = trace::acquire_span(self.name, &self.engine.owner);
         let outcome = match self.options.acquire_timeout {
             // A call with a timeout of zero still sends one request.
@@ -79,6 +80,7 @@ impl<'a> Acquire<'a> {
     /// Tries to acquire the lock, or returns its holder; no request is sent if another caller in this process holds the
     /// lock or waits for it.
     pub(crate) async fn try_once(&self) -> Result<Tried, LockError> {
+        let _waiting = self.engine.begin_waiting();
         let span = trace::acquire_span(self.name, &self.engine.owner);
         let outcome = self.attempt_once().instrument(span.clone()).await;
         self.record(&span, &outcome);
@@ -414,7 +416,7 @@ impl<'a> Acquire<'a> {
             FrontStatus::NoReply => {
                 // A reply to an earlier caller may be missing for longer than this call lasts.
                 let waited = self.begun.elapsed().max(entry.front().without_reply());
-                self.engine.store.unanswered(waited)
+                self.engine.store.unanswered(ACQUIRE_REQUEST, waited)
             }
         }
     }

@@ -56,6 +56,7 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, leases: Vec<Arc<Lease>>) {
     let sent = Instant::now();
     match renewer.store().renew(&keys, expiry, limit).await {
         Ok(reply) => {
+            renewer.note_renewal();
             for lease in &leases {
                 if reply.includes(&lease.key) {
                     lease.extend(sent);

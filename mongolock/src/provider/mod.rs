@@ -1,4 +1,5 @@
 mod builder;
+mod health;
 
 use std::fmt::{self, Display};
 use std::future::Future;
@@ -15,6 +16,7 @@ use crate::lock::DistributedLock;
 use crate::options::Options;
 use crate::store;
 pub use builder::LockProviderBuilder;
+pub use health::{Health, HeldLock, WakeUp};
 
 static GLOBAL: OnceCell<LockProvider> = OnceCell::new();
 
@@ -182,6 +184,79 @@ impl LockProvider {
     #[must_use]
     pub fn admin(&self) -> LockAdmin {
         LockAdmin::new(&self.engine)
+    }
+
+    /// The state of this provider and of its connection to MongoDB, for a status page or a log.
+    ///
+    /// It sends one `hello` command, which needs no privilege, and returns within 2 s even if no server replies. Calls at
+    /// the same time share the command. [`is_ready`](Self::is_ready) is cheaper, for the probes of a load balancer.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let _guard = provider.lock("report:1").await?;
+    /// let health = provider.health().await;
+    /// assert!(health.has_primary && health.held == 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn health(&self) -> Health {
+        health::health(&self.engine).await
+    }
+
+    /// Whether locks can be acquired at present: no shutdown has begun, and MongoDB has confirmed a write of this provider
+    /// within the last `renew_interval`, or a primary replies to a `hello` command within 2 s.
+    ///
+    /// It sends nothing while the provider is in use. For a readiness probe; the guide's page on
+    /// [production](crate::guide::production#health-checks) says when to use one, and why never for liveness.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// assert!(provider.is_ready().await);
+    /// provider.shutdown().await;
+    /// assert!(!provider.is_ready().await);
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn is_ready(&self) -> bool {
+        health::is_ready(&self.engine).await
+    }
+
+    /// The locks that this provider holds in this process, in the order of their names. Nothing is sent;
+    /// [`LockAdmin::list`](crate::LockAdmin::list) returns those of all processes.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let guard = provider.lock("report:1").await?;
+    /// let held = provider.held();
+    /// assert_eq!(held[0].name, "report:1");
+    /// assert_eq!(held[0].fencing_token, guard.fencing_token());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn held(&self) -> Vec<HeldLock> {
+        health::held(&self.engine)
     }
 
     /// Shuts down this provider and all its clones at once: releases all locks, and returns when the server has confirmed

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
+use tokio::time::Instant;
 
 pub(crate) use change_stream::Releases;
 pub(crate) use connection::{Connection, connect};
@@ -39,7 +40,7 @@ use crate::task::with_reply_limit;
 use crate::{FencingToken, LockError};
 
 /// What errors call an acquire request.
-const ACQUIRE_REQUEST: &str = "acquire request";
+pub(crate) const ACQUIRE_REQUEST: &str = "acquire request";
 
 /// The name of a lock and the id of one claim on it, as they stand in the document.
 #[derive(Debug, Clone)]
@@ -144,13 +145,33 @@ impl Store {
         }
     }
 
-    /// The error of an acquire request without a reply, with what the driver has said about its connections.
-    pub(crate) fn unanswered(&self, waited: Duration) -> LockError {
+    /// The error of a request without a reply, with what the driver has said about its connections.
+    pub(crate) fn unanswered(&self, request: &str, waited: Duration) -> LockError {
         match self {
-            Self::Mongo(store) => store.unanswered(waited).into_error(),
-            Self::Memory(_) => LockError::no_reply(ACQUIRE_REQUEST, waited),
+            Self::Mongo(store) => store.unanswered(request, waited).into_error(),
+            Self::Memory(_) => LockError::no_reply(request, waited),
             #[cfg(test)]
-            Self::Simulated(_) => LockError::no_reply(ACQUIRE_REQUEST, waited),
+            Self::Simulated(_) => LockError::no_reply(request, waited),
+        }
+    }
+
+    /// Whether the server that replies is a primary; any member of a replica set may reply.
+    pub(crate) async fn hello(&self) -> Result<bool, LockError> {
+        match self {
+            Self::Mongo(store) => store.gate.run_always(pin!(store.hello())).await,
+            Self::Memory(_) => Ok(true),
+            #[cfg(test)]
+            Self::Simulated(_) => Ok(true),
+        }
+    }
+
+    /// The time at which the server last confirmed a write; `None` without a server.
+    pub(crate) fn last_confirmed(&self) -> Option<Instant> {
+        match self {
+            Self::Mongo(store) => store.last_confirmed(),
+            Self::Memory(_) => None,
+            #[cfg(test)]
+            Self::Simulated(_) => None,
         }
     }
 

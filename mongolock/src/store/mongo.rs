@@ -9,14 +9,16 @@ use mongodb::options::{
 };
 use mongodb::{Collection, Database};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use super::connection::Connection;
 use super::gate::Gate;
 use super::reachability::Reachability;
-use super::{ACQUIRE_REQUEST, AcquireReply, AcquireRequest, RenewReply, reply};
+use super::{AcquireReply, AcquireRequest, RenewReply, reply};
 use crate::error::failure::Failure;
 use crate::store::LeaseId;
 use crate::store::driver_error;
+use crate::sync::lock;
 use crate::timing::LATE_COMMAND;
 use crate::{FencingToken, LockError};
 
@@ -31,6 +33,8 @@ pub(crate) struct MongoStore {
     /// The client and what it says about the servers, if this library has made it; the events of a client of the
     /// application do not come here.
     connection: Option<Arc<Connection>>,
+    /// The time at which the server last confirmed a write.
+    last_confirmed: std::sync::Mutex<Option<Instant>>,
     /// What ends the commands at the end of a shutdown.
     pub(super) gate: Gate,
     /// Whether the provider no longer uses the client.
@@ -57,6 +61,7 @@ impl MongoStore {
             background,
             index_check: Mutex::default(),
             connection,
+            last_confirmed: std::sync::Mutex::default(),
             gate: Gate::new(),
             has_left: AtomicBool::new(false),
         }
@@ -81,12 +86,34 @@ impl MongoStore {
         Some(&self.connection.as_ref()?.reachability)
     }
 
-    /// The failure of an acquire request without a reply.
-    pub(super) fn unanswered(&self, waited: Duration) -> Failure {
+    /// Whether the server that replies is a primary. Without one a secondary replies.
+    pub(super) async fn hello(&self) -> Result<bool, LockError> {
+        let any = SelectionCriteria::ReadPreference(ReadPreference::PrimaryPreferred { options: None });
+        let database = self.locks.client().database(&self.locks.namespace().db);
+        let hello = async {
+            let reply = database
+                .run_command(doc! { "hello": 1 })
+                .selection_criteria(any)
+                .await?;
+            Ok(reply.get_bool("isWritablePrimary").unwrap_or(false))
+        };
         match self.reachability() {
-            Some(reachability) => reachability.unanswered(ACQUIRE_REQUEST, waited),
+            Some(reachability) => reachability.unless_unreachable(hello).await,
+            None => hello.await,
+        }
+    }
+
+    /// The time at which the server last confirmed a write.
+    pub(super) fn last_confirmed(&self) -> Option<Instant> {
+        *lock(&self.last_confirmed)
+    }
+
+    /// The failure of a request without a reply.
+    pub(super) fn unanswered(&self, request: &str, waited: Duration) -> Failure {
+        match self.reachability() {
+            Some(reachability) => reachability.unanswered(request, waited),
             None => Failure::NoReply {
-                request: ACQUIRE_REQUEST.to_owned(),
+                request: request.to_owned(),
                 waited,
                 note: "; the driver says why it finds no server after `serverSelectionTimeoutMS`".to_owned(),
             },
@@ -236,7 +263,9 @@ impl MongoStore {
         command.insert("maxTimeMS", millis(limit).max(1));
         let database = collection.client().database(&collection.namespace().db);
         let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
-        reply::outcome(database.run_command(command).selection_criteria(primary).await)
+        let reply = reply::outcome(database.run_command(command).selection_criteria(primary).await)?;
+        *lock(&self.last_confirmed) = Some(Instant::now());
+        Ok(reply)
     }
 }
 

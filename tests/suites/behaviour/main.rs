@@ -10,6 +10,7 @@ mod conformance;
 mod fenced;
 mod fixture;
 mod handover;
+mod health;
 mod index;
 mod info_stream;
 mod interop_dotnet;

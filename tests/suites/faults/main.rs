@@ -6,6 +6,7 @@ mod cancellation;
 mod commands;
 mod error_reports;
 mod handed_over;
+mod health;
 mod index_build;
 mod late_commands;
 mod late_replies;

@@ -1,0 +1,90 @@
+//! The health of a provider whose servers do not reply.
+
+use std::time::Duration;
+
+use mongolock::{Health, LockProvider};
+use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must};
+use tokio::time::Instant;
+
+use crate::{Standalone, closed_address};
+
+/// The limit of a health check is 2 s. A check without a limit would take the driver's 30 s.
+const BOUND: Duration = Duration::from_secs(15);
+
+async fn unreachable(provider: &LockProvider) -> Health {
+    let begun = Instant::now();
+    let health = provider.health().await;
+    assert!(!provider.is_ready().await);
+    assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+    assert!(!health.is_reachable && !health.has_primary);
+    health
+}
+
+async fn until_ready(provider: &LockProvider) {
+    let ready = async || provider.is_ready().await.then_some(());
+    eventually(AMPLE, "readiness", ready).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_reached_is_named() {
+    let address = closed_address();
+    let provider = LockProvider::connect(format!("mongodb://{address}/app"))
+        .await
+        .unwrap();
+    let error = unreachable(&provider).await.error.unwrap().to_string();
+    assert!(error.contains(&address.to_string()), "{error}");
+    let mut options = mongodb::options::ClientOptions::parse(format!("mongodb://{address}/"))
+        .await
+        .unwrap();
+    options.app_name = Some("own".to_owned());
+    let own_client = mongodb::Client::with_options(options).unwrap();
+    let error = unreachable(&LockProvider::new(&own_client.database("app")))
+        .await
+        .error
+        .unwrap();
+    assert!(error.to_string().contains("`hello`"), "{error}");
+}
+
+/// The connections stay open and silent. The leases are told from this process's own clock.
+#[tokio::test]
+async fn a_server_that_has_stopped_is_not_reachable() {
+    let standalone = Standalone::start().await;
+    let builder = LockProvider::builder(&standalone.proxied).renew_interval(Duration::from_millis(200));
+    let provider = builder.build().unwrap();
+    let _guard = provider.lock("held").await.unwrap();
+    until_ready(&provider).await;
+    standalone.server.node().stop().unwrap();
+    // The last write may have been confirmed just before.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let health = unreachable(&provider).await;
+    assert_eq!(health.held, 1);
+    standalone.server.node().resume().unwrap();
+    until_ready(&provider).await;
+    assert!(provider.health().await.error.is_none());
+}
+
+/// A secondary replies while the set has no primary.
+#[tokio::test]
+async fn a_set_without_a_primary_is_reachable() {
+    let server = Server::start(ServerOptions::three_members()).await.unwrap();
+    let client = server.client().await.unwrap();
+    let builder = LockProvider::builder(&client.database("app")).renew_interval(Duration::from_millis(200));
+    let provider = builder.build().unwrap();
+    assert!(provider.health().await.has_primary);
+    let primary = server.primary().await.unwrap();
+    let others = server.secondaries().await;
+    // With one member left no primary can be elected.
+    must(others[0].kill().await);
+    must(primary.kill().await);
+    let has_none = async || {
+        let health = provider.health().await;
+        (health.is_reachable && !health.has_primary).then_some(())
+    };
+    eventually(AMPLE, "a set without a primary", has_none)
+        .await
+        .unwrap();
+    assert!(!provider.is_ready().await);
+    must(primary.restart().await);
+    until_ready(&provider).await;
+    assert!(provider.health().await.has_primary);
+}
