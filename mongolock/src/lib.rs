@@ -12,6 +12,7 @@
 mod acquire;
 mod admin;
 mod backoff;
+pub mod blocking;
 mod commit;
 mod context;
 mod duration;

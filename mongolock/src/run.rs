@@ -92,6 +92,29 @@ impl Acquired {
     }
 }
 
+impl Acquired {
+    /// Runs a body that does not await. A loss cannot cancel it.
+    pub(crate) fn run_blocking<T>(self, body: impl FnOnce() -> T) -> Finished<T> {
+        let lease = self.source.lease();
+        let span = trace::hold_span(&lease.fields());
+        let outcome = if lease.should_cancel() {
+            BodyOutcome::Lost
+        } else {
+            let body = || CURRENT.sync_scope(self.context, body);
+            match span.in_scope(|| catch_unwind(AssertUnwindSafe(body))) {
+                Ok(value) => BodyOutcome::Returned(value),
+                Err(payload) => BodyOutcome::Panicked(payload),
+            }
+        };
+        trace::hold_ended(&span, &lease.fields(), outcome.name());
+        Finished {
+            outcome,
+            source: self.source,
+            on_lost: self.on_lost,
+        }
+    }
+}
+
 impl LockSource {
     fn lease(&self) -> &Arc<Lease> {
         match self {
@@ -175,10 +198,26 @@ pub struct Finished<T> {
     on_lost: OnLost,
 }
 
-enum BodyOutcome<T> {
+/// How the body of a call has ended.
+pub(crate) enum BodyOutcome<T> {
     Returned(T),
     Lost,
     Panicked(Box<dyn Any + Send>),
+}
+
+/// The lock of a call whose body has ended.
+pub(crate) struct Unreleased {
+    source: LockSource,
+    on_lost: OnLost,
+}
+
+/// How the release of a call's lock has ended.
+pub(crate) struct Released {
+    /// The error for a body that was cancelled.
+    lost: LockError,
+    /// Whether the call reports a loss that its release finds.
+    reports_loss: bool,
+    result: Result<(), LockError>,
 }
 
 impl<T> BodyOutcome<T> {
@@ -189,25 +228,53 @@ impl<T> BodyOutcome<T> {
             Self::Panicked(_) => "panicked",
         }
     }
-}
 
-impl<T> Finished<T> {
-    /// Releases the lock and decides what the call returns: the failure of the body comes before the loss of the lock.
-    pub async fn finish(mut self, output: Output<T>) -> T {
-        let lost = self.source.lease().lost_error();
-        // After a guarded commit the work was done under the lock, even if the lock was lost later.
-        let reports_loss = self.on_lost == OnLost::Cancel && !self.source.lease().has_committed();
-        let released = self.source.release().await;
-        match self.outcome {
-            BodyOutcome::Panicked(payload) => resume_unwind(payload),
-            BodyOutcome::Lost => (output.from_lock_error)(lost),
-            BodyOutcome::Returned(value) => match released {
-                Err(error @ LockError::Lost { .. }) if reports_loss && (output.is_success)(&value) => {
+    /// What the call returns after its release: the failure of the body comes before the loss of the lock.
+    pub(crate) fn output(self, released: Released, output: &Output<T>) -> T {
+        match self {
+            Self::Panicked(payload) => resume_unwind(payload),
+            Self::Lost => (output.from_lock_error)(released.lost),
+            Self::Returned(value) => match released.result {
+                Err(error @ LockError::Lost { .. })
+                    if released.reports_loss && (output.is_success)(&value) =>
+                {
                     (output.from_lock_error)(error)
                 }
                 // A release that is not confirmed does not change the outcome: the work was done under the lock.
                 _ => value,
             },
+        }
+    }
+}
+
+impl<T> Finished<T> {
+    /// Releases the lock and decides what the call returns.
+    pub async fn finish(self, output: Output<T>) -> T {
+        let (outcome, unreleased) = self.split();
+        let released = unreleased.release().await;
+        outcome.output(released, &output)
+    }
+
+    /// The outcome of the body and the lock, which another thread may release.
+    pub(crate) fn split(self) -> (BodyOutcome<T>, Unreleased) {
+        let Self {
+            outcome,
+            source,
+            on_lost,
+        } = self;
+        (outcome, Unreleased { source, on_lost })
+    }
+}
+
+impl Unreleased {
+    pub(crate) async fn release(mut self) -> Released {
+        let lost = self.source.lease().lost_error();
+        // After a guarded commit the work was done under the lock, even if the lock was lost later.
+        let reports_loss = self.on_lost == OnLost::Cancel && !self.source.lease().has_committed();
+        Released {
+            lost,
+            reports_loss,
+            result: self.source.release().await,
         }
     }
 }

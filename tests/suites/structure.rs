@@ -33,6 +33,7 @@ const RUNTIME_LAYERS: &[Layer] = &[
             "lib",
             "__private",
             "provider",
+            "blocking",
             "lock",
             "guard",
             "context",

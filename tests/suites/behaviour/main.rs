@@ -4,6 +4,7 @@
 mod admin;
 mod admin_commands;
 mod attribute;
+mod blocking;
 mod commit;
 mod conditional_release;
 mod conformance;

@@ -111,7 +111,7 @@ pub(crate) struct Part {
 impl Part {
     /// The values from the environment; `None` in the test process itself, which runs no part.
     pub(crate) async fn given() -> Option<Self> {
-        let uri = Self::uri()?;
+        let uri = std::env::var(URI).ok()?;
         // A stopped process cannot notice that its pipes are closed. This signal ends it, so that a killed test run
         // leaves no process behind.
         #[cfg(target_os = "linux")]
@@ -123,9 +123,11 @@ impl Part {
 }
 
 impl Part {
-    /// The connection string; `None` in the test process itself.
+    /// The connection string that names the database; `None` in the test process itself.
     pub(crate) fn uri() -> Option<String> {
-        std::env::var(URI).ok()
+        let uri = std::env::var(URI).ok()?;
+        let (hosts, options) = uri.split_once("/?").expect("it has options");
+        Some(format!("{hosts}/{}?{options}", std::env::var(DATABASE).unwrap()))
     }
 }
 

@@ -12,11 +12,18 @@ use tokio::time::{Instant, sleep};
 use crate::actor::{Part, command};
 use crate::{DEFAULT_EXPIRY, Standalone};
 
-/// Set for a process that uses a client of its own, and not the one of `LockProvider::connect`.
-const OWN_CLIENT: &str = "MONGOLOCK_OWN_CLIENT";
+/// The parts that the processes run: with a client of their own, with that of `LockProvider::connect`, and without async
+/// code.
+const PARTS: [&str; 3] = ["with_a_client_of_its_own", "connected", "blocking"];
 
 /// The number of processes. The driver printed a panic in one of twelve before the library ended its stream itself.
 const PROCESSES: usize = 200;
+
+/// How long a body takes.
+const BODY: Duration = Duration::from_millis(3);
+
+/// The grace period of a process: some bodies end within it.
+const GRACE: Duration = Duration::from_millis(50);
 
 /// The number of processes at a time: more than the machine has cores, so that they end under load.
 const AT_A_TIME: usize = 8;
@@ -29,7 +36,7 @@ async fn processes_that_end_under_load_print_nothing() {
         if running.len() == AT_A_TIME {
             ended.extend(running.join_next().await);
         }
-        running.spawn(process(&db, index % 2 == 0));
+        running.spawn(process(&db, PARTS[index % PARTS.len()]));
     }
     ended.extend(running.join_all().await.into_iter().map(Ok));
     for output in ended {
@@ -52,11 +59,8 @@ async fn processes_that_end_under_load_print_nothing() {
     );
 }
 
-fn process(db: &TestDb, has_own_client: bool) -> impl Future<Output = Output> + use<> {
-    let mut command = command("orderly_end::work_under_load", db, DEFAULT_EXPIRY);
-    if has_own_client {
-        command.env(OWN_CLIENT, "yes");
-    }
+fn process(db: &TestDb, part: &str) -> impl Future<Output = Output> + use<> {
+    let mut command = command(&format!("orderly_end::{part}"), db, DEFAULT_EXPIRY);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -64,43 +68,70 @@ fn process(db: &TestDb, has_own_client: bool) -> impl Future<Output = Output> + 
     async move { command.output().await.unwrap() }
 }
 
-/// The part of a process, and not a test: calls compete for a few locks, also with those of other processes, and most of
-/// them wait with the change stream open. The process ends in the middle of that.
+/// A part of a process, as the two below, and not a test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn work_under_load() {
-    let Some(Part { database, .. }) = Part::given().await else {
-        return;
-    };
-    let own_client = std::env::var(OWN_CLIENT).is_ok();
-    let provider = if own_client {
-        LockProvider::new(&database)
-    } else {
-        let uri = Part::uri().unwrap();
-        let (hosts, options) = uri.split_once("/?").expect("it has options");
-        let uri = format!("{hosts}/{}?{options}", database.name());
-        LockProvider::connect(uri).await.unwrap()
-    };
-    let mut calls = JoinSet::new();
-    for number in 0..12 {
-        calls.spawn(work(provider.clone(), number % 3));
-    }
-    let started = std::process::id();
-    sleep(Duration::from_millis(150 + u64::from(started % 100))).await;
-    if started % 3 == 0 {
-        provider.shutdown().await;
-    } else {
-        provider.shutdown_after(Duration::from_millis(50)).await;
-    }
-    if own_client {
+async fn with_a_client_of_its_own() {
+    if let Some(Part { database, .. }) = Part::given().await {
+        end_under_load(LockProvider::new(&database)).await;
         database.client().clone().shutdown().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn connected() {
+    if let Some(uri) = Part::uri() {
+        end_under_load(LockProvider::connect(uri).await.unwrap()).await;
+    }
+}
+
+#[test]
+fn blocking() {
+    let Some(uri) = Part::uri() else {
+        return;
+    };
+    let provider = mongolock::blocking::LockProvider::connect(uri).unwrap();
+    std::thread::scope(|scope| {
+        for number in 0..6 {
+            let (provider, name) = (&provider, format!("load:{}", number % 3));
+            scope.spawn(move || {
+                let call = || {
+                    provider.with(&name, || {
+                        std::thread::sleep(BODY);
+                        Ok::<_, LockError>(())
+                    })
+                };
+                while !matches!(call(), Err(LockError::ShutDown { .. })) {}
+            });
+        }
+        std::thread::sleep(running_time());
+        provider.shutdown_after(GRACE);
+    });
+}
+
+/// Calls compete for a few locks, also with those of other processes, and most of them wait with the change stream open.
+/// The provider ends in the middle of that.
+async fn end_under_load(provider: LockProvider) {
+    for number in 0..12 {
+        tokio::spawn(work(provider.clone(), number % 3));
+    }
+    sleep(running_time()).await;
+    if std::process::id().is_multiple_of(3) {
+        provider.shutdown().await;
+    } else {
+        provider.shutdown_after(GRACE).await;
+    }
+}
+
+/// A time that differs between processes.
+fn running_time() -> Duration {
+    Duration::from_millis(150 + u64::from(std::process::id() % 100))
 }
 
 async fn work(provider: LockProvider, lock: u32) {
     let lock = provider.lock(format_args!("load:{lock}"));
     loop {
         let body = lock.run(async |_| {
-            sleep(Duration::from_millis(3)).await;
+            sleep(BODY).await;
             Ok::<_, LockError>(())
         });
         if let Err(LockError::ShutDown { .. } | LockError::Lost { .. }) = body.await {
