@@ -8,6 +8,7 @@ use tokio::time::timeout;
 use crate::index_task::IndexTask;
 use crate::lease::Queues;
 use crate::lease::renewer::Renewer;
+use crate::meter::Meter;
 use crate::notifier::ReleaseNotifier;
 use crate::options::Config;
 use crate::probe::Probe;
@@ -24,6 +25,7 @@ pub(crate) struct Engine {
     pub(crate) probe: Probe,
     pub(crate) config: Config,
     pub(crate) owner: Arc<str>,
+    pub(crate) meter: Meter,
     /// The number of calls that wait for a lock.
     waiting: AtomicUsize,
     /// The present [`Phase`].
@@ -53,6 +55,7 @@ impl Engine {
             queues: Queues::new(),
             config,
             owner,
+            meter: Meter::new(),
             waiting: AtomicUsize::new(0),
             phase: AtomicU8::new(Phase::Open as u8),
             phase_changed: Notify::new(),
@@ -65,10 +68,13 @@ impl Engine {
         self.index_task.ensure_running();
     }
 
-    /// Counts a call that waits for a lock until the returned value is dropped.
-    pub(crate) fn begin_waiting(&self) -> Waiting<'_> {
+    /// Counts a call that waits for a lock.
+    pub(crate) fn wait_begins(&self) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        Waiting(self)
+    }
+
+    pub(crate) fn wait_ends(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// The number of calls that wait for a lock.
@@ -142,15 +148,6 @@ fn refusing(is_inside_hold: bool) -> Phase {
         Phase::Closed
     } else {
         Phase::Draining
-    }
-}
-
-/// One call that waits for a lock, counted until it is dropped.
-pub(crate) struct Waiting<'a>(&'a Engine);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -272,7 +272,9 @@ impl DistributedLock {
 
     fn acquiring(&self) -> Acquire<'_> {
         let is_inside_hold = LockContext::is_inside_hold(&self.engine);
-        Acquire::new(&self.engine, &self.name, &self.options, is_inside_hold)
+        // The label of the metrics.
+        let label: Option<&'static str> = None;
+        Acquire::new(&self.engine, &self.name, &self.options, is_inside_hold, label)
     }
 
     fn check(&self) -> Result<(), LockError> {

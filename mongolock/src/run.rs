@@ -109,8 +109,10 @@ impl Acquired {
         trace::hold_ended(&span, &lease.fields(), outcome.name());
         Finished {
             outcome,
-            source: self.source,
-            on_lost: self.on_lost,
+            unreleased: Unreleased {
+                source: self.source,
+                on_lost: self.on_lost,
+            },
         }
     }
 }
@@ -183,10 +185,10 @@ impl<B: Future, L: Future<Output = ()>> Future for LockedBody<B, L> {
             unreachable!("the hold is taken once")
         };
         trace::hold_ended(this.span, &source.lease().fields(), outcome.name());
+        let on_lost = *this.on_lost;
         Poll::Ready(Finished {
             outcome,
-            source,
-            on_lost: *this.on_lost,
+            unreleased: Unreleased { source, on_lost },
         })
     }
 }
@@ -194,8 +196,7 @@ impl<B: Future, L: Future<Output = ()>> Future for LockedBody<B, L> {
 /// A call whose body has ended, and whose lock is not released yet.
 pub struct Finished<T> {
     outcome: BodyOutcome<T>,
-    source: LockSource,
-    on_lost: OnLost,
+    unreleased: Unreleased,
 }
 
 /// How the body of a call has ended.
@@ -211,12 +212,17 @@ pub(crate) struct Unreleased {
     on_lost: OnLost,
 }
 
-/// How the release of a call's lock has ended.
-pub(crate) struct Released {
+/// What a call knows of its lock before the release.
+struct Ending {
     /// The error for a body that was cancelled.
     lost: LockError,
     /// Whether the call reports a loss that its release finds.
     reports_loss: bool,
+}
+
+/// How the release of a call's lock has ended.
+pub(crate) struct Released {
+    ending: Ending,
     result: Result<(), LockError>,
 }
 
@@ -233,10 +239,10 @@ impl<T> BodyOutcome<T> {
     pub(crate) fn output(self, released: Released, output: &Output<T>) -> T {
         match self {
             Self::Panicked(payload) => resume_unwind(payload),
-            Self::Lost => (output.from_lock_error)(released.lost),
+            Self::Lost => (output.from_lock_error)(released.ending.lost),
             Self::Returned(value) => match released.result {
                 Err(error @ LockError::Lost { .. })
-                    if released.reports_loss && (output.is_success)(&value) =>
+                    if released.ending.reports_loss && (output.is_success)(&value) =>
                 {
                     (output.from_lock_error)(error)
                 }
@@ -249,32 +255,37 @@ impl<T> BodyOutcome<T> {
 
 impl<T> Finished<T> {
     /// Releases the lock and decides what the call returns.
-    pub async fn finish(self, output: Output<T>) -> T {
-        let (outcome, unreleased) = self.split();
-        let released = unreleased.release().await;
-        outcome.output(released, &output)
+    pub async fn finish(mut self, output: Output<T>) -> T {
+        // This is not a call of `release`, whose future would make that of every call larger.
+        let ending = self.unreleased.ending();
+        let released = ending.with(self.unreleased.source.release().await);
+        self.outcome.output(released, &output)
     }
 
     /// The outcome of the body and the lock, which another thread may release.
     pub(crate) fn split(self) -> (BodyOutcome<T>, Unreleased) {
-        let Self {
-            outcome,
-            source,
-            on_lost,
-        } = self;
-        (outcome, Unreleased { source, on_lost })
+        (self.outcome, self.unreleased)
     }
 }
 
 impl Unreleased {
-    pub(crate) async fn release(mut self) -> Released {
-        let lost = self.source.lease().lost_error();
-        // After a guarded commit the work was done under the lock, even if the lock was lost later.
-        let reports_loss = self.on_lost == OnLost::Cancel && !self.source.lease().has_committed();
-        Released {
-            lost,
-            reports_loss,
-            result: self.source.release().await,
+    pub(crate) async fn release(&mut self) -> Released {
+        let ending = self.ending();
+        ending.with(self.source.release().await)
+    }
+
+    fn ending(&self) -> Ending {
+        let lease = self.source.lease();
+        Ending {
+            lost: lease.lost_error(),
+            // After a guarded commit the work was done under the lock, even if the lock was lost later.
+            reports_loss: self.on_lost == OnLost::Cancel && !lease.has_committed(),
         }
+    }
+}
+
+impl Ending {
+    fn with(self, result: Result<(), LockError>) -> Released {
+        Released { ending: self, result }
     }
 }

@@ -7,6 +7,7 @@ use mongodb::Namespace;
 use tokio::time::Instant;
 use tracing::{Level, Span, debug, info, span, trace, warn};
 
+use crate::meter::AcquireOutcome;
 use crate::{FencingToken, LockError, LossReason};
 
 macro_rules! target {
@@ -36,23 +37,15 @@ pub(crate) fn acquire_span(name: &str, owner: &str) -> Span {
 pub(crate) fn acquire_ended(
     span: &Span,
     waited: Duration,
-    outcome: Result<Option<FencingToken>, &LockError>,
+    outcome: AcquireOutcome,
+    token: Option<FencingToken>,
 ) {
     if span.is_disabled() {
         return;
     }
     span.record("waited_ms", millis(waited));
-    span.record(
-        "outcome",
-        match outcome {
-            Ok(Some(_)) => "acquired",
-            Ok(None) => "busy",
-            Err(LockError::Timeout { .. }) => "timeout",
-            Err(LockError::ShutDown { .. }) => "shut_down",
-            Err(_) => "error",
-        },
-    );
-    if let Ok(Some(token)) = outcome {
+    span.record("outcome", outcome.as_str());
+    if let Some(token) = token {
         span.record("lock.token", token.get());
     }
 }

@@ -68,7 +68,7 @@ const RUNTIME_LAYERS: &[Layer] = &[
         name: "values and tools",
         modules: &[
             "error", "duration", "token", "output", "name", "options", "timing", "backoff", "sync", "task",
-            "trace",
+            "meter", "trace",
         ],
     },
 ];

@@ -14,6 +14,7 @@ use crate::acquire::attempt::{Attempt, AttemptOutcome};
 use crate::acquire::pacing::Pacing;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, LeaseOptions, Turn};
+use crate::meter::{AcquireOutcome, LockMeter};
 use crate::options::Options;
 use crate::queue::{FrontStatus, Holder};
 use crate::store::driver_error;
@@ -28,6 +29,7 @@ pub(crate) struct Acquire<'a> {
     options: &'a Options,
     /// Whether the caller runs under another lock of this provider, which it keeps until it gets this one.
     is_inside_hold: bool,
+    meter: LockMeter,
     /// The time at which the call began.
     begun: Instant,
 }
@@ -51,19 +53,21 @@ impl<'a> Acquire<'a> {
         name: &'a Arc<str>,
         options: &'a Options,
         is_inside_hold: bool,
+        label: Option<&'static str>,
     ) -> Self {
         Self {
             engine,
             name,
             options,
             is_inside_hold,
+            meter: engine.meter.of(label),
             begun: Instant::now(),
         }
     }
 
     /// Waits for the lock until the acquire timeout.
     pub(crate) async fn wait(&self) -> Result<Hold, LockError> {
-        let _waiting = self.engine.begin_waiting();
+        let waiting = Waiting::begin(self);
         let span = trace::acquire_span(self.name, &self.engine.owner);
         let outcome = match self.options.acquire_timeout {
             // A call with a timeout of zero still sends one request.
@@ -73,26 +77,18 @@ impl<'a> Acquire<'a> {
                 self.wait_in_turn(deadline).instrument(span.clone()).await.map(Ok)
             }
         };
-        self.record(&span, &outcome);
+        waiting.end(&span, &outcome);
         outcome?.map_err(|holder| self.timeout_error(&holder))
     }
 
     /// Tries to acquire the lock, or returns its holder; no request is sent if another caller in this process holds the
     /// lock or waits for it.
     pub(crate) async fn try_once(&self) -> Result<Tried, LockError> {
-        let _waiting = self.engine.begin_waiting();
+        let waiting = Waiting::begin(self);
         let span = trace::acquire_span(self.name, &self.engine.owner);
         let outcome = self.attempt_once().instrument(span.clone()).await;
-        self.record(&span, &outcome);
+        waiting.end(&span, &outcome);
         outcome
-    }
-
-    /// Records how the call ended on its span.
-    fn record(&self, span: &Span, outcome: &Result<Tried, LockError>) {
-        let token = outcome
-            .as_ref()
-            .map(|hold| hold.as_ref().ok().map(|hold| hold.lease().token));
-        trace::acquire_ended(span, self.begun.elapsed(), token);
     }
 
     async fn attempt_once(&self) -> Result<Tried, LockError> {
@@ -112,7 +108,7 @@ impl<'a> Acquire<'a> {
             Box::pin(self.request_until_reply(&entry, &turn, deadline)),
         );
         match attempting.await? {
-            Some(result) => Ok(result?.map(|hold| deliver(hold, &entry, turn))),
+            Some(result) => Ok(result?.map(|hold| self.deliver(hold, &entry, turn))),
             None => match entry.front().status() {
                 FrontStatus::Held(holder) => Ok(Err(holder)),
                 status => Err(self.gave_up_error(&entry, status)),
@@ -160,7 +156,7 @@ impl<'a> Acquire<'a> {
                 let mut attempt = self.new_attempt(&entry);
                 match self.first_outcome(&mut attempt, deadline).await? {
                     Some(AttemptOutcome::Acquired(hold)) if !hold.lease().is_over() => {
-                        return Ok(deliver(hold, &entry, turn));
+                        return Ok(self.deliver(hold, &entry, turn));
                     }
                     outcome => (Some(turn), Some((attempt, outcome))),
                 }
@@ -215,7 +211,7 @@ impl<'a> Acquire<'a> {
         if first.is_none()
             && let Some(hold) = self.take_over_or_yield(entry, &turn).await
         {
-            return Ok(deliver(hold, entry, turn));
+            return Ok(self.deliver(hold, entry, turn));
         }
         let mut pacing = Pacing::new(self.engine, self.name);
         let (mut attempt, mut next) = first.unwrap_or_else(|| (self.new_attempt(entry), None));
@@ -225,7 +221,7 @@ impl<'a> Acquire<'a> {
                 None => attempt.request(deadline).await,
             };
             let pause = match self.step(entry, &mut attempt, &mut pacing, outcome).await? {
-                Step::Acquired(hold) => return Ok(deliver(hold, entry, turn)),
+                Step::Acquired(hold) => return Ok(self.deliver(hold, entry, turn)),
                 Step::Held(holder) => {
                     turn.budget().shrink();
                     let remaining = holder.remaining();
@@ -242,6 +238,13 @@ impl<'a> Acquire<'a> {
                 () = pacing.pause(pause) => {}
             }
         }
+    }
+
+    /// Delivers the hold to the caller: the turn goes with the lease, and the waiters behind wait for its holder.
+    fn deliver(&self, hold: Hold, entry: &Entry, turn: Turn) -> Hold {
+        entry.front().set_held(Holder::local(&hold.lease().key.lock_id));
+        hold.lease().deliver(turn, &self.meter);
+        hold
     }
 
     /// Decides what the call does after the outcome of a request.
@@ -432,11 +435,44 @@ impl<'a> Acquire<'a> {
     }
 }
 
-/// Delivers the hold to the caller: the turn goes with the lease, and the waiters behind wait for its holder.
-fn deliver(hold: Hold, entry: &Entry, turn: Turn) -> Hold {
-    entry.front().set_held(Holder::local(&hold.lease().key.lock_id));
-    hold.lease().deliver(turn);
-    hold
+/// One call that waits for a lock. It was cancelled if it is dropped before its end.
+struct Waiting<'a, 'b> {
+    acquire: &'a Acquire<'b>,
+    outcome: AcquireOutcome,
+}
+
+impl<'a, 'b> Waiting<'a, 'b> {
+    fn begin(acquire: &'a Acquire<'b>) -> Self {
+        acquire.engine.wait_begins();
+        acquire.meter.wait_begins();
+        Self {
+            acquire,
+            outcome: AcquireOutcome::Cancelled,
+        }
+    }
+
+    /// Records how the call ended, also on its span.
+    fn end(mut self, span: &Span, outcome: &Result<Tried, LockError>) {
+        self.outcome = match outcome {
+            Ok(Ok(_)) => AcquireOutcome::Acquired,
+            Ok(Err(_)) => AcquireOutcome::Busy,
+            Err(LockError::Timeout { .. }) => AcquireOutcome::Timeout,
+            Err(LockError::ShutDown { .. }) => AcquireOutcome::ShutDown,
+            Err(_) => AcquireOutcome::Error,
+        };
+        let hold = outcome.as_ref().ok().and_then(|tried| tried.as_ref().ok());
+        let token = hold.map(|hold| hold.lease().token);
+        trace::acquire_ended(span, self.acquire.begun.elapsed(), self.outcome, token);
+    }
+}
+
+impl Drop for Waiting<'_, '_> {
+    fn drop(&mut self) {
+        self.acquire.engine.wait_ends();
+        self.acquire
+            .meter
+            .wait_ends(self.outcome, self.acquire.begun.elapsed());
+    }
 }
 
 #[cfg(test)]

@@ -174,8 +174,8 @@ impl LockProvider {
             Ok(Ok(acquired)) => acquired,
             Ok(Err(error)) | Err(error) => return T::from_lock_error(error),
         };
-        let (outcome, unreleased) = acquired.run_blocking(body).split();
-        match self.worker.wait(unreleased.release()) {
+        let (outcome, mut unreleased) = acquired.run_blocking(body).split();
+        match self.worker.wait(async move { unreleased.release().await }) {
             Ok(released) => outcome.output(released, &output::output()),
             Err(error) => T::from_lock_error(error),
         }

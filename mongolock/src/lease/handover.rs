@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::renewer::Renewer;
 use super::{Hold, Lease, LeaseOptions, QueueSlot, Turn, release};
+use crate::meter::HandoverKind;
 use crate::{LockError, trace};
 
 /// A lock that passes to the next caller in this process without a command.
@@ -65,6 +66,9 @@ impl Unreleased {
         };
         self.is_settled = true;
         trace::released(&self.lease.fields());
+        if let Some(meter) = self.lease.meter() {
+            meter.handed_over(HandoverKind::NextCaller);
+        }
         Ok(self.renewer.hold(next))
     }
 

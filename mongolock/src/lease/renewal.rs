@@ -59,6 +59,9 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, leases: Vec<Arc<Lease>>) {
             renewer.note_renewal();
             for lease in &leases {
                 if reply.includes(&lease.key) {
+                    if let Some(meter) = lease.meter() {
+                        meter.renewed(lease.confirmed().elapsed());
+                    }
                     lease.extend(sent);
                     trace::renewed(&lease.fields());
                 } else {

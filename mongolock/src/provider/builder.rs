@@ -229,12 +229,12 @@ impl LockProviderBuilder {
 
     fn store(&self) -> Store {
         match &self.place {
-            Place::Database(database) => Store::Mongo(MongoStore::new(
+            Place::Database(database) => Store::Mongo(Box::new(MongoStore::new(
                 database,
                 self.background.as_ref(),
                 &self.collection,
                 self.connection.clone(),
-            )),
+            ))),
             Place::Memory(store) => {
                 store.set_retention(self.config.retention);
                 Store::Memory(Arc::clone(store))

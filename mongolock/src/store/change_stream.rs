@@ -73,7 +73,9 @@ impl MongoStore {
             .pipeline([matching, names])
             .max_await_time(STREAM_AWAIT);
         let opening = pin!(async { Ok(Box::new(watching.await?)) });
-        let stream = passage.run(with_reply_limit(opening)).await?;
+        let stream = passage.run(with_reply_limit(opening)).await;
+        self.gate.count_stream(stream.is_ok());
+        let stream = stream?;
         Ok(Releases::Mongo { stream, passage })
     }
 }

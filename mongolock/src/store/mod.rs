@@ -33,6 +33,7 @@ pub(crate) use info::{Page, owner};
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
 
+use crate::meter::CommandKind;
 #[cfg(test)]
 use crate::simulation::Link;
 #[cfg(test)]
@@ -110,7 +111,7 @@ pub(crate) enum GuardOutcome {
 /// The server. Each method sends one command unless its comment says otherwise. A caller must not drop a future before
 /// its end: the store itself gives up a command without a reply, when its outcome no longer depends on the reply.
 pub(crate) enum Store {
-    Mongo(MongoStore),
+    Mongo(Box<MongoStore>),
     Memory(Arc<MemoryStore>),
     #[cfg(test)]
     Simulated(Arc<Link>),
@@ -138,7 +139,12 @@ impl Store {
         limit: Duration,
     ) -> Result<AcquireReply, LockError> {
         match self {
-            Self::Mongo(store) => store.gate.run(pin!(store.claim(key, request, limit))).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(CommandKind::Acquire, pin!(store.claim(key, request, limit)))
+                    .await
+            }
             Self::Memory(store) => Ok(store.claim(key, request)),
             #[cfg(test)]
             Self::Simulated(link) => with_reply_limit(link.claim(key, request, limit)).await,
@@ -158,7 +164,12 @@ impl Store {
     /// Whether the server that replies is a primary; any member of a replica set may reply.
     pub(crate) async fn hello(&self) -> Result<bool, LockError> {
         match self {
-            Self::Mongo(store) => store.gate.run_always(pin!(store.hello())).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run_always(CommandKind::Hello, pin!(store.hello()))
+                    .await
+            }
             Self::Memory(_) => Ok(true),
             #[cfg(test)]
             Self::Simulated(_) => Ok(true),
@@ -183,7 +194,12 @@ impl Store {
         limit: Duration,
     ) -> Result<RenewReply, LockError> {
         match self {
-            Self::Mongo(store) => store.gate.run(pin!(store.renew(keys, expiry, limit))).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(CommandKind::Renew, pin!(store.renew(keys, expiry, limit)))
+                    .await
+            }
             Self::Memory(store) => Ok(store.renew(keys, expiry)),
             #[cfg(test)]
             Self::Simulated(link) => with_reply_limit(link.renew(keys, expiry, limit)).await,
@@ -199,7 +215,12 @@ impl Store {
         limit: Duration,
     ) -> Result<bool, LockError> {
         match self {
-            Self::Mongo(store) => store.gate.run(pin!(store.release(key, min_hold, limit))).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(CommandKind::Release, pin!(store.release(key, min_hold, limit)))
+                    .await
+            }
             Self::Memory(store) => Ok(store.release(key, min_hold)),
             #[cfg(test)]
             Self::Simulated(link) => with_reply_limit(link.release(key, min_hold, limit)).await,
@@ -217,7 +238,10 @@ impl Store {
             Self::Mongo(store) => {
                 store
                     .gate
-                    .run(pin!(store.release_many(keys, min_hold, limit)))
+                    .run(
+                        CommandKind::Release,
+                        pin!(store.release_many(keys, min_hold, limit)),
+                    )
                     .await
             }
             Self::Memory(store) => {
@@ -254,7 +278,7 @@ impl Store {
         match self {
             Self::Mongo(store) => {
                 let checking = async { Ok(store.ensure_index(retention).await) };
-                let checked = store.gate.run_always(pin!(checking)).await;
+                let checked = store.gate.run_always(CommandKind::Index, pin!(checking)).await;
                 checked.unwrap_or_else(|error| IndexState::unknown(&error).into())
             }
             Self::Memory(_) => IndexState::Ready.into(),
@@ -266,7 +290,12 @@ impl Store {
     /// A page of the locks that meet the filter: the first ones after this name, in the order of their names.
     pub(crate) async fn page(&self, filter: &LockFilter, after: Option<&str>) -> Result<Page, LockError> {
         match self {
-            Self::Mongo(store) => store.gate.run_always(pin!(store.page(filter, after))).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run_always(CommandKind::Admin, pin!(store.page(filter, after)))
+                    .await
+            }
             Self::Memory(store) => Ok(store.page(filter)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().page(filter)),
@@ -275,7 +304,12 @@ impl Store {
 
     pub(crate) async fn get(&self, name: &str) -> Result<Option<LockInfo>, LockError> {
         match self {
-            Self::Mongo(store) => store.gate.run_always(pin!(store.get(name))).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run_always(CommandKind::Admin, pin!(store.get(name)))
+                    .await
+            }
             Self::Memory(store) => Ok(store.get(name)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().get(name)),
@@ -292,7 +326,7 @@ impl Store {
             Self::Mongo(store) => {
                 store
                     .gate
-                    .run_always(pin!(store.force_release(name, only_if)))
+                    .run_always(CommandKind::Admin, pin!(store.force_release(name, only_if)))
                     .await
             }
             Self::Memory(store) => Ok(store.force_release(name, only_if)),
@@ -304,7 +338,12 @@ impl Store {
     /// Ends the leases of this owner, and returns their number.
     pub(crate) async fn release_owner(&self, owner: &str) -> Result<u64, LockError> {
         match self {
-            Self::Mongo(store) => store.gate.run_always(pin!(store.release_owner(owner))).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run_always(CommandKind::Admin, pin!(store.release_owner(owner)))
+                    .await
+            }
             Self::Memory(store) => Ok(store.release_owner(owner)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().release_owner(owner)),
