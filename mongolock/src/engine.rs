@@ -46,13 +46,21 @@ enum Phase {
 impl Engine {
     pub(crate) fn new(store: Store, config: Config, owner: Arc<str>) -> Self {
         let store = Arc::new(store);
+        let (renewer, queues) = (Renewer::new(Arc::clone(&store)), Queues::new());
+        let notifier = ReleaseNotifier::new(
+            Arc::clone(&store),
+            Arc::clone(&renewer.given_up),
+            Arc::clone(&queues.overdue),
+            config.retry_interval.clone(),
+            config.wake_up,
+        );
         Self {
-            renewer: Arc::new(Renewer::new(Arc::clone(&store))),
-            notifier: Arc::new(ReleaseNotifier::new(Arc::clone(&store), config.wake_up)),
+            renewer: Arc::new(renewer),
+            notifier: Arc::new(notifier),
             index_task: IndexTask::new(Arc::clone(&store), config.retention),
             probe: Probe::new(Arc::clone(&store)),
             store,
-            queues: Queues::new(),
+            queues,
             config,
             owner,
             meter: Meter::new(),

@@ -1,6 +1,8 @@
 //! How the library starts its tasks: the simulation stops and crashes them with the process that they belong to.
 
 use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::task::JoinError;
@@ -19,6 +21,14 @@ pub(crate) async fn run_to_end<T: Send + 'static>(
     request: impl Future<Output = Result<T, LockError>> + Send + 'static,
 ) -> Result<T, LockError> {
     joined(spawn(request.in_current_span()).await)
+}
+
+/// Runs a request that never waits, without a task.
+pub(crate) fn run_at_once<T>(request: impl Future<Output = T>) -> T {
+    match pin!(request).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("a store that never waits has made a request wait"),
+    }
 }
 
 /// Waits for the reply to a request that runs on a task of its own; the request goes on after the limit.

@@ -64,6 +64,20 @@ pub(crate) const NO_REPLY_LIMIT_MIN: Duration = seconds(10);
 /// can be lost.
 pub(crate) const POLL_BESIDE_STREAM: Duration = seconds(5);
 
+/// The limit at the server of one query that looks at the locks of many waiters.
+pub(crate) const LOOK_LIMIT: Duration = seconds(5);
+
+/// The least time between two such queries, for each lock that is awaited: locks that are due at nearly the same time
+/// are looked at with one query.
+pub(crate) const LOOK_GAP_PER_NAME: Duration = Duration::from_micros(10);
+
+/// The longest time between two such queries while locks are due.
+pub(crate) const LOOK_GAP_MAX: Duration = millis(100);
+
+/// The time after which a waiter that should have been woken checks that the task works which wakes it: that task belongs
+/// to the runtime that it was started on. It is so short that few callers give up before.
+pub(crate) const LOOKER_CHECK: Duration = seconds(1);
+
 /// The initial time for which a process hands a lock over among its own waiters, before other processes get a turn. It
 /// begins with the reply to the acquire request.
 pub(crate) const HANDOVER_MIN: Duration = millis(20);
@@ -87,6 +101,11 @@ pub(crate) const RENEWAL_LIMIT_MIN: Duration = millis(50);
 
 /// The longest limit at the server of one renewal.
 pub(crate) const RENEWAL_LIMIT_MAX: Duration = seconds(5);
+
+/// The time for which one renewal command counts among those that hold others back. A healthy server replies earlier; a
+/// command that is slow, blocked or without a reply delays the next one by no more than this. A lease with less than half
+/// of its expiry left does not wait at all.
+pub(crate) const RENEWAL_TURN: Duration = millis(50);
 
 /// The pause before a failed renewal is repeated, while the lease lasts.
 pub(crate) const RENEWAL_RETRY: Duration = millis(250);
@@ -178,6 +197,46 @@ pub(crate) const STREAM_IDLE: Duration = seconds(5);
 /// user may not open one.
 pub(crate) const STREAM_UNAVAILABLE: Duration = seconds(5 * 60);
 
+/// The largest number of names in the filter of the stream: the server compares each release with all of them.
+pub(crate) const FILTER_MOST: usize = 64;
+
+/// The number of awaited names below which a stream without a filter has one again.
+pub(crate) const FILTER_FEW: usize = 48;
+
+/// The least time between two changes of the names in the filter of the stream: each costs the server a new stream.
+pub(crate) const FILTER_SWITCH: Duration = seconds(2);
+
+/// The time for which a name stays in the filter after its waiter has left: it is often awaited again.
+pub(crate) const FILTER_KEEPS: Duration = seconds(1);
+
+/// The time over which the events of the stream that wake no waiter are counted.
+pub(crate) const STREAM_COST_WINDOW: Duration = seconds(10);
+
+/// The number of such events a second from which on polling costs less than the stream, if no more locks are awaited:
+/// each event costs the server as much as looks at several locks.
+pub(crate) const STREAM_USELESS_EVENTS: u32 = 300;
+
+/// The lateness of a reply of the stream, compared with the fastest one, from which on the server counts as too busy for
+/// streams: wake-ups are as late.
+pub(crate) const STREAM_LATE: Duration = millis(100);
+
+/// The number of replies without an event whose lateness counts: one a second, so that a short delay means nothing.
+pub(crate) const STREAM_LATE_REPLIES: usize = 20;
+
+/// The longest pause of a waiter while a process polls instead of reading a stream that costs too much: a user who has
+/// set longer pauses relies on the stream.
+pub(crate) const STREAM_POLL_PAUSE: Duration = millis(500);
+
+/// The time for which a process polls after its stream has cost too much, varied by a fifth. It is doubled each time in a
+/// row.
+pub(crate) const STREAM_POLL_MIN: Duration = seconds(60);
+
+/// The longest time for which a process polls after its stream has cost too much.
+pub(crate) const STREAM_POLL_MAX: Duration = seconds(10 * 60);
+
+/// The time after which a stream has proved to be worth its cost, so that the next time of polling is short again.
+pub(crate) const STREAM_PROVED: Duration = seconds(10 * 60);
+
 // The TTL index.
 
 /// The limit at the server of an index build: a build waits for all open transactions on the collection, and every later
@@ -209,6 +268,7 @@ const _: () = {
     assert!(is_less(ACQUIRE_OVERDUE, ACQUIRE_LIMIT));
     assert!(is_less(ACQUIRE_LIMIT, ACQUIRE_NO_REPLY));
     assert!(is_less(ACQUIRE_NO_REPLY, DEAD_CONNECTION) && is_less(ACQUIRE_NO_REPLY, NO_REPLY_LIMIT));
+    assert!(is_less(LOOK_LIMIT, ACQUIRE_NO_REPLY) && is_less(LOOK_GAP_MAX, SLOW_REPLY));
     assert!(is_less(ACQUIRE_LIMIT_MIN, SLOW_REPLY) && is_less(NO_REPLY_LIMIT_MIN, NO_REPLY_LIMIT));
 
     // The server has ended a request before its id is released late, and the last release comes after its connection is
@@ -227,5 +287,7 @@ const _: () = {
     assert!(is_less(HANDOVER_MAX, HANDOVER_MAX_SLOW));
     assert!(is_less(COMMIT_NO_REPLY, COMMIT_LIMIT) && is_less(COMMAND_LIMIT, ADMIN_REPLY_LIMIT));
     assert!(is_less(STREAM_AWAIT, STREAM_SILENT) && is_less(STREAM_SILENT, DEAD_CONNECTION));
+    assert!(is_less(STREAM_COST_WINDOW, STREAM_POLL_MIN) && is_less(STREAM_POLL_MIN, STREAM_POLL_MAX));
+    assert!(is_less(STREAM_LATE, STREAM_AWAIT) && is_less(FILTER_KEEPS, FILTER_SWITCH));
     assert!(is_less(INDEX_BUILD_LIMIT, COMMAND_LIMIT) && is_less(INDEX_REPLY_LIMIT, DEAD_CONNECTION));
 };

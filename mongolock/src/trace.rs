@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::{Level, Span, debug, info, span, trace, warn};
 
 use crate::meter::AcquireOutcome;
-use crate::{FencingToken, LockError, LossReason};
+use crate::{FencingToken, LockError, LossReason, lock_id};
 
 macro_rules! target {
     () => {
@@ -53,12 +53,18 @@ pub(crate) fn acquire_ended(
 /// The fields of one hold in events.
 pub(crate) struct HoldFields<'a> {
     pub(crate) name: &'a str,
-    pub(crate) owner: &'a str,
+    /// The id of the claim, which has the owner.
+    pub(crate) lock_id: &'a str,
     pub(crate) token: FencingToken,
     pub(crate) acquired: Instant,
 }
 
 impl HoldFields<'_> {
+    /// The owner, which only an enabled span or event looks for.
+    fn owner(&self) -> &str {
+        lock_id::owner(self.lock_id).unwrap_or_default()
+    }
+
     fn held_ms(&self) -> u64 {
         millis(self.acquired.elapsed())
     }
@@ -68,7 +74,7 @@ impl HoldFields<'_> {
 pub(crate) fn hold_span(hold: &HoldFields<'_>) -> Span {
     span!(
         target: target!(), Level::DEBUG, "mongolock.hold",
-        lock.name = hold.name, lock.owner = hold.owner, lock.token = hold.token.get(),
+        lock.name = hold.name, lock.owner = hold.owner(), lock.token = hold.token.get(),
         held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
     )
 }
@@ -96,11 +102,20 @@ pub(crate) fn retrying(name: &str, error: &LockError, pause: Duration) {
     );
 }
 
+/// A query that looks at the locks of several waiters has failed.
+pub(crate) fn look_failed(locks: usize, first: &str, error: &LockError, pause: Duration) {
+    warn!(
+        name: "mongolock.retrying", target: target!(),
+        { locks = locks, lock.name = first, error = %error, pause_ms = millis(pause) },
+        "a look at awaited locks failed, it is repeated"
+    );
+}
+
 pub(crate) fn acquired(hold: &HoldFields<'_>) {
     event!(
         debug,
         "mongolock.acquired",
-        { lock.name = hold.name, lock.owner = hold.owner, lock.token = hold.token.get() },
+        { lock.name = hold.name, lock.owner = hold.owner(), lock.token = hold.token.get() },
         "lock acquired"
     );
 }
@@ -189,6 +204,26 @@ pub(crate) fn wake_up_failed(error: &LockError) {
         "mongolock.wake_up_failed",
         { error = %error.with_cause() },
         "change stream unavailable, falling back to polling"
+    );
+}
+
+/// The change stream is closed for this time, because it costs more than it brings.
+pub(crate) fn stream_costs_too_much(pause: Duration) {
+    event!(
+        debug,
+        "mongolock.wake_up_failed",
+        { pause_ms = millis(pause) },
+        "the change stream costs more than it brings, waiters poll for a while"
+    );
+}
+
+/// The names in the filter of the change stream could not be changed.
+pub(crate) fn switch_failed(error: &LockError) {
+    event!(
+        debug,
+        "mongolock.wake_up_failed",
+        { error = %error.with_cause() },
+        "the change stream goes on without the locks that are awaited since a moment ago"
     );
 }
 

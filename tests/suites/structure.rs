@@ -2,10 +2,10 @@
 //! down. The sources of the two crates are read as text, and every cycle is reported with the imports that form it. The links in the
 //! guide lead to pages and items that exist.
 
+#[path = "structure/documentation.rs"]
+mod documentation;
 #[path = "structure/graph.rs"]
 mod graph;
-#[path = "structure/guide_links.rs"]
-mod guide_links;
 #[path = "structure/layers.rs"]
 mod layers;
 #[path = "structure/links.rs"]
@@ -53,12 +53,16 @@ const RUNTIME_LAYERS: &[Layer] = &[
         modules: &["engine"],
     },
     Layer {
+        name: "notifier",
+        modules: &["notifier"],
+    },
+    Layer {
         name: "lease",
         modules: &["lease"],
     },
     Layer {
         name: "queue",
-        modules: &["queue", "notifier", "index_task", "probe"],
+        modules: &["queue", "index_task", "probe"],
     },
     Layer {
         name: "store",
@@ -67,8 +71,8 @@ const RUNTIME_LAYERS: &[Layer] = &[
     Layer {
         name: "values and tools",
         modules: &[
-            "error", "duration", "token", "output", "name", "options", "timing", "backoff", "sync", "task",
-            "meter", "trace",
+            "error", "duration", "token", "output", "name", "lock_id", "options", "timing", "backoff",
+            "sync", "task", "meter", "trace",
         ],
     },
 ];

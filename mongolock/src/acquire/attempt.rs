@@ -4,25 +4,22 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::coop::consume_budget;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
-use uuid::Uuid;
 
 use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
-use crate::lease::{Entry, Grant, Hold, Lease, LeaseOptions, without_margin};
-use crate::queue::Overdue;
+use crate::lease::{Entry, Grant, Hold, Lease, RequestPermit, without_margin};
+use crate::options::Options;
+use crate::queue::{Admission, AdmissionClass, Overdue};
+use crate::store::{AcquireReply, AcquireRequest, LeaseId, driver_error};
 use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY,
 };
-
-use crate::store::LeaseId;
-use crate::store::driver_error;
-use crate::store::{AcquireReply, AcquireRequest};
-use crate::{FencingToken, LockError, trace};
+use crate::{FencingToken, LockError, lock_id, trace};
 
 /// The number of tokens that are reserved when others wait in this process: one for each hold that can be handed over.
 const HANDOVERS: i64 = 1000;
@@ -39,6 +36,10 @@ pub(crate) struct Attempt {
     tokens: i64,
     /// The requests in flight.
     requests: Vec<JoinHandle<Option<Reply>>>,
+    /// Among which requests of the provider each request is admitted; `None` for a single try, which does not wait.
+    class: Option<AdmissionClass>,
+    /// The reply of a store that never waits, until the caller takes it. It is boxed, because most stores wait.
+    reply: Option<Box<Reply>>,
     /// Whether the last reply said that another operation blocks the document: further copies would only wait with the
     /// first request.
     is_blocked: bool,
@@ -50,7 +51,7 @@ pub(crate) struct Attempt {
 struct Shared {
     engine: Arc<Engine>,
     key: LeaseId,
-    options: LeaseOptions,
+    options: Arc<Options>,
     /// The entry in the queue, which keeps a shutdown waiting for replies.
     entry: Arc<Entry>,
     copies: Arc<Copies>,
@@ -92,7 +93,9 @@ struct Request {
     /// The limit of the request at the server.
     limit: Duration,
     /// The permit bounds how many requests of the name are without a reply.
-    _permit: OwnedSemaphorePermit,
+    _permit: RequestPermit,
+    /// The permit bounds how many requests of the provider are in flight; `None` for a single try and for a copy.
+    admission: Option<Admission>,
     /// Present if another request of the claim is without a reply: this one is then a copy and counts as overdue at
     /// once.
     copy: Option<Overdue>,
@@ -102,17 +105,16 @@ impl Attempt {
     pub(crate) fn new(
         engine: &Arc<Engine>,
         name: &Arc<str>,
-        options: LeaseOptions,
+        options: &Arc<Options>,
         entry: &Arc<Entry>,
     ) -> Self {
-        let lock_id = format!("{}#{}", engine.owner, Uuid::new_v4());
         let shared = Shared {
             engine: Arc::clone(engine),
             key: LeaseId {
                 name: Arc::clone(name),
-                lock_id: lock_id.into(),
+                lock_id: lock_id::new(&engine.owner),
             },
-            options,
+            options: Arc::clone(options),
             entry: Arc::clone(entry),
             copies: Arc::default(),
         };
@@ -120,6 +122,8 @@ impl Attempt {
             shared: Arc::new(shared),
             tokens: 1,
             requests: Vec::new(),
+            class: Some(AdmissionClass::First),
+            reply: None,
             is_blocked: false,
             is_lease: false,
         }
@@ -131,13 +135,36 @@ impl Attempt {
         self
     }
 
+    /// The same attempt for a single try, whose request does not wait behind those of waiting calls.
+    pub(crate) fn unlimited(mut self) -> Self {
+        self.class = None;
+        self
+    }
+
+    /// An attempt of the same call with a new id.
+    pub(crate) fn anew(&self) -> Self {
+        let Shared {
+            engine,
+            key,
+            options,
+            entry,
+            ..
+        } = &*self.shared;
+        let mut attempt = Self::new(engine, &key.name, options, entry);
+        attempt.class = self.class;
+        attempt.tokens = self.tokens;
+        attempt
+    }
+
     /// Sends the first request if that needs no waiting, and returns the time at which its reply is overdue.
     pub(crate) fn try_send(&mut self, deadline: Option<Instant>) -> Option<Instant> {
+        let permit = self.shared.entry.try_request_permit()?;
+        let admission = self.shared.engine.queues.admissions.try_admit()?;
+        // This comes last: a request that is allowed in order to find out whether the server works has to be sent.
         if !self.shared.may_send() {
             return None;
         }
-        let permit = self.shared.entry.try_request_permit()?;
-        self.send(permit, deadline);
+        self.send(permit, Some(admission), deadline);
         let overdue = Instant::now() + ACQUIRE_OVERDUE;
         Some(deadline.map_or(overdue, |deadline| deadline.min(overdue)))
     }
@@ -146,13 +173,14 @@ impl Attempt {
     /// nothing is sent after the deadline. Cancel safe: the requests go on.
     pub(crate) async fn request(&mut self, deadline: Option<Instant>) -> AttemptOutcome {
         let shared = Arc::clone(&self.shared);
-        // The status is updated before the permit is acquired: while too many requests are overdue, none is sent, and
-        // "held" must not stay the last known status.
+        // The status is updated before the permits are acquired: while too many requests are overdue or in flight, none is
+        // sent, and "held" must not stay the last known status.
         shared.entry.front().request_sent();
+        let class = self.class;
         tokio::select! {
             biased;
             outcome = self.next_outcome() => return outcome,
-            permit = shared.request_permit() => self.send(permit, deadline),
+            (admission, permit) = shared.permits(class) => self.send(permit, admission, deadline),
         }
         loop {
             let overdue = Instant::now() + self.overdue_after();
@@ -162,13 +190,30 @@ impl Attempt {
             if let Some(permit) = shared.entry.try_request_permit()
                 && shared.engine.queues.overdue.allow_copy()
             {
-                self.send(permit, deadline);
+                self.send(permit, None, deadline);
             }
         }
     }
 
+    /// The id that every request of the attempt has.
+    pub(crate) fn lock_id(&self) -> &Arc<str> {
+        &self.shared.key.lock_id
+    }
+
+    /// Whether the reply of a store that never waits is there.
+    pub(crate) fn has_reply(&self) -> bool {
+        self.reply.is_some()
+    }
+
     /// The outcome of the next request in flight; waits forever if there is none.
     pub(crate) async fn next_outcome(&mut self) -> AttemptOutcome {
+        if self.reply.is_some() {
+            // Other tasks run from time to time, even if this one never waits.
+            consume_budget().await;
+        }
+        if let Some(reply) = self.reply.take() {
+            return self.outcome(*reply);
+        }
         loop {
             match poll_fn(|cx| poll_first(&mut self.requests, |request| Pin::new(request).poll(cx))).await {
                 Ok(Some(reply)) => return self.outcome(reply),
@@ -182,7 +227,7 @@ impl Attempt {
         }
     }
 
-    fn send(&mut self, permit: OwnedSemaphorePermit, deadline: Option<Instant>) {
+    fn send(&mut self, permit: RequestPermit, admission: Option<Admission>, deadline: Option<Instant>) {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return;
         }
@@ -197,12 +242,17 @@ impl Attempt {
             },
             limit: limit_until(deadline),
             _permit: permit,
+            admission,
             copy: (!self.requests.is_empty()).then(|| self.shared.engine.queues.overdue.begin()),
         };
         self.shared.entry.front().request_sent();
         self.shared.copies.sent();
-        self.requests
-            .push(crate::task::spawn(request.run().in_current_span()));
+        if self.shared.engine.store.never_waits() {
+            self.reply = crate::task::run_at_once(request.run()).map(Box::new);
+        } else {
+            self.requests
+                .push(crate::task::spawn(request.run().in_current_span()));
+        }
     }
 
     fn overdue_after(&self) -> Duration {
@@ -224,10 +274,13 @@ impl Attempt {
                 last_token,
                 remaining,
             }) => self.acquired(reply.sent, last_token, remaining),
-            Ok(AcquireReply::Held { holder, remaining }) => AttemptOutcome::Held {
-                lock_id: holder,
-                remaining,
-            },
+            Ok(AcquireReply::Held { holder, remaining }) => {
+                self.class = self.class.map(|_| AdmissionClass::Woken);
+                AttemptOutcome::Held {
+                    lock_id: holder,
+                    remaining,
+                }
+            }
             Err(error) if is_blocked && reply.limit < SLOW_REPLY => AttemptOutcome::OutOfTime(error),
             Err(error) => AttemptOutcome::Failed(error),
         }
@@ -261,26 +314,37 @@ impl Attempt {
             lasts,
         };
         let entry = Arc::clone(&self.shared.entry);
-        let lease = Lease::new(self.shared.key.clone(), grant, self.shared.options, entry);
+        let options = Arc::clone(&self.shared.options);
+        let lease = Lease::new(self.shared.key.clone(), grant, options, entry);
         trace::acquired(&lease.fields());
         AttemptOutcome::Acquired(self.shared.engine.renewer.hold(lease))
     }
 }
 
 impl Shared {
-    /// Waits until another request for this name may be sent.
-    async fn request_permit(&self) -> OwnedSemaphorePermit {
-        while !self.may_send() {
+    /// Waits until another request for this name, and another one of the provider, may be sent. Cancel safe. What waits
+    /// for one of the two keeps no request of other names waiting.
+    async fn permits(&self, class: Option<AdmissionClass>) -> (Option<Admission>, RequestPermit) {
+        let permit = self.entry.request_permit().await;
+        loop {
+            let admission = match class {
+                Some(class) => Some(self.engine.queues.admissions.admit(class).await),
+                None => None,
+            };
+            if self.may_send() {
+                return (admission, permit);
+            }
+            drop(admission);
             sleep(ACQUIRE_ALLOWED_POLL).await;
         }
-        self.entry.request_permit().await
     }
 
+    /// Whether a request for this name may be sent, whose permit the caller has.
     fn may_send(&self) -> bool {
         self.engine
             .queues
             .overdue
-            .allow_request(self.entry.has_requests())
+            .allow_request(self.entry.has_other_requests())
     }
 
     /// Releases the claim in the background, and again later if one of the copies may take effect late.
@@ -301,7 +365,7 @@ impl Drop for Attempt {
 
 impl Request {
     /// Runs the request to its end; `None` if there was no reply for too long.
-    async fn run(self) -> Option<Reply> {
+    async fn run(mut self) -> Option<Reply> {
         let sent = Instant::now();
         let result = self.result().await;
         if result.as_ref().is_some_and(is_from_server) {
@@ -319,13 +383,18 @@ impl Request {
         })
     }
 
-    async fn result(&self) -> Option<Result<AcquireReply, LockError>> {
+    async fn result(&mut self) -> Option<Result<AcquireReply, LockError>> {
+        let admission = self.admission.take();
         let Shared { engine, key, .. } = &*self.shared;
         let request = engine.store.claim(key, self.command, self.limit);
+        if engine.store.never_waits() {
+            return Some(request.await);
+        }
         let result = if self.copy.is_some() {
             timeout(ACQUIRE_NO_REPLY, request).await
         } else {
-            timeout(ACQUIRE_NO_REPLY, engine.queues.overdue.count(request)).await
+            let request = engine.queues.overdue.count_admitted(admission, request);
+            timeout(ACQUIRE_NO_REPLY, request).await
         };
         result.ok()
     }

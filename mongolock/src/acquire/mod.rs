@@ -4,6 +4,7 @@ mod attempt;
 mod pacing;
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +14,11 @@ use tracing::{Instrument, Span};
 use crate::acquire::attempt::{Attempt, AttemptOutcome};
 use crate::acquire::pacing::Pacing;
 use crate::engine::Engine;
-use crate::lease::{Entry, Hold, LeaseOptions, Turn};
+use crate::lease::{Entry, Hold, Turn};
 use crate::meter::{AcquireOutcome, LockMeter};
 use crate::options::Options;
 use crate::queue::{FrontStatus, Holder};
-use crate::store::driver_error;
-use crate::store::{ACQUIRE_REQUEST, LeaseId};
+use crate::store::{ACQUIRE_REQUEST, LeaseId, driver_error};
 use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
 use crate::{LockError, task, trace};
 
@@ -26,7 +26,7 @@ use crate::{LockError, task, trace};
 pub(crate) struct Acquire<'a> {
     engine: &'a Arc<Engine>,
     name: &'a Arc<str>,
-    options: &'a Options,
+    options: &'a Arc<Options>,
     /// Whether the caller runs under another lock of this provider, which it keeps until it gets this one.
     is_inside_hold: bool,
     meter: LockMeter,
@@ -47,11 +47,15 @@ enum Step {
     Retry(Duration),
 }
 
+/// The first request of a call, which was sent before the call began to wait, and its outcome if there is one. It is on the
+/// heap, so that the future of a waiting call stays small.
+type First = Box<(Attempt, Option<AttemptOutcome>)>;
+
 impl<'a> Acquire<'a> {
     pub(crate) fn new(
         engine: &'a Arc<Engine>,
         name: &'a Arc<str>,
-        options: &'a Options,
+        options: &'a Arc<Options>,
         is_inside_hold: bool,
         label: Option<&'static str>,
     ) -> Self {
@@ -126,8 +130,8 @@ impl<'a> Acquire<'a> {
         if let Some(hold) = self.take_over_hold(entry, turn).await {
             return Ok(Ok(hold));
         }
-        let mut pacing = Pacing::new(self.engine, self.name);
-        let mut attempt = self.new_attempt(entry);
+        let mut pacing = Pacing::new(self.engine, self.name, entry);
+        let mut attempt = self.new_attempt(entry).unlimited();
         loop {
             let outcome = match attempt.request(deadline).await {
                 // Another request would fail in the same way. After other transient errors the try goes on, because an
@@ -158,7 +162,7 @@ impl<'a> Acquire<'a> {
                     Some(AttemptOutcome::Acquired(hold)) if !hold.lease().is_over() => {
                         return Ok(self.deliver(hold, &entry, turn));
                     }
-                    outcome => (Some(turn), Some((attempt, outcome))),
+                    outcome => (Some(turn), Some(Box::new((attempt, outcome)))),
                 }
             }
             turn => (turn, None),
@@ -175,6 +179,9 @@ impl<'a> Acquire<'a> {
         let Some(overdue) = attempt.try_send(deadline) else {
             return Ok(None);
         };
+        if attempt.has_reply() {
+            return Ok(Some(attempt.next_outcome().await));
+        }
         tokio::select! {
             biased;
             outcome = tokio::time::timeout_at(overdue, attempt.next_outcome()) => Ok(outcome.ok()),
@@ -186,10 +193,11 @@ impl<'a> Acquire<'a> {
         &self,
         entry: Arc<Entry>,
         turn: Option<Turn>,
-        first: Option<(Attempt, Option<AttemptOutcome>)>,
+        first: Option<First>,
         deadline: Option<Instant>,
     ) -> Result<Hold, LockError> {
-        let waiting = self.wait_for_lock(&entry, turn, first, deadline);
+        // The wait is pinned here, because a future that is passed on takes its room twice.
+        let waiting = pin!(self.wait_for_lock(&entry, turn, first, deadline));
         match self.bounded(&entry, deadline, waiting).await? {
             Some(result) => result,
             None => Err(self.gave_up_error(&entry, entry.front().status())),
@@ -201,7 +209,7 @@ impl<'a> Acquire<'a> {
         &self,
         entry: &Arc<Entry>,
         turn: Option<Turn>,
-        first: Option<(Attempt, Option<AttemptOutcome>)>,
+        first: Option<First>,
         deadline: Option<Instant>,
     ) -> Result<Hold, LockError> {
         let turn = match turn {
@@ -213,30 +221,33 @@ impl<'a> Acquire<'a> {
         {
             return Ok(self.deliver(hold, entry, turn));
         }
-        let mut pacing = Pacing::new(self.engine, self.name);
-        let (mut attempt, mut next) = first.unwrap_or_else(|| (self.new_attempt(entry), None));
+        let mut pacing = Pacing::new(self.engine, self.name, entry);
+        let (mut attempt, mut outcome) =
+            first.map_or_else(|| (self.new_attempt(entry), None), |first| *first);
         loop {
-            let outcome = match next.take() {
-                Some(outcome) => outcome,
-                None => attempt.request(deadline).await,
-            };
-            let pause = match self.step(entry, &mut attempt, &mut pacing, outcome).await? {
-                Step::Acquired(hold) => return Ok(self.deliver(hold, entry, turn)),
+            // A request takes more room than a pause, so that it has room of its own only as long as it lasts.
+            let step = Box::pin(self.next_step(entry, &mut attempt, &mut pacing, outcome, deadline));
+            let pause = match step.await? {
+                Step::Acquired(hold) => {
+                    // A late reply to a query of the notifier must not replace the holder that is noted now.
+                    drop(pacing);
+                    return Ok(self.deliver(hold, entry, turn));
+                }
                 Step::Held(holder) => {
                     turn.budget().shrink();
                     let remaining = holder.remaining();
-                    let pause = pacing.after_held(remaining);
+                    let pause = pacing.after_held(attempt.lock_id(), remaining);
                     trace::waiting(self.name, remaining, pause);
                     pause
                 }
                 Step::Retry(pause) => pause,
             };
             // An overdue reply may arrive during the pause, and may be an acquisition.
-            tokio::select! {
+            outcome = tokio::select! {
                 biased;
-                late = attempt.next_outcome() => next = Some(late),
-                () = pacing.pause(pause) => {}
-            }
+                late = attempt.next_outcome() => Some(late),
+                () = pacing.pause(pause) => None,
+            };
         }
     }
 
@@ -245,6 +256,22 @@ impl<'a> Acquire<'a> {
         entry.front().set_held(Holder::local(&hold.lease().key.lock_id));
         hold.lease().deliver(turn, &self.meter);
         hold
+    }
+
+    /// Sends a request, unless there is an outcome already, and decides what the call does after it.
+    async fn next_step(
+        &self,
+        entry: &Arc<Entry>,
+        attempt: &mut Attempt,
+        pacing: &mut Pacing<'_>,
+        outcome: Option<AttemptOutcome>,
+        deadline: Option<Instant>,
+    ) -> Result<Step, LockError> {
+        let outcome = match outcome {
+            Some(outcome) => outcome,
+            None => attempt.request(deadline).await,
+        };
+        self.step(entry, attempt, pacing, outcome).await
     }
 
     /// Decides what the call does after the outcome of a request.
@@ -262,17 +289,18 @@ impl<'a> Acquire<'a> {
             // The lease was over before the caller's thread took it. The old claim releases itself, and its id must not
             // be used again.
             AttemptOutcome::Acquired(_) | AttemptOutcome::AlreadyOver => {
-                *attempt = self.new_attempt(entry);
+                *attempt = attempt.anew();
                 return Ok(Step::Retry(Duration::ZERO));
             }
             AttemptOutcome::Held { lock_id, remaining } => {
                 let holder = Holder::new(lock_id.clone(), remaining);
-                match self.release_given_up(lock_id).await {
-                    Ok(true) => return Ok(Step::Retry(Duration::ZERO)),
-                    Ok(false) => {
-                        entry.front().set_held(holder.clone());
-                        return Ok(Step::Held(holder));
-                    }
+                let Some((key, min_hold)) = self.given_up(lock_id) else {
+                    entry.front().set_held(holder.clone());
+                    return Ok(Step::Held(holder));
+                };
+                // The future is large and seldom needed.
+                match Box::pin(self.release_given_up(key, min_hold)).await {
+                    Ok(()) => return Ok(Step::Retry(Duration::ZERO)),
                     Err(error) => error,
                 }
             }
@@ -291,23 +319,26 @@ impl<'a> Acquire<'a> {
         Ok(Step::Retry(pause))
     }
 
-    /// Releases the claim that has the lock if this process has given it up: a lost reply or a cancelled call must not
-    /// make the lock busy. `false` if it is the claim of another holder.
-    async fn release_given_up(&self, lock_id: Option<Arc<str>>) -> Result<bool, LockError> {
-        let Some(lock_id) = lock_id else {
-            return Ok(false);
-        };
-        let Some(min_hold) = self.engine.renewer.given_up.find(&lock_id) else {
-            return Ok(false);
-        };
-        let (store, name) = (Arc::clone(&self.engine.store), Arc::clone(self.name));
-        let key = LeaseId { name, lock_id };
+    /// The claim that has the lock and its minimum hold, if this process has given it up; `None` if it is the claim of
+    /// another holder.
+    fn given_up(&self, holder: Option<Arc<str>>) -> Option<(LeaseId, Duration)> {
+        let lock_id = holder?;
+        let min_hold = self.engine.renewer.given_up.find(&lock_id)?;
+        let name = Arc::clone(self.name);
+        Some((LeaseId { name, lock_id }, min_hold))
+    }
+
+    /// Releases a claim that this process has given up: a lost reply or a cancelled call must not make the lock busy.
+    async fn release_given_up(&self, key: LeaseId, min_hold: Duration) -> Result<(), LockError> {
+        let store = Arc::clone(&self.engine.store);
         let overdue = Arc::clone(&self.engine.queues.overdue);
-        let release = async move { overdue.count(store.release(&key, min_hold, RELEASE_LIMIT)).await };
+        // It is boxed, because every waiter would have room for it, and it is rare.
+        let release =
+            Box::pin(async move { overdue.count(store.release(&key, min_hold, RELEASE_LIMIT)).await });
         // Without a reply the next acquire request shows whether the claim still has the lock.
         match tokio::time::timeout(ACQUIRE_OVERDUE, task::run_to_end(release)).await {
-            Ok(reply) => reply.map(|_| true),
-            Err(_) => Ok(true),
+            Ok(reply) => reply.map(drop),
+            Err(_) => Ok(()),
         }
     }
 
@@ -327,7 +358,7 @@ impl<'a> Acquire<'a> {
 
     /// The hold that was handed over with the turn, if its options are those of this call; otherwise it is released.
     async fn take_over_hold(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
-        match turn.take_over()?.take(self.lease_options()) {
+        match turn.take_over()?.take(self.options) {
             Ok(hold) => {
                 trace::acquired(&hold.lease().fields());
                 Some(hold)
@@ -350,21 +381,11 @@ impl<'a> Acquire<'a> {
     }
 
     fn new_attempt(&self, entry: &Arc<Entry>) -> Attempt {
-        let attempt = Attempt::new(self.engine, self.name, self.lease_options(), entry);
+        let attempt = Attempt::new(self.engine, self.name, self.options, entry);
         if self.options.await_release {
             attempt
         } else {
             attempt.with_handovers()
-        }
-    }
-
-    fn lease_options(&self) -> LeaseOptions {
-        let options = self.options;
-        LeaseOptions {
-            expiry: options.expiry,
-            renew_interval: options.renew_interval(),
-            min_hold: options.min_hold,
-            max_hold: options.max_hold,
         }
     }
 
@@ -406,7 +427,9 @@ impl<'a> Acquire<'a> {
                 Err(self.gave_up_error(entry, FrontStatus::NoReply))
             }
             // The lock is not busy: the release of a call in this process has no reply.
-            _ if entry.front().is_releasing() => Err(LockError::no_reply("release", self.begun.elapsed())),
+            _ if entry.front().is_releasing() => {
+                Err(self.engine.store.unanswered("release", self.begun.elapsed()))
+            }
             FrontStatus::Held(holder) => Ok(Err(holder)),
             FrontStatus::NoReply => Ok(Err(Holder::default())),
         }
@@ -477,6 +500,10 @@ impl Drop for Waiting<'_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use tokio::task::coop::consume_budget;
+
     use super::*;
     use crate::LockProvider;
     use crate::task::is_pending;
@@ -487,10 +514,23 @@ mod tests {
         let expiry = Duration::from_secs(1);
         let lock = LockProvider::in_memory().lock("n").expiry(expiry);
         let mut acquiring = Box::pin(lock.max_hold(Duration::ZERO).acquire());
+        // The caller takes the reply when it runs again, because this run has used up its budget.
+        while !is_pending(pin!(consume_budget())).await {}
         assert!(is_pending(acquiring.as_mut()).await);
         tokio::time::sleep(expiry * 2).await;
         let guard = acquiring.await.unwrap();
         assert!(!guard.lease().is_over());
         assert!(guard.remaining() > expiry / 2);
+    }
+
+    /// Thousands of calls may wait at the same time, each in a future of its own.
+    #[tokio::test]
+    async fn the_future_of_a_wait_is_small() {
+        let provider = LockProvider::in_memory();
+        let (engine, name, options) = (provider.engine(), Arc::from("n"), Arc::new(Options::default()));
+        let acquire = Acquire::new(engine, &name, &options, false, None);
+        let entry = engine.queues.join(&name);
+        let size = size_of_val(&acquire.wait_until_deadline(entry, None, None, None));
+        assert!(size <= 1152, "{size}");
     }
 }

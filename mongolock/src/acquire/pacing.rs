@@ -3,66 +3,79 @@ use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::engine::Engine;
-use crate::notifier::Subscription;
-use crate::timing::POLL_BESIDE_STREAM;
+use crate::lease::Entry;
+use crate::notifier::{Counted, Subscription};
 
-/// The number of "held" replies after which a waiter opens the change stream: shorter waits are not worth it.
+/// The number of "held" replies after which a waiter registers for wake-ups: shorter waits are not worth it.
 const REPLIES_BEFORE_STREAM: u32 = 2;
 
 /// The pauses between the requests of the waiter at the front of a queue.
 pub(crate) struct Pacing<'a> {
     engine: &'a Arc<Engine>,
     name: &'a Arc<str>,
+    entry: &'a Arc<Entry>,
     backoff: Backoff,
     /// The number of replies that said that the lock is held.
     held_replies: u32,
     subscription: Option<Subscription>,
+    /// Given after the first "held" reply: this waiter is one of those that the notifier counts.
+    counted: Option<Counted>,
+    /// Whether the reply before this pause found the lock held: then the subscription decides when to send the next
+    /// request.
+    is_resting: bool,
 }
 
 impl<'a> Pacing<'a> {
-    pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a Arc<str>) -> Self {
+    pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a Arc<str>, entry: &'a Arc<Entry>) -> Self {
         let backoff = Backoff::new(engine.config.retry_interval.clone());
         Self {
             engine,
             name,
+            entry,
             backoff,
             held_replies: 0,
             subscription: None,
+            counted: None,
+            is_resting: false,
         }
     }
 
     /// The pause after a request that ended with an error.
     pub(crate) fn after_error(&mut self) -> Duration {
+        self.is_resting = false;
         self.backoff.next()
     }
 
-    /// The longest pause after a reply that found the lock held; a wake-up may end it early.
-    pub(crate) fn after_held(&mut self, remaining: Option<Duration>) -> Duration {
+    /// The longest pause after a reply to a request of this claim that found the lock held; a wake-up may end it early, and a look at the lock may
+    /// make it longer.
+    pub(crate) fn after_held(&mut self, lock_id: &Arc<str>, remaining: Option<Duration>) -> Duration {
         self.held_replies += 1;
-        match &self.subscription {
-            Some(subscription) => subscription.retry(),
-            None if self.held_replies > REPLIES_BEFORE_STREAM => {
-                self.subscription = self.engine.notifier.subscribe(self.name);
-            }
-            None => {}
+        let notifier = &self.engine.notifier;
+        self.counted.get_or_insert_with(|| notifier.count());
+        if self.subscription.is_none() && (self.held_replies > REPLIES_BEFORE_STREAM || notifier.has_many()) {
+            let subscription = notifier.subscribe(self.name, self.entry, self.backoff.clone());
+            self.subscription = Some(subscription);
         }
-        let is_open = self.subscription.as_ref().is_some_and(Subscription::is_open);
-        // The pause varies by a fifth, so that many processes do not send their requests at the same time.
-        let pause = if is_open {
-            POLL_BESIDE_STREAM.mul_f64(0.8 + 0.4 * fastrand::f64())
-        } else {
-            self.backoff.next()
-        };
-        until_free(pause, remaining)
+        self.is_resting = self.subscription.is_some();
+        match &self.subscription {
+            Some(subscription) => {
+                subscription.set_claim(lock_id);
+                subscription.rest(remaining)
+            }
+            None => until_free(self.backoff.next(), remaining),
+        }
     }
 
-    /// Waits for this time, or until the lock is released.
+    /// Waits for this time, or until it is time to send a request. Cancel safe.
     pub(crate) async fn pause(&mut self, longest: Duration) {
-        let Some(subscription) = &self.subscription else {
-            return tokio::time::sleep(longest).await;
-        };
-        // A wake-up and the end of the pause mean the same: it is time for a request.
-        let _ = tokio::time::timeout(longest, subscription.woken()).await;
+        // Each reply decides anew: after one that asks for another request at once nothing else would end the rest.
+        let is_resting = std::mem::take(&mut self.is_resting);
+        // It does not matter whether a release or the end of a pause has ended the wait.
+        match &self.subscription {
+            Some(subscription) if is_resting => subscription.woken().await,
+            Some(subscription) => subscription.woken_within(longest).await,
+            None => tokio::time::sleep(longest).await,
+        }
     }
 }
 
@@ -70,4 +83,29 @@ impl<'a> Pacing<'a> {
 fn until_free(pause: Duration, remaining: Option<Duration>) -> Duration {
     let just_after = Duration::from_millis(1 + fastrand::u64(0..10));
     remaining.map_or(pause, |remaining| pause.min(remaining + just_after))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::LockProvider;
+
+    /// A claim of this process that had the lock was just released: no event and no time would end another rest soon.
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_due_at_once_does_not_wait_for_the_subscription() {
+        let provider = LockProvider::in_memory();
+        let (engine, name) = (provider.engine(), Arc::from("n"));
+        let entry = engine.queues.join(&name);
+        let mut pacing = Pacing::new(engine, &name, &entry);
+        for _ in 0..=REPLIES_BEFORE_STREAM {
+            let longest = pacing.after_held(&"own".into(), None);
+            pacing.pause(longest).await;
+        }
+        assert!(pacing.subscription.is_some());
+        let begun = Instant::now();
+        pacing.pause(Duration::ZERO).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
 }

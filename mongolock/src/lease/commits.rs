@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use super::Lease;
 
@@ -7,14 +7,14 @@ use super::Lease;
 #[derive(Default)]
 pub(super) struct Commits {
     /// The number of commits that have begun and not ended: the claim guards them.
-    begun: AtomicUsize,
+    begun: AtomicU32,
     /// Whether a commit was dropped before its end: the server may still apply it at any time.
     cut_off: AtomicBool,
     /// Whether a commit has succeeded.
     made: AtomicBool,
     /// The number of commits on their way to the server, under this hold or a nested one: bodies are not cancelled
     /// until it is zero.
-    shields: AtomicUsize,
+    shields: AtomicU32,
 }
 
 /// A guarded commit, from before its guarding statement to its end.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::renewer::Renewer;
-use super::{Hold, Lease, LeaseOptions, QueueSlot, Turn, release};
+use super::{Hold, Lease, QueueSlot, Turn, release};
 use crate::meter::HandoverKind;
+use crate::options::Options;
 use crate::{LockError, trace};
 
 /// A lock that passes to the next caller in this process without a command.
@@ -19,9 +20,11 @@ pub(crate) enum Handover {
 
 impl Handover {
     /// The next hold, for a caller with these options; otherwise the lock has to be released.
-    pub(crate) fn take(self, options: LeaseOptions) -> Result<Hold, Self> {
+    pub(crate) fn take(self, options: &Options) -> Result<Hold, Self> {
         match self {
-            Self::Hold(hold) if hold.lease().options == options && !hold.lease().is_over() => Ok(hold),
+            Self::Hold(hold) if hold.lease().options.has_same_lease(options) && !hold.lease().is_over() => {
+                Ok(hold)
+            }
             Self::Unreleased(unreleased) => unreleased.take(options).map_err(Self::Unreleased),
             Self::Hold(_) => Err(self),
         }
@@ -57,8 +60,8 @@ impl Unreleased {
         }
     }
 
-    fn take(mut self, options: LeaseOptions) -> Result<Hold, Self> {
-        if self.lease.options != options || self.deadline <= Instant::now() {
+    fn take(mut self, options: &Options) -> Result<Hold, Self> {
+        if !self.lease.options.has_same_lease(options) || self.deadline <= Instant::now() {
             return Err(self);
         }
         let Some(next) = self.lease.successor(self.deadline) else {
@@ -74,7 +77,7 @@ impl Unreleased {
 
     /// Releases the lock, for a caller that waits for the end.
     async fn release(mut self) -> Result<(), LockError> {
-        let begun = release::send_on_task(&self.renewer, &self.lease);
+        let begun = release::begin_sending(&self.renewer, &self.lease);
         self.is_settled = true;
         release::finish(&self.lease, begun).await
     }
@@ -84,7 +87,8 @@ impl Unreleased {
         self.lease.put_slot(QueueSlot::Turn(turn));
         self.lease.note_release_sent();
         self.is_settled = true;
-        release::send_unawaited(Arc::clone(&self.renewer), Arc::clone(&self.lease)).await;
+        // The outcome is reported by an event.
+        drop(release::send(Arc::clone(&self.renewer), Arc::clone(&self.lease)).await);
     }
 }
 

@@ -30,52 +30,64 @@ pub(super) enum BegunRelease {
     HandedOver,
     /// The lease had ended before.
     Lost,
+    /// The release has ended, because the store never waits; the output is that of [`send`]. The
+    /// error is boxed, because futures have room for it and none occurs.
+    Ended(Result<bool, Box<LockError>>),
     /// A task sends the release; its output is whether the lock was held until then.
     Sent(JoinHandle<Result<bool, LockError>>),
 }
 
 /// Begins to release a lease; the release goes on if the caller is cancelled.
 pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease {
-    let Some(deadline) = end_lease(renewer, lease) else {
-        // The server may still have the claim, but the reply to its release would not change the outcome of this call.
-        renewer.release_claim(lease, lease.take_slot());
-        return BegunRelease::Lost;
-    };
-    if hand_over(renewer, lease, deadline) {
-        return BegunRelease::HandedOver;
+    match end(renewer, lease) {
+        Ended::Lost => BegunRelease::Lost,
+        Ended::HandedOver => BegunRelease::HandedOver,
+        Ended::Unreleased(_) => begin_sending(renewer, lease),
     }
-    send_on_task(renewer, lease)
 }
 
 /// Waits for the end of a release; an error says that the lock was not held until then, or that MongoDB did not confirm
 /// the release.
 pub(super) async fn finish(lease: &Arc<Lease>, begun: BegunRelease) -> Result<(), LockError> {
-    let sending = match begun {
+    let was_held = match begun {
         BegunRelease::HandedOver => return Ok(()),
         BegunRelease::Lost => return Err(lease.lost_error()),
-        BegunRelease::Sent(sending) => sending,
+        BegunRelease::Ended(result) => result.map_err(|error| *error)?,
+        BegunRelease::Sent(sending) => task::wait_for_reply(sending, "release", RELEASE_REPLY_LIMIT).await?,
     };
-    if task::wait_for_reply(sending, "release", RELEASE_REPLY_LIMIT).await? {
-        Ok(())
-    } else {
-        Err(lease.lost_error())
-    }
+    if was_held { Ok(()) } else { Err(lease.lost_error()) }
 }
 
 /// Releases a lease whose guard was dropped: no caller waits for the release, and there may be no runtime.
 pub(super) fn in_background(renewer: &Arc<Renewer>, lease: &Arc<Lease>) {
-    match end_lease(renewer, lease) {
-        Some(deadline) if hand_over(renewer, lease, deadline) => return,
-        Some(_) => trace::released(&lease.fields()),
-        None => {}
+    if let Ended::Unreleased(_) = end(renewer, lease) {
+        trace::released(&lease.fields());
+        renewer.release_claim(lease, lease.take_slot());
     }
-    renewer.release_claim(lease, lease.take_slot());
 }
 
-/// Stops the renewal of a lease and ends it; returns its deadline, or `None` if it had ended before.
-fn end_lease(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Option<Instant> {
+/// What is left to do for a lease that was ended.
+enum Ended {
+    /// The lease had ended before. The server may still have the claim, which is released in the background: the reply
+    /// would not change the outcome of the call.
+    Lost,
+    /// The hold was handed over to the next waiter in this process.
+    HandedOver,
+    /// The claim has to be released. The lease had this deadline.
+    Unreleased(Instant),
+}
+
+/// Stops the renewal of a lease, ends it, and hands the hold over if that is possible.
+fn end(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Ended {
     renewer.forget(lease);
-    lease.begin_release()
+    match lease.begin_release() {
+        None => {
+            renewer.release_claim(lease, lease.take_slot());
+            Ended::Lost
+        }
+        Some(deadline) if hand_over(renewer, lease, deadline) => Ended::HandedOver,
+        Some(deadline) => Ended::Unreleased(deadline),
+    }
 }
 
 /// Releases a lease whose call returns before the server has confirmed the release. As long as no request for it was
@@ -85,13 +97,11 @@ pub(super) fn unawaited(
     lease: &Arc<Lease>,
     permit: OwnedSemaphorePermit,
 ) -> Result<(), LockError> {
-    let Some(deadline) = end_lease(renewer, lease) else {
-        renewer.release_claim(lease, lease.take_slot());
-        return Err(lease.lost_error());
+    let deadline = match end(renewer, lease) {
+        Ended::Lost => return Err(lease.lost_error()),
+        Ended::HandedOver => return Ok(()),
+        Ended::Unreleased(deadline) => deadline,
     };
-    if hand_over(renewer, lease, deadline) {
-        return Ok(());
-    }
     let left = leave(renewer, lease, deadline);
     if left.is_none() {
         lease.note_release_sent();
@@ -100,7 +110,8 @@ pub(super) fn unawaited(
     let releasing = async move {
         match left {
             Some(entry) => release_left(&entry).await,
-            None => send_unawaited(renewer, lease).await,
+            // The outcome is reported by an event.
+            None => drop(send(renewer, lease).await),
         }
         drop(permit);
     };
@@ -116,11 +127,6 @@ async fn release_left(entry: &Arc<Entry>) {
         Some((turn, hold @ Handover::Hold(_))) => turn.hand_over(hold),
         None => {}
     }
-}
-
-/// Sends a release whose call has returned. Its outcome is reported by an event.
-pub(super) async fn send_unawaited(renewer: Arc<Renewer>, lease: Arc<Lease>) {
-    let _ = send(renewer, lease).await;
 }
 
 /// Leaves the hold for the next caller in this process, which may take it over before its release is sent.
@@ -175,9 +181,12 @@ fn turn_to_hand_over(renewer: &Renewer, lease: &Lease, deadline: Instant) -> Opt
     }
 }
 
-/// Sends the release on a task of its own.
-pub(super) fn send_on_task(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease {
+/// Sends the release, on a task of its own unless the store never waits.
+pub(super) fn begin_sending(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease {
     let sending = send(Arc::clone(renewer), Arc::clone(lease));
+    if renewer.store().never_waits() {
+        return BegunRelease::Ended(task::run_at_once(sending).map_err(Box::new));
+    }
     BegunRelease::Sent(task::spawn(sending.in_current_span()))
 }
 
@@ -186,7 +195,7 @@ pub(super) fn send_on_task(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunR
 /// This task repeats the command after a transient error for [`RELEASE_NO_REPLY`]; after that, and without a reply, the
 /// renewer's task repeats it in the background. The turn passes on when the server has confirmed the release, or with
 /// the first error: the next waiter then sends a request of its own and finds out by itself whether the server works.
-async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockError> {
+pub(super) async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockError> {
     lease.begin_claim_release();
     let mut release = BackgroundRelease::of_lease(&lease, lease.take_slot());
     let by = Instant::now() + RELEASE_NO_REPLY;
@@ -195,7 +204,12 @@ async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockErro
     loop {
         let store = renewer.store();
         let mut request = pin!(store.release(&lease.key, release.min_hold, RELEASE_LIMIT));
-        let Ok(reply) = tokio::time::timeout_at(by, request.as_mut()).await else {
+        let reply = if store.never_waits() {
+            Ok(request.as_mut().await)
+        } else {
+            tokio::time::timeout_at(by, request.as_mut()).await
+        };
+        let Ok(reply) = reply else {
             renewer.release_in_background(vec![release.alone(Instant::now())]);
             return late_outcome(&lease, request.await);
         };

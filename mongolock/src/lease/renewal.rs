@@ -1,15 +1,17 @@
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::lease::Lease;
-use crate::lease::renewer::Renewer;
+use crate::lease::renewer::{RenewalTurn, Renewer};
 use crate::lease::schedule::Renewal;
 use crate::store::LeaseId;
 use crate::store::driver_error;
-use crate::timing::{RENEWAL_LIMIT_MAX, RENEWAL_LIMIT_MIN};
+use crate::timing::{RENEWAL_LIMIT_MAX, RENEWAL_LIMIT_MIN, RENEWAL_TURN};
 use crate::{LossReason, trace};
 
 /// The largest number of claims in one command: larger commands cost as much per claim, and other writers would wait
@@ -44,7 +46,7 @@ pub(crate) fn batches(renewals: Vec<Renewal>) -> Vec<Vec<Arc<Lease>>> {
 }
 
 /// Renews leases of one expiry with one command. It runs on a task of its own, because the command may hang.
-pub(crate) async fn renew(renewer: Arc<Renewer>, leases: Vec<Arc<Lease>>) {
+pub(crate) async fn renew(renewer: Arc<Renewer>, turn: RenewalTurn, leases: Vec<Arc<Lease>>) {
     let Some(expiry) = leases.first().map(|lease| lease.options.expiry) else {
         return;
     };
@@ -54,7 +56,7 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, leases: Vec<Arc<Lease>>) {
     }
     let limit = (expiry / 6).clamp(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX);
     let sent = Instant::now();
-    match renewer.store().renew(&keys, expiry, limit).await {
+    match in_turn(turn, renewer.store().renew(&keys, expiry, limit)).await {
         Ok(reply) => {
             renewer.note_renewal();
             for lease in &leases {
@@ -77,5 +79,42 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, leases: Vec<Arc<Lease>>) {
             trace::renewal_failed(keys.len(), &keys[0].name, &error);
             renewer.renewal_failed(&leases, driver_error::is_out_of_time(&error));
         }
+    }
+}
+
+/// Runs a request to its end. The turn ends with the reply, or earlier if that is slow, so that other renewals go on.
+async fn in_turn<T>(turn: RenewalTurn, request: impl Future<Output = T>) -> T {
+    let mut request = pin!(request);
+    if let Ok(reply) = timeout(RENEWAL_TURN, request.as_mut()).await {
+        return reply;
+    }
+    drop(turn);
+    request.await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{MemoryStore, Store};
+    use crate::task::is_pending;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_ends_with_the_reply_or_when_that_is_slow() {
+        let store = Arc::new(Store::Memory(Arc::new(MemoryStore::new())));
+        let renewer = Arc::new(Renewer::new(store));
+        let (prompt, blocked) = (renewer.renewal_turn(), renewer.renewal_turn());
+        assert_eq!(renewer.renewals_in_turn(), 2);
+        in_turn(prompt, async {}).await;
+        renewer.woken().await;
+        assert_eq!(renewer.renewals_in_turn(), 1);
+        let begun = Instant::now();
+        let mut waiting = pin!(in_turn(blocked, std::future::pending::<()>()));
+        assert!(is_pending(waiting.as_mut()).await);
+        assert_eq!(renewer.renewals_in_turn(), 1);
+        tokio::select! {
+            () = waiting => unreachable!("no reply comes"),
+            () = renewer.woken() => assert_eq!(begun.elapsed(), RENEWAL_TURN),
+        }
+        assert_eq!(renewer.renewals_in_turn(), 0);
     }
 }

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::runtime::Handle;
@@ -17,6 +18,11 @@ use crate::store::Store;
 use crate::sync::lock;
 use crate::timing::RENEWAL_RETRY;
 
+/// The number of full renewal commands in flight from which on leases wait for a reply before they are renewed for the
+/// first time: a process that holds 100,000 locks must not use up the connections of the user's pool. Leases of different
+/// expiries need commands of their own, which may be more.
+const RENEWALS: usize = 4;
+
 /// The background task of a provider: it renews leases, ends those whose renewal was not confirmed in time, and releases
 /// claims in the background. It starts with the first acquire and needs no runtime before that.
 pub(crate) struct Renewer {
@@ -24,6 +30,8 @@ pub(crate) struct Renewer {
     state: Mutex<State>,
     /// Wakes the task when there is new work.
     wake: Notify,
+    /// The number of renewal commands in flight whose turns have not ended.
+    renewals: AtomicUsize,
     /// Limits how many releases of single claims are repeated at the same time after a failure.
     pub(crate) repeats: Semaphore,
     /// Limits how many releases are pending whose calls have returned.
@@ -64,12 +72,23 @@ struct DueWork {
     is_last: bool,
 }
 
+/// The turn of one renewal command; when it ends, the task is woken to send others.
+pub(super) struct RenewalTurn(Arc<Renewer>);
+
+impl Drop for RenewalTurn {
+    fn drop(&mut self) {
+        self.0.renewals.fetch_sub(1, Ordering::Relaxed);
+        self.0.wake.notify_one();
+    }
+}
+
 impl Renewer {
     pub(crate) fn new(store: Arc<Store>) -> Self {
         Self {
             store,
             state: Mutex::default(),
             wake: Notify::new(),
+            renewals: AtomicUsize::new(0),
             repeats: Semaphore::new(background_release::REPEATS),
             unawaited: Arc::new(Semaphore::new(release::UNAWAITED)),
             given_up: Arc::default(),
@@ -119,6 +138,8 @@ impl Renewer {
     /// Releases claims in the background. It needs no runtime: without one the releases wait for the next acquire or
     /// shutdown.
     pub(crate) fn release_in_background(self: &Arc<Self>, mut releases: Vec<BackgroundRelease>) {
+        // Most releases have no follow-up, and the task need not wake up for them.
+        let has_work = !releases.is_empty();
         let has_runtime = Handle::try_current().is_ok();
         for release in &mut releases {
             release.announce(&self.given_up);
@@ -127,7 +148,9 @@ impl Renewer {
         if !state.stopped {
             state.add(releases);
             drop(state);
-            self.wake.notify_one();
+            if has_work {
+                self.wake.notify_one();
+            }
             if has_runtime {
                 self.ensure_running();
             }
@@ -170,7 +193,7 @@ impl Renewer {
         let (now, factor) = (Instant::now(), 1.0 + schedule::jitter());
         let retry = |lease: &Lease| {
             now + RENEWAL_RETRY
-                .min(lease.options.renew_interval / 2)
+                .min(lease.options.renew_interval() / 2)
                 .mul_f64(factor)
         };
         if is_blocked {
@@ -250,6 +273,20 @@ impl Renewer {
         self.wake.notify_one();
     }
 
+    pub(super) fn renewal_turn(self: &Arc<Self>) -> RenewalTurn {
+        self.renewals.fetch_add(1, Ordering::Relaxed);
+        RenewalTurn(Arc::clone(self))
+    }
+
+    pub(super) fn renewals_in_turn(&self) -> usize {
+        self.renewals.load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(super) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
     /// Whether there is nothing to renew and nothing to release in the background.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
@@ -260,11 +297,14 @@ impl Renewer {
     fn due_work(&self) -> DueWork {
         let now = Instant::now();
         let mut state = lock(&self.state);
-        let due = state.schedule.take_due(now);
+        let room = RENEWALS.saturating_sub(self.renewals_in_turn()) * renewal::BATCH;
+        let due = state.schedule.take_due(now, room);
         let is_last = state.stopped;
         let releases = state.take_releases(now);
         let next_release = state.releases.keys().next().map(|(at, _)| *at);
-        let next_round = next_release.into_iter().chain(state.schedule.next()).min();
+        // Leases that have to wait are renewed when a turn ends, which wakes the task.
+        let next_renewal = state.schedule.next().filter(|_| !due.is_cut_short);
+        let next_round = next_release.into_iter().chain(next_renewal).min();
         state.wakes_at = next_round;
         drop(state);
         DueWork {
@@ -321,7 +361,8 @@ async fn run(renewer: Arc<Renewer>) {
             renewer.expire(&lease);
         }
         for leases in work.renewals {
-            crate::task::spawn(renewal::renew(Arc::clone(&renewer), leases));
+            let turn = renewer.renewal_turn();
+            crate::task::spawn(renewal::renew(Arc::clone(&renewer), turn, leases));
         }
         for batch in work.releases {
             crate::task::spawn(background_release::send(Arc::clone(&renewer), batch));

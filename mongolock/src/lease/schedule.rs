@@ -36,6 +36,8 @@ pub(crate) struct Due {
     pub(crate) expired: Vec<Arc<Lease>>,
     /// Leases that are renewed now.
     pub(crate) renewals: Vec<Renewal>,
+    /// Whether leases are left that are due, because there was no room for them.
+    pub(crate) is_cut_short: bool,
 }
 
 /// A lease that is due for a renewal.
@@ -92,8 +94,9 @@ impl Schedule {
 
     /// Takes the expired leases out, and returns them with those that are due for a renewal. Leases that become due
     /// within half of their interval are renewed along with one that is due, so that a process that holds many locks
-    /// renews them together and keeps doing so.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Due {
+    /// renews them together and keeps doing so. There is room for this number of leases whose last renewal was confirmed;
+    /// the others wait, and those that are due first come first. A lease with little time left does not wait.
+    pub(crate) fn take_due(&mut self, now: Instant, mut room: usize) -> Due {
         let mut due = Due::default();
         let mut horizon = now;
         let mut renewed = Vec::new();
@@ -106,13 +109,20 @@ impl Schedule {
                 due.expired.push(Arc::clone(&entry.lease));
                 continue;
             }
-            let tolerance = entry.lease.options.renew_interval / 2;
+            let tolerance = entry.lease.options.renew_interval() / 2;
             if *at <= now {
                 horizon = horizon.max(now + tolerance);
             } else if entry.in_flight > 0 || *at > now + tolerance {
                 continue;
             }
             if entry.lease.is_renewable(now) {
+                if entry.in_flight == 0 && room == 0 && !has_little_left(&entry.lease, now) {
+                    due.is_cut_short = true;
+                    // Nothing is renewed early any more, but leases with little time left are behind this one.
+                    horizon = now;
+                    continue;
+                }
+                room = room.saturating_sub(1);
                 due.renewals.push(Renewal {
                     lease: Arc::clone(&entry.lease),
                     in_flight: entry.in_flight,
@@ -148,7 +158,7 @@ impl Schedule {
                 .deadline()
                 .map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(now));
             let attempt_timeout = if entry.in_flight < MAX_IN_FLIGHT {
-                entry.lease.options.renew_interval.min(left / 4)
+                entry.lease.options.renew_interval().min(left / 4)
             } else {
                 left
             };
@@ -164,6 +174,14 @@ impl Schedule {
     }
 }
 
+/// Whether less than half of the lease is left, which is usually renewed after a third of it.
+fn has_little_left(lease: &Lease, now: Instant) -> bool {
+    let left = lease
+        .deadline()
+        .map(|deadline| deadline.saturating_duration_since(now));
+    left.is_some_and(|left| left < lease.options.expiry / 2)
+}
+
 /// The time of the renewal, or the deadline of the lease if that comes first or the lease is not renewed any more.
 fn next_due(lease: &Lease, renewal: Instant) -> Instant {
     let deadline = lease.deadline().unwrap_or(renewal);
@@ -177,7 +195,7 @@ fn next_due(lease: &Lease, renewal: Instant) -> Instant {
 /// The time at which a lease that was just confirmed is renewed: after this part of its interval, and early enough for
 /// more than one attempt, even if the interval is almost as long as the expiry.
 pub(crate) fn next_renewal(lease: &Lease, part: f64) -> Instant {
-    let renewal = lease.confirmed() + lease.options.renew_interval.mul_f64(part);
+    let renewal = lease.confirmed() + lease.options.renew_interval().mul_f64(part);
     let latest = lease
         .deadline()
         .and_then(|deadline| deadline.checked_sub(lease.options.expiry / 10));
@@ -191,4 +209,72 @@ pub(crate) fn jitter() -> f64 {
 
 fn id(lease: &Arc<Lease>) -> Id {
     Arc::as_ptr(lease).addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FencingToken;
+    use crate::lease::{Grant, Queues};
+    use crate::options::Options;
+    use crate::store::LeaseId;
+
+    const EXPIRY: Duration = Duration::from_secs(30);
+
+    fn lease(name: &str) -> Arc<Lease> {
+        let options = Arc::new(Options {
+            expiry: EXPIRY,
+            ..Options::default()
+        });
+        let grant = Grant {
+            token: FencingToken::new(1),
+            last_token: FencingToken::new(1),
+            copies: None,
+            sent: Instant::now(),
+            lasts: EXPIRY,
+        };
+        let key = LeaseId {
+            name: Arc::from(name),
+            lock_id: Arc::from("owner#1"),
+        };
+        let entry = Queues::new().join(&key.name);
+        Arc::new(Lease::new(key, grant, options, entry))
+    }
+
+    /// The names of the leases that are renewed now, and whether others are due as well.
+    fn take(schedule: &mut Schedule, room: usize) -> (Vec<String>, bool) {
+        let due = schedule.take_due(Instant::now(), room);
+        let names = due.renewals.iter().map(|due| due.lease.key.name.to_string());
+        (names.collect(), due.is_cut_short)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leases_without_room_are_renewed_later_and_in_order() {
+        let mut schedule = Schedule::default();
+        for name in ["a", "b", "c"] {
+            schedule.insert(lease(name));
+            // Longer than the times of renewals vary.
+            tokio::time::sleep(Duration::from_millis(1100)).await;
+        }
+        tokio::time::sleep(EXPIRY / 3).await;
+        assert_eq!(take(&mut schedule, 0), (vec![], true));
+        assert_eq!(
+            take(&mut schedule, 2),
+            (vec!["a".to_owned(), "b".to_owned()], true)
+        );
+        assert_eq!(take(&mut schedule, 2), (vec!["c".to_owned()], false));
+        assert_eq!(take(&mut schedule, 0), (vec![], false), "no other lease is due");
+    }
+
+    /// A repetition is urgent: it does not wait for room.
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_is_repeated_without_room() {
+        let mut schedule = Schedule::default();
+        let lease = lease("a");
+        schedule.insert(Arc::clone(&lease));
+        tokio::time::sleep(EXPIRY / 3).await;
+        assert_eq!(take(&mut schedule, 1), (vec!["a".to_owned()], false));
+        schedule.split(std::slice::from_ref(&lease), |_| Instant::now());
+        assert_eq!(take(&mut schedule, 0), (vec!["a".to_owned()], false));
+    }
 }

@@ -41,7 +41,9 @@ pub(crate) enum CommandKind {
     Acquire,
     Renew,
     Release,
-    /// The opening of the change stream.
+    /// One query that looks at the locks of many waiters.
+    Look,
+    /// The opening of the change stream, and a change of its filter.
     Stream,
     Index,
     Hello,

@@ -61,7 +61,7 @@ struct Handles {
 pub(crate) struct CommandMeter(OnceLock<Counters>);
 
 /// The counters by kind: confirmed commands and failed ones.
-type Counters = [[Counter; 2]; 7];
+type Counters = [[Counter; 2]; 8];
 
 impl Meter {
     pub(crate) fn new() -> Self {
@@ -170,7 +170,10 @@ impl CommandMeter {
     /// Counts a command that has ended. An error may also be a reply.
     pub(crate) fn count(&self, kind: CommandKind, is_ok: bool) {
         let counters = self.0.get_or_init(|| {
-            ["acquire", "renew", "release", "stream", "index", "hello", "admin"].map(|kind| {
+            [
+                "acquire", "renew", "release", "look", "stream", "index", "hello", "admin",
+            ]
+            .map(|kind| {
                 ["error", "ok"].map(|outcome| counter!(COMMANDS, "command" => kind, "outcome" => outcome))
             })
         });
@@ -178,10 +181,11 @@ impl CommandMeter {
             CommandKind::Acquire => 0,
             CommandKind::Renew => 1,
             CommandKind::Release => 2,
-            CommandKind::Stream => 3,
-            CommandKind::Index => 4,
-            CommandKind::Hello => 5,
-            CommandKind::Admin => 6,
+            CommandKind::Look => 3,
+            CommandKind::Stream => 4,
+            CommandKind::Index => 5,
+            CommandKind::Hello => 6,
+            CommandKind::Admin => 7,
         };
         counters[index][usize::from(is_ok)].increment(1);
     }

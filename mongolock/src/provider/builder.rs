@@ -102,21 +102,21 @@ impl LockProviderBuilder {
     /// Sets for how long a lease lasts without a renewal (its TTL): 100 ms to 7 days, in whole milliseconds; 30 s by
     /// default. See [`DistributedLock::expiry`](crate::DistributedLock::expiry).
     pub fn expiry(mut self, expiry: Duration) -> Self {
-        self.config.options.expiry = expiry;
+        Arc::make_mut(&mut self.config.options).expiry = expiry;
         self
     }
 
     /// Sets the time between two renewals of a lease: at least 1 ms and less than the expiry; a third of the expiry by
     /// default.
     pub fn renew_interval(mut self, interval: Duration) -> Self {
-        self.config.options.renew_interval = Some(interval);
+        Arc::make_mut(&mut self.config.options).renew_interval = Some(interval);
         self
     }
 
     /// Sets how long a call waits for a lock: 0 to 7 days, or `None` to wait without a limit; 10 s by default. See
     /// [`DistributedLock::acquire_timeout`](crate::DistributedLock::acquire_timeout).
     pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.config.options.acquire_timeout = timeout.into();
+        Arc::make_mut(&mut self.config.options).acquire_timeout = timeout.into();
         self
     }
 
@@ -151,14 +151,14 @@ impl LockProviderBuilder {
     /// # }
     /// ```
     pub fn min_hold(mut self, hold: Duration) -> Self {
-        self.config.options.min_hold = hold;
+        Arc::make_mut(&mut self.config.options).min_hold = hold;
         self
     }
 
     /// Sets the time after which a lease is no longer renewed, counted from the acquisition: 0 to 7 days; unlimited by
     /// default. See [`DistributedLock::max_hold`](crate::DistributedLock::max_hold).
     pub fn max_hold(mut self, hold: Duration) -> Self {
-        self.config.options.max_hold = Some(hold);
+        Arc::make_mut(&mut self.config.options).max_hold = Some(hold);
         self
     }
 
@@ -166,7 +166,7 @@ impl LockProviderBuilder {
     /// [`DistributedLock::await_release`](crate::DistributedLock::await_release) says what `false` changes, and which
     /// programs should not use it.
     pub fn await_release(mut self, await_release: bool) -> Self {
-        self.config.options.await_release = await_release;
+        Arc::make_mut(&mut self.config.options).await_release = await_release;
         self
     }
 
@@ -185,7 +185,9 @@ impl LockProviderBuilder {
     ///
     /// The stream is open only while calls wait. With `false`, on a standalone server, or without the privilege to
     /// watch the collection, waiters poll within `retry_interval`. While calls wait, an unavailable stream is tried
-    /// again about every 5 minutes, and after any other error within seconds.
+    /// again about every 5 minutes, and after any other error within seconds. A stream that costs the server more than it
+    /// brings is closed for 1 to 10 minutes. [The guide](crate::guide::production#what-waiting-costs-the-server) says
+    /// what a stream costs, and when to switch it off.
     pub fn wake_up(mut self, wake_up: bool) -> Self {
         self.config.wake_up = wake_up;
         self

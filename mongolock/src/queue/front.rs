@@ -102,16 +102,21 @@ impl Front {
     /// The status after the first reply or error, or after the time that a healthy server needs for one. During a release
     /// it waits for the next caller's reply. Cancel safe.
     pub(crate) async fn first_status(&self) -> FrontStatus {
-        let changed = self.changed.notified();
-        if self.is_releasing() {
-            changed.await;
-            return self.status();
+        loop {
+            let changed = self.changed.notified();
+            if self.is_releasing() {
+                changed.await;
+                continue;
+            }
+            let status = self.status();
+            if !matches!(status, FrontStatus::NoReply) || self.is_reply_slow() {
+                return status;
+            }
+            // A hold may begin and be released before this task runs again, so a change is not yet a status.
+            if timeout(SLOW_REPLY, changed).await.is_err() && !self.is_releasing() {
+                return self.status();
+            }
         }
-        if matches!(self.status(), FrontStatus::NoReply) && !self.is_reply_slow() {
-            // If nothing has arrived, the status is `NoReply`.
-            let _ = timeout(SLOW_REPLY, changed).await;
-        }
-        self.status()
     }
 
     pub(crate) fn status(&self) -> FrontStatus {
@@ -212,6 +217,22 @@ mod tests {
         let (status, ()) = tokio::join!(front.first_status(), replying);
         assert!(matches!(status, FrontStatus::Held(_)));
         assert_eq!(begun.elapsed(), SLOW_REPLY);
+    }
+
+    /// The hold of another caller begins, ends and is released before the task that asks for the status runs again.
+    #[tokio::test(start_paused = true)]
+    async fn the_first_status_is_not_that_of_a_hold_that_is_being_released() {
+        let front = Front::new();
+        front.request_sent();
+        let holding = async {
+            tokio::task::yield_now().await;
+            front.set_held(Holder::default());
+            front.release_sent();
+            tokio::time::sleep(SLOW_REPLY / 2).await;
+            front.set_failed(LockError::NoProvider);
+        };
+        let (status, ()) = tokio::join!(front.first_status(), holding);
+        assert!(matches!(status, FrontStatus::Failed(_)), "{status:?}");
     }
 
     #[tokio::test(start_paused = true)]

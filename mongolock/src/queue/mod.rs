@@ -1,16 +1,19 @@
 //! The waiters of this process: one queue for each name, first in, first out.
 
+mod admission;
 mod fairness;
 mod front;
 mod holder;
 mod overdue;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as Listed;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
+pub(crate) use admission::{Admission, AdmissionClass, Admissions};
 use fairness::HandoverBudget;
 pub(crate) use front::{Front, FrontStatus};
 pub(crate) use holder::Holder;
@@ -27,42 +30,41 @@ const MAX_REQUESTS: usize = 3;
 /// the order of their arrival. `H` is the type of the hold that is handed over to the next waiter; it releases itself when
 /// it is dropped.
 pub(crate) struct Queues<H> {
-    names: Mutex<HashMap<Arc<str>, NamedQueue<H>>>,
+    names: Mutex<HashMap<Arc<str>, Weak<Entry<H>>>>,
     /// The acquire requests of all names whose replies are overdue.
     pub(crate) overdue: Arc<OverdueRequests>,
+    /// Admits the acquire requests of waiting calls, a bounded number of them at a time.
+    pub(crate) admissions: Admissions,
     /// Notified when the last name is no longer in use.
     idle: Notify,
 }
 
-struct NamedQueue<H> {
-    queue: Arc<Queue<H>>,
-    /// The number of entries: callers that hold the lock or wait for it, and claims that are not yet released.
-    refs: usize,
-}
-
-struct Queue<H> {
-    turn: Arc<Semaphore>,
-    /// The number of callers that wait for the turn.
-    waiters: AtomicUsize,
-    front: Front,
-    /// Limits the acquire requests in flight to [`MAX_REQUESTS`].
-    requests: Arc<Semaphore>,
-    /// A hold that is handed over and not yet taken. If it is dropped with the queue, it releases the lock.
-    handed_over: Mutex<Option<H>>,
-    budget: Mutex<HandoverBudget>,
-}
-
-/// A reference to the queue of one name, counted until it is dropped.
+/// The queue of one name. It exists as long as it has users: callers that hold the lock or wait for it, and claims that
+/// are not yet released.
 pub(crate) struct Entry<H> {
     queues: Arc<Queues<H>>,
     name: Arc<str>,
-    queue: Arc<Queue<H>>,
+    /// Has one permit, which is the turn.
+    turn: Semaphore,
+    /// The number of callers that wait for the turn.
+    waiters: AtomicUsize,
+    /// What the waiters at the front of this queue have learned from the server.
+    front: Front,
+    /// Limits the acquire requests in flight to [`MAX_REQUESTS`].
+    requests: Semaphore,
+    /// A hold that is handed over and not yet taken. If it is dropped with the queue, it releases the lock. It is boxed,
+    /// because most locks are never handed over.
+    handed_over: Mutex<Option<Box<H>>>,
+    budget: Mutex<HandoverBudget>,
 }
 
 /// The right to hold a lock in this process, or to send acquire requests for it.
 pub(crate) struct Turn<H> {
-    // The permit is dropped before the entry, so that the next waiter finds the same semaphore.
-    _permit: OwnedSemaphorePermit,
+    entry: Arc<Entry<H>>,
+}
+
+/// The right to send one more acquire request for a name.
+pub(crate) struct RequestPermit<H> {
     entry: Arc<Entry<H>>,
 }
 
@@ -71,22 +73,21 @@ impl<H> Queues<H> {
         Arc::new(Self {
             names: Mutex::default(),
             overdue: OverdueRequests::new(),
+            admissions: Admissions::new(),
             idle: Notify::new(),
         })
     }
 
     pub(crate) fn join(self: &Arc<Self>, name: &Arc<str>) -> Arc<Entry<H>> {
         let mut names = lock(&self.names);
-        let entry = names.entry(Arc::clone(name)).or_insert_with(|| NamedQueue {
-            queue: Queue::new(),
-            refs: 0,
-        });
-        entry.refs += 1;
-        Arc::new(Entry {
-            queues: Arc::clone(self),
-            name: Arc::clone(name),
-            queue: Arc::clone(&entry.queue),
-        })
+        let listed = names.entry(Arc::clone(name)).or_default();
+        if let Some(entry) = listed.upgrade() {
+            return entry;
+        }
+        let entry = Arc::new(Entry::new(Arc::clone(self), Arc::clone(name)));
+        // This replaces an entry whose last user has just left, and which is being dropped.
+        *listed = Arc::downgrade(&entry);
+        entry
     }
 
     #[cfg(test)]
@@ -106,16 +107,86 @@ impl<H> Queues<H> {
     }
 }
 
-impl<H> Queue<H> {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            turn: Arc::new(Semaphore::new(1)),
+impl<H> Entry<H> {
+    fn new(queues: Arc<Queues<H>>, name: Arc<str>) -> Self {
+        Self {
+            queues,
+            name,
+            turn: Semaphore::new(1),
             waiters: AtomicUsize::new(0),
             front: Front::new(),
-            requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
+            requests: Semaphore::new(MAX_REQUESTS),
             handed_over: Mutex::new(None),
             budget: Mutex::new(HandoverBudget::default()),
+        }
+    }
+
+    /// Waits for the turn. Cancel safe: a dropped wait gives up its position in the order.
+    pub(crate) async fn turn(self: &Arc<Self>) -> Turn<H> {
+        let _counted = WaiterCount::begin(self);
+        keep(self.turn.acquire().await);
+        self.take()
+    }
+
+    /// The turn, if no caller in this process holds the lock or waits for it.
+    pub(crate) fn try_turn(self: &Arc<Self>) -> Option<Turn<H>> {
+        self.turn.try_acquire().ok()?.forget();
+        Some(self.take())
+    }
+
+    /// The turn of a caller that has acquired the permit.
+    fn take(self: &Arc<Self>) -> Turn<H> {
+        Turn {
+            entry: Arc::clone(self),
+        }
+    }
+
+    /// Whether a caller in this process waits for the turn.
+    pub(crate) fn others_wait(&self) -> bool {
+        self.waiters.load(Ordering::Relaxed) > 0
+    }
+
+    /// A permit for one more acquire request for this name. Cancel safe.
+    pub(crate) async fn request_permit(self: &Arc<Self>) -> RequestPermit<H> {
+        keep(self.requests.acquire().await);
+        RequestPermit {
+            entry: Arc::clone(self),
+        }
+    }
+
+    pub(crate) fn try_request_permit(self: &Arc<Self>) -> Option<RequestPermit<H>> {
+        self.requests.try_acquire().ok()?.forget();
+        Some(RequestPermit {
+            entry: Arc::clone(self),
         })
+    }
+
+    /// Whether an acquire request for this name is in flight.
+    pub(crate) fn has_requests(&self) -> bool {
+        self.requests.available_permits() < MAX_REQUESTS
+    }
+
+    /// Whether an acquire request for this name is in flight beside the caller's own.
+    pub(crate) fn has_other_requests(&self) -> bool {
+        self.requests.available_permits() + 1 < MAX_REQUESTS
+    }
+
+    /// Takes back a hold that was left for the next caller, with the turn; `None` if another caller has the turn, and with
+    /// it the hold.
+    pub(crate) fn take_left(self: &Arc<Self>) -> Option<(Turn<H>, H)> {
+        let turn = self.try_turn()?;
+        let hold = turn.take_over()?;
+        Some((turn, hold))
+    }
+
+    /// The time for which this process may hand the lock over among its own waiters.
+    pub(crate) fn budget(&self) -> MutexGuard<'_, HandoverBudget> {
+        lock(&self.budget)
+    }
+
+    /// What the waiters at the front of this queue have learned from the server.
+    pub(crate) fn front(&self) -> &Front {
+        &self.front
     }
 
     /// Drops a hold that was handed over to a waiter that has just been cancelled, if no other waiter can take it. It
@@ -131,74 +202,24 @@ impl<H> Queue<H> {
     }
 }
 
-impl<H> Entry<H> {
-    /// Waits for the turn. Cancel safe: a dropped wait gives up its position in the order.
-    pub(crate) async fn turn(self: &Arc<Self>) -> Turn<H> {
-        let _counted = WaiterCount::begin(&self.queue);
-        match Arc::clone(&self.queue.turn).acquire_owned().await {
-            Ok(permit) => self.take(permit),
-            Err(_) => unreachable!("the semaphore of a queue is never closed"),
-        }
+/// Keeps a permit, which is returned by hand: a permit that keeps its semaphore alive would take an allocation for each of
+/// the two semaphores of a name.
+fn keep<E>(acquired: Result<SemaphorePermit<'_>, E>) {
+    match acquired {
+        Ok(permit) => permit.forget(),
+        Err(_) => unreachable!("the semaphores of a queue are never closed"),
     }
+}
 
-    /// The turn, if no caller in this process holds the lock or waits for it.
-    pub(crate) fn try_turn(self: &Arc<Self>) -> Option<Turn<H>> {
-        Arc::clone(&self.queue.turn)
-            .try_acquire_owned()
-            .ok()
-            .map(|permit| self.take(permit))
+impl<H> Drop for Turn<H> {
+    fn drop(&mut self) {
+        self.entry.turn.add_permits(1);
     }
+}
 
-    fn take(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> Turn<H> {
-        Turn {
-            _permit: permit,
-            entry: Arc::clone(self),
-        }
-    }
-
-    /// Takes back a hold that was left for the next caller, with the turn; `None` if another caller has the turn, and with
-    /// it the hold.
-    pub(crate) fn take_left(self: &Arc<Self>) -> Option<(Turn<H>, H)> {
-        let turn = self.try_turn()?;
-        let hold = turn.take_over()?;
-        Some((turn, hold))
-    }
-
-    /// Whether a caller in this process waits for the turn.
-    pub(crate) fn others_wait(&self) -> bool {
-        self.queue.waiters.load(Ordering::Relaxed) > 0
-    }
-
-    /// A permit for one more acquire request for this name. Cancel safe.
-    pub(crate) async fn request_permit(&self) -> OwnedSemaphorePermit {
-        match Arc::clone(&self.queue.requests).acquire_owned().await {
-            Ok(permit) => permit,
-            Err(_) => unreachable!("the semaphore of a queue is never closed"),
-        }
-    }
-
-    /// Whether an acquire request for this name is in flight.
-    pub(crate) fn has_requests(&self) -> bool {
-        self.queue.requests.available_permits() < MAX_REQUESTS
-    }
-
-    /// Whether an acquire request for this name is in flight beside the caller's own.
-    pub(crate) fn has_other_requests(&self) -> bool {
-        self.queue.requests.available_permits() + 1 < MAX_REQUESTS
-    }
-
-    pub(crate) fn try_request_permit(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.queue.requests).try_acquire_owned().ok()
-    }
-
-    /// The time for which this process may hand the lock over among its own waiters.
-    pub(crate) fn budget(&self) -> MutexGuard<'_, HandoverBudget> {
-        lock(&self.queue.budget)
-    }
-
-    /// What the waiters at the front of this queue have learned from the server.
-    pub(crate) fn front(&self) -> &Front {
-        &self.queue.front
+impl<H> Drop for RequestPermit<H> {
+    fn drop(&mut self) {
+        self.entry.requests.add_permits(1);
     }
 }
 
@@ -218,7 +239,9 @@ impl<H> QueueSlot<H> {
     /// the entry.
     pub(crate) fn without_turn(self) -> Self {
         match self {
-            Self::Turn(turn) => Self::Entry { _entry: turn.entry },
+            Self::Turn(turn) => Self::Entry {
+                _entry: Arc::clone(&turn.entry),
+            },
             other => other,
         }
     }
@@ -231,7 +254,7 @@ impl<H> Turn<H> {
 
     /// Whether there is neither a hold to take over with the turn, nor a pause to make for other processes.
     pub(crate) fn is_fresh(&self) -> bool {
-        lock(&self.entry.queue.handed_over).is_none() && !self.budget().must_yield()
+        lock(&self.entry.handed_over).is_none() && !self.budget().must_yield()
     }
 
     pub(crate) fn budget(&self) -> MutexGuard<'_, HandoverBudget> {
@@ -240,14 +263,14 @@ impl<H> Turn<H> {
 
     /// Ends the turn and hands the hold over to the next waiter.
     pub(crate) fn hand_over(self, hold: H) {
-        self.leave(hold).queue.release_if_abandoned();
+        self.leave(hold).release_if_abandoned();
     }
 
     /// Ends the turn and leaves the hold for the next caller, which may come later or never: after this,
     /// [`Entry::take_left`] has to be called on the returned entry.
     pub(crate) fn leave(self, hold: H) -> Arc<Entry<H>> {
         let entry = Arc::clone(&self.entry);
-        *lock(&entry.queue.handed_over) = Some(hold);
+        *lock(&entry.handed_over) = Some(Box::new(hold));
         drop(self);
         entry
     }
@@ -259,17 +282,17 @@ impl<H> Turn<H> {
 
     /// The hold that was handed over with the turn.
     pub(crate) fn take_over(&self) -> Option<H> {
-        lock(&self.entry.queue.handed_over).take()
+        lock(&self.entry.handed_over).take().map(|hold| *hold)
     }
 }
 
 /// One waiter, counted until it is dropped.
-struct WaiterCount<'a, H>(&'a Queue<H>);
+struct WaiterCount<'a, H>(&'a Entry<H>);
 
 impl<'a, H> WaiterCount<'a, H> {
-    fn begin(queue: &'a Queue<H>) -> Self {
-        queue.waiters.fetch_add(1, Ordering::Relaxed);
-        Self(queue)
+    fn begin(entry: &'a Entry<H>) -> Self {
+        entry.waiters.fetch_add(1, Ordering::Relaxed);
+        Self(entry)
     }
 }
 
@@ -283,11 +306,11 @@ impl<H> Drop for WaiterCount<'_, H> {
 impl<H> Drop for Entry<H> {
     fn drop(&mut self) {
         let mut names = lock(&self.queues.names);
-        if let Some(entry) = names.get_mut(&self.name) {
-            entry.refs -= 1;
-            if entry.refs == 0 {
-                names.remove(&self.name);
-            }
+        // A caller that has come in the meantime has listed a queue of its own.
+        if let Listed::Occupied(listed) = names.entry(Arc::clone(&self.name))
+            && std::ptr::eq(listed.get().as_ptr(), self)
+        {
+            listed.remove();
         }
         if names.is_empty() {
             self.queues.idle.notify_waiters();
@@ -346,7 +369,7 @@ mod tests {
     async fn a_hold_that_no_waiter_takes_is_released() {
         let queues = Queues::new();
         let (front, behind) = (join(&queues, "n"), join(&queues, "n"));
-        let is_left = || lock(&front.queue.handed_over).is_some();
+        let is_left = || lock(&front.handed_over).is_some();
         let hold = Arc::new(());
 
         front.turn().await.hand_over(Arc::clone(&hold));

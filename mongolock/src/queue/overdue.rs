@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::time::{Instant, timeout};
 
+use super::Admission;
 use crate::sync::lock;
 use crate::timing::{ACQUIRE_LIMIT, ACQUIRE_OVERDUE, ACQUIRE_SILENT};
 
@@ -54,10 +55,20 @@ impl OverdueRequests {
 
     /// Runs a request to its end, and counts it from the time at which its reply is overdue.
     pub(crate) async fn count<T>(self: &Arc<Self>, request: impl Future<Output = T>) -> T {
+        self.count_admitted(None, request).await
+    }
+
+    /// [`Self::count`] for a request that was admitted; it gives its admission up once its reply is overdue.
+    pub(crate) async fn count_admitted<T>(
+        self: &Arc<Self>,
+        admission: Option<Admission>,
+        request: impl Future<Output = T>,
+    ) -> T {
         let mut request = pin!(request);
         if let Ok(reply) = timeout(ACQUIRE_SILENT, request.as_mut()).await {
             return reply;
         }
+        drop(admission);
         let _overdue = self.begin();
         request.await
     }

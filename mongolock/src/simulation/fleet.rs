@@ -104,6 +104,9 @@ impl World {
             .owner(format!("p{number}"))
             .wake_up(chance(rng, self.plan.wake_ups))
             .with_defaults();
+        // In many processes one query looks at all awaited locks, however few they are.
+        let look_from = *rng.choice(&[1, 2, usize::MAX]).unwrap_or(&1);
+        provider.engine().notifier.look_from(look_from);
         let worker = |rng| Worker {
             world: Arc::clone(self),
             process: Arc::clone(&process),

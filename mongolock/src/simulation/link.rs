@@ -19,7 +19,7 @@ use crate::LockError;
 use crate::store::IndexState;
 use crate::store::LeaseId;
 use crate::store::driver_error;
-use crate::store::{AcquireReply, AcquireRequest, MemoryStore, RenewReply};
+use crate::store::{AcquireReply, AcquireRequest, MemoryStore, RenewReply, RunningLeases};
 use crate::sync::lock;
 
 /// The time for which a call may wait for an unused claim of its own process while no release of it is sent.
@@ -65,7 +65,7 @@ impl Link {
         };
         let mut answer = match self.request(order).await {
             Ok(Reply::Claimed(answer)) => answer,
-            Ok(Reply::Found(_)) => unreachable!("an acquire request gets the reply to an acquire request"),
+            Ok(_) => unreachable!("an acquire request gets the reply to an acquire request"),
             Err(error) if driver_error::is_blocked(&error) => {
                 contacts.note_reply_without_holder(&key.name);
                 contacts.replied(&key.name, sent);
@@ -86,21 +86,54 @@ impl Link {
     }
 
     fn note_reply(&self, key: &LeaseId, answer: &AcquireReply) {
-        let contacts = &self.process.contacts;
         match answer {
-            AcquireReply::Acquired { .. } => contacts.note_reply_without_holder(&key.name),
-            AcquireReply::Held { holder: Some(id), .. } if self.is_own_unused_claim(id) => {
-                // A process that is paused sends no release.
-                let was_paused = self.process.was_paused_within(UNUSED_CLAIM_LIMIT);
-                if contacts.note_own_unused_claim(&key.name, id, UNUSED_CLAIM_LIMIT) && !was_paused {
-                    let (number, name) = (self.process.number, &key.name);
-                    self.server.ledger.breach(format!(
-                        "{number} waits for {name}, which is held by its own unused claim {id}"
-                    ));
-                }
-            }
-            AcquireReply::Held { .. } => contacts.note_held(&key.name),
+            AcquireReply::Acquired { .. } => self.process.contacts.note_reply_without_holder(&key.name),
+            AcquireReply::Held { holder, .. } => self.note_held(&key.name, holder.as_ref()),
         }
+    }
+
+    fn note_held(&self, name: &Arc<str>, holder: Option<&Arc<str>>) {
+        let contacts = &self.process.contacts;
+        let Some(id) = holder.filter(|id| self.is_own_unused_claim(id)) else {
+            return contacts.note_held(name);
+        };
+        // A process that is paused sends no release.
+        let was_paused = self.process.was_paused_within(UNUSED_CLAIM_LIMIT);
+        if contacts.note_own_unused_claim(name, id, UNUSED_CLAIM_LIMIT) && !was_paused {
+            let number = self.process.number;
+            self.server.ledger.breach(format!(
+                "{number} waits for {name}, which is held by its own unused claim {id}"
+            ));
+        }
+    }
+
+    pub(crate) async fn look(&self, names: &[Arc<str>], limit: Duration) -> Result<RunningLeases, LockError> {
+        let (contacts, sent) = (&self.process.contacts, Instant::now());
+        for name in names {
+            contacts.claims(name);
+        }
+        let no_id: Arc<str> = Arc::from("");
+        let keys = names.iter().map(|name| LeaseId {
+            name: Arc::clone(name),
+            lock_id: Arc::clone(&no_id),
+        });
+        let order = Order {
+            kind: Command::Look,
+            keys: keys.collect(),
+            change: Change::Look,
+            limit,
+        };
+        let Reply::Looked(running) = self.request(order).await? else {
+            unreachable!("a look is answered by what it saw");
+        };
+        for name in names {
+            match running.get(name) {
+                Some(lease) => self.note_held(name, lease.holder.as_ref()),
+                None => contacts.note_reply_without_holder(name),
+            }
+            contacts.replied(name, sent);
+        }
+        Ok(running)
     }
 
     /// Whether this is a claim of this process that no live lease uses.
@@ -123,7 +156,7 @@ impl Link {
         match self.request(order).await? {
             Reply::Found(found) if found.len() == keys.len() => Ok(RenewReply::All),
             Reply::Found(found) => Ok(RenewReply::Only(found)),
-            Reply::Claimed(_) => unreachable!("a renewal does not get the reply to an acquire request"),
+            _ => unreachable!("a renewal gets the reply to a renewal"),
         }
     }
 
@@ -136,7 +169,7 @@ impl Link {
         let keys = std::slice::from_ref(key);
         match self.release_all(Command::Release, keys, min_hold, limit).await? {
             Reply::Found(found) => Ok(!found.is_empty()),
-            Reply::Claimed(_) => unreachable!("a release does not get the reply to an acquire request"),
+            _ => unreachable!("a release gets the reply to a release"),
         }
     }
 
@@ -271,6 +304,14 @@ pub(crate) struct Hints {
 }
 
 impl Hints {
+    /// Has the stream report other locks, which may fail.
+    pub(crate) fn switch(&self) -> Result<(), LockError> {
+        if self.link.is_faulty() {
+            return Err(errors::broken_connection().into());
+        }
+        Ok(())
+    }
+
     pub(crate) async fn next(&mut self) -> Result<Option<Arc<str>>, LockError> {
         let event = timeout(Duration::from_secs(1), self.releases.recv()).await;
         if !self.link.is_faulty() {

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::errors;
 use super::server::{Command, Server};
 use crate::store::LeaseId;
-use crate::store::{AcquireReply, AcquireRequest, RenewReply};
+use crate::store::{AcquireReply, AcquireRequest, RenewReply, RunningLeases};
 
 /// A command on its way to the server.
 #[derive(Clone)]
@@ -25,7 +25,11 @@ pub(super) struct Order {
 pub(super) enum Change {
     Claim(AcquireRequest),
     Renew(Duration),
-    Release { min_hold: Duration },
+    Release {
+        min_hold: Duration,
+    },
+    /// The command changes nothing: it reads which locks are held.
+    Look,
 }
 
 /// What the server replies.
@@ -33,6 +37,7 @@ pub(super) enum Reply {
     Claimed(AcquireReply),
     /// The ids of the claims that had their locks.
     Found(HashSet<Arc<str>>),
+    Looked(RunningLeases),
 }
 
 /// What happens to a command inside the server.
@@ -67,11 +72,13 @@ impl Server {
         }
         let mut keys: Vec<&LeaseId> = order.keys.iter().collect();
         keys.sort_by(|a, b| a.name.cmp(&b.name));
-        let mut found = HashSet::new();
+        let (mut found, mut running) = (HashSet::new(), RunningLeases::new());
         for (done, key) in keys.into_iter().enumerate() {
             let is_late = course.delay >= order.limit && done == 0;
             let stops = course.stops_after == Some(done);
-            if is_late || stops || !self.blocks.wait(&key.name, by).await {
+            // A read does not wait for the transactions of others.
+            let is_read = matches!(order.change, Change::Look);
+            if is_late || stops || !(is_read || self.blocks.wait(&key.name, by).await) {
                 return Err(errors::command(errors::OUT_OF_TIME));
             }
             if self.term() != term {
@@ -79,6 +86,10 @@ impl Server {
             }
             match order.change {
                 Change::Claim(ask) => return Ok(Reply::Claimed(self.claim(now, key, ask))),
+                Change::Look => {
+                    let lease = self.memory.running_lease(now, &key.name);
+                    running.extend(lease.map(|lease| (Arc::clone(&key.name), lease)));
+                }
                 Change::Renew(expiry) => {
                     if self.renew(now, key, expiry) {
                         found.insert(Arc::clone(&key.lock_id));
@@ -91,7 +102,10 @@ impl Server {
                 }
             }
         }
-        Ok(Reply::Found(found))
+        match order.change {
+            Change::Look => Ok(Reply::Looked(running)),
+            _ => Ok(Reply::Found(found)),
+        }
     }
 
     fn renew(&self, now: Duration, key: &LeaseId, expiry: Duration) -> bool {

@@ -153,7 +153,8 @@ impl Plan {
         match (self.scenario, rng.u8(0..4)) {
             // Tokens can fall if a document is deleted and the clock goes back.
             (Everything, 0) if self.knobs.deletes_documents() => 0,
-            // A jump back can be of any length, because leases last longer after it.
+            // A jump back can be of any length, because leases last longer after it. Only an acquire request that has read
+            // the clock before and takes effect later can end one early, which the ledger allows.
             (Everything | Leaps, 0) => rng.i64(-2000..=0),
             // A jump ahead is shorter than the part of a lease that holders do not rely on.
             (Everything, _) => rng.i64(0..=5),

@@ -35,7 +35,7 @@ pub(super) struct Server {
     no_primary: AtomicBool,
     has_sound_clock: bool,
     nothing_fails: bool,
-    commands: [AtomicU64; 4],
+    commands: [AtomicU64; 5],
     grants: Mutex<HashMap<Arc<str>, Grant>>,
     digest: AtomicU64,
     traced: bool,
@@ -54,6 +54,7 @@ pub(super) enum Command {
     Renew,
     Release,
     Withdraw,
+    Look,
 }
 
 impl Server {
@@ -83,6 +84,7 @@ impl Server {
 
     pub(super) fn claim(&self, now: Duration, key: &LeaseId, ask: AcquireRequest) -> AcquireReply {
         let before = self.memory.claimed_by(&key.name);
+        self.note_early_end(now, key);
         let answer = self.memory.claim_at(now, key, ask);
         self.observe(&key.name);
         if let AcquireReply::Acquired { last_token, .. } = &answer {
@@ -96,6 +98,17 @@ impl Server {
             self.granted(key, ask, last_token, self.memory.now().saturating_sub(now));
         }
         answer
+    }
+
+    /// Notes that a claim ends a lease early because the clock was set back after the claim had read it. Such a claim has
+    /// a clock that is ahead, so it is not a fault of the protocol.
+    fn note_early_end(&self, now: Duration, key: &LeaseId) {
+        let ahead = now.saturating_sub(self.memory.now());
+        let lease = self.memory.lease_of(&key.name);
+        let ended = lease.filter(|(id, lasts)| *id != key.lock_id && !lasts.is_zero() && *lasts <= ahead);
+        if let Some((id, _)) = ended {
+            self.ledger.forced(&key.name, Some(id));
+        }
     }
 
     /// Notes which claim has the lock, and checks that the lease does not end while its holder still relies on it.
@@ -140,9 +153,9 @@ impl Server {
         self.note(|| format!("{:?} of {process} arrives: {}", order.kind, order.names()));
     }
 
-    /// The numbers of acquire requests, renewals, releases and background releases.
-    pub(super) fn counts(&self) -> [u64; 4] {
-        [0, 1, 2, 3].map(|command| self.commands[command].load(Relaxed))
+    /// The numbers of acquire requests, renewals, releases, background releases and looks.
+    pub(super) fn counts(&self) -> [u64; 5] {
+        [0, 1, 2, 3, 4].map(|command| self.commands[command].load(Relaxed))
     }
 
     /// A digest of everything that was noted, with the times.

@@ -238,7 +238,7 @@ struct Total {
     seeds: u64,
     holds: u64,
     handed_over: u64,
-    commands: [u64; 4],
+    commands: [u64; 5],
     longest_wait: u64,
 }
 
@@ -256,11 +256,11 @@ impl Total {
     #[expect(clippy::cast_precision_loss)]
     fn report(&self, what: &str, scenario: Scenario) {
         let per_hold = |count: u64| count as f64 / self.holds as f64;
-        let [claims, renewals, releases, background] = self.commands.map(per_hold);
-        let all = claims + renewals + releases + background;
+        let [claims, renewals, releases, background, looks] = self.commands.map(per_hold);
+        let all = claims + renewals + releases + background + looks;
         println!(
             "{what}, {scenario:?}: {} seeds, {} holds ({} handed over), commands per hold {all:.2} (claims {claims:.2}, renewals \
-             {renewals:.2}, releases {releases:.2}, background releases {background:.2}), longest wait with a limit {} ms",
+             {renewals:.2}, releases {releases:.2}, background releases {background:.2}, looks {looks:.2}), longest wait with a limit {} ms",
             self.seeds, self.holds, self.handed_over, self.longest_wait,
         );
     }

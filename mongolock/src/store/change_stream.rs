@@ -1,57 +1,178 @@
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 
-use mongodb::bson::{Document, doc};
+use mongodb::Collection;
+use mongodb::bson::{Bson, Document, Timestamp, doc};
 use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::ChangeStreamEvent;
+use mongodb::options::{ReadPreference, SelectionCriteria};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
-use super::gate::Passage;
+use super::gate::{Gate, Passage};
 use super::memory::MemoryStore;
-use super::mongo::MongoStore;
+use super::mongo::{MongoStore, millis};
 use crate::LockError;
+use crate::meter::CommandKind;
 use crate::store::driver_error;
 use crate::task::with_reply_limit;
-use crate::timing::STREAM_AWAIT;
+use crate::timing::{COMMAND_LIMIT, STREAM_AWAIT};
+
+/// The locks whose releases a stream reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StreamFilter {
+    All,
+    Names(Arc<BTreeSet<Arc<str>>>),
+}
+
+impl StreamFilter {
+    pub(crate) fn admits(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Names(names) => names.contains(name),
+        }
+    }
+}
 
 type Event = ChangeStreamEvent<Document>;
 type Stream = ChangeStream<Event>;
 
 /// A stream of the names of locks that are released or deleted.
-pub(crate) enum Releases {
-    Mongo {
-        // The stream is dropped before the passage, because a shutdown waits until it is.
-        stream: Box<Stream>,
-        passage: Passage,
-    },
+pub(crate) struct Releases {
+    source: Source,
+    /// The locks that the stream reports at present.
+    filter: StreamFilter,
+}
+
+enum Source {
+    Mongo(MongoReleases),
     Memory(Receiver<Arc<str>>),
     #[cfg(test)]
     Simulated(crate::simulation::Hints),
 }
 
+/// A change stream of the server, which filters it: a process that waits for few locks costs little then, however many
+/// others are released.
+struct MongoReleases {
+    // The stream is dropped before the passage, because a shutdown waits until it is.
+    stream: Box<Stream>,
+    /// The filter that the stream shall have, if it is another one.
+    switch: Option<Switch>,
+    locks: Collection<Document>,
+    passage: Passage,
+    gate: Arc<Gate>,
+}
+
+/// A change of the filter. The server has no command for it: another stream is opened, which begins at a time up to which
+/// the present one is read before. (A resume token fits only the pipeline that it comes from.)
+struct Switch {
+    filter: StreamFilter,
+    /// A time of the server that a majority has reached.
+    at: Timestamp,
+}
+
 impl Releases {
-    /// The next name, or `None` if there was none for a while.
+    #[cfg(test)]
+    pub(crate) fn simulated(hints: crate::simulation::Hints, filter: StreamFilter) -> Self {
+        let source = Source::Simulated(hints);
+        Self { source, filter }
+    }
+
+    /// The locks that the stream reports at present.
+    pub(crate) fn filter(&self) -> &StreamFilter {
+        &self.filter
+    }
+
+    /// Whether the server pays for the stream.
+    pub(crate) fn costs_the_server(&self) -> bool {
+        !matches!(self.source, Source::Memory(_))
+    }
+
+    /// Whether the stream is about to have another filter.
+    pub(crate) fn is_switching(&self) -> bool {
+        matches!(&self.source, Source::Mongo(stream) if stream.switch.is_some())
+    }
+
+    /// The next name, or `None` if there was none for a while. Each call sends at most one request of the stream and must
+    /// not be dropped, which would close the connection; a change of the filter takes effect between two of them.
     pub(crate) async fn next(&mut self) -> Result<Option<Arc<str>>, LockError> {
-        match self {
-            Self::Mongo { stream, passage } => {
-                let event = next_event(stream, passage).await?;
-                // A stream that has ended with its collection returns nothing any more.
-                if event.is_none() && !stream.is_alive() {
-                    return Err(driver_error::ended());
+        let name = match &mut self.source {
+            Source::Mongo(stream) => {
+                let (name, switched) = stream.next().await?;
+                if let Some(filter) = switched {
+                    self.filter = filter;
                 }
-                let key = event.and_then(|event| event.document_key);
-                Ok(key.and_then(|key| key.get_str("_id").map(Arc::from).ok()))
+                return Ok(name);
             }
-            Self::Memory(releases) => Ok(match timeout(STREAM_AWAIT, releases.recv()).await {
+            Source::Memory(releases) => match timeout(STREAM_AWAIT, releases.recv()).await {
                 Ok(Ok(name)) => Some(name),
                 // A wake-up may be lost: waiters poll as well.
                 Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) | Err(_) => None,
-            }),
+            },
             #[cfg(test)]
-            Self::Simulated(hints) => hints.next().await,
+            Source::Simulated(hints) => hints.next().await?,
+        };
+        Ok(name.filter(|name| self.filter.admits(name)))
+    }
+
+    /// Has the stream report the releases of other locks from some time soon on. No release of a lock that both filters
+    /// admit is missed. After an error the filter stays as it is.
+    pub(crate) async fn switch_to(&mut self, filter: StreamFilter) -> Result<(), LockError> {
+        match &mut self.source {
+            Source::Mongo(stream) => return stream.begin_switch(filter).await,
+            Source::Memory(_) => {}
+            #[cfg(test)]
+            Source::Simulated(hints) => hints.switch()?,
         }
+        self.filter = filter;
+        Ok(())
+    }
+}
+
+impl MongoReleases {
+    /// Opens a stream that begins now.
+    async fn begin(store: &MongoStore, filter: &StreamFilter) -> Result<Self, LockError> {
+        let (gate, passage) = (Arc::clone(&store.gate), store.gate.enter()?);
+        let opening = pin!(open(&store.background, filter, None));
+        Ok(Self {
+            stream: gate.run(CommandKind::Stream, opening).await?,
+            switch: None,
+            locks: store.background.clone(),
+            passage,
+            gate,
+        })
+    }
+
+    /// The next name, and the filter that the stream has from now on if that has changed.
+    async fn next(&mut self) -> Result<(Option<Arc<str>>, Option<StreamFilter>), LockError> {
+        let event = next_event(&mut self.stream, &mut self.passage).await?;
+        // A stream that has ended with its collection returns nothing any more.
+        if event.is_none() && !self.stream.is_alive() {
+            return Err(driver_error::ended());
+        }
+        // The server replies that there is no event when it has read up to the present time.
+        let is_read_up_to = |at: Timestamp| {
+            let event = event.as_ref();
+            event.is_none_or(|event| event.cluster_time.is_some_and(|time| time >= at))
+        };
+        let mut switched = None;
+        if let Some(switch) = self.switch.take_if(|switch| is_read_up_to(switch.at)) {
+            let opening = Box::pin(open(&self.locks, &switch.filter, Some(switch.at)));
+            self.stream = self.gate.run(CommandKind::Stream, pin!(opening)).await?;
+            switched = Some(switch.filter);
+        }
+        let key = event.and_then(|event| event.document_key);
+        let name = key.and_then(|key| key.get_str("_id").map(Arc::from).ok());
+        Ok((name, switched))
+    }
+
+    async fn begin_switch(&mut self, filter: StreamFilter) -> Result<(), LockError> {
+        let asking = pin!(majority_time(&self.locks));
+        let at = self.gate.run(CommandKind::Stream, asking).await?;
+        self.switch = at.map(|at| Switch { filter, at });
+        Ok(())
     }
 }
 
@@ -60,28 +181,58 @@ async fn next_event(stream: &mut Stream, passage: &mut Passage) -> Result<Option
     passage.run(with_reply_limit(next)).await
 }
 
+/// Opens a stream that begins now or at a time of the server.
+async fn open(
+    locks: &Collection<Document>,
+    filter: &StreamFilter,
+    at: Option<Timestamp>,
+) -> Result<Box<Stream>, LockError> {
+    let watch = locks
+        .watch()
+        .pipeline(pipeline(filter))
+        .max_await_time(STREAM_AWAIT);
+    let stream = match at {
+        Some(at) => watch.start_at_operation_time(at).await?,
+        None => watch.await?,
+    };
+    Ok(Box::new(stream))
+}
+
+/// The stages of the server for these releases and deletions; renewals and acquisitions are not sent.
+fn pipeline(filter: &StreamFilter) -> [Document; 2] {
+    let released = doc! { "operationType": "update", "updateDescription.updatedFields.lockId": "" };
+    let mut matching = doc! { "$or": [released, { "operationType": "delete" }] };
+    if let StreamFilter::Names(names) = filter {
+        let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+        matching.insert("documentKey._id", doc! { "$in": names });
+    }
+    let kept = doc! { "operationType": 1, "documentKey": 1, "clusterTime": 1 };
+    [doc! { "$match": matching }, doc! { "$project": kept }]
+}
+
+/// The latest time of the server that a majority has reached: the server sends it with the reply to a query with that
+/// read concern. The query finds nothing; `None` where the reply has no time.
+async fn majority_time(locks: &Collection<Document>) -> Result<Option<Timestamp>, LockError> {
+    let command = doc! {
+        "find": locks.name(), "filter": { "_id": Bson::Null }, "limit": 1, "singleBatch": true,
+        "readConcern": { "level": "majority" }, "maxTimeMS": millis(COMMAND_LIMIT),
+    };
+    let database = locks.client().database(&locks.namespace().db);
+    let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
+    let reply = database.run_command(command).selection_criteria(primary).await?;
+    Ok(reply.get_timestamp("operationTime").ok())
+}
+
 impl MongoStore {
-    /// Opens the change stream. The server filters it, so that renewals and acquisitions are not sent.
-    pub(super) async fn watch(&self) -> Result<Releases, LockError> {
-        let released = doc! { "operationType": "update", "updateDescription.updatedFields.lockId": "" };
-        let matching = doc! { "$match": { "$or": [released, { "operationType": "delete" }] } };
-        let names = doc! { "$project": { "operationType": 1, "documentKey": 1 } };
-        let mut passage = self.gate.enter()?;
-        let watching = self
-            .background
-            .watch()
-            .pipeline([matching, names])
-            .max_await_time(STREAM_AWAIT);
-        let opening = pin!(async { Ok(Box::new(watching.await?)) });
-        let stream = passage.run(with_reply_limit(opening)).await;
-        self.gate.count_stream(stream.is_ok());
-        let stream = stream?;
-        Ok(Releases::Mongo { stream, passage })
+    pub(super) async fn watch(&self, filter: StreamFilter) -> Result<Releases, LockError> {
+        let source = Source::Mongo(MongoReleases::begin(self, &filter).await?);
+        Ok(Releases { source, filter })
     }
 }
 
 impl MemoryStore {
-    pub(super) fn watch(&self) -> Releases {
-        Releases::Memory(self.releases.subscribe())
+    pub(super) fn watch(&self, filter: StreamFilter) -> Releases {
+        let source = Source::Memory(self.releases.subscribe());
+        Releases { source, filter }
     }
 }

@@ -34,11 +34,6 @@ impl Gate {
         *self.is_closed.borrow()
     }
 
-    /// Counts a request of the change stream.
-    pub(super) fn count_stream(&self, is_ok: bool) {
-        self.meter.count(CommandKind::Stream, is_ok);
-    }
-
     /// Begins to count something that ends when the gate is closed.
     pub(super) fn enter(&self) -> Result<Passage, LockError> {
         let passage = Passage(self.is_closed.subscribe());

@@ -3,6 +3,7 @@ mod retention;
 mod simulated;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 #[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,7 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use self::retention::Retention;
-use super::{AcquireReply, AcquireRequest, Page, RenewReply};
+use super::{AcquireReply, AcquireRequest, Page, RenewReply, RunningLease};
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
 use crate::store::info::Seen;
@@ -89,22 +90,25 @@ impl MemoryStore {
         let mut documents = lock(&self.documents);
         let mut retention = lock(&self.retention);
         retention.sweep(&mut documents, now);
-        let previous = documents.get(&key.name);
-        if previous.is_none_or(|document| document.expires_at <= now) {
-            if previous.is_none() {
-                retention.add(&key.name, now);
+        let fresh = |least: i64| Document {
+            lock_id: Arc::clone(&key.lock_id),
+            acquired_at: now,
+            expires_at: now + request.expiry,
+            token: least.max(floor(now)) + (request.tokens - 1),
+        };
+        let document = match documents.entry(Arc::clone(&key.name)) {
+            Entry::Occupied(previous) => {
+                let document = previous.into_mut();
+                if document.expires_at <= now {
+                    *document = fresh(document.token + 1);
+                }
+                document
             }
-            let least = previous.map_or(retention.first_token(), |document| document.token + 1);
-            let next = least.max(floor(now));
-            let fresh = Document {
-                lock_id: Arc::clone(&key.lock_id),
-                acquired_at: now,
-                expires_at: now + request.expiry,
-                token: next + (request.tokens - 1),
-            };
-            documents.insert(Arc::clone(&key.name), fresh);
-        }
-        let document = &documents[&key.name];
+            Entry::Vacant(new) => {
+                retention.add(&key.name, now);
+                new.insert(fresh(retention.first_token()))
+            }
+        };
         let remaining = Some(document.expires_at.saturating_sub(now));
         if document.lock_id == key.lock_id {
             AcquireReply::Acquired {
@@ -151,6 +155,16 @@ impl MemoryStore {
         document.end(now.max(document.acquired_at + min_hold));
         self.report(&key.name);
         true
+    }
+
+    /// The lease that runs on this lock at this time.
+    pub(crate) fn running_lease(&self, now: Duration, name: &str) -> Option<RunningLease> {
+        let documents = lock(&self.documents);
+        let document = documents.get(name).filter(|document| document.expires_at > now)?;
+        Some(RunningLease {
+            holder: Some(Arc::clone(&document.lock_id)),
+            remaining: document.expires_at.saturating_sub(now),
+        })
     }
 
     /// All locks that meet the filter, as one page: the documents are in memory anyway.

@@ -8,6 +8,7 @@ mod filter;
 mod gate;
 mod index_state;
 mod info;
+mod look;
 mod memory;
 mod mongo;
 mod reachability;
@@ -23,13 +24,14 @@ use std::time::Duration;
 use mongodb::ClientSession;
 use tokio::time::Instant;
 
-pub(crate) use change_stream::Releases;
+pub(crate) use change_stream::{Releases, StreamFilter};
 pub(crate) use connection::{Connection, connect};
 pub use filter::LockFilter;
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
+pub(crate) use info::Page;
 pub use info::{LockInfo, LockState};
-pub(crate) use info::{Page, owner};
+pub(crate) use look::{RunningLease, RunningLeases};
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
 
@@ -129,6 +131,11 @@ impl Store {
     /// Whether the store was closed.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self, Self::Mongo(store) if store.gate.is_closed())
+    }
+
+    /// Whether every command ends at once: then a request needs no task, because it cannot be cut off half-way.
+    pub(crate) fn never_waits(&self) -> bool {
+        matches!(self, Self::Memory(_))
     }
 
     /// Takes the lock if it is free. Repeating it with the same key is harmless.
@@ -350,13 +357,32 @@ impl Store {
         }
     }
 
-    /// Opens the stream of releases and deletions.
-    pub(crate) async fn watch(&self) -> Result<Releases, LockError> {
+    /// Looks which of these locks are held, with one query that changes nothing. The caller may drop the future: nothing
+    /// depends on the reply.
+    pub(crate) async fn look(&self, names: &[Arc<str>], limit: Duration) -> Result<RunningLeases, LockError> {
         match self {
-            Self::Mongo(store) => store.watch().await,
-            Self::Memory(store) => Ok(store.watch()),
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(CommandKind::Look, pin!(store.look(names, limit)))
+                    .await
+            }
+            Self::Memory(store) => Ok(store.look(names)),
             #[cfg(test)]
-            Self::Simulated(link) => link.watch().await.map(Releases::Simulated),
+            Self::Simulated(link) => with_reply_limit(link.look(names, limit)).await,
+        }
+    }
+
+    /// Opens the stream of the releases and deletions of these locks.
+    pub(crate) async fn watch(&self, filter: StreamFilter) -> Result<Releases, LockError> {
+        match self {
+            Self::Mongo(store) => store.watch(filter).await,
+            Self::Memory(store) => Ok(store.watch(filter)),
+            #[cfg(test)]
+            Self::Simulated(link) => {
+                let hints = link.watch().await?;
+                Ok(Releases::simulated(hints, filter))
+            }
         }
     }
 }

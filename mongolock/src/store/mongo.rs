@@ -36,7 +36,7 @@ pub(crate) struct MongoStore {
     /// The time at which the server last confirmed a write.
     last_confirmed: std::sync::Mutex<Option<Instant>>,
     /// What ends the commands at the end of a shutdown.
-    pub(super) gate: Gate,
+    pub(super) gate: Arc<Gate>,
     /// Whether the provider no longer uses the client.
     has_left: AtomicBool,
 }
@@ -62,7 +62,7 @@ impl MongoStore {
             index_check: Mutex::default(),
             connection,
             last_confirmed: std::sync::Mutex::default(),
-            gate: Gate::new(),
+            gate: Arc::new(Gate::new()),
             has_left: AtomicBool::new(false),
         }
     }
@@ -286,12 +286,16 @@ fn collection_of(database: &Database, name: &str) -> Collection<Document> {
     database.collection_with_options(name, options)
 }
 
+/// Whether a lock is free, as an expression of the server.
+pub(super) fn free() -> Document {
+    doc! { "$lte": ["$expiresAt", "$$NOW"] }
+}
+
 /// The update of an acquire request. All expressions read the document as it was before. A missing `expiresAt` is less
 /// than every date, so the lock of a missing document is free; `$max` ignores a missing token. The caller's strings are
 /// literals, so that they are not read as field paths.
 fn claim_stage(key: &LeaseId, request: AcquireRequest) -> Document {
-    let free = doc! { "$lte": ["$expiresAt", "$$NOW"] };
-    let if_free = |taken: Bson, old: &str| doc! { "$cond": [free.clone(), taken, old] };
+    let if_free = |taken: Bson, old: &str| doc! { "$cond": [free(), taken, old] };
     let next_token = doc! { "$max": [
         { "$add": ["$fencingToken", 1_i64] },
         { "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] },

@@ -1,97 +1,126 @@
-//! The baseline: the commands of an uncontended hold, sent by the driver alone.
+//! The floors: the two commands of an uncontended hold, sent by the driver alone.
 
 use std::time::{Duration, Instant};
 
 use mongodb::bson::{Bson, Document, doc};
-use mongodb::options::{Acknowledgment, CollectionOptions, ReturnDocument, WriteConcern};
+use mongodb::options::{Acknowledgment, CollectionOptions, ReadPreference, SelectionCriteria, WriteConcern};
 use mongodb::{Collection, Database};
+use tokio::time::sleep;
 
 use crate::samples::Samples;
 
-/// The time for which the lease lasts, in milliseconds, as with the default expiry of mongolock.
 const EXPIRY_MILLIS: i64 = 30_000;
-/// The limit of a command at the server.
-const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT_MILLIS: i64 = 5_000;
+const LOCK_ID: &str = "holder.example:12345#67e55044-10b1-426f-9247-bb680e5fe0c8";
 
-/// A lock that is acquired and released with the same documents, options and write concern as mongolock's, in the same
-/// collection, but without a new id for each acquisition, a queue, a renewal and a task for the request.
+/// The commands of mongolock: the same documents, options and write concern in the same collection, but without ids of
+/// their own, queue, renewal, or a task for the request.
 #[derive(Clone)]
-pub(crate) struct Bare {
-    locks: Collection<Document>,
-    name: String,
-    lock_id: String,
-}
+pub(crate) struct Own(Database);
 
-impl Bare {
-    pub(crate) fn new(database: &Database, name: impl Into<String>) -> Self {
-        let options = CollectionOptions::builder().write_concern(majority(None)).build();
-        Self {
-            locks: database.collection_with_options("distributed_locks", options),
-            name: name.into(),
-            lock_id: "host.example:12345#67e55044-10b1-426f-9247-bb680e5fe0c8".to_owned(),
-        }
+impl Own {
+    pub(crate) fn new(database: &Database) -> Self {
+        Self(database.clone())
     }
 
-    pub(crate) async fn acquire(&self) -> anyhow::Result<()> {
-        let taken = self
-            .locks
-            .find_one_and_update(doc! { "_id": &*self.name }, vec![self.claim()])
-            .upsert(true)
-            .return_document(ReturnDocument::After)
-            .projection(doc! {
+    pub(crate) async fn acquire(&self, name: &str) -> anyhow::Result<()> {
+        let claim = doc! {
+            "findAndModify": "distributed_locks",
+            "query": { "_id": name },
+            "update": [claim()],
+            "upsert": true,
+            "new": true,
+            "fields": {
                 "_id": 0, "lockId": 1, "fencingToken": 1,
                 "remainingMs": { "$subtract": ["$expiresAt", "$$NOW"] },
-            })
-            .max_time(LIMIT)
-            .await?;
-        let mine = taken.is_some_and(|taken| taken.get_str("lockId").ok() == Some(&self.lock_id));
-        anyhow::ensure!(mine, "another client uses the name");
+            },
+        };
+        let reply = self.run(claim).await?;
+        let is_mine = reply.get_document("value")?.get_str("lockId")? == LOCK_ID;
+        anyhow::ensure!(is_mine, "another client uses the name {name}");
         Ok(())
     }
 
-    pub(crate) async fn release(&self) -> anyhow::Result<()> {
-        let mine = doc! { "_id": &*self.name, "lockId": &*self.lock_id };
-        self.locks
-            .update_one(
-                mine,
-                vec![doc! { "$set": { "lockId": "", "expiresAt": "$$NOW" } }],
-            )
-            .write_concern(majority(Some(LIMIT)))
-            .await?;
+    pub(crate) async fn release(&self, name: &str) -> anyhow::Result<()> {
+        let release = doc! {
+            "update": "distributed_locks",
+            "updates": [{
+                "q": { "_id": name, "lockId": LOCK_ID },
+                "u": [{ "$set": { "lockId": "", "expiresAt": "$$NOW" } }],
+                "multi": true,
+            }],
+        };
+        let reply = self.run(release).await?;
+        anyhow::ensure!(reply.get_i32("n")? == 1, "another client uses the name {name}");
         Ok(())
     }
 
-    /// The durations of single commands, which acquire and release the lock in turn.
-    pub(crate) async fn commands(&self, pairs: usize) -> anyhow::Result<Samples> {
+    /// The length of single commands, with a pause before each of them.
+    pub(crate) async fn commands(
+        &self,
+        name: &str,
+        pairs: usize,
+        pause: Duration,
+    ) -> anyhow::Result<Samples> {
         let mut samples = Samples::default();
         for _ in 0..pairs {
+            sleep(pause).await;
             let begun = Instant::now();
-            self.acquire().await?;
-            let taken = Instant::now();
-            self.release().await?;
-            samples.extend([taken - begun, taken.elapsed()]);
+            self.acquire(name).await?;
+            samples.add(begun.elapsed());
+            sleep(pause).await;
+            let begun = Instant::now();
+            self.release(name).await?;
+            samples.add(begun.elapsed());
         }
         Ok(samples)
     }
 
-    fn claim(&self) -> Document {
-        let if_free =
-            |taken: Bson, old: &str| doc! { "$cond": [{ "$lte": ["$expiresAt", "$$NOW"] }, taken, old] };
-        let next_token = doc! { "$max": [
-            { "$add": ["$fencingToken", 1_i64] },
-            { "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] },
-        ] };
-        doc! { "$set": {
-            "lockId": if_free(doc! { "$literal": &*self.lock_id }.into(), "$lockId"),
-            "acquiredAt": if_free("$$NOW".into(), "$acquiredAt"),
-            "expiresAt": if_free(doc! { "$add": ["$$NOW", EXPIRY_MILLIS] }.into(), "$expiresAt"),
-            "fencingToken": if_free(doc! { "$add": [next_token, 0_i64] }.into(), "$fencingToken"),
-        } }
+    async fn run(&self, mut command: Document) -> anyhow::Result<Document> {
+        command.insert("writeConcern", doc! { "w": "majority" });
+        command.insert("maxTimeMS", LIMIT_MILLIS);
+        let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
+        Ok(self.0.run_command(command).selection_criteria(primary).await?)
     }
 }
 
-fn majority(limit: Option<Duration>) -> WriteConcern {
-    let mut concern = WriteConcern::builder().w(Acknowledgment::Majority).build();
-    concern.w_timeout = limit;
-    concern
+fn claim() -> Document {
+    let if_free =
+        |taken: Bson, old: &str| doc! { "$cond": [{ "$lte": ["$expiresAt", "$$NOW"] }, taken, old] };
+    let next_token = doc! { "$max": [
+        { "$add": ["$fencingToken", 1_i64] },
+        { "$multiply": [{ "$toLong": "$$NOW" }, 1000_i64] },
+    ] };
+    doc! { "$set": {
+        "lockId": if_free(doc! { "$literal": LOCK_ID }.into(), "$lockId"),
+        "acquiredAt": if_free("$$NOW".into(), "$acquiredAt"),
+        "expiresAt": if_free(doc! { "$add": ["$$NOW", EXPIRY_MILLIS] }.into(), "$expiresAt"),
+        "fencingToken": if_free(doc! { "$add": [next_token, 0_i64] }.into(), "$fencingToken"),
+    } }
+}
+
+/// The two cheapest commands with majority write concern that any lock could use: an insert, which fails while another
+/// client has the lock, and the deletion of the document. They keep no fencing token, take over no lock that has expired,
+/// and there is no TTL index.
+#[derive(Clone)]
+pub(crate) struct Cheapest(Collection<Document>);
+
+impl Cheapest {
+    pub(crate) fn new(database: &Database) -> Self {
+        let majority = WriteConcern::builder().w(Acknowledgment::Majority).build();
+        let options = CollectionOptions::builder().write_concern(majority).build();
+        Self(database.collection_with_options("cheapest_locks", options))
+    }
+
+    pub(crate) async fn acquire(&self, name: &str) -> anyhow::Result<()> {
+        self.0.insert_one(doc! { "_id": name, "lockId": LOCK_ID }).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn release(&self, name: &str) -> anyhow::Result<()> {
+        let mine = doc! { "_id": name, "lockId": LOCK_ID };
+        let deleted = self.0.delete_one(mine).await?.deleted_count;
+        anyhow::ensure!(deleted == 1, "another client uses the name {name}");
+        Ok(())
+    }
 }

@@ -1,7 +1,7 @@
-//! The cost of a fenced write and of a guarded commit, compared with plain ones.
+//! What a fence adds to a write, and a guard to a commit.
 //!
-//! A fenced write is one command, as a plain one is; its filter has one more condition, and its update one more field.
-//! A guarded commit sends one more statement than a plain one.
+//! A fenced write is one command, like a plain one; its filter has one more condition, and its update one more field. A
+//! guarded commit sends one more statement than a plain one.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,6 @@ use crate::report::Report;
 use crate::samples::{Samples, ratio};
 use crate::setting::Setting;
 
-/// The goal for the ratio of a fenced update to a plain one.
 const GOAL: f64 = 1.10;
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
@@ -71,9 +70,9 @@ fn count() -> Document {
     doc! { "$inc": { "n": 1_i64 } }
 }
 
-/// Plain and fenced writes take turns, and each kind is first in every second round.
+/// Compares in turns; each is the first one in every second round.
 async fn writes(work: &Work, setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let (mut plain, mut fenced) = (Samples::default(), Samples::default());
+    let (mut floor, mut fenced) = (Samples::default(), Samples::default());
     let warm_up = 100;
     for round in 0..warm_up + setting.pick(4_000, 500) {
         let (first, second) = if round % 2 == 0 {
@@ -84,32 +83,32 @@ async fn writes(work: &Work, setting: &Setting, report: &mut Report) -> anyhow::
             (work.plain().await?, second)
         };
         if round >= warm_up {
-            plain.add(first);
+            floor.add(first);
             fenced.add(second);
         }
     }
-    report.micros("update: plain, p50", plain.p50());
+    report.micros("update: plain, p50", floor.p50());
     report.micros("update: fenced, p50", fenced.p50());
-    let over = ratio(fenced.p50(), plain.p50());
+    let over = ratio(fenced.p50(), floor.p50());
     report.at_most(GOAL, "update: fenced / plain, p50", over, "x");
     Ok(())
 }
 
-/// Plain and guarded commits take turns. There is no goal, because the cost is that of one more statement.
+/// Compares commits, without a goal: the additional statement is needed.
 async fn commits(
     work: &Work,
     mut session: ClientSession,
     setting: &Setting,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let (mut plain, mut guarded) = (Samples::default(), Samples::default());
+    let (mut floor, mut guarded) = (Samples::default(), Samples::default());
     for _ in 0..setting.pick(1_500, 200) {
-        plain.add(work.transaction(&mut session, false).await?);
+        floor.add(work.transaction(&mut session, false).await?);
         guarded.add(work.transaction(&mut session, true).await?);
     }
-    report.micros("transaction of one update: plain commit, p50", plain.p50());
+    report.micros("transaction of one update: plain commit, p50", floor.p50());
     report.micros("transaction of one update: guarded commit, p50", guarded.p50());
-    let over = ratio(guarded.p50(), plain.p50());
+    let over = ratio(guarded.p50(), floor.p50());
     report.figure("transaction of one update: guarded / plain, p50", over, "x");
     Ok(())
 }

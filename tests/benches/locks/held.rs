@@ -1,35 +1,77 @@
-//! Thousands of locks held at the same time: the cost of their renewal, the number of lost locks, and their memory.
+//! Thousands of locks held at the same time: what renewing them costs, whether any is lost, and how much memory they take.
 //!
-//! All commands of the holding process are counted after the last acquire. The memory is measured for the whole
-//! process; connections are opened before, so the growth does not include the memory of the driver.
+//! Each number of locks is held by a process of its own, so that no memory of earlier work is used again. Its commands are
+//! counted after the last acquire. Connections are opened before the memory is measured.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mongolock::{LockGuard, LockProvider};
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use crate::child::Process;
 use crate::memory::{each, resident};
 use crate::report::Report;
-use crate::setting::Setting;
+use crate::samples::{number, per_second};
+use crate::setting::{self, Setting};
+use crate::worker::{Job, print, ready, warm_up};
 
-/// The goal for the commands per second that renew all locks.
 const COMMANDS: f64 = 3.0;
-/// The goal for the memory of one held lock, in bytes.
 const BYTES: f64 = 1024.0;
 /// The number of acquires that run at the same time.
 const AT_ONCE: usize = 64;
-/// The number of waiters whose memory is measured.
 const WAITERS: usize = 100_000;
 
+/// The locks that a process holds.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Holding {
+    count: usize,
+    expiry: Duration,
+    /// The time for which renewals are counted.
+    time: Duration,
+}
+
+/// What the process has measured.
+#[derive(Serialize, Deserialize)]
+struct Held {
+    acquiring: Duration,
+    commands: u64,
+    lost: usize,
+    /// The memory of each lock after the last acquire, and after renewals.
+    bytes: [f64; 2],
+}
+
+/// The memory of waiters: the future of a call, and a waiter with its task.
+#[derive(Serialize, Deserialize)]
+struct Waiting {
+    future: usize,
+    bytes: f64,
+}
+
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let long = setting.pick(Duration::from_secs(61), Duration::from_secs(21));
-    let short = setting.pick(Duration::from_secs(15), Duration::from_secs(6));
-    // Memory that a measurement frees hides the growth of the next one: the one that has to be exact is first, and the
-    // one that takes the most memory is last.
-    many(setting, 10_000, Duration::from_secs(30), long, report).await?;
-    many(setting, 1_000, Duration::from_secs(3), short, report).await?;
-    waiters(report).await
+    let seconds = Duration::from_secs;
+    let long = setting.pick(seconds(61), seconds(21));
+    many(
+        setting,
+        1_000,
+        seconds(3),
+        setting.pick(seconds(15), seconds(6)),
+        report,
+    )
+    .await?;
+    many(setting, 10_000, seconds(30), long, report).await?;
+    one_arena(setting, report).await?;
+    let most = setting.pick(100_000, 20_000);
+    many(
+        setting,
+        most,
+        seconds(60),
+        setting.pick(seconds(121), seconds(41)),
+        report,
+    )
+    .await?;
+    in_memory(setting, report).await
 }
 
 async fn many(
@@ -39,63 +81,123 @@ async fn many(
     time: Duration,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let (database, sent) = setting.counted().await?;
-    let provider = LockProvider::builder(&database).expiry(expiry).build()?;
-    let warm_up = acquire(&provider, "warm-up", AT_ONCE * 4).await?;
-    release(warm_up).await?;
-    let before = resident()?;
-    let guards = acquire(&provider, "held", count).await?;
-    let after = resident()?;
-    let acquired = sent.so_far();
-    sleep(time).await;
-    let commands = sent.so_far() - acquired;
-    let lost = guards.iter().filter(|guard| guard.is_lost()).count();
-    let what = format!("{count} locks, expiry {expiry:?}");
-    report.at_most(
-        COMMANDS,
-        format!("{what}: commands"),
-        per_second(commands, time),
-        "/s",
-    );
-    report.at_most(0.0, format!("{what}: lost"), each(0, lost as u64, 1), "locks");
-    if count >= 10_000 {
-        report.at_most(
-            BYTES,
-            format!("{what}: memory per lock"),
-            each(before, after, count),
-            "bytes",
-        );
-        let later = each(before, resident()?, count);
-        // This includes the memory that the driver needed for the largest commands and the allocator keeps.
-        report.figure(format!("{what}: memory per lock after renewals"), later, "bytes");
+    let mut process = Process::start(setting, Job::Hold(Holding { count, expiry, time })).await?;
+    process.go().await?;
+    let held: Held = process.result().await?;
+    process.end().await?;
+    let who = format!("{count} locks, expiry {expiry:?}");
+    let rate = per_second(held.commands, time);
+    if count <= 10_000 {
+        report.at_most(COMMANDS, format!("{who}: commands"), rate, "/s");
+    } else {
+        report.figure(format!("{who}: commands"), rate, "/s");
     }
-    release(guards).await?;
+    let renewals = number(held.commands) / number(count) / (time.as_secs_f64() / expiry.as_secs_f64() * 3.0);
+    report.figure(
+        format!("{who}: commands of each renewal of 1,000 locks"),
+        renewals * 1e3,
+        "commands",
+    );
+    report.count_at_most(0, format!("{who}: lost"), held.lost, "locks");
+    let name = format!("{who}: acquired");
+    report.figure(name, per_second(count, held.acquiring), "/s");
+    if count >= 10_000 {
+        report.at_most(BYTES, format!("{who}: memory of each"), held.bytes[0], "bytes");
+        // It has what the allocator keeps of the largest commands.
+        let name = format!("{who}: memory of each after renewals");
+        report.figure(name, held.bytes[1], "bytes");
+    }
+    Ok(())
+}
+
+/// The memory of each lock without the holes that the C library's allocator leaves when several threads allocate: each of
+/// them has an arena of its own by default.
+async fn one_arena(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    let holding = Holding {
+        count: 10_000,
+        expiry: Duration::from_secs(300),
+        time: Duration::ZERO,
+    };
+    let arena = [("MALLOC_ARENA_MAX", "1")];
+    let mut process = Process::start_with(setting, Job::Hold(holding), &arena).await?;
+    process.go().await?;
+    let held: Held = process.result().await?;
+    process.end().await?;
+    let name = "10000 locks, one arena of the allocator: memory of each";
+    report.at_most(BYTES, name, held.bytes[0], "bytes");
+    Ok(())
+}
+
+/// The job of the process that holds locks.
+pub(crate) async fn hold(uri: &str, database: &str, holding: Holding) -> anyhow::Result<()> {
+    let Holding { count, expiry, time } = holding;
+    let (database, sent) = setting::counted(uri, database).await?;
+    let provider = LockProvider::builder(&database).expiry(expiry).build()?;
+    for _ in 0..4 {
+        warm_up(&provider, AT_ONCE).await?;
+    }
+    ready()?;
+    let (before, begun) = (resident()?, Instant::now());
+    let guards = acquire(&provider, "held", count).await?;
+    let (acquired, acquiring) = (resident()?, begun.elapsed());
+    let commands = sent.so_far();
+    sleep(time).await;
+    let commands = sent.so_far() - commands;
+    let renewed = resident()?;
+    print(&Held {
+        acquiring,
+        commands,
+        lost: guards.iter().filter(|guard| guard.is_lost()).count(),
+        bytes: [each(before, acquired, count), each(before, renewed, count)],
+    })?;
+    drop(guards);
     provider.shutdown().await;
     Ok(())
 }
 
-/// Measures the memory of one waiter with its task, on the in-memory store, which needs no connections.
-async fn waiters(report: &mut Report) -> anyhow::Result<()> {
+async fn in_memory(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    let mut process = Process::start(setting, Job::WaitInMemory).await?;
+    process.go().await?;
+    let waiting: Waiting = process.result().await?;
+    process.end().await?;
+    report.figure("the future of `acquire`", number(waiting.future), "bytes");
+    report.figure(
+        "a waiter behind the first one, with its task",
+        waiting.bytes,
+        "bytes",
+    );
+    Ok(())
+}
+
+/// The job of the process whose waiters are measured, in memory, where no connection is in the way.
+pub(crate) async fn wait_in_memory() -> anyhow::Result<()> {
     let provider = LockProvider::in_memory();
     let holder = provider.to_builder().build()?;
     let guard = holder.lock("waiters").acquire().await?;
     let lock = provider.lock("waiters").acquire_timeout(None);
     let future = size_of_val(&lock.acquire());
+    ready()?;
     let before = resident()?;
     let mut tasks = JoinSet::new();
     for _ in 0..WAITERS {
         tasks.spawn(lock.acquire());
     }
     sleep(Duration::from_millis(500)).await;
-    let taken = each(before, resident()?, WAITERS);
-    report.figure("future of `acquire`", each(0, future as u64, 1), "bytes");
-    report.figure("one waiter with its task", taken, "bytes");
+    print(&Waiting {
+        future,
+        bytes: each(before, resident()?, WAITERS),
+    })?;
     tasks.shutdown().await;
     guard.release().await?;
     Ok(())
 }
 
-async fn acquire(provider: &LockProvider, prefix: &str, count: usize) -> anyhow::Result<Vec<LockGuard>> {
+/// Acquires this number of locks, some of them at the same time.
+pub(crate) async fn acquire(
+    provider: &LockProvider,
+    prefix: &str,
+    count: usize,
+) -> anyhow::Result<Vec<LockGuard>> {
     let mut acquiring = JoinSet::new();
     let mut guards = Vec::with_capacity(count);
     for index in 0..count {
@@ -110,17 +212,4 @@ async fn acquire(provider: &LockProvider, prefix: &str, count: usize) -> anyhow:
         guards.push(guard??);
     }
     Ok(guards)
-}
-
-/// Releases the locks by dropping their guards: the background releases are sent in batches, which takes less time than
-/// single releases.
-async fn release(guards: Vec<LockGuard>) -> anyhow::Result<()> {
-    drop(guards);
-    sleep(Duration::from_secs(1)).await;
-    Ok(())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn per_second(count: u64, time: Duration) -> f64 {
-    count as f64 / time.as_secs_f64()
 }

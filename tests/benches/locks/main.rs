@@ -1,22 +1,32 @@
-//! The cost of locking, compared with the cost of the same work without mongolock.
+//! What locking costs, beside what the same work costs without mongolock.
 //!
-//! `cargo bench -p mongolock-tests --bench locks` prints a table and writes `mongolock-bench.json` into cargo's target
-//! directory; `-- --only <group>` runs one group, `-- --quick` measures for a shorter time and less precisely.
+//! `cargo bench -p mongolock-tests --bench locks` prints a table and writes two files into cargo's target directory:
+//! `mongolock-bench.json` with all figures, and `mongolock-waits.svg`, a plot of waits by process. `-- --list` names the
+//! groups, `-- --only <group>` runs one of them, and `-- --quick` makes everything shorter and less exact.
 //!
-//! The speed of the machine must not decide whether a goal is met. Each goal is therefore a ratio to a baseline: the
-//! same commands sent by the driver alone, or the same work without a lock. In one run the baseline and mongolock are
-//! measured in turns. A missed goal is not an error: the table shows which goals were met.
+//! The speed of the machine must not decide whether a goal is met. Most goals are therefore ratios to a floor: commands
+//! through the driver alone, or the same work without a lock. Floor and library are measured in turns within one run, and
+//! a ratio is the median of the turns, with the smallest and the greatest beside it. A missed goal does not make the
+//! program fail; the table says what was met and what was missed.
 
 mod attribute;
+mod awaited;
 mod bare;
+mod child;
 mod clock;
 mod contended;
+mod describe;
 mod fencing;
 mod held;
+mod listeners;
 mod memory;
+mod names;
+mod plot;
 mod processes;
 mod report;
+mod run;
 mod samples;
+mod server;
 mod setting;
 mod uncontended;
 mod waiters;
@@ -27,42 +37,80 @@ use anyhow::bail;
 use crate::report::Report;
 use crate::setting::Setting;
 
-/// The groups of measurements, in the order in which they run.
-const GROUPS: [&str; 7] = [
-    "uncontended",
-    "attribute",
-    "contended",
-    "processes",
-    "waiters",
-    "held",
-    "fencing",
+/// The groups with what they measure, and how long they take, exactly and with `--quick`.
+const GROUPS: [(&str, &str, &str); 10] = [
+    (
+        "uncontended",
+        "acquire and release, beside two floors",
+        "2 min / 15 s",
+    ),
+    (
+        "attribute",
+        "the attribute beside `run`, and in memory",
+        "20 s / 5 s",
+    ),
+    ("contended", "8 tasks of one process for one lock", "20 s / 5 s"),
+    (
+        "processes",
+        "2 and 4 processes for one lock: speed and fairness",
+        "6 min / 30 s",
+    ),
+    (
+        "names",
+        "1,000 names with 4 tasks each in 2 processes",
+        "2 min / 40 s",
+    ),
+    (
+        "waiters",
+        "50 waiters of one process for one lock",
+        "2 min / 40 s",
+    ),
+    (
+        "awaited",
+        "10,000 held names with one waiter each",
+        "2 min / 40 s",
+    ),
+    (
+        "listeners",
+        "50 processes that listen while others release",
+        "2 min / 40 s",
+    ),
+    ("held", "1,000, 10,000 and 100,000 held locks", "7 min / 2 min"),
+    ("fencing", "fenced writes and guarded commits", "30 s / 5 s"),
 ];
 
-/// The arguments of the command line.
+/// What the command line asks for.
 #[derive(Default)]
-struct Options {
+struct Arguments {
     only: Option<String>,
     quick: bool,
-    /// `--bench`: `cargo bench` sets it, and `cargo test --all-targets`, which also runs this program, does not.
+    list: bool,
+    /// Whether cargo has started this program as a benchmark; `cargo test --all-targets` runs it among the tests.
     bench: bool,
-    /// The job of this process if the group `processes` has started it.
+    /// The job of this process, if another process of the benchmark has started it.
     worker: Option<String>,
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let options = parse(std::env::args().skip(1))?;
-    if let Some(job) = &options.worker {
+    let arguments = parse(std::env::args().skip(1))?;
+    if let Some(job) = &arguments.worker {
         return worker::run(job).await;
     }
-    if !options.bench {
-        println!("nothing is measured: run `cargo bench` instead of `cargo test`");
+    if arguments.list {
+        for (group, what, time) in GROUPS {
+            println!("{group:<12} {what:<52} {time}");
+        }
         return Ok(());
     }
-    let setting = Setting::new(options.quick).await?;
+    if !arguments.bench {
+        println!("not measured: `cargo bench` does that");
+        return Ok(());
+    }
+    let setting = Setting::new(arguments.quick).await?;
     let mut report = Report::new(&setting).await?;
-    for group in GROUPS {
-        if options.only.as_deref().is_none_or(|only| only == group) {
+    for (group, _, _) in GROUPS {
+        if arguments.only.as_deref().is_none_or(|only| only == group) {
             report.begin(group);
             measure(group, &setting, &mut report).await?;
         }
@@ -77,25 +125,32 @@ async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow:
         "attribute" => attribute::measure(setting, report).await,
         "contended" => contended::measure(setting, report).await,
         "processes" => processes::measure(setting, report).await,
+        "names" => names::measure(setting, report).await,
         "waiters" => waiters::measure(setting, report).await,
+        "awaited" => awaited::measure(setting, report).await,
+        "listeners" => listeners::measure(setting, report).await,
         "held" => held::measure(setting, report).await,
-        _ => fencing::measure(setting, report).await,
+        "fencing" => fencing::measure(setting, report).await,
+        other => bail!("the group `{other}` is listed, but not measured"),
     }
 }
 
-fn parse(mut arguments: impl Iterator<Item = String>) -> anyhow::Result<Options> {
-    let mut options = Options::default();
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--bench" => options.bench = true,
-            "--quick" => options.quick = true,
-            "--only" => options.only = arguments.next(),
-            "--worker" => options.worker = arguments.next(),
-            other => bail!("unknown argument `{other}`: use `--only <group>` or `--quick`"),
+fn parse(mut words: impl Iterator<Item = String>) -> anyhow::Result<Arguments> {
+    let mut arguments = Arguments::default();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--bench" => arguments.bench = true,
+            "--quick" => arguments.quick = true,
+            "--list" => arguments.list = true,
+            "--only" => arguments.only = words.next(),
+            "--worker" => arguments.worker = words.next(),
+            other => bail!("unknown argument `{other}`; use `--only <group>`, `--quick` or `--list`"),
         }
     }
-    if let Some(only) = options.only.as_deref().filter(|only| !GROUPS.contains(only)) {
-        bail!("there is no group `{only}`: use one of {}", GROUPS.join(", "));
+    if let Some(only) = &arguments.only
+        && !GROUPS.iter().any(|(group, ..)| group == only)
+    {
+        bail!("there is no group `{only}`; `--list` names the groups");
     }
-    Ok(options)
+    Ok(arguments)
 }

@@ -1,193 +1,198 @@
-//! Contention between processes: four processes with four tasks each acquire the same lock, each for critical sections
-//! of 2 ms.
+//! Processes that compete for one lock, with one to eight tasks each.
 //!
-//! The baseline of the total run time is the sum of the sections. The baseline of a hand-over is one command that the
-//! driver sends alone, for another name, every 10 ms while the processes compete: a command takes longer when the
-//! server is busy. The same command without competition is measured as well. Runs without wake-ups show the effect of
-//! the change stream.
+//! The floor of the time is the sum of the sections with their real lengths. That of a hand-over between processes is two
+//! bare commands, a release and an acquire, which are sent as seldom as a hand-over: a command takes longer after a pause
+//! than in a loop. Bare commands are also measured beside the competition, where the server is busy. With wake-ups
+//! switched off the group shows what the change stream is worth.
 
 use std::pin::pin;
-use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::Context;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-
-use crate::bare::Bare;
-use crate::contended::Run;
+use crate::bare::Own;
+use crate::child::Process;
+use crate::plot;
 use crate::report::Report;
-use crate::samples::{Samples, ratio};
+use crate::run::Run;
+use crate::samples::{Samples, Turns, ratio};
 use crate::setting::Setting;
-use crate::worker::{Job, Section, from_line};
+use crate::worker::{Competition, Job, Section};
 
-/// The number of processes that compete for the lock.
-const PROCESSES: usize = 4;
-/// The number of tasks in each process.
-const TASKS: usize = 4;
+/// The processes, and the tasks of each.
+const SHAPES: [(usize, usize); 4] = [(2, 1), (4, 2), (4, 4), (4, 8)];
 
-/// The pause between two baseline commands while the processes compete.
+/// The shape that is compared with polling and with bare commands beside it.
+const COMPARED: (usize, usize) = (4, 4);
+
+/// The pause between two bare commands.
 const PAUSE: Duration = Duration::from_millis(10);
 
+const FLOOR: &str = "processes:floor";
+
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let bare = Bare::new(&setting.database().await?, "processes:bare");
-    bare.commands(50).await?;
-    let (mut idle, mut loaded) = (Samples::default(), Samples::default());
-    let (mut woken, mut polling) = (Vec::new(), Vec::new());
-    for round in 0..setting.pick(5, 2) {
-        idle.extend(bare.commands(50).await?);
-        let competing = compete(setting, format!("processes:woken:{round}"), true);
-        let (run, commands) = while_sending(&bare, competing).await?;
-        woken.push(run);
-        loaded.extend(commands);
-        polling.push(compete(setting, format!("processes:polling:{round}"), false).await?);
+    let bare = Own::new(&setting.database().await?);
+    bare.commands(FLOOR, 25, Duration::ZERO).await?;
+    let (mut alone, mut beside) = (Samples::default(), Samples::default());
+    let mut woken = SHAPES.map(|_| Vec::new());
+    let mut polling = Vec::new();
+    for turn in 0..setting.turns() {
+        for (shape, runs) in SHAPES.into_iter().zip(&mut woken) {
+            alone.extend(bare.commands(FLOOR, 15, PAUSE).await?);
+            let competing = compete(setting, shape, turn, true);
+            if shape == COMPARED {
+                let (run, commands) = while_sending(&bare, competing).await?;
+                beside.extend(commands);
+                runs.push(run);
+            } else {
+                runs.push(competing.await?);
+            }
+        }
+        polling.push(compete(setting, COMPARED, turn, false).await?);
     }
-    report.micros("baseline: one command, idle server, p50", idle.p50());
-    report.micros("baseline: one command, competing processes, p50", loaded.p50());
-    summary("woken", &woken, &loaded, true, report);
-    summary("polling", &polling, &loaded, false, report);
-    let between = gaps(&woken, |before, after| before.process != after.process);
-    let in_commands = ratio(between.p50(), idle.p50());
-    report.figure(
-        "woken: hand-over between processes / command, idle server, p50",
-        in_commands,
-        "x",
-    );
-    Ok(())
+    report.micros("a bare command after a pause, p50", alone.p50());
+    report.micros("a bare command beside 4 x 4, p50", beside.p50());
+    for (shape, runs) in SHAPES.into_iter().zip(&woken) {
+        speed(shape, "", runs, report);
+        fairness(shape, "", runs, true, report);
+    }
+    hand_over(&woken, &alone, &beside, report);
+    speed(COMPARED, ", polling", &polling, report);
+    fairness(COMPARED, ", polling", &polling, false, report);
+    let last = woken.iter().filter_map(|runs| runs.last());
+    report.plot(&plot::draw(&SHAPES.into_iter().zip(last).collect::<Vec<_>>())?)
 }
 
-/// Runs the competition, and measures baseline commands until it ends.
+fn label((processes, tasks): (usize, usize)) -> String {
+    format!("{processes} x {tasks}")
+}
+
+fn speed(shape: (usize, usize), kind: &str, runs: &[Run], report: &mut Report) {
+    let who = format!("{}{kind}", label(shape));
+    let (mut lengths, mut waits) = (Samples::default(), Samples::default());
+    for run in runs {
+        lengths.extend(run.lengths.clone());
+        waits.extend(run.waits.clone());
+    }
+    let overlaps = runs.iter().map(Run::overlaps).sum();
+    report.count_at_most(
+        0,
+        format!("{who}: sections that overlapped"),
+        overlaps,
+        "sections",
+    );
+    report.millis(format!("{who}: the length of a section, p50"), lengths.p50());
+    let times: Turns = runs.iter().map(Run::over_ideal).collect();
+    let name = format!("{who}: time / sum of the sections");
+    if shape == COMPARED && kind.is_empty() {
+        report.turns_at_most(1.5, name, &times, "x");
+    } else {
+        report.turns(name, &times, "x");
+    }
+    for (what, samples) in [
+        (
+            "hand-over between processes",
+            gaps(runs, |a, b| a.process != b.process),
+        ),
+        ("hand-over within one", gaps(runs, |a, b| a.process == b.process)),
+        ("wait", waits),
+    ] {
+        report.millis(format!("{who}: {what}, p50"), samples.p50());
+        report.millis(format!("{who}: {what}, p95"), samples.p95());
+        report.millis(format!("{who}: {what}, max"), samples.max());
+    }
+}
+
+fn fairness(shape: (usize, usize), kind: &str, runs: &[Run], has_goal: bool, report: &mut Report) {
+    let who = format!("{}{kind}", label(shape));
+    let waits: Turns = runs.iter().map(Run::unfairness).collect();
+    report.turns(format!("{who}: longest wait / mean wait"), &waits, "x");
+    let name = format!("{who}: longest wait / mean wait, worst turn");
+    if has_goal {
+        report.at_most(5.0, name, waits.max(), "x");
+    } else {
+        report.figure(name, waits.max(), "x");
+    }
+    let (least, most): (Vec<_>, Vec<_>) = runs.iter().map(|run| run.shares(shape.0)).unzip();
+    let name = format!("{who}: least served process / equal share");
+    report.turns(name, &least.into_iter().collect(), "x");
+    let name = format!("{who}: most served process / equal share");
+    report.turns(name, &most.into_iter().collect(), "x");
+}
+
+/// What a hand-over between processes costs, in bare commands.
+fn hand_over(woken: &[Vec<Run>; 4], alone: &Samples, beside: &Samples, report: &mut Report) {
+    let of = |shape| SHAPES.iter().position(|other| *other == shape);
+    let runs = |shape| of(shape).map_or(&[][..], |index| &woken[index][..]);
+    let idle: Turns = runs(SHAPES[0])
+        .iter()
+        .map(|run| ratio(run.gaps_between_processes().p50(), alone.p50() * 2))
+        .collect();
+    report.turns_at_most(
+        0.9,
+        "2 x 1: hand-over, p50 / two bare commands after a pause",
+        &idle,
+        "x",
+    );
+    let busy: Turns = runs(COMPARED)
+        .iter()
+        .map(|run| ratio(run.gaps_between_processes().p50(), beside.p50()))
+        .collect();
+    report.turns_at_most(
+        3.0,
+        "4 x 4: hand-over, p50 / a bare command beside it",
+        &busy,
+        "x",
+    );
+}
+
+/// Competes, and measures bare commands at the same time.
 async fn while_sending(
-    bare: &Bare,
+    bare: &Own,
     competing: impl Future<Output = anyhow::Result<Run>>,
 ) -> anyhow::Result<(Run, Samples)> {
     let mut samples = Samples::default();
     let mut competing = pin!(competing);
     loop {
+        let pair = bare.commands(FLOOR, 1, PAUSE);
         tokio::select! {
             run = &mut competing => return Ok((run?, samples)),
-            () = tokio::time::sleep(PAUSE) => samples.extend(bare.commands(1).await?),
+            pair = pair => samples.extend(pair?),
         }
     }
 }
 
-/// Reports the runs of one kind: ratios are formed from the sums, and the longest wait is that of the worst run.
-fn summary(kind: &str, runs: &[Run], baseline: &Samples, goals: bool, report: &mut Report) {
-    let mut figure = |goal: f64, what: &str, value: f64, unit: &str| {
-        let name = format!("{kind}: {what}");
-        if goals {
-            report.at_most(goal, name, value, unit);
-        } else {
-            report.figure(name, value, unit);
-        }
-    };
-    let sum = |of: fn(&Run) -> Duration| runs.iter().map(of).sum::<Duration>();
-    let over_baseline = ratio(sum(Run::time), sum(|run| run.lengths.sum()));
-    figure(
-        1.5,
-        "total run time / sum of critical sections",
-        over_baseline,
-        "x",
-    );
-    let gaps = gaps(runs, |before, after| before.process != after.process);
-    figure(
-        3.0,
-        "hand-over between processes / command, p50",
-        ratio(gaps.p50(), baseline.p50()),
-        "x",
-    );
-    let unfairness = runs.iter().map(|run| ratio(run.waits.max(), run.waits.mean()));
-    figure(
-        5.0,
-        "longest wait / mean wait",
-        unfairness.fold(0.0, f64::max),
-        "x",
-    );
-    let overlaps = runs.iter().map(Run::overlaps).sum();
-    figure(0.0, "overlapping critical sections", overlaps, "sections");
-    details(kind, runs, &gaps, report);
-}
-
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn details(kind: &str, runs: &[Run], between: &Samples, report: &mut Report) {
-    let within = gaps(runs, |before, after| before.process == after.process);
-    let mut waits = Samples::default();
-    waits.extend(runs.iter().flat_map(|run| run.waits.clone()));
-    for (what, samples) in [
-        ("hand-over between processes", between),
-        ("hand-over within a process", &within),
-        ("wait", &waits),
-    ] {
-        report.millis(format!("{kind}: {what}, p50"), samples.p50());
-        report.millis(format!("{kind}: {what}, p95"), samples.p95());
-        report.millis(format!("{kind}: {what}, max"), samples.max());
-    }
-    let in_a_row = waits.len() as f64 / between.len().max(1) as f64;
-    report.figure(
-        format!("{kind}: consecutive holds of one process"),
-        in_a_row,
-        "holds",
-    );
-}
-
-fn gaps(runs: &[Run], of: impl Fn(&Section, &Section) -> bool) -> Samples {
+fn gaps(runs: &[Run], fits: impl Fn(&Section, &Section) -> bool) -> Samples {
     let mut gaps = Samples::default();
-    gaps.extend(runs.iter().flat_map(|run| run.gaps(&of)));
+    gaps.extend(runs.iter().flat_map(|run| run.gaps(&fits)));
     gaps
 }
 
-async fn compete(setting: &Setting, name: String, wake_up: bool) -> anyhow::Result<Run> {
-    let job = Job {
-        uri: setting.uri().to_owned(),
-        database: setting.database_name().to_owned(),
-        name,
-        tasks: TASKS,
-        sections: setting.pick(100, 40),
+async fn compete(
+    setting: &Setting,
+    (processes, tasks): (usize, usize),
+    turn: usize,
+    wake_up: bool,
+) -> anyhow::Result<Run> {
+    let competition = Competition {
+        name: format!("processes:{processes}:{tasks}:{wake_up}:{turn}"),
+        tasks,
+        sections: setting.pick(1_600, 400) / (processes * tasks),
         wake_up,
     };
-    let mut processes = Vec::new();
-    for _ in 0..PROCESSES {
-        processes.push(Process::start(&job)?);
+    let mut competitors = Vec::new();
+    for _ in 0..processes {
+        competitors.push(Process::start(setting, Job::Compete(competition.clone())).await?);
     }
-    for process in &mut processes {
-        process.line().await?;
-    }
-    for process in &mut processes {
-        process.input.write_all(b"go\n").await?;
+    for process in &mut competitors {
+        process.go().await?;
     }
     let mut sections = Vec::new();
-    for (number, mut process) in processes.into_iter().enumerate() {
-        sections.extend(from_line(number, &process.line().await?)?);
-        process.child.wait().await?;
+    for (number, mut process) in competitors.into_iter().enumerate() {
+        let own: Vec<Section> = process.result().await?;
+        sections.extend(own.into_iter().map(|section| Section {
+            process: number,
+            ..section
+        }));
+        process.end().await?;
     }
     Ok(Run::of(sections))
-}
-
-/// A child process that runs this program as a worker; it is killed when this value is dropped.
-struct Process {
-    child: Child,
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
-}
-
-impl Process {
-    fn start(job: &Job) -> anyhow::Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["--worker", &job.to_argument()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let input = child.stdin.take().context("the pipe was requested")?;
-        let output = child.stdout.take().context("the pipe was requested")?;
-        Ok(Self {
-            child,
-            input,
-            output: BufReader::new(output).lines(),
-        })
-    }
-
-    async fn line(&mut self) -> anyhow::Result<String> {
-        self.output.next_line().await?.context("a worker ended early")
-    }
 }

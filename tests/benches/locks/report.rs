@@ -1,37 +1,50 @@
-//! The figures: each is printed as a row of the table when it is measured, and all of them are written as JSON at the
-//! end.
+//! The figures: a line of the table as soon as one is known, and files with all of them at the end.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use mongodb::bson::doc;
 use serde_json::{Value, json};
 
+use crate::describe::describe;
+use crate::samples::{Turns, number};
 use crate::setting::Setting;
 
 /// All figures of a run.
 pub(crate) struct Report {
     group: &'static str,
     setting: Value,
-    figures: Vec<Value>,
-    met: usize,
-    missed: Vec<String>,
+    figures: Vec<Figure>,
+}
+
+struct Figure {
+    group: &'static str,
+    name: String,
+    value: f64,
+    /// The smallest and the greatest value of the turns.
+    spread: Option<(f64, f64)>,
+    unit: &'static str,
+    goal: Option<Goal>,
+}
+
+/// The bound that a figure shall keep.
+#[derive(Clone, Copy)]
+enum Goal {
+    AtMost(f64),
+    AtLeast(f64),
 }
 
 impl Report {
     pub(crate) async fn new(setting: &Setting) -> anyhow::Result<Self> {
-        let described = describe(setting).await?;
-        println!("{described:#}\n");
+        let setting = describe(setting).await?;
+        println!("{setting:#}\n");
         println!(
-            "{:<12} {:<62} {:>10} {:<8} {:<11} met",
-            "group", "figure", "value", "unit", "goal"
+            "{:<12} {:<58} {:>10} {:<9} {:<19} {:<8} met",
+            "group", "figure", "value", "unit", "least to greatest", "goal"
         );
         Ok(Self {
             group: "",
-            setting: described,
+            setting,
             figures: Vec::new(),
-            met: 0,
-            missed: Vec::new(),
         })
     }
 
@@ -39,53 +52,203 @@ impl Report {
         self.group = group;
     }
 
-    /// Adds a figure without a goal.
-    pub(crate) fn figure(&mut self, name: impl AsRef<str>, value: f64, unit: &str) {
-        self.add(name.as_ref(), value, unit, None);
+    /// A figure without a goal.
+    pub(crate) fn figure(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
+        self.add(name.into(), value, None, unit, None);
     }
 
-    /// Adds a figure that must not be greater than its goal.
-    pub(crate) fn at_most(&mut self, goal: f64, name: impl AsRef<str>, value: f64, unit: &str) {
-        self.add(name.as_ref(), value, unit, Some(goal));
+    /// A figure that shall not be greater than its goal.
+    pub(crate) fn at_most(&mut self, goal: f64, name: impl Into<String>, value: f64, unit: &'static str) {
+        self.add(name.into(), value, None, unit, Some(Goal::AtMost(goal)));
     }
 
-    pub(crate) fn micros(&mut self, name: impl AsRef<str>, value: Duration) {
+    /// A figure that shall not be less than its goal.
+    pub(crate) fn at_least(&mut self, goal: f64, name: impl Into<String>, value: f64, unit: &'static str) {
+        self.add(name.into(), value, None, unit, Some(Goal::AtLeast(goal)));
+    }
+
+    /// The median of turns, without a goal.
+    pub(crate) fn turns(&mut self, name: impl Into<String>, turns: &Turns, unit: &'static str) {
+        self.add_turns(name.into(), turns, unit, None);
+    }
+
+    /// The median of turns, which shall not be greater than its goal.
+    pub(crate) fn turns_at_most(
+        &mut self,
+        goal: f64,
+        name: impl Into<String>,
+        turns: &Turns,
+        unit: &'static str,
+    ) {
+        self.add_turns(name.into(), turns, unit, Some(Goal::AtMost(goal)));
+    }
+
+    /// The median of turns, which shall not be less than its goal.
+    pub(crate) fn turns_at_least(
+        &mut self,
+        goal: f64,
+        name: impl Into<String>,
+        turns: &Turns,
+        unit: &'static str,
+    ) {
+        self.add_turns(name.into(), turns, unit, Some(Goal::AtLeast(goal)));
+    }
+
+    /// A count that shall not be greater than its goal.
+    pub(crate) fn count_at_most(
+        &mut self,
+        goal: u64,
+        name: impl Into<String>,
+        count: usize,
+        unit: &'static str,
+    ) {
+        self.at_most(number(goal), name, number(count), unit);
+    }
+
+    pub(crate) fn micros(&mut self, name: impl Into<String>, value: Duration) {
         self.figure(name, micros(value), "us");
     }
 
-    pub(crate) fn millis(&mut self, name: impl AsRef<str>, value: Duration) {
+    pub(crate) fn millis(&mut self, name: impl Into<String>, value: Duration) {
         self.figure(name, value.as_secs_f64() * 1e3, "ms");
     }
 
-    fn add(&mut self, name: &str, value: f64, unit: &str, goal: Option<f64>) {
-        let met = goal.map(|goal| value <= goal);
-        let shown = goal.map_or(String::new(), |goal| format!("<= {goal}"));
-        let verdict = met.map_or("", |met| if met { "yes" } else { "NO" });
-        println!(
-            "{:<12} {name:<62} {value:>10.3} {unit:<8} {shown:<11} {verdict}",
-            self.group
-        );
-        self.figures.push(json!({
-            "group": self.group, "figure": name, "value": value, "unit": unit, "goal": goal, "met": met,
-        }));
-        match met {
-            Some(true) => self.met += 1,
-            Some(false) => self.missed.push(format!("{}: {name}", self.group)),
-            None => {}
-        }
+    /// Writes a plot at once, so that it is there even if a later group fails.
+    pub(crate) fn plot(&self, svg: &str) -> anyhow::Result<()> {
+        let path = target_directory().join("mongolock-waits.svg");
+        std::fs::write(&path, svg)?;
+        println!("{:<12} written: {}", self.group, path.display());
+        Ok(())
     }
 
-    /// Writes the JSON file and prints a summary.
+    fn add_turns(&mut self, name: String, turns: &Turns, unit: &'static str, goal: Option<Goal>) {
+        let spread = (turns.min(), turns.max());
+        self.add(name, turns.median(), Some(spread), unit, goal);
+    }
+
+    fn add(
+        &mut self,
+        name: String,
+        value: f64,
+        spread: Option<(f64, f64)>,
+        unit: &'static str,
+        goal: Option<Goal>,
+    ) {
+        let figure = Figure {
+            group: self.group,
+            name,
+            value,
+            spread,
+            unit,
+            goal,
+        };
+        figure.print();
+        self.figures.push(figure);
+    }
+
+    /// Prints the table for a document, writes the JSON, and sums up.
     pub(crate) fn write(&self) -> anyhow::Result<()> {
+        println!("\n| work | figure | measured | goal |\n|---|---|---|---|");
+        for figure in &self.figures {
+            println!("{}", figure.row());
+        }
         let path = target_directory().join("mongolock-bench.json");
-        let all = json!({ "setting": self.setting, "figures": self.figures });
+        let figures: Vec<Value> = self.figures.iter().map(Figure::to_json).collect();
+        let all = json!({ "setting": self.setting, "figures": figures });
         std::fs::write(&path, serde_json::to_string_pretty(&all)?)?;
-        println!("\n{} goals met, {} missed", self.met, self.missed.len());
-        for missed in &self.missed {
-            println!("  missed: {missed}");
+        let with = |met| {
+            self.figures
+                .iter()
+                .filter(move |figure| figure.is_met() == Some(met))
+        };
+        println!(
+            "\n{} goals met, {} missed",
+            with(true).count(),
+            with(false).count()
+        );
+        for missed in with(false) {
+            println!("  missed: {}: {}", missed.group, missed.name);
         }
         println!("written: {}", path.display());
         Ok(())
+    }
+}
+
+impl Figure {
+    fn is_met(&self) -> Option<bool> {
+        self.goal.map(|goal| match goal {
+            Goal::AtMost(goal) => self.value <= goal,
+            Goal::AtLeast(goal) => self.value >= goal,
+        })
+    }
+
+    fn verdict(&self) -> &'static str {
+        match self.is_met() {
+            Some(true) => "yes",
+            Some(false) => "missed",
+            None => "",
+        }
+    }
+
+    fn goal(&self) -> String {
+        match self.goal {
+            Some(Goal::AtMost(goal)) => format!("<= {goal}"),
+            Some(Goal::AtLeast(goal)) => format!(">= {goal}"),
+            None => String::new(),
+        }
+    }
+
+    fn print(&self) {
+        let spread = self.spread.map_or(String::new(), |(min, max)| {
+            format!("{} to {}", short(min), short(max))
+        });
+        println!(
+            "{:<12} {:<58} {:>10} {:<9} {spread:<19} {:<8} {}",
+            self.group,
+            self.name,
+            short(self.value),
+            self.unit,
+            self.goal(),
+            self.verdict()
+        );
+    }
+
+    /// The figure as a row of a Markdown table.
+    fn row(&self) -> String {
+        let spread = self.spread.map_or(String::new(), |(min, max)| {
+            format!(" ({} to {})", short(min), short(max))
+        });
+        let missed = if self.is_met() == Some(false) {
+            ", missed"
+        } else {
+            ""
+        };
+        format!(
+            "| {} | {} | {} {}{spread}{missed} | {} |",
+            self.group,
+            self.name,
+            short(self.value),
+            self.unit,
+            self.goal()
+        )
+    }
+
+    fn to_json(&self) -> Value {
+        let (min, max) = self.spread.unzip();
+        json!({
+            "group": self.group, "figure": self.name, "value": self.value, "unit": self.unit,
+            "min": min, "max": max, "goal": self.goal(), "met": self.is_met(),
+        })
+    }
+}
+
+/// A number with three digits, or with all of those before its point.
+fn short(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if size < 10.0 => format!("{value:.2}"),
+        size if size < 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
     }
 }
 
@@ -93,49 +256,7 @@ pub(crate) fn micros(value: Duration) -> f64 {
     value.as_secs_f64() * 1e6
 }
 
-/// The date, the server and the machine of the run, which are needed to repeat it.
-async fn describe(setting: &Setting) -> anyhow::Result<Value> {
-    let admin = setting.database().await?.client().database("admin");
-    let build = admin.run_command(doc! { "buildInfo": 1 }).await?;
-    let hello = admin.run_command(doc! { "hello": 1 }).await?;
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
-    Ok(json!({
-        "date": date(seconds),
-        "server": build.get_str("version")?,
-        "members": hello.get_array("hosts").map_or(0, Vec::len),
-        "processor": line_of("/proc/cpuinfo", "model name"),
-        "cores": std::thread::available_parallelism()?.get(),
-        "memory": line_of("/proc/meminfo", "MemTotal"),
-        "load": std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim(),
-        "quick": setting.is_quick(),
-    }))
-}
-
-fn line_of(file: &str, key: &str) -> String {
-    let text = std::fs::read_to_string(file).unwrap_or_default();
-    let line = text.lines().find(|line| line.starts_with(key));
-    let value = line.and_then(|line| line.split_once(':'));
-    value.map_or_else(|| "unknown".to_owned(), |(_, value)| value.trim().to_owned())
-}
-
-/// The date in UTC for a number of seconds since 1970, as `year-month-day`
-/// ([`civil_from_days`](https://howardhinnant.github.io/date_algorithms.html#civil_from_days)).
-fn date(seconds: u64) -> String {
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * day + 2) / 153;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    let year = year + era * 400 + u64::from(month <= 2);
-    format!("{year}-{month:02}-{:02}", day - (153 * from_march + 2) / 5 + 1)
-}
-
-/// Cargo's target directory: the ancestor of this program with cargo's tag file.
+/// Cargo's target directory, wherever it is.
 fn target_directory() -> PathBuf {
     let executable = std::env::current_exe().unwrap_or_default();
     let tagged = executable

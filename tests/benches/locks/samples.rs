@@ -1,8 +1,8 @@
-//! The samples of one quantity.
+//! Many measurements of one thing.
 
 use std::time::Duration;
 
-/// Measured durations, with their mean and percentiles.
+/// Durations of single events.
 #[derive(Clone, Default)]
 pub(crate) struct Samples(Vec<Duration>);
 
@@ -62,7 +62,53 @@ impl IntoIterator for Samples {
     }
 }
 
-/// The ratio of a measured duration to its baseline.
-pub(crate) fn ratio(measured: Duration, baseline: Duration) -> f64 {
-    measured.as_secs_f64() / baseline.as_secs_f64()
+/// One figure of several turns of a run.
+#[derive(Clone, Default)]
+pub(crate) struct Turns(Vec<f64>);
+
+impl Turns {
+    pub(crate) fn add(&mut self, figure: f64) {
+        self.0.push(figure);
+        self.0.sort_unstable_by(f64::total_cmp);
+    }
+
+    pub(crate) fn median(&self) -> f64 {
+        let middle = self.0.len() / 2;
+        match self.0.get(middle) {
+            None => f64::NAN,
+            Some(upper) if self.0.len() % 2 == 1 => *upper,
+            Some(upper) => f64::midpoint(self.0[middle - 1], *upper),
+        }
+    }
+
+    pub(crate) fn min(&self) -> f64 {
+        self.0.first().copied().unwrap_or(f64::NAN)
+    }
+
+    pub(crate) fn max(&self) -> f64 {
+        self.0.last().copied().unwrap_or(f64::NAN)
+    }
+}
+
+impl FromIterator<f64> for Turns {
+    fn from_iter<T: IntoIterator<Item = f64>>(figures: T) -> Self {
+        let mut turns = Self::default();
+        figures.into_iter().for_each(|figure| turns.add(figure));
+        turns
+    }
+}
+
+/// The first divided by the second.
+pub(crate) fn ratio(measured: Duration, floor: Duration) -> f64 {
+    measured.as_secs_f64() / floor.as_secs_f64()
+}
+
+/// A count as a figure.
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+pub(crate) fn number(count: impl TryInto<u64>) -> f64 {
+    count.try_into().unwrap_or(u64::MAX) as f64
+}
+
+pub(crate) fn per_second(count: impl TryInto<u64>, time: Duration) -> f64 {
+    number(count) / time.as_secs_f64()
 }

@@ -1,4 +1,4 @@
-//! The server, and the clients that the groups use.
+//! The server, and the clients of the groups.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
 use mongolock_tests::Deployment;
 
-/// The server of the run, and how long the groups measure.
+/// Where the benchmark runs, and how thoroughly.
 pub(crate) struct Setting {
     deployment: Deployment,
     database: String,
@@ -35,13 +35,18 @@ impl Setting {
         })
     }
 
-    /// The first value in an exact run, the second one in a quick run.
+    /// The first value for an exact run, the second one for a quick run.
     pub(crate) fn pick<T>(&self, exact: T, quick: T) -> T {
         if self.quick { quick } else { exact }
     }
 
     pub(crate) fn is_quick(&self) -> bool {
         self.quick
+    }
+
+    /// The number of turns of a comparison.
+    pub(crate) fn turns(&self) -> usize {
+        self.pick(7, 3)
     }
 
     pub(crate) fn uri(&self) -> &str {
@@ -52,31 +57,22 @@ impl Setting {
         &self.database
     }
 
-    /// The database through a new client, as another process has it.
+    /// The database through a client of its own, as another process would have it.
     pub(crate) async fn database(&self) -> anyhow::Result<Database> {
         database(self.uri(), &self.database).await
     }
 
-    /// The database through a new client whose commands are counted.
+    /// The database through a client of its own, whose commands are counted by the driver's monitoring.
     pub(crate) async fn counted(&self) -> anyhow::Result<(Database, Sent)> {
-        let sent = Sent::default();
-        let count = Arc::clone(&sent.0);
-        let mut options = ClientOptions::parse(self.uri()).await?;
-        options.command_event_handler = Some(EventHandler::callback(move |event| {
-            if matches!(event, CommandEvent::Started(_)) {
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-        }));
-        let client = Client::with_options(options)?;
-        Ok((client.database(&self.database), sent))
+        counted(self.uri(), &self.database).await
     }
 
-    /// Drops the database on a server that this program has not started.
+    /// Drops the database of the benchmark on a server that goes on after it.
     pub(crate) async fn clean_up(&self) {
         if self.deployment.server().is_none()
             && let Ok(database) = self.database().await
         {
-            // Best effort: the figures are measured, and the next run uses another database.
+            // An error changes none of the figures.
             let _ = database.drop().await;
         }
     }
@@ -84,4 +80,16 @@ impl Setting {
 
 pub(crate) async fn database(uri: &str, name: &str) -> anyhow::Result<Database> {
     Ok(Client::with_uri_str(uri).await?.database(name))
+}
+
+pub(crate) async fn counted(uri: &str, name: &str) -> anyhow::Result<(Database, Sent)> {
+    let sent = Sent::default();
+    let count = Arc::clone(&sent.0);
+    let mut options = ClientOptions::parse(uri).await?;
+    options.command_event_handler = Some(EventHandler::callback(move |event| {
+        if matches!(event, CommandEvent::Started(_)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }));
+    Ok((Client::with_options(options)?.database(name), sent))
 }

@@ -1,9 +1,8 @@
-//! The cost of waiting: fifty callers of one process wait for a lock that another process holds.
+//! Fifty callers of one process that wait for a lock which another process holds.
 //!
-//! The number of waiters must hardly matter. All commands of the waiting process are counted, including those of the
-//! change stream, first while the stream opens and then while the lock stays held. Runs without wake-ups measure the
-//! same for polling. "Another process" is a provider with a client of its own, which is the same for mongolock and the
-//! server.
+//! All commands of the waiting process are counted, those of its change stream among them, first while the stream is opened
+//! and then while nothing happens. With wake-ups switched off the group measures polling. The other process is a provider
+//! with a client of its own, which is the same to mongolock and to the server.
 
 use std::time::{Duration, Instant};
 
@@ -12,25 +11,23 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 
 use crate::report::Report;
-use crate::samples::Samples;
+use crate::samples::{Samples, number, per_second};
 use crate::setting::{Sent, Setting};
 
-/// The number of callers that wait for the lock.
 const WAITERS: usize = 50;
-/// The goal for the commands per second of all waiters together.
 const GOAL: f64 = 2.0;
-/// The time in which the stream opens and the pauses of the waiters reach their maximum.
+/// The time in which the stream is opened and the pauses reach their full length.
 const SETTLE: Duration = Duration::from_secs(3);
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     for (kind, wake_up) in [("woken", true), ("polling", false)] {
         let costs = quiet(setting, kind, wake_up).await?;
         report.figure(
-            format!("{kind}: commands in the first 3 s"),
+            format!("{kind}: commands of the first 3 s"),
             costs.at_first,
             "commands",
         );
-        let name = format!("{kind}: commands of 50 waiters");
+        let name = format!("{kind}: commands while 50 wait");
         if wake_up {
             report.at_most(GOAL, name, costs.per_second, "/s");
         } else {
@@ -40,11 +37,11 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
         report.millis(format!("{kind}: release to first hold, p50"), served.first.p50());
         report.millis(format!("{kind}: release to first hold, max"), served.first.max());
         report.millis(
-            format!("{kind}: release to the last of 50 holds, p50"),
+            format!("{kind}: release until all 50 had it, p50"),
             served.all.p50(),
         );
         report.millis(
-            format!("{kind}: release to the last of 50 holds, max"),
+            format!("{kind}: release until all 50 had it, max"),
             served.all.max(),
         );
     }
@@ -56,22 +53,22 @@ struct Costs {
     per_second: f64,
 }
 
-/// Counts the commands that are sent while the lock stays held.
+/// How many commands are sent while nothing happens.
 async fn quiet(setting: &Setting, kind: &str, wake_up: bool) -> anyhow::Result<Costs> {
-    let pair = Pair::connect(setting, format!("waiters:quiet:{kind}"), wake_up).await?;
-    let guard = pair.other.lock(&pair.name).acquire().await?;
-    let before = pair.sent.so_far();
-    let mut held = pair.wait_together();
+    let room = Room::open(setting, format!("waiters:quiet:{kind}"), wake_up).await?;
+    let guard = room.other.lock(&room.name).acquire().await?;
+    let before = room.sent.so_far();
+    let mut held = room.wait_together();
     sleep(SETTLE).await;
-    let settled = pair.sent.so_far();
+    let settled = room.sent.so_far();
     let time = setting.pick(Duration::from_secs(20), Duration::from_secs(5));
     sleep(time).await;
-    let quiet = pair.sent.so_far() - settled;
+    let quiet = room.sent.so_far() - settled;
     guard.release().await?;
     drain(&mut held).await?;
     Ok(Costs {
-        at_first: as_f64(settled - before),
-        per_second: as_f64(quiet) / time.as_secs_f64(),
+        at_first: number(settled - before),
+        per_second: per_second(quiet, time),
     })
 }
 
@@ -80,21 +77,18 @@ struct Served {
     all: Samples,
 }
 
-/// Measures the time from a release to the first hold of a waiter, and to the last one.
+/// How long it takes from a release to the first hold, and until all have had the lock.
 async fn served(setting: &Setting, kind: &str, wake_up: bool) -> anyhow::Result<Served> {
-    let pair = Pair::connect(setting, format!("waiters:served:{kind}"), wake_up).await?;
+    let room = Room::open(setting, format!("waiters:served:{kind}"), wake_up).await?;
     let mut served = Served {
         first: Samples::default(),
         all: Samples::default(),
     };
-    for _ in 0..setting.pick(15, 4) {
-        let guard = pair.other.lock(&pair.name).acquire().await?;
-        let mut held = pair.wait_together();
-        // The release must not always fall into the same phase of the waiters' pauses.
-        sleep(Duration::from_millis(
-            1500 + as_millis(served.all.len()) * 37 % 700,
-        ))
-        .await;
+    for round in 0..setting.pick(15, 4) {
+        let guard = room.other.lock(&room.name).acquire().await?;
+        let mut held = room.wait_together();
+        // The pause varies, so that the release meets different phases of the waiters' pauses.
+        sleep(Duration::from_millis(1500 + round * 37 % 700)).await;
         let released = Instant::now();
         guard.release().await?;
         let times = drain(&mut held).await?;
@@ -108,16 +102,16 @@ async fn served(setting: &Setting, kind: &str, wake_up: bool) -> anyhow::Result<
     Ok(served)
 }
 
-/// The process that waits, and the process that holds the lock first.
-struct Pair {
+/// The provider that waits, and the other one.
+struct Room {
     name: String,
     waiting: LockProvider,
     other: LockProvider,
     sent: Sent,
 }
 
-impl Pair {
-    async fn connect(setting: &Setting, name: String, wake_up: bool) -> anyhow::Result<Self> {
+impl Room {
+    async fn open(setting: &Setting, name: String, wake_up: bool) -> anyhow::Result<Self> {
         let (database, sent) = setting.counted().await?;
         let waiting = LockProvider::builder(&database)
             .wake_up(wake_up)
@@ -131,44 +125,31 @@ impl Pair {
         })
     }
 
-    /// Starts the waiters; the receiver gets the time at which each of them acquires the lock.
+    /// Starts the waiters; each of them sends the time at which it has the lock.
     fn wait_together(&self) -> UnboundedReceiver<Result<Instant, LockError>> {
-        let (sender, held) = unbounded_channel();
+        let (times, held) = unbounded_channel();
         for _ in 0..WAITERS {
-            tokio::spawn(wait_once(self.waiting.clone(), self.name.clone(), sender.clone()));
+            tokio::spawn(wait_once(self.waiting.clone(), self.name.clone(), times.clone()));
         }
         held
     }
 }
 
-async fn wait_once(
-    provider: LockProvider,
-    name: String,
-    sender: UnboundedSender<Result<Instant, LockError>>,
-) {
+async fn wait_once(provider: LockProvider, name: String, times: UnboundedSender<Result<Instant, LockError>>) {
     let outcome = provider.lock(name).acquire().await;
     let held = outcome.as_ref().map(|_| Instant::now());
-    // The receiver is dropped early only if another waiter has failed.
-    let _ = sender.send(held.map_err(Clone::clone));
+    // The receiver is gone only if another waiter has failed.
+    let _ = times.send(held.map_err(Clone::clone));
     if let Ok(guard) = outcome {
         let _ = LockGuard::release(guard).await;
     }
 }
 
-/// The times at which the waiters acquired the lock.
+/// The times at which the waiters had the lock.
 async fn drain(held: &mut UnboundedReceiver<Result<Instant, LockError>>) -> anyhow::Result<Vec<Instant>> {
     let mut times = Vec::new();
     while let Some(time) = held.recv().await {
         times.push(time?);
     }
     Ok(times)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn as_f64(count: u64) -> f64 {
-    count as f64
-}
-
-fn as_millis(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or_default()
 }

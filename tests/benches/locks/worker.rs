@@ -1,144 +1,149 @@
-//! Tasks that repeatedly acquire one lock and record the times, and the program of the processes that the group
-//! `processes` starts.
+//! The program of the other processes that the benchmark starts, and the tasks that compete for one lock.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;
 
 use mongolock::{LockError, LockProvider};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use crate::clock;
-use crate::setting;
+use crate::{awaited, clock, held, names, setting};
 
-/// The requested duration of a critical section. The timer of tokio rounds it up, so the real duration is measured.
-const SECTION: Duration = Duration::from_millis(2);
+/// The length that a section asks for. The runtime's timer rounds it up to whole milliseconds, so that the real length is
+/// measured.
+pub(crate) const SECTION: Duration = Duration::from_millis(2);
 
-/// One critical section: the times of its request, its begin and its end, by the clock of the machine.
-#[derive(Clone, Copy)]
-pub(crate) struct Section {
-    /// The number of the process.
-    pub(crate) process: usize,
-    pub(crate) requested: Duration,
-    pub(crate) begun: Duration,
-    pub(crate) ended: Duration,
+/// What another process does.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Job {
+    Compete(Competition),
+    Hold(held::Holding),
+    WaitInMemory,
+    UseNames(names::Use),
+    Await(awaited::Waiting),
 }
 
-/// The work of one process.
-pub(crate) struct Job {
+/// A job and its server.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Order {
     pub(crate) uri: String,
     pub(crate) database: String,
+    pub(crate) job: Job,
+}
+
+/// Tasks that compete for one lock.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Competition {
     pub(crate) name: String,
     pub(crate) tasks: usize,
+    /// The number of sections of each task.
     pub(crate) sections: usize,
     pub(crate) wake_up: bool,
 }
 
-impl Job {
-    pub(crate) fn to_argument(&self) -> String {
-        json!([
-            self.uri,
-            self.database,
-            self.name,
-            self.tasks,
-            self.sections,
-            self.wake_up
-        ])
-        .to_string()
-    }
+/// One hold: the times at which it was requested, begun and ended, by the clock of the machine.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Section {
+    /// The number of the process.
+    pub(crate) process: usize,
+    pub(crate) asked: Duration,
+    pub(crate) begun: Duration,
+    pub(crate) ended: Duration,
+}
 
-    fn from_argument(job: &str) -> anyhow::Result<Self> {
-        let (uri, database, name, tasks, sections, wake_up) = serde_json::from_str(job)?;
-        Ok(Self {
-            uri,
-            database,
-            name,
-            tasks,
-            sections,
-            wake_up,
-        })
+impl Section {
+    pub(crate) fn wait(&self) -> Duration {
+        self.begun.saturating_sub(self.asked)
     }
 }
 
-/// The main function of a child process: it prepares, waits for a line of input, does its job, and prints the sections.
-pub(crate) async fn run(job: &str) -> anyhow::Result<()> {
-    let job = Job::from_argument(job)?;
-    let database = setting::database(&job.uri, &job.database).await?;
-    let provider = LockProvider::builder(&database)
-        .wake_up(job.wake_up)
-        .acquire_timeout(Duration::from_secs(120))
-        .build()?;
-    // The connections and the background task exist before the measurement begins.
-    provider
-        .lock(format_args!("{}:{}", job.name, std::process::id()))
-        .acquire()
-        .await?
-        .release()
-        .await?;
-    println!("ready");
-    std::io::stdout().flush()?;
-    std::io::stdin().lock().read_line(&mut String::new())?;
-    let sections = compete(&provider, &job.name, job.tasks, job.sections).await?;
-    let printed: Vec<_> = sections.iter().map(to_value).collect();
-    println!("{}", Value::from(printed));
-    provider.shutdown().await;
+/// Does the job of this process.
+pub(crate) async fn run(order: &str) -> anyhow::Result<()> {
+    let Order { uri, database, job } = serde_json::from_str(order)?;
+    match job {
+        Job::Compete(competition) => {
+            let database = setting::database(&uri, &database).await?;
+            let provider = LockProvider::builder(&database)
+                .wake_up(competition.wake_up)
+                .build()?;
+            warm_up(&provider, 1).await?;
+            ready()?;
+            print(&compete(&provider, &competition).await?)?;
+            provider.shutdown().await;
+            Ok(())
+        }
+        Job::Hold(holding) => held::hold(&uri, &database, holding).await,
+        Job::WaitInMemory => held::wait_in_memory().await,
+        Job::UseNames(usage) => names::use_names(&uri, &database, usage).await,
+        Job::Await(waiting) => awaited::wait(&uri, &database, waiting).await,
+    }
+}
+
+/// Acquires and releases this number of locks at the same time, so that connections and background tasks are there.
+pub(crate) async fn warm_up(provider: &LockProvider, count: usize) -> anyhow::Result<()> {
+    let mut cycles = JoinSet::new();
+    for index in 0..count {
+        let lock = provider.lock(format_args!("warm-up:{}:{index}", std::process::id()));
+        cycles.spawn(async move { lock.acquire().await?.release().await });
+    }
+    while let Some(cycle) = cycles.join_next().await {
+        cycle??;
+    }
     Ok(())
 }
 
-/// Runs tasks that each pass through a number of sections, without a pause between them.
-pub(crate) async fn compete(
-    provider: &LockProvider,
-    name: &str,
-    tasks: usize,
-    sections: usize,
-) -> anyhow::Result<Vec<Section>> {
-    let mut working = JoinSet::new();
-    for _ in 0..tasks {
-        let lock = provider.lock(name).acquire_timeout(Duration::from_secs(120));
-        working.spawn(async move {
-            let mut passed = Vec::with_capacity(sections);
-            for _ in 0..sections {
-                let requested = clock::now();
-                passed.push(lock.run(move |_| section(requested)).await?);
-            }
-            anyhow::Ok(passed)
-        });
-    }
-    let mut all = Vec::new();
-    while let Some(passed) = working.join_next().await {
-        all.extend(passed??);
-    }
-    Ok(all)
+/// Tells the process that has started this one that the next step can begin, and waits until it shall.
+pub(crate) fn ready() -> anyhow::Result<()> {
+    print(&"ready")?;
+    next_step()
 }
 
-async fn section(requested: Duration) -> Result<Section, LockError> {
+/// Waits for the beginning of the next step.
+pub(crate) fn next_step() -> anyhow::Result<()> {
+    std::io::stdin().lock().read_line(&mut String::new())?;
+    Ok(())
+}
+
+/// Sends a result to the process that has started this one.
+pub(crate) fn print(result: &impl Serialize) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string(result)?);
+    Ok(std::io::stdout().flush()?)
+}
+
+/// The sections of all tasks, which begin the next section at once.
+pub(crate) async fn compete(
+    provider: &LockProvider,
+    competition: &Competition,
+) -> anyhow::Result<Vec<Section>> {
+    let mut working = JoinSet::new();
+    let sections = competition.sections;
+    for _ in 0..competition.tasks {
+        let lock = provider
+            .lock(&*competition.name)
+            .acquire_timeout(Duration::from_secs(120));
+        working.spawn(async move {
+            let mut noted = Vec::with_capacity(sections);
+            for _ in 0..sections {
+                let asked = clock::now();
+                noted.push(lock.run(move |_| section(asked)).await?);
+            }
+            anyhow::Ok(noted)
+        });
+    }
+    let mut noted = Vec::new();
+    while let Some(sections) = working.join_next().await {
+        noted.extend(sections??);
+    }
+    Ok(noted)
+}
+
+async fn section(asked: Duration) -> Result<Section, LockError> {
     let begun = clock::now();
     tokio::time::sleep(SECTION).await;
     Ok(Section {
         process: 0,
-        requested,
+        asked,
         begun,
         ended: clock::now(),
     })
-}
-
-fn to_value(section: &Section) -> Value {
-    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    json!([
-        nanos(section.requested),
-        nanos(section.begun),
-        nanos(section.ended)
-    ])
-}
-
-/// The sections that a child process has printed.
-pub(crate) fn from_line(process: usize, line: &str) -> anyhow::Result<Vec<Section>> {
-    let printed: Vec<[u64; 3]> = serde_json::from_str(line)?;
-    let section = |[requested, begun, ended]: [u64; 3]| Section {
-        process,
-        requested: Duration::from_nanos(requested),
-        begun: Duration::from_nanos(begun),
-        ended: Duration::from_nanos(ended),
-    };
-    Ok(printed.into_iter().map(section).collect())
 }

@@ -4,10 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::documentation::{self, DOCUMENTATION, Sources};
 use crate::{assert_none, workspace};
 
 const REPOSITORY: &str = "https://github.com/mongolock/mongolock/";
-const DOCUMENTATION: &str = "https://docs.rs/mongolock/latest/mongolock/";
 
 #[derive(Debug, PartialEq, Eq)]
 struct Link {
@@ -16,11 +16,12 @@ struct Link {
     line: usize,
 }
 
-/// The links of a Markdown text, except those in code.
+/// The links of a Markdown text, or of the documentation of a module, except those in code.
 fn links(text: &str) -> Vec<Link> {
     let mut found = Vec::new();
     let mut is_code = false;
     for (number, line) in text.lines().enumerate() {
+        let line = line.strip_prefix("//! ").unwrap_or(line);
         if line.trim_start().starts_with("```") {
             is_code = !is_code;
         }
@@ -50,12 +51,12 @@ fn targets(line: &str) -> impl Iterator<Item = &str> {
 
 /// What is wrong with a link; `is_guide` for a page that is a part of the crate's documentation, where the names of items
 /// are links as well.
-fn problem(target: &str, is_guide: bool) -> Option<String> {
+fn problem(target: &str, is_guide: bool, sources: &Sources) -> Option<String> {
     let (place, _heading) = target.split_once('#').unwrap_or((target, ""));
     let exists = if let Some(page) = place.strip_prefix(REPOSITORY) {
         page_of_repository_exists(page)
-    } else if let Some(page) = place.strip_prefix(DOCUMENTATION) {
-        page_of_documentation_exists(page)
+    } else if let Some(link) = target.strip_prefix(DOCUMENTATION) {
+        documentation::exists(link, sources)
     } else {
         let is_absolute = place.starts_with("https://") || place.starts_with("http://");
         let is_allowed = is_absolute || place.is_empty() || (is_guide && is_item(place));
@@ -74,51 +75,23 @@ fn page_of_repository_exists(page: &str) -> bool {
         .is_none_or(|directory| workspace().join(directory).is_dir())
 }
 
-/// Whether a module is there (`guide/<page>/index.html`), or an item of the crate (`<kind>.<name>.html`).
-fn page_of_documentation_exists(page: &str) -> bool {
-    let (module, file) = page.rsplit_once('/').unwrap_or(("", page));
-    let item = file.strip_suffix(".html").and_then(|item| item.split_once('.'));
-    item.map_or_else(
-        || matches!(file, "" | "index.html") && module_exists(module),
-        |(kind, name)| item_exists(kind, name),
-    )
-}
-
-/// Whether a module has sources, or is a page of the guide.
-fn module_exists(module: &str) -> bool {
-    let place = workspace().join("mongolock/src").join(module);
-    place.is_dir() || place.with_extension("rs").is_file() || place.with_extension("md").is_file()
-}
-
-/// Whether an item of this kind and name is declared, somewhere in the crate.
-fn item_exists(kind: &str, name: &str) -> bool {
-    let (sources, keyword) = match kind {
-        "attr" => ("mongolock-macros/src", "fn"),
-        kind => ("mongolock/src", kind),
-    };
-    let declaration = format!("pub {keyword} {name}");
-    let declares = |file: &PathBuf| {
-        let source = fs::read_to_string(file).unwrap_or_default();
-        let mut after = source.split(&declaration).skip(1);
-        after.any(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
-    };
-    files(&workspace().join(sources), "rs").iter().any(declares)
-}
-
 /// Whether this is the path of a Rust item, such as `crate::LockGuard`, and not that of a file.
 fn is_item(place: &str) -> bool {
     place.chars().all(|c| c.is_alphanumeric() || c == '_' || c == ':')
 }
 
-/// All files below a directory with this extension.
-fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
+/// All files below a directory with one of these extensions.
+pub(crate) fn files(directory: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     let mut found = Vec::new();
     for entry in entries {
         let path = entry.expect("the directory can be read").path();
         if path.is_dir() {
-            found.extend(files(&path, extension));
-        } else if path.extension().is_some_and(|own| own == extension) {
+            found.extend(files(&path, extensions));
+        } else if path
+            .extension()
+            .is_some_and(|own| extensions.iter().any(|one| own == *one))
+        {
             found.push(path);
         }
     }
@@ -128,23 +101,25 @@ fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
 #[test]
 fn the_links_lead_from_everywhere_to_pages_that_exist() {
     let texts = ["README.md", "CHANGELOG.md", "BENCHMARKS.md"].map(|name| workspace().join(name));
-    let guide = files(&workspace().join("mongolock/src/guide"), "md");
+    let guide = files(&workspace().join("mongolock/src/guide"), &["md"]);
     assert!(guide.len() > 5, "the guide was not found: {guide:?}");
+    let list_of_pages = workspace().join("mongolock/src/guide.rs");
     let pages = texts
         .iter()
         .map(|file| (file, false))
-        .chain(guide.iter().map(|file| (file, true)));
+        .chain(guide.iter().chain([&list_of_pages]).map(|file| (file, true)));
+    let sources = Sources::read();
     let mut count = 0;
     let mut problems = Vec::new();
     for (file, is_guide) in pages {
         let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         for Link { target, line } in links(&text) {
             count += 1;
-            let wrong = problem(&target, is_guide);
+            let wrong = problem(&target, is_guide, &sources);
             problems.extend(wrong.map(|wrong| format!("{}:{line}: {wrong}", file.display())));
         }
     }
-    assert!(count > 50, "only {count} links were found");
+    assert!(count > 150, "only {count} links were found");
     assert_none(&problems);
 }
 
@@ -161,7 +136,8 @@ fn links_are_found_outside_code() {
 
 #[test]
 fn relative_links_and_pages_that_do_not_exist_are_refused() {
-    let is_refused = |target: &str| problem(target, false).is_some();
+    let sources = Sources::read();
+    let is_refused = |target: &str| problem(target, false, &sources).is_some();
     for relative in [
         "CHANGELOG.md",
         "../README.md",
@@ -170,8 +146,8 @@ fn relative_links_and_pages_that_do_not_exist_are_refused() {
     ] {
         assert!(is_refused(relative), "{relative}");
     }
-    assert!(problem("guide/leases.md", true).is_some());
-    assert!(problem("crate::LockGuard", true).is_none());
+    assert!(problem("guide/leases.md", true, &sources).is_some());
+    assert!(problem("crate::LockGuard", true, &sources).is_none());
     assert!(!is_refused("https://example.com/") && !is_refused("#options"));
     for (base, good, bad) in [
         (REPOSITORY, "blob/main/README.md#options", "blob/main/tests"),

@@ -1,0 +1,280 @@
+//! The task that has the waiters which rest send requests, or looks at their locks with one query.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout, timeout_at};
+use tracing::Instrument;
+
+use super::waiters::Waiter;
+use super::{ReleaseNotifier, State};
+use crate::queue::Holder;
+use crate::store::{RunningLeases, driver_error};
+use crate::sync::lock;
+use crate::timing::{
+    ACQUIRE_ALLOWED_POLL, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, LOOK_GAP_MAX, LOOK_GAP_PER_NAME, LOOK_LIMIT,
+    LOOKER_CHECK,
+};
+use crate::{LockError, trace};
+
+/// The number of waiters from which on one query looks at their locks. Fewer of them send requests of their own: a free
+/// lock is acquired with one command then, and not with two.
+pub(super) const LOOK_FROM: usize = 8;
+
+/// The largest number of names in one query: the server replies to it within some milliseconds.
+const BATCH: usize = 1000;
+
+/// The number of queries in flight; each may keep a connection.
+const MAX_LOOKS: usize = 3;
+
+/// The state of the task.
+#[derive(Default)]
+pub(super) struct Looker {
+    task: Option<JoinHandle<()>>,
+    /// The number of queries in flight.
+    in_flight: usize,
+    /// The time at which the task wakes up by itself; a waiter that is due later need not wake it.
+    wakes_at: Option<Instant>,
+    /// The time before which no further query is sent.
+    next: Option<Instant>,
+    /// The last time at which the task decided what to do.
+    stepped: Option<Instant>,
+    /// The number of the last query.
+    last: u64,
+}
+
+/// What the task does next.
+enum Step {
+    Look(Look),
+    /// The task waits until this time, or until a waiter is due earlier.
+    Wait(Option<Instant>),
+    End,
+}
+
+/// One query.
+struct Look {
+    /// A waiter ignores the replies to all queries but the last one that looks at its lock.
+    number: u64,
+    names: Vec<Arc<str>>,
+}
+
+/// One query in flight, counted until it is dropped.
+struct InFlight(Arc<ReleaseNotifier>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        lock(&self.0.state).looker.in_flight -= 1;
+        self.0.look.notify_one();
+    }
+}
+
+impl Looker {
+    /// Whether no task runs and no query is in flight.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.task.is_none() && self.in_flight == 0
+    }
+}
+
+impl ReleaseNotifier {
+    /// Starts the task, unless it runs: it ends with the runtime that it was started on.
+    pub(super) fn ensure_looking(self: &Arc<Self>, state: &mut State) {
+        if state.looker.task.as_ref().is_none_or(JoinHandle::is_finished) {
+            state.looker.task = Some(crate::task::spawn(run(Arc::clone(self))));
+        }
+    }
+
+    /// The next time at which a waiter that rests checks that the task works; `None` if it sends a request by itself. The
+    /// task runs on the runtime of the waiter that came first, which may have ended, or may run nothing at present.
+    pub(super) fn next_check(self: &Arc<Self>, name: &str) -> Option<Instant> {
+        let mut state = lock(&self.state);
+        let due = state.waiters.due_at(name)?;
+        let now = Instant::now();
+        if due + LOOKER_CHECK > now {
+            return Some(due + LOOKER_CHECK);
+        }
+        let works = state.looker.stepped.is_some_and(|at| at.elapsed() < LOOKER_CHECK);
+        self.ensure_looking(&mut state);
+        works.then_some(now + LOOKER_CHECK)
+    }
+
+    /// Has the task turn to the waiter that is due first.
+    pub(super) fn reschedule(self: &Arc<Self>, state: &mut State) {
+        self.ensure_looking(state);
+        let first = state.waiters.first_due();
+        if first.is_some_and(|first| state.looker.wakes_at.is_none_or(|wakes_at| first < wakes_at)) {
+            self.look.notify_one();
+        }
+    }
+
+    fn next_step(&self) -> Step {
+        let mut state = lock(&self.state);
+        state.looker.stepped = Some(Instant::now());
+        let step = self.step(&mut state);
+        match &step {
+            Step::Look(_) => state.looker.in_flight += 1,
+            Step::Wait(until) => state.looker.wakes_at = *until,
+            Step::End => state.looker.task = None,
+        }
+        step
+    }
+
+    fn step(&self, state: &mut State) -> Step {
+        if state.waiters.is_empty() || state.is_stopped {
+            return Step::End;
+        }
+        let now = Instant::now();
+        if state.waiters.len() < state.look_from {
+            state.wake_due(now);
+            return Step::Wait(state.waiters.first_due());
+        }
+        let Some(first) = state.waiters.first_due() else {
+            return Step::Wait(None);
+        };
+        let begins = state.looker.next.map_or(first, |next| first.max(next));
+        if begins > now {
+            return Step::Wait(Some(begins));
+        }
+        let names = state.waiters.due(now, self.longest_pause(), BATCH);
+        for name in &names {
+            if let Some(waiter) = state.waiters.get(name) {
+                // This is noted even if no query can be sent: "held" must not stay the last known status.
+                waiter.entry.front().request_sent();
+            }
+        }
+        let has_looks = state.looker.in_flight > 0;
+        if state.looker.in_flight >= MAX_LOOKS || !self.overdue.allow_request(has_looks) {
+            return Step::Wait(Some(now + ACQUIRE_ALLOWED_POLL));
+        }
+        let number = state.begin_look(&names, now);
+        Step::Look(Look { number, names })
+    }
+
+    /// The reply to a query has arrived.
+    fn looked(self: &Arc<Self>, look: &Look, running: &RunningLeases) {
+        self.overdue.answered();
+        let mut rests = Vec::new();
+        let mut state = lock(&self.state);
+        for name in &look.names {
+            let Some(waiter) = state.looked_at(look, name) else {
+                continue;
+            };
+            let lease = running.get(name);
+            // A late request of the waiter may have acquired the lock, and a claim that this process has given up is to be
+            // released: in both cases the waiter's next request finds the claim.
+            let is_own = |id: &Arc<str>| waiter.claim.as_ref() == Some(id) || self.has_given_up(id);
+            let lease = lease.filter(|lease| !lease.holder.as_ref().is_some_and(is_own));
+            let Some(lease) = lease else {
+                waiter.entry.front().replied(waiter.entry.has_requests());
+                state.wake(name);
+                continue;
+            };
+            let holder = Holder::new(lease.holder.clone(), Some(lease.remaining));
+            waiter.entry.front().set_held(holder);
+            if waiter.is_resting() {
+                let pause = self.rest(&mut state, name, Some(lease.remaining));
+                rests.push((name, lease.remaining, pause));
+            }
+        }
+        drop(state);
+        // A subscriber to events may be slow.
+        for (name, remaining, pause) in rests {
+            trace::waiting(name, Some(remaining), pause);
+        }
+    }
+
+    fn has_given_up(&self, lock_id: &str) -> bool {
+        self.given_up.find(lock_id).is_some()
+    }
+
+    /// A query has failed: to its waiters it is a failed request, which is repeated. After a lasting error each of them
+    /// finds out by a request of its own.
+    fn look_failed(self: &Arc<Self>, look: &Look, error: &LockError) {
+        let names = &look.names;
+        let mut state = lock(&self.state);
+        let is_transient = driver_error::is_transient(error);
+        let mut first_pause = None;
+        for name in names {
+            let Some(waiter) = state.looked_at(look, name) else {
+                continue;
+            };
+            waiter.entry.front().set_failed(error.clone());
+            let pause = waiter.backoff.next();
+            if !is_transient {
+                state.wake(name);
+            } else if waiter.is_resting() {
+                state.waiters.rest(name, pause, None);
+                first_pause.get_or_insert(pause);
+            }
+        }
+        self.reschedule(&mut state);
+        drop(state);
+        if let (Some(pause), Some(first)) = (first_pause, names.first()) {
+            trace::look_failed(names.len(), first, error, pause);
+        }
+    }
+}
+
+impl State {
+    /// The waiter for a lock, if no later query looks at it.
+    fn looked_at(&mut self, look: &Look, name: &str) -> Option<&mut Waiter> {
+        let waiter = self.waiters.get(name)?;
+        (waiter.look == look.number).then_some(waiter)
+    }
+
+    /// Wakes the waiters that are due: each of them sends a request of its own.
+    fn wake_due(&mut self, now: Instant) {
+        for name in self.waiters.due(now, Duration::ZERO, usize::MAX) {
+            if let Some(waiter) = self.waiters.wake_up(&name) {
+                waiter.is_outdated = false;
+                waiter.woken.notify_one();
+            }
+        }
+    }
+
+    /// Notes that a query is sent for these names, and returns its number. If its reply is overdue, another one is sent.
+    fn begin_look(&mut self, names: &[Arc<str>], now: Instant) -> u64 {
+        self.looker.last += 1;
+        for name in names {
+            if let Some(waiter) = self.waiters.get(name) {
+                waiter.is_outdated = false;
+                waiter.look = self.looker.last;
+            }
+        }
+        self.waiters.postpone(names, now + ACQUIRE_OVERDUE);
+        let is_full = names.len() == BATCH;
+        let count = u32::try_from(self.waiters.len()).unwrap_or(u32::MAX);
+        let gap = LOOK_GAP_PER_NAME.saturating_mul(count).min(LOOK_GAP_MAX);
+        self.looker.next = (!is_full).then_some(now + gap);
+        self.looker.last
+    }
+}
+
+async fn run(notifier: Arc<ReleaseNotifier>) {
+    loop {
+        match notifier.next_step() {
+            Step::Look(look) => {
+                let looking = look_at(InFlight(Arc::clone(&notifier)), look);
+                crate::task::spawn(looking.in_current_span());
+            }
+            Step::Wait(Some(until)) => drop(timeout_at(until, notifier.look.notified()).await),
+            Step::Wait(None) => notifier.look.notified().await,
+            Step::End => return,
+        }
+    }
+}
+
+/// Looks at locks. Without a reply it ends after a while, which closes the connection: by then the server has ended the
+/// query, and others were sent.
+async fn look_at(in_flight: InFlight, look: Look) {
+    let notifier = &in_flight.0;
+    let query = notifier
+        .overdue
+        .count(notifier.store.look(&look.names, LOOK_LIMIT));
+    match timeout(ACQUIRE_NO_REPLY, query).await {
+        Ok(Ok(running)) => notifier.looked(&look, &running),
+        Ok(Err(error)) => notifier.look_failed(&look, &error),
+        Err(_) => {}
+    }
+}

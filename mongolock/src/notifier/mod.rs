@@ -1,0 +1,454 @@
+//! What the waiters of a provider wait for: releases in other processes, which a change stream reports, and the time at
+//! which they look again.
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `subscription.rs` | the registration of one waiter |
+//! | `waiters.rs` | all waiters, and when each of them is due |
+//! | `looker.rs` | the task that wakes due waiters, or looks at the locks of many with one query |
+//! | `stream.rs` | the task that reads the change stream |
+//! | `filter.rs` | the names in the filter of the stream |
+//! | `cost.rs` | whether the stream costs more than it brings |
+
+mod cost;
+mod filter;
+mod looker;
+mod stream;
+mod subscription;
+mod waiters;
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::backoff::Backoff;
+use crate::lease::Entry;
+use crate::lease::given_up::GivenUp;
+use crate::queue::OverdueRequests;
+use crate::store::Store;
+use crate::sync::lock;
+use crate::timing::{POLL_BESIDE_STREAM, STREAM_POLL_PAUSE, STREAM_SILENT};
+use cost::StreamCost;
+use filter::Filter;
+use looker::{LOOK_FROM, Looker};
+use stream::StreamState;
+pub(crate) use subscription::Subscription;
+use waiters::{Waiter, Waiters};
+
+/// Wakes the waiters for locks that other processes hold: when the change stream reports a release, and when it is time
+/// to look again. One stream and one task for the looks serve the whole provider, and they exist only while there are
+/// waiters. A wake-up is a hint: a waiter that is woken sends an acquire request.
+pub(crate) struct ReleaseNotifier {
+    store: Arc<Store>,
+    /// The ids of claims that this process has given up: a lock that one of them has is not busy.
+    given_up: Arc<GivenUp>,
+    /// The requests whose replies are overdue; looks count among them.
+    overdue: Arc<OverdueRequests>,
+    /// The range of the pauses while the stream does not report a lock.
+    retry_interval: RangeInclusive<Duration>,
+    /// The number of waiters whose locks are held, registered or not.
+    waiting: AtomicUsize,
+    state: Mutex<State>,
+    /// Wakes the task for the looks when a waiter is due earlier than it knows.
+    look: Notify,
+}
+
+/// One waiter whose lock is held, counted until it is dropped.
+pub(crate) struct Counted(Arc<ReleaseNotifier>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Relaxed);
+    }
+}
+
+struct State {
+    waiters: Waiters,
+    looker: Looker,
+    stream: StreamState,
+    filter: Filter,
+    cost: StreamCost,
+    /// The task that opens and reads the stream.
+    stream_task: Option<JoinHandle<()>>,
+    /// The time of the stream's last reply, with or without a release.
+    last_reply: Instant,
+    /// The time at which a waiter last came or left.
+    last_used: Instant,
+    /// The number of waiters from which on one query looks at their locks.
+    look_from: usize,
+    /// Whether the provider is shut down.
+    is_stopped: bool,
+}
+
+impl ReleaseNotifier {
+    /// A notifier with a change stream if `wake_up` is set.
+    pub(crate) fn new(
+        store: Arc<Store>,
+        given_up: Arc<GivenUp>,
+        overdue: Arc<OverdueRequests>,
+        retry_interval: RangeInclusive<Duration>,
+        wake_up: bool,
+    ) -> Self {
+        let state = State {
+            waiters: Waiters::default(),
+            looker: Looker::default(),
+            stream: if wake_up {
+                StreamState::Closed
+            } else {
+                StreamState::Off
+            },
+            filter: Filter::new(),
+            cost: StreamCost::new(),
+            stream_task: None,
+            last_reply: Instant::now(),
+            last_used: Instant::now(),
+            look_from: LOOK_FROM,
+            is_stopped: false,
+        };
+        Self {
+            store,
+            given_up,
+            overdue,
+            retry_interval,
+            waiting: AtomicUsize::new(0),
+            state: Mutex::new(state),
+            look: Notify::new(),
+        }
+    }
+
+    /// Registers the waiter at the front of a queue. A release before the stream reports the lock is not known, so the
+    /// waiter is due at once as soon as it does.
+    pub(crate) fn subscribe(
+        self: &Arc<Self>,
+        name: &Arc<str>,
+        entry: &Arc<Entry>,
+        backoff: Backoff,
+    ) -> Subscription {
+        let woken = Arc::new(Notify::new());
+        let mut state = lock(&self.state);
+        let is_outdated = state.reports(name);
+        let waiter = Waiter::new(name, &woken, entry, backoff, is_outdated);
+        let replaced = state.waiters.add(waiter);
+        state.last_used = Instant::now();
+        drop(state);
+        drop(replaced);
+        Subscription::new(self, name, woken)
+    }
+
+    /// Removes a waiter, unless a later one of the same name has replaced it.
+    fn unsubscribe(&self, name: &Arc<str>, woken: &Arc<Notify>) -> Option<Waiter> {
+        let mut state = lock(&self.state);
+        state.last_used = Instant::now();
+        let is_same = |waiter: &mut Waiter| Arc::ptr_eq(&waiter.woken, woken);
+        let removed = if state.waiters.get(name).is_some_and(is_same) {
+            state.filter.leave(name);
+            state.waiters.remove(name)
+        } else {
+            None
+        };
+        if state.waiters.is_empty() {
+            self.look.notify_one();
+        }
+        removed
+    }
+
+    /// Counts a waiter whose lock is held, registered or not, until the value is dropped.
+    pub(crate) fn count(self: &Arc<Self>) -> Counted {
+        self.waiting.fetch_add(1, Relaxed);
+        Counted(Arc::clone(self))
+    }
+
+    /// Whether so many locks are awaited that one query looks at all of them: then a waiter registers as soon as its lock
+    /// is held, and sends no more requests of its own.
+    pub(crate) fn has_many(&self) -> bool {
+        self.waiting.load(Relaxed) >= lock(&self.state).look_from
+    }
+
+    /// Has a waiter rest after a reply that found its lock held, and returns for how long.
+    fn rest(self: &Arc<Self>, state: &mut State, name: &Arc<str>, remaining: Option<Duration>) -> Duration {
+        self.ensure_stream(state);
+        let is_reported = state.reports(name);
+        let Some(waiter) = state.waiters.get(name) else {
+            return Duration::ZERO;
+        };
+        let pause = if waiter.is_outdated {
+            Duration::ZERO
+        } else if is_reported {
+            // The pause varies by a fifth, so that many processes do not look at the same time.
+            POLL_BESIDE_STREAM.mul_f64(0.8 + 0.4 * fastrand::f64())
+        } else if state.stream.is_too_costly() {
+            waiter
+                .backoff
+                .next()
+                .min(STREAM_POLL_PAUSE.max(*self.retry_interval.start()))
+        } else {
+            waiter.backoff.next()
+        };
+        let pause = state.waiters.rest(name, pause, remaining);
+        self.reschedule(state);
+        pause
+    }
+
+    /// The longest pause of a waiter.
+    fn longest_pause(&self) -> Duration {
+        (POLL_BESIDE_STREAM * 2).max(*self.retry_interval.end())
+    }
+
+    /// Wakes the waiter for a lock that was released, and returns whether there is one.
+    fn released(&self, name: &str) -> bool {
+        let mut state = lock(&self.state);
+        let is_awaited = state.waiters.get(name).is_some();
+        state.wake(name);
+        is_awaited
+    }
+
+    /// Ends wake-ups for good; the stream is closed after its next reply.
+    pub(crate) fn stop(&self) {
+        let mut state = lock(&self.state);
+        state.is_stopped = true;
+        state.stream = StreamState::Off;
+        state.waiters.wake_all();
+        self.look.notify_one();
+    }
+
+    /// Whether the change stream is open and replies at present.
+    pub(crate) fn is_open(&self) -> bool {
+        lock(&self.state).is_open()
+    }
+
+    /// Whether there is no waiter, no open stream, and no task for the looks.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = lock(&self.state);
+        state.waiters.is_empty() && state.stream != StreamState::Open && state.looker.is_idle()
+    }
+
+    /// Has queries look at locks as soon as so many are awaited.
+    #[cfg(test)]
+    pub(crate) fn look_from(&self, number: usize) {
+        lock(&self.state).look_from = number;
+    }
+}
+
+impl State {
+    /// Whether the stream reports releases of this lock at present.
+    fn reports(&self, name: &str) -> bool {
+        self.is_open() && self.filter.present().admits(name)
+    }
+
+    fn is_open(&self) -> bool {
+        self.stream == StreamState::Open && self.last_reply.elapsed() < STREAM_SILENT
+    }
+
+    fn wake(&mut self, name: &str) {
+        if let Some(waiter) = self.waiters.wake_up(name) {
+            waiter.woken.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::error::{CommandError, ErrorKind};
+    use serde::Deserialize;
+    use serde::de::value::MapDeserializer;
+
+    use super::*;
+    use crate::LockError;
+    use crate::lease::Queues;
+    use crate::store::{AcquireRequest, LeaseId, MemoryStore, StreamFilter};
+    use crate::timing::{LOOKER_CHECK, STREAM_POLL_MIN, STREAM_UNAVAILABLE};
+
+    const PAUSES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(800);
+
+    fn with_wake_up(wake_up: bool) -> Arc<ReleaseNotifier> {
+        let store = Arc::new(Store::Memory(Arc::new(MemoryStore::new())));
+        let overdue = Arc::clone(&Queues::new().overdue);
+        Arc::new(ReleaseNotifier::new(
+            store,
+            Arc::default(),
+            overdue,
+            PAUSES,
+            wake_up,
+        ))
+    }
+
+    fn in_memory() -> Arc<ReleaseNotifier> {
+        with_wake_up(true)
+    }
+
+    /// A waiter for the lock `n`, which rests.
+    fn subscribe(notifier: &Arc<ReleaseNotifier>) -> Subscription {
+        subscribe_to(notifier, "n")
+    }
+
+    fn subscribe_to(notifier: &Arc<ReleaseNotifier>, name: &str) -> Subscription {
+        let name = Arc::from(name);
+        let entry = Queues::new().join(&name);
+        let waiter = notifier.subscribe(&name, &entry, Backoff::new(PAUSES));
+        waiter.rest(None);
+        waiter
+    }
+
+    /// A command error with this code, as the server sends it.
+    fn command_error(code: i32) -> LockError {
+        let reply = MapDeserializer::<_, serde::de::value::Error>::new([("code", code)].into_iter());
+        let error = CommandError::deserialize(reply).unwrap();
+        LockError::Mongo(ErrorKind::Command(error).into())
+    }
+
+    /// Polls as a waiter does for this time, and returns whether the stream is open then.
+    async fn opens_within(subscription: &Subscription, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        while !subscription.is_open() && Instant::now() < end {
+            subscription.rest(None);
+            tokio::time::sleep(Duration::from_millis(800)).await;
+        }
+        subscription.is_open()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unavailable_stream_is_tried_again_after_minutes() {
+        for code in [13, 40573] {
+            let notifier = in_memory();
+            assert!(!notifier.retries_after(&command_error(code)));
+            let waiter = subscribe(&notifier);
+            assert!(!opens_within(&waiter, STREAM_UNAVAILABLE * 3 / 4).await);
+            assert!(opens_within(&waiter, STREAM_UNAVAILABLE / 2).await);
+        }
+    }
+
+    /// There is no waiter when the pause ends, and no task lives until the next waiter comes.
+    #[tokio::test(start_paused = true)]
+    async fn an_unavailable_stream_is_tried_again_for_the_next_waiter() {
+        let notifier = in_memory();
+        notifier.retries_after(&command_error(13));
+        drop(subscribe(&notifier));
+        tokio::time::sleep(STREAM_UNAVAILABLE * 2).await;
+        assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+        let waiter = subscribe(&notifier);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(waiter.is_open());
+    }
+
+    /// A stream that has cost too much is closed for a while, in which its waiters poll.
+    #[tokio::test(start_paused = true)]
+    async fn the_stream_is_opened_again_after_a_time_of_polling() {
+        let notifier = in_memory();
+        let waiter = subscribe(&notifier);
+        assert!(opens_within(&waiter, Duration::from_secs(1)).await);
+        lock(&notifier.state).stream_task.as_ref().unwrap().abort();
+        tokio::task::yield_now().await;
+        notifier.poll_instead(STREAM_POLL_MIN);
+        assert!(!opens_within(&waiter, STREAM_POLL_MIN * 3 / 4).await);
+        assert!(opens_within(&waiter, STREAM_POLL_MIN / 2).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_other_error_is_tried_again_soon() {
+        let (notifier, connection) = (in_memory(), std::io::Error::other("cut"));
+        let others = [20, 40, 136, 280, 8000].map(command_error);
+        for error in others.into_iter().chain([LockError::Mongo(connection.into())]) {
+            assert!(notifier.retries_after(&error), "{error}");
+            assert_eq!(lock(&notifier.state).stream, StreamState::Closed);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_stopped_stays_off() {
+        let notifier = in_memory();
+        let waiter = subscribe(&notifier);
+        notifier.stop();
+        notifier.retries_after(&command_error(13));
+        assert!(!opens_within(&waiter, STREAM_UNAVAILABLE * 3).await);
+        let off = with_wake_up(false);
+        let waiter = subscribe(&off);
+        assert!(!opens_within(&waiter, STREAM_UNAVAILABLE * 3).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_counts_as_open_while_it_answers() {
+        let notifier = in_memory();
+        let subscription = subscribe(&notifier);
+        tokio::time::sleep(STREAM_SILENT * 3).await;
+        assert!(subscription.is_open(), "replies without a release count");
+        // There are no replies from here on.
+        lock(&notifier.state).stream_task.as_ref().unwrap().abort();
+        assert!(subscription.is_open());
+        tokio::time::sleep(STREAM_SILENT).await;
+        assert!(!subscription.is_open());
+    }
+
+    /// A request of the waiter has acquired the lock after the reply to another one: only a request can tell.
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_whose_own_claim_has_the_lock_is_woken_by_a_look() {
+        let notifier = with_wake_up(false);
+        notifier.look_from(1);
+        let Store::Memory(memory) = &*notifier.store else {
+            unreachable!("these tests have the store in memory")
+        };
+        let lock_id: Arc<str> = Arc::from("owner#own");
+        let key = LeaseId {
+            name: "n".into(),
+            lock_id: Arc::clone(&lock_id),
+        };
+        let (expiry, tokens) = (Duration::from_secs(3600), 1);
+        memory.claim(&key, AcquireRequest { expiry, tokens });
+        let waiter = subscribe(&notifier);
+        waiter.set_claim(&lock_id);
+        let begun = Instant::now();
+        waiter.woken().await;
+        assert!(begun.elapsed() < *PAUSES.end(), "{:?}", begun.elapsed());
+    }
+
+    /// The task that wakes waiters runs on a runtime that nothing drives at present.
+    #[tokio::test]
+    async fn a_waiter_does_not_depend_on_the_runtime_of_another_one() {
+        let notifier = with_wake_up(false);
+        let other = std::thread::spawn({
+            let notifier = Arc::clone(&notifier);
+            move || {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build()
+                    .unwrap();
+                let waiter = runtime.block_on(async { subscribe_to(&notifier, "other") });
+                (runtime, waiter)
+            }
+        });
+        let (runtime, first) = other.join().unwrap();
+        let waiter = subscribe(&notifier);
+        let begun = Instant::now();
+        waiter.woken().await;
+        assert!(begun.elapsed() < LOOKER_CHECK * 4, "{:?}", begun.elapsed());
+        drop(first);
+        runtime.shutdown_background();
+    }
+
+    /// The stream changes to a filter that was made before the waiter came.
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_that_the_stream_stops_to_report_looks_at_once() {
+        let notifier = in_memory();
+        notifier.opened(&StreamFilter::All);
+        let waiter = subscribe(&notifier);
+        waiter.woken().await;
+        assert!(
+            waiter.rest(None) > Duration::from_secs(1),
+            "the stream reports the lock"
+        );
+        let others = StreamFilter::Names(Arc::new(["other".into()].into()));
+        notifier.note_reply(&others);
+        let begun = Instant::now();
+        waiter.woken().await;
+        assert!(
+            begun.elapsed() < Duration::from_millis(10),
+            "{:?}",
+            begun.elapsed()
+        );
+    }
+}

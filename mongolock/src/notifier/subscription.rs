@@ -1,0 +1,77 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::ReleaseNotifier;
+use crate::sync::lock;
+use crate::timing::LOOKER_CHECK;
+
+/// The registration of one waiter, until it is dropped.
+pub(crate) struct Subscription {
+    notifier: Arc<ReleaseNotifier>,
+    name: Arc<str>,
+    woken: Arc<Notify>,
+}
+
+impl Subscription {
+    pub(super) fn new(notifier: &Arc<ReleaseNotifier>, name: &Arc<str>, woken: Arc<Notify>) -> Self {
+        Self {
+            notifier: Arc::clone(notifier),
+            name: Arc::clone(name),
+            woken,
+        }
+    }
+
+    /// Notes the id of the claim that the caller's requests have.
+    pub(crate) fn set_claim(&self, lock_id: &Arc<str>) {
+        if let Some(waiter) = lock(&self.notifier.state).waiters.get(&self.name) {
+            waiter.claim = Some(Arc::clone(lock_id));
+        }
+    }
+
+    /// Begins to rest after a reply that found the lock held, for the remaining time of its lease if the reply has it. It
+    /// returns for how long, unless a look at the lock makes it longer.
+    pub(crate) fn rest(&self, remaining: Option<Duration>) -> Duration {
+        let mut state = lock(&self.notifier.state);
+        self.notifier.rest(&mut state, &self.name, remaining)
+    }
+
+    /// Waits until the caller has to send a request: the lock may be free, or it is the caller's turn to find out. Cancel
+    /// safe.
+    pub(crate) async fn woken(&self) {
+        let mut check = Instant::now() + LOOKER_CHECK;
+        while timeout_at(check, self.woken.notified()).await.is_err() {
+            match self.notifier.next_check(&self.name) {
+                Some(next) => check = next,
+                None => break,
+            }
+        }
+        self.end_rest();
+    }
+
+    /// [`Self::woken`] for at most this time.
+    pub(crate) async fn woken_within(&self, longest: Duration) {
+        let _ = timeout(longest, self.woken.notified()).await;
+        self.end_rest();
+    }
+
+    fn end_rest(&self) {
+        let mut state = lock(&self.notifier.state);
+        state.waiters.wake_up(&self.name);
+    }
+
+    /// Whether releases wake the caller at present.
+    #[cfg(test)]
+    pub(super) fn is_open(&self) -> bool {
+        lock(&self.notifier.state).reports(&self.name)
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let removed = self.notifier.unsubscribe(&self.name, &self.woken);
+        drop(removed);
+    }
+}

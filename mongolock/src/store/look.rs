@@ -1,0 +1,72 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::{ReadPreference, SelectionCriteria};
+
+use super::memory::MemoryStore;
+use super::mongo::{MongoStore, free, millis};
+use crate::LockError;
+
+/// The running leases that a look has found, by the names of their locks. Every other name of the look is free.
+pub(crate) type RunningLeases = HashMap<Arc<str>, RunningLease>;
+
+/// What a look says of a lock that is held.
+#[derive(Debug, Clone)]
+pub(crate) struct RunningLease {
+    /// The id of the claim that has the lock, empty during a minimum hold; `None` if the document has none.
+    pub(crate) holder: Option<Arc<str>>,
+    /// The remaining time of the lease by the server's clock.
+    pub(crate) remaining: Duration,
+}
+
+impl MongoStore {
+    /// Reads the documents of these locks with one query. The documents decide nothing here: what looks free is acquired
+    /// by a request of its own. So the query reads what the primary has, without waiting for a majority.
+    pub(super) async fn look(&self, names: &[Arc<str>], limit: Duration) -> Result<RunningLeases, LockError> {
+        let ids: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+        let remaining = doc! { "$subtract": ["$expiresAt", "$$NOW"] };
+        let is_date = doc! { "$eq": [{ "$type": "$expiresAt" }, "date"] };
+        let command = doc! {
+            "find": self.background.name(),
+            "filter": { "_id": { "$in": ids } },
+            // A damaged document must not end the query for all others, as a subtraction from another type would.
+            "projection": { "lockId": 1, "free": free(), "remainingMs": { "$cond": [is_date, remaining, Bson::Null] } },
+            "batchSize": i64::try_from(names.len()).unwrap_or(i64::MAX),
+            "singleBatch": true,
+            "readConcern": { "level": "local" },
+            "maxTimeMS": millis(limit).max(1),
+        };
+        let database = self.background.client().database(&self.background.namespace().db);
+        let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
+        let reply = database.run_command(command).selection_criteria(primary).await?;
+        let found = reply
+            .get_document("cursor")
+            .and_then(|cursor| cursor.get_array("firstBatch"));
+        let found = found.into_iter().flatten().filter_map(Bson::as_document);
+        Ok(found.filter_map(running_lease).collect())
+    }
+}
+
+/// The lease in one document of a look; `None` if the lock is free, or if the document is damaged: an acquire request
+/// then ends with an error that says so.
+fn running_lease(document: &Document) -> Option<(Arc<str>, RunningLease)> {
+    let name = document.get_str("_id").ok()?;
+    if document.get_bool("free").unwrap_or(true) {
+        return None;
+    }
+    let remaining = document.get_i64("remainingMs").ok()?;
+    let lease = RunningLease {
+        holder: document.get_str("lockId").ok().map(Arc::from),
+        remaining: Duration::from_millis(u64::try_from(remaining).unwrap_or_default()),
+    };
+    Some((Arc::from(name), lease))
+}
+
+impl MemoryStore {
+    pub(crate) fn look(&self, names: &[Arc<str>]) -> RunningLeases {
+        let running = |name: &Arc<str>| Some((Arc::clone(name), self.running_lease(self.now(), name)?));
+        names.iter().filter_map(running).collect()
+    }
+}

@@ -1,0 +1,81 @@
+//! One competition for one lock: its sections in their order, and what they say about speed and fairness.
+
+use std::time::Duration;
+
+use crate::samples::{Samples, number, ratio};
+use crate::worker::Section;
+
+/// The sections of one lock, in their order.
+pub(crate) struct Run {
+    pub(crate) sections: Vec<Section>,
+    /// The real lengths of the sections.
+    pub(crate) lengths: Samples,
+    pub(crate) waits: Samples,
+}
+
+impl Run {
+    pub(crate) fn of(mut sections: Vec<Section>) -> Self {
+        sections.sort_unstable_by_key(|section| section.begun);
+        let (mut lengths, mut waits) = (Samples::default(), Samples::default());
+        for section in &sections {
+            lengths.add(section.ended.saturating_sub(section.begun));
+            waits.add(section.wait());
+        }
+        Self {
+            sections,
+            lengths,
+            waits,
+        }
+    }
+
+    /// The time from the first request to the end of the last section, divided by the sum of the sections.
+    pub(crate) fn over_ideal(&self) -> f64 {
+        let asked = self.sections.iter().map(|section| section.asked).min();
+        let ended = self.sections.iter().map(|section| section.ended).max();
+        let time = ended
+            .unwrap_or_default()
+            .saturating_sub(asked.unwrap_or_default());
+        ratio(time, self.lengths.sum())
+    }
+
+    /// The times between the end of a section and the beginning of the next one, for the neighbours that fit.
+    pub(crate) fn gaps(&self, fits: impl Fn(&Section, &Section) -> bool) -> Samples {
+        let mut gaps = Samples::default();
+        let neighbours = self.sections.windows(2).filter(|pair| fits(&pair[0], &pair[1]));
+        gaps.extend(neighbours.map(|pair| pair[1].begun.saturating_sub(pair[0].ended)));
+        gaps
+    }
+
+    pub(crate) fn gaps_between_processes(&self) -> Samples {
+        self.gaps(|before, after| before.process != after.process)
+    }
+
+    /// How often two holders had the lock at the same time.
+    pub(crate) fn overlaps(&self) -> usize {
+        let overlapping = |pair: &&[Section]| pair[1].begun < pair[0].ended;
+        self.sections.windows(2).filter(overlapping).count()
+    }
+
+    /// The longest wait divided by the mean wait.
+    pub(crate) fn unfairness(&self) -> f64 {
+        ratio(self.waits.max(), self.waits.mean())
+    }
+
+    /// The sections of the least and of the most served process, each divided by an equal share. Only the time counts in
+    /// which all processes compete: every process does the same number of sections in the end.
+    pub(crate) fn shares(&self, processes: usize) -> (f64, f64) {
+        let last = |process| {
+            let own = self.sections.iter().filter(|section| section.process == process);
+            own.map(|section| section.begun).max().unwrap_or_default()
+        };
+        let end: Duration = (0..processes).map(last).min().unwrap_or_default();
+        let counted = || self.sections.iter().filter(|section| section.begun <= end);
+        let of = |process| counted().filter(|section| section.process == process).count();
+        let share = |count| number(count) * number(processes) / number(counted().count());
+        let counts = || (0..processes).map(of);
+        (
+            share(counts().min().unwrap_or_default()),
+            share(counts().max().unwrap_or_default()),
+        )
+    }
+}

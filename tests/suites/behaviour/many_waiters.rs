@@ -1,0 +1,313 @@
+//! Many locks that one process awaits: one query looks at all of them, and their first requests are sent a few at a time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use mongodb::bson::{DateTime, Document, Timestamp, doc};
+use mongodb::event::EventHandler;
+use mongodb::event::command::CommandEvent;
+use mongodb::options::ClientOptions;
+use mongodb::{Client, Database};
+use mongolock::{IndexState, LockError, LockProvider};
+use mongolock_tests::{
+    AMPLE, BEFORE_EXPIRY, Commands, FailPoint, FailPointGuard, change_lock, eventually, must, names,
+    recorded, with_parameter,
+};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::fixture::Fixture;
+
+/// The number of acquire requests of waiting calls that may be in flight in one provider.
+const ADMITTED: usize = 128;
+
+/// A late reply, which comes before the time after which a reply is overdue.
+const LATE: Duration = Duration::from_secs(1);
+
+/// The documents of locks that another process holds for this long.
+fn held_documents(count: usize, lasts: Duration) -> Vec<Document> {
+    let now = DateTime::now();
+    let ends = DateTime::from_system_time(now.to_system_time() + lasts);
+    let document = |number: usize| {
+        doc! {
+            "_id": number.to_string(), "lockId": format!("theirs#{number}"), "acquiredAt": now, "expiresAt": ends,
+            "fencingToken": 1_i64,
+        }
+    };
+    (0..count).map(document).collect()
+}
+
+/// Waits for each of these locks with a task of its own, which releases the lock as soon as it has it.
+fn wait_for(provider: &LockProvider, count: usize) -> JoinSet<Result<(), LockError>> {
+    let mut waiters = JoinSet::new();
+    for number in 0..count {
+        let lock = provider.lock(number);
+        waiters.spawn(async move { lock.acquire().await?.release().await });
+    }
+    waiters
+}
+
+/// Waits until all have had their lock.
+async fn all_served(mut waiters: JoinSet<Result<(), LockError>>) {
+    while let Some(served) = waiters.join_next().await {
+        served.unwrap().unwrap();
+    }
+}
+
+/// Waits until a query has looked at this lock.
+async fn until_looked_at(commands: &Commands, name: &str) {
+    let looks_at = |command: &Document| {
+        let filter = command.get_document("filter");
+        let ids = filter.and_then(|filter| filter.get_document("_id")?.get_array("$in"));
+        ids.is_ok_and(|ids| ids.iter().any(|id| id.as_str() == Some(name)))
+    };
+    let looked = || async { commands.all().iter().any(looks_at).then_some(()) };
+    must(eventually(AMPLE, "a look at the lock", looked).await);
+}
+
+/// A provider that only looks, and the commands that it sends.
+async fn looking_only(fixture: &Fixture) -> (LockProvider, Commands) {
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let builder = LockProvider::builder(&database)
+        .wake_up(false)
+        .acquire_timeout(AMPLE);
+    (builder.build().unwrap(), commands)
+}
+
+#[tokio::test]
+async fn a_look_finds_released_expired_and_deleted_locks() {
+    const EACH: usize = 20;
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let hour = Duration::from_secs(3600);
+    for end in ["released", "expired", "deleted"] {
+        let documents = held_documents(EACH, hour);
+        fixture.locks().insert_many(documents).await.unwrap();
+        let (provider, commands) = looking_only(&fixture).await;
+        let waiters = wait_for(&provider, EACH);
+        until_looked_at(&commands, "0").await;
+        sleep(Duration::from_secs(1)).await;
+        commands.clear();
+        sleep(Duration::from_secs(2)).await;
+        let sent = commands.take();
+        let looks = names(&sent).iter().filter(|name| **name == "find").count();
+        assert!(looks > 0 && looks == sent.len(), "{end}: {:?}", names(&sent));
+        let mut ended = doc! { "expiresAt": DateTime::now() };
+        if end == "released" {
+            ended.insert("lockId", "");
+        }
+        if end == "deleted" {
+            fixture.locks().delete_many(doc! {}).await.unwrap();
+        } else {
+            let change = doc! { "$set": ended };
+            fixture.locks().update_many(doc! {}, change).await.unwrap();
+        }
+        timeout(BEFORE_EXPIRY, all_served(waiters))
+            .await
+            .expect("the looks find the locks free");
+        assert_eq!(commands.count("findAndModify"), EACH, "{end}: one request each");
+        fixture.locks().delete_many(doc! {}).await.unwrap();
+    }
+}
+
+/// The end of a lease is known from the look before it, so the lock is looked at just then and not seconds later.
+#[tokio::test]
+async fn a_lease_that_ends_is_noticed_when_it_ends() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let lasts = Duration::from_secs(4);
+    let documents = held_documents(50, lasts);
+    fixture.locks().insert_many(documents).await.unwrap();
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    // Without the ends of the leases the waiters would look once in ten minutes.
+    let builder = LockProvider::builder(&database).retry_interval(AMPLE * 10..=AMPLE * 10);
+    let provider = builder.wake_up(false).acquire_timeout(AMPLE).build().unwrap();
+    timeout(BEFORE_EXPIRY, all_served(wait_for(&provider, 50)))
+        .await
+        .expect("the ends of the leases are known");
+    assert!(commands.count("find") > 0);
+}
+
+/// Ten thousand waiters on ten thousand locks send few commands while the locks stay held.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_awaited_locks_cost_few_commands() {
+    const WAITERS: usize = 10_000;
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let documents = held_documents(WAITERS, Duration::from_secs(3600));
+    fixture.locks().insert_many(documents).await.unwrap();
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let builder = LockProvider::builder(&database).acquire_timeout(AMPLE * 10);
+    let provider = builder.build().unwrap();
+    let waiters = wait_for(&provider, WAITERS);
+    let quiet = || async {
+        commands.clear();
+        sleep(Duration::from_secs(5)).await;
+        let sent = commands.all();
+        // Sixty commands are twelve a second; two thousand a second would be sent if each waiter sent its own.
+        (sent.len() <= 60 && !names(&sent).contains(&"findAndModify")).then_some(())
+    };
+    must(eventually(AMPLE * 2, "few commands, and no acquire request", quiet).await);
+    drop(waiters);
+}
+
+/// A provider with room for all its requests in the pool of its client, whose acquire requests the server answers late;
+/// and the largest number of them that were in flight at a time.
+async fn answered_late(fixture: &Fixture) -> (LockProvider, Arc<InFlight>, FailPointGuard) {
+    let in_flight = Arc::new(InFlight::default());
+    let app_name = format!("appName={}", fixture.db().name());
+    let uri = with_parameter(&with_parameter(fixture.db().uri(), &app_name), "maxPoolSize=1000");
+    let mut options = ClientOptions::parse(uri).await.unwrap();
+    let counting = Arc::clone(&in_flight);
+    options.command_event_handler = Some(EventHandler::callback(move |event| counting.count(&event)));
+    let client = Client::with_options(options).unwrap();
+    let database = client.database(fixture.db().name());
+    let provider = LockProvider::builder(&database)
+        .acquire_timeout(AMPLE)
+        .build()
+        .unwrap();
+    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+    open_connections(fixture, &database).await;
+    let point = FailPoint::on(&["findAndModify"]).always().block(LATE);
+    let point = must(point.enable_for(fixture.db()).await);
+    (provider, in_flight, point)
+}
+
+/// Opens more connections than there are requests in flight, so that opening them takes no time from the requests.
+async fn open_connections(fixture: &Fixture, database: &Database) {
+    let point = FailPoint::on(&["ping"]).always().block(LATE * 2);
+    let point = must(point.enable_for(fixture.db()).await);
+    let mut pings = JoinSet::new();
+    for _ in 0..ADMITTED * 2 {
+        let database = database.clone();
+        pings.spawn(async move { database.run_command(doc! { "ping": 1 }).await.unwrap() });
+    }
+    pings.join_all().await;
+    must(point.clear().await);
+}
+
+/// Acquire requests in flight, by the events of the driver.
+#[derive(Default)]
+struct InFlight {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl InFlight {
+    fn count(&self, event: &CommandEvent) {
+        match event {
+            CommandEvent::Started(started) if started.command_name == "findAndModify" => {
+                let now = self.now.fetch_add(1, SeqCst) + 1;
+                self.most.fetch_max(now, SeqCst);
+            }
+            CommandEvent::Succeeded(ended) if ended.command_name == "findAndModify" => {
+                self.now.fetch_sub(1, SeqCst);
+            }
+            _ => {}
+        }
+    }
+
+    async fn until(&self, number: usize) {
+        let reached = || async { (self.now.load(SeqCst) >= number).then_some(()) };
+        must(eventually(AMPLE, "requests in flight", reached).await);
+    }
+}
+
+/// The requests of waiting calls are sent a bounded number at a time, also over a pool that has room for all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_requests_are_sent_a_few_at_a_time() {
+    let fixture = Fixture::mongodb().await;
+    let (provider, in_flight, point) = answered_late(&fixture).await;
+    let waiters = wait_for(&provider, ADMITTED * 2);
+    in_flight.until(ADMITTED / 2).await;
+    must(point.clear().await);
+    timeout(AMPLE, all_served(waiters))
+        .await
+        .expect("all have their turn");
+    let most = in_flight.most.load(SeqCst);
+    assert!(most <= ADMITTED, "{most}");
+}
+
+/// A call whose time is up before its first request was sent cannot say that the lock is held.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_was_never_sent_is_not_busy() {
+    let fixture = Fixture::mongodb().await;
+    let (provider, in_flight, point) = answered_late(&fixture).await;
+    let waiters = wait_for(&provider, ADMITTED * 2);
+    in_flight.until(ADMITTED / 2).await;
+    let late = provider.lock("late").acquire_timeout(LATE / 10);
+    let error = late.acquire().await.unwrap_err();
+    assert!(matches!(error, LockError::Mongo(_)), "{error}");
+    must(point.clear().await);
+    timeout(AMPLE, all_served(waiters))
+        .await
+        .expect("all have their turn");
+}
+
+/// A look that fails is repeated, and its error is the one of the calls whose time is up.
+#[tokio::test]
+async fn a_look_that_fails_is_repeated() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let documents = held_documents(20, Duration::from_secs(3600));
+    fixture.locks().insert_many(documents).await.unwrap();
+    let app_name = format!("appName={}", fixture.db().name());
+    let (database, commands) = recorded(fixture.db(), &[&app_name]).await;
+    let builder = LockProvider::builder(&database)
+        .wake_up(false)
+        .acquire_timeout(AMPLE);
+    let provider = builder.build().unwrap();
+    let waiters = wait_for(&provider, 20);
+    until_looked_at(&commands, "0").await;
+    // 91: the server shuts down.
+    let point = FailPoint::on(&["find"]).always().error_code(91);
+    let point = must(point.enable_for(fixture.db()).await);
+    let short = provider.lock(0).acquire_timeout(Duration::from_secs(3));
+    let behind = short.acquire().await.unwrap_err();
+    assert!(matches!(behind, LockError::Mongo(_)), "{behind}");
+    must(point.clear().await);
+    let known = || async {
+        let tried = provider.lock(1).try_acquire().await;
+        matches!(tried, Ok(None)).then_some(())
+    };
+    must(eventually(AMPLE, "the looks have replies again", known).await);
+    fixture.locks().delete_many(doc! {}).await.unwrap();
+    timeout(BEFORE_EXPIRY, all_served(waiters))
+        .await
+        .expect("the looks go on");
+}
+
+/// A document that no computation fits is the matter of its own waiter.
+#[tokio::test]
+async fn a_damaged_document_does_not_stop_the_look_at_others() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let documents = held_documents(20, Duration::from_secs(3600));
+    fixture.locks().insert_many(documents).await.unwrap();
+    let (provider, commands) = looking_only(&fixture).await;
+    let mut waiters = JoinSet::new();
+    for number in 1..20 {
+        let lock = provider.lock(number);
+        waiters.spawn(async move { lock.acquire().await?.release().await });
+    }
+    let damaged = provider.lock(0);
+    let damaged = tokio::spawn(async move { damaged.acquire().await.map(drop) });
+    until_looked_at(&commands, "0").await;
+    // The type is greater than every date: by the comparison alone the lock would be held for ever.
+    let later = Timestamp {
+        time: 1,
+        increment: 1,
+    };
+    change_lock(fixture.database(), "0", doc! { "$set": { "expiresAt": later } }).await;
+    let error = timeout(BEFORE_EXPIRY, damaged)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap_err();
+    assert!(matches!(error, LockError::CorruptDocument { .. }), "{error}");
+    fixture.locks().delete_many(doc! {}).await.unwrap();
+    timeout(BEFORE_EXPIRY, all_served(waiters))
+        .await
+        .expect("the looks find them");
+}

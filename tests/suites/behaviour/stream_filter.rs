@@ -1,0 +1,338 @@
+//! The names in the filter of the change stream: the awaited ones, as long as they are few.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use mongodb::Collection;
+use mongodb::bson::{Document, doc};
+use mongolock::{LockError, LockGuard, LockProvider};
+use mongolock_tests::{AMPLE, Commands, FailPoint, eventually, must, recorded};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use crate::fixture::Fixture;
+
+/// The limit within which a waiter whose lock is in the filter has it after a release.
+const WOKEN: Duration = Duration::from_secs(10);
+
+/// The least time between two changes of the filter.
+const APART: Duration = Duration::from_secs(2);
+
+/// A process that only a change stream can wake in time, and the commands that it sends.
+async fn listening(fixture: &Fixture) -> (LockProvider, Commands) {
+    let app_name = format!("appName={}", fixture.db().name());
+    let (database, commands) = recorded(fixture.db(), &[&app_name]).await;
+    let builder = LockProvider::builder(&database)
+        .retry_interval(Duration::from_millis(10)..=AMPLE * 10)
+        .acquire_timeout(AMPLE * 10);
+    (builder.build().unwrap(), commands)
+}
+
+fn waiter(provider: &LockProvider, name: impl std::fmt::Display) -> JoinHandle<LockGuard> {
+    let lock = provider.lock(name);
+    tokio::spawn(async move { lock.acquire().await.unwrap() })
+}
+
+/// Releases a lock, and expects that its waiter is woken in time.
+async fn release_to(held: LockGuard, waiter: JoinHandle<LockGuard>) {
+    held.release().await.unwrap();
+    let next = timeout(WOKEN, waiter).await.expect("it is woken").unwrap();
+    next.release().await.unwrap();
+}
+
+/// The commands that have opened streams.
+fn opened(commands: &Commands) -> Vec<Document> {
+    let mut all = commands.all();
+    all.retain(|command| command.contains_key("aggregate"));
+    all
+}
+
+/// The names in the filter of each stream that was opened; `None` for one without names.
+fn filters(commands: &Commands) -> Vec<Option<Vec<String>>> {
+    opened(commands).iter().map(filter_of).collect()
+}
+
+fn filter_of(aggregate: &Document) -> Option<Vec<String>> {
+    let stages = aggregate.get_array("pipeline").unwrap();
+    let matching = stages[1].as_document().unwrap().get_document("$match").unwrap();
+    let names = matching.get_document("documentKey._id").ok()?;
+    let names = names.get_array("$in").unwrap().iter();
+    Some(names.map(|name| name.as_str().unwrap().to_owned()).collect())
+}
+
+/// Waits until the filter of the last stream meets the condition.
+async fn until_filter(commands: &Commands, what: &str, is_met: impl Fn(Option<&[String]>) -> bool) {
+    let met = || async {
+        let last = filters(commands).pop()?;
+        is_met(last.as_deref()).then_some(())
+    };
+    must(eventually(AMPLE, what, met).await);
+}
+
+async fn until_reported(commands: &Commands, name: &str) {
+    let has_name = |names: Option<&[String]>| names.is_some_and(|names| names.iter().any(|own| own == name));
+    until_filter(commands, "a filter with the name", has_name).await;
+}
+
+#[tokio::test]
+async fn a_lock_that_is_awaited_later_is_added_to_the_filter() {
+    let fixture = Fixture::mongodb().await;
+    let (provider, commands) = listening(&fixture).await;
+    let (first, second) = (
+        fixture.provider.lock("first").await.unwrap(),
+        fixture.provider.lock("second").await.unwrap(),
+    );
+    let first_waiter = waiter(&provider, "first");
+    until_reported(&commands, "first").await;
+    let second_waiter = waiter(&provider, "second");
+    until_reported(&commands, "second").await;
+    until_reported(&commands, "first").await;
+    // The names that were not awaited are not in it.
+    assert!(filters(&commands).iter().flatten().all(|names| names.len() <= 2));
+    sleep(Duration::from_millis(300)).await;
+    for (held, waiter) in [(first, first_waiter), (second, second_waiter)] {
+        assert!(!waiter.is_finished());
+        release_to(held, waiter).await;
+    }
+}
+
+/// One process awaits a lock again and again while other locks come and go: each release of the lock wakes it, although
+/// the filter changes all the time. Without a wake-up each turn would take five seconds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_changing_filter_misses_no_release() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let (provider, commands) = listening(&fixture).await;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let others = tokio::spawn(await_others(
+        provider.clone(),
+        fixture.rival(),
+        Arc::clone(&is_over),
+    ));
+    let (begun, mut slow, mut turns) = (Instant::now(), 0, 0);
+    while begun.elapsed() < APART * 6 {
+        let held = fixture.provider.lock("steady").acquire().await.unwrap();
+        let waiting = waiter(&provider, "steady");
+        sleep(Duration::from_millis(held_for(turns))).await;
+        let released = Instant::now();
+        held.release().await.unwrap();
+        let next = timeout(WOKEN, waiting).await.expect("it is woken").unwrap();
+        slow += usize::from(released.elapsed() > Duration::from_secs(2));
+        turns += 1;
+        next.release().await.unwrap();
+    }
+    is_over.store(true, Relaxed);
+    others.await.unwrap();
+    let switches = filters(&commands).len();
+    assert!(turns >= 10 && switches >= 4, "{turns} turns, {switches} streams");
+    assert_eq!(slow, 0, "of {turns} turns with {switches} streams");
+}
+
+/// A time of 100 to 400 ms that differs from turn to turn, so that releases meet each moment of a change.
+fn held_for(turn: u64) -> u64 {
+    100 + turn * 137 % 300
+}
+
+/// Awaits one new lock after the other, each of which is held for a while.
+async fn await_others(provider: LockProvider, holder: LockProvider, is_over: Arc<AtomicBool>) {
+    let mut number = 0;
+    while !is_over.load(Relaxed) {
+        let name = format!("other {number}");
+        let held = holder.lock(&name).acquire().await.unwrap();
+        let limited = provider.lock(&name).acquire_timeout(Duration::from_millis(700));
+        let outcome = limited.acquire().await;
+        assert!(matches!(outcome, Err(LockError::Timeout { .. })), "{outcome:?}");
+        held.release().await.unwrap();
+        number += 1;
+    }
+}
+
+/// However often the awaited locks change, a stream is opened at most every two seconds.
+#[tokio::test]
+async fn the_filter_is_changed_at_most_every_two_seconds() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let (provider, commands) = listening(&fixture).await;
+    let mut held = Vec::new();
+    for number in 0..20 {
+        held.push(fixture.provider.lock(number).acquire().await.unwrap());
+    }
+    let begun = Instant::now();
+    let mut waiters = Vec::new();
+    for number in 0..20 {
+        waiters.push(waiter(&provider, number));
+        sleep(Duration::from_millis(400)).await;
+    }
+    let opened = u32::try_from(filters(&commands).len()).unwrap();
+    let most = 2 + begun.elapsed().as_millis() / APART.as_millis();
+    assert!(
+        opened >= 2 && u128::from(opened) <= most,
+        "{opened} in {:?}",
+        begun.elapsed()
+    );
+    held.clear();
+    for waiter in waiters {
+        timeout(AMPLE, waiter)
+            .await
+            .unwrap()
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    }
+}
+
+/// Beyond 64 awaited locks the stream has no names in its filter, and below 48 it has them again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_awaited_locks_have_a_stream_without_names() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let (provider, commands) = listening(&fixture).await;
+    let mut held = Vec::new();
+    for number in 0..80 {
+        held.push(fixture.provider.lock(number).acquire().await.unwrap());
+    }
+    let mut many = JoinSet::new();
+    for number in 10..80 {
+        let lock = provider.lock(number);
+        many.spawn(async move { lock.acquire().await.unwrap() });
+    }
+    until_filter(&commands, "a stream without names", |names| names.is_none()).await;
+    let few: Vec<_> = (0..10).map(|number| waiter(&provider, number)).collect();
+    sleep(APART + Duration::from_millis(500)).await;
+    // Releases are reported without a filter as well.
+    for held in held.split_off(40) {
+        held.release().await.unwrap();
+    }
+    for _ in 40..80 {
+        let next = timeout(WOKEN, many.join_next()).await.expect("it is woken");
+        next.unwrap().unwrap().release().await.unwrap();
+    }
+    // Some names may be in it whose waiters have just left.
+    let has_names = |names: Option<&[String]>| names.is_some_and(|names| (40..48).contains(&names.len()));
+    until_filter(&commands, "a filter with the rest", has_names).await;
+    held.clear();
+    for waiter in few {
+        let next = timeout(WOKEN, waiter).await.expect("it is woken").unwrap();
+        next.release().await.unwrap();
+    }
+    timeout(AMPLE, many.join_all()).await.expect("they are woken");
+}
+
+/// The collection is dropped just when the filter changes: a time of the server before that is of no use, and the stream
+/// is opened without one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_of_the_filter_outlives_the_collection() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let (provider, commands) = listening(&fixture).await;
+    let first = fixture.provider.lock("first").await.unwrap();
+    let first_waiter = waiter(&provider, "first");
+    until_reported(&commands, "first").await;
+    let second = fixture.provider.lock("second").await.unwrap();
+    let second_waiter = waiter(&provider, "second");
+    for _ in 0..3 {
+        sleep(Duration::from_millis(700)).await;
+        fixture.locks().drop().await.unwrap();
+    }
+    for waiter in [first_waiter, second_waiter] {
+        // A waiter that had the lock before the last drop has lost it.
+        drop(timeout(AMPLE / 2, waiter).await.expect("it looks").unwrap());
+    }
+    // The stream works again.
+    let held = fixture.provider.lock("third").await.unwrap();
+    let third_waiter = waiter(&provider, "third");
+    until_reported(&commands, "third").await;
+    sleep(Duration::from_millis(500)).await;
+    release_to(held, third_waiter).await;
+    drop((first, second));
+}
+
+/// The server refuses the stream with another filter: the one before has ended, and a stream is opened without a time.
+#[tokio::test]
+async fn a_refused_change_of_the_filter_loses_no_waiter() {
+    // 286: the history of the server does not reach back so far. 280: a fatal error of the stream.
+    for code in [286, 280] {
+        let fixture = Fixture::mongodb().await;
+        fixture.until_indexed().await;
+        let (provider, commands) = listening(&fixture).await;
+        let (first, second) = (
+            fixture.provider.lock("first").await.unwrap(),
+            fixture.provider.lock("second").await.unwrap(),
+        );
+        let first_waiter = waiter(&provider, "first");
+        until_reported(&commands, "first").await;
+        let point = FailPoint::on(&["aggregate"]).error_code(code);
+        let point = must(point.enable_for(fixture.db()).await);
+        let second_waiter = waiter(&provider, "second");
+        until_reported(&commands, "second").await;
+        must(point.clear().await);
+        let streams = || async { (filters(&commands).len() >= 3).then_some(()) };
+        must(eventually(AMPLE, "a stream after the refusal", streams).await);
+        sleep(Duration::from_millis(500)).await;
+        release_to(first, first_waiter).await;
+        release_to(second, second_waiter).await;
+        assert!(start_times(&commands).ends_with(&[true, false]), "{code}");
+    }
+}
+
+/// A process that awaits so many locks that its stream has no names in its filter gets the events of all others: when
+/// they are many, it closes the stream and polls for a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_costs_too_much_is_closed() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let builder = LockProvider::builder(&database).acquire_timeout(AMPLE * 10);
+    let provider = builder.build().unwrap();
+    let mut held = Vec::new();
+    for number in 0..70 {
+        held.push(fixture.provider.lock(number).acquire().await.unwrap());
+    }
+    let mut waiters = JoinSet::new();
+    for number in 0..70 {
+        let lock = provider.lock(number);
+        waiters.spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() });
+    }
+    until_filter(&commands, "a stream without names", |names| names.is_none()).await;
+    let foreign = tokio::spawn(release_others(fixture.locks()));
+    let polls = || async {
+        commands.clear();
+        // An open stream sends a request each second.
+        sleep(Duration::from_secs(4)).await;
+        let reads = commands.count("getMore") + commands.count("aggregate");
+        (reads == 0 && commands.count("find") > 0).then_some(())
+    };
+    must(eventually(AMPLE, "looks instead of a stream", polls).await);
+    foreign.abort();
+    for held in held {
+        held.release().await.unwrap();
+    }
+    timeout(WOKEN, waiters.join_all()).await.expect("they poll");
+}
+
+/// Releases two thousand locks a second that others have.
+async fn release_others(locks: Collection<Document>) {
+    let other = |number: u32| doc! { "_id": format!("other {number}"), "lockId": "" };
+    locks.insert_many((0..1000).map(other)).await.unwrap();
+    let others = || doc! { "_id": { "$regex": "^other" } };
+    loop {
+        for id in ["others#1", ""] {
+            let set = doc! { "$set": { "lockId": id } };
+            locks.update_many(others(), set).await.unwrap();
+        }
+        sleep(Duration::from_millis(300)).await;
+    }
+}
+
+/// Of each stream that was opened, whether it begins at a time of the server.
+fn start_times(commands: &Commands) -> Vec<bool> {
+    let has_time = |command: &Document| {
+        let stages = command.get_array("pipeline").unwrap();
+        let stage = stages[0].as_document().unwrap();
+        let stage = stage.get_document("$changeStream").unwrap();
+        stage.contains_key("startAtOperationTime")
+    };
+    opened(commands).iter().map(has_time).collect()
+}

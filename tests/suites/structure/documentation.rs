@@ -1,0 +1,120 @@
+//! What a link to the crate's documentation leads to: rustdoc does not check absolute links.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::workspace;
+
+pub(crate) const DOCUMENTATION: &str = "https://docs.rs/mongolock/latest/mongolock/";
+
+/// The sources of the library and of its macros, by their paths.
+pub(crate) struct Sources(Vec<(PathBuf, String)>);
+
+impl Sources {
+    pub(crate) fn read() -> Self {
+        let folders = ["mongolock/src", "mongolock-macros/src"].map(|folder| workspace().join(folder));
+        let texts = folders
+            .iter()
+            .flat_map(|folder| super::links::files(folder, &["rs", "md"]));
+        Self(texts.map(|path| (path.clone(), read(&path))).collect())
+    }
+
+    fn with_end(&self, end: &str) -> Option<&str> {
+        let mut all = self.0.iter();
+        all.find(|(path, _)| path.ends_with(end))
+            .map(|(_, text)| text.as_str())
+    }
+}
+
+fn read(path: &PathBuf) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Whether a link leads to a page, an item, or a part of one; it is given without [`DOCUMENTATION`].
+pub(crate) fn exists(link: &str, sources: &Sources) -> bool {
+    let (place, anchor) = match link.split_once('#') {
+        Some((place, anchor)) => (place, Some(anchor)),
+        None => (link, None),
+    };
+    let page = place
+        .strip_prefix("guide/")
+        .and_then(|page| page.strip_suffix("/index.html"));
+    match (page, place.strip_suffix(".html")) {
+        _ if matches!(place, "" | "guide/index.html") => true,
+        (Some(page), _) => page_part(page, anchor, sources),
+        (None, Some(item)) => item_part(item, anchor, sources),
+        (None, None) => false,
+    }
+}
+
+/// Whether the guide lists the page, and the page has the heading that the anchor names.
+fn page_part(page: &str, anchor: Option<&str>, sources: &Sources) -> bool {
+    let Some(anchor) = anchor else {
+        let row = format!("]: {DOCUMENTATION}guide/{page}/index.html");
+        return sources
+            .with_end("src/guide.rs")
+            .is_some_and(|text| text.contains(&row));
+    };
+    let page = sources.with_end(&format!("guide/{page}.md"));
+    let is_heading = |line: &str| line.starts_with('#') && slug(line) == anchor;
+    page.is_some_and(|text| text.lines().any(is_heading))
+}
+
+/// The anchor of a heading, as rustdoc makes it.
+fn slug(heading: &str) -> String {
+    let text = heading.trim_start_matches(['#', ' ']);
+    let kept = text
+        .chars()
+        .filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() })
+        .collect()
+}
+
+/// Whether an item such as `struct.LockGuard` exists, and has the method or the variant that the anchor names.
+fn item_part(item: &str, anchor: Option<&str>, sources: &Sources) -> bool {
+    let Some((kind, name)) = item.split_once('.') else {
+        return false;
+    };
+    let declared = match kind {
+        "attr" => format!("#[proc_macro_attribute]\npub fn {name}"),
+        _ => format!("pub {kind} {name}"),
+    };
+    let part = match anchor.and_then(|anchor| anchor.split_once('.')) {
+        None => String::new(),
+        Some(("variant", variant)) => format!("    {variant}"),
+        Some((_, method)) => format!("fn {method}"),
+    };
+    let mut texts = sources.0.iter().map(|(_, text)| text);
+    texts.any(|text| has_word(text, &declared) && has_word(text, &part))
+}
+
+/// Whether these words are in the text, and the last of them ends there.
+fn has_word(text: &str, words: &str) -> bool {
+    let goes_on = |rest: &str| rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+    let mut found = text.match_indices(words);
+    words.is_empty() || found.any(|(at, _)| !goes_on(&text[at + words.len()..]))
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_reported() {
+    let sources = Sources::read();
+    for link in [
+        "struct.LockGuard.html#method.release",
+        "enum.LockError.html#variant.Timeout",
+        "attr.distributed_lock.html",
+        "guide/fencing/index.html#one-document-fencedcollection",
+    ] {
+        assert!(exists(link, &sources), "{link}");
+    }
+    for link in [
+        "struct.LockGuards.html",
+        "struct.LockGuard.html#method.releases",
+        "enum.LockError.html#variant.Time",
+        "attr.lock.html",
+        "struct.LockGuard",
+        "guide/fences/index.html",
+        "guide/fencing/index.html#no-such-heading",
+    ] {
+        assert!(!exists(link, &sources), "{link}");
+    }
+}
