@@ -56,6 +56,6 @@ pub use lock::DistributedLock;
 #[doc(inline)]
 pub use mongolock_macros::distributed_lock;
 pub use output::{LockOutput, Skipped};
-pub use provider::{Health, HeldLock, LockProvider, LockProviderBuilder, WakeUp};
+pub use provider::{Health, HeldInfo, LockProvider, LockProviderBuilder, WakeUp};
 pub use store::{IndexState, LockFilter, LockInfo, LockState};
 pub use token::FencingToken;

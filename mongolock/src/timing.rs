@@ -178,6 +178,9 @@ pub(crate) const DEAD_CONNECTION: Duration = seconds(60);
 /// The time for which a health check waits for a server: probes of load balancers have limits of a few seconds.
 pub(crate) const PROBE_LIMIT: Duration = seconds(2);
 
+/// The part of it for which a health check waits for the primary, before any other member may reply.
+pub(crate) const PROBE_PRIMARY: Duration = seconds(1);
+
 /// The time after which a health check's request without a reply is given up, which closes its connection, so that a
 /// later check sends another one.
 pub(crate) const PROBE_NO_REPLY: Duration = seconds(5);
@@ -283,6 +286,7 @@ const _: () = {
     assert!(is_less(CLOSE_LIMIT, CLIENT_LIMIT) && is_less(CLIENT_LIMIT, SHUTDOWN_LIMIT));
 
     assert!(is_less(UNREACHABLE, PROBE_LIMIT) && is_less(PROBE_LIMIT, PROBE_NO_REPLY));
+    assert!(is_less(PROBE_PRIMARY, PROBE_LIMIT));
     assert!(is_less(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX) && is_less(HANDOVER_MIN, HANDOVER_MAX));
     assert!(is_less(HANDOVER_MAX, HANDOVER_MAX_SLOW));
     assert!(is_less(COMMIT_NO_REPLY, COMMIT_LIMIT) && is_less(COMMAND_LIMIT, ADMIN_REPLY_LIMIT));

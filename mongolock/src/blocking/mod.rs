@@ -30,7 +30,7 @@ pub use guard::LockGuard;
 use worker::Worker;
 
 use crate::lock::OnBusy;
-use crate::provider::{Health, HeldLock, LockProviderBuilder};
+use crate::provider::{Health, HeldInfo, LockProviderBuilder};
 use crate::run::OnLost;
 use crate::{DistributedLock, LockContext, LockError, LockOutput, output};
 
@@ -183,7 +183,7 @@ impl LockProvider {
 
     /// The locks that this provider holds, as [`LockProvider::held`](crate::LockProvider::held).
     #[must_use]
-    pub fn held(&self) -> Vec<HeldLock> {
+    pub fn held(&self) -> Vec<HeldInfo> {
         self.worker.provider().held()
     }
 

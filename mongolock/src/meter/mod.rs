@@ -41,6 +41,8 @@ pub(crate) enum CommandKind {
     Acquire,
     Renew,
     Release,
+    /// The statement that guards a commit.
+    Commit,
     /// One query that looks at the locks of many waiters.
     Look,
     /// The opening of the change stream, and a change of its filter.

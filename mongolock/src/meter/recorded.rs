@@ -61,7 +61,7 @@ struct Handles {
 pub(crate) struct CommandMeter(OnceLock<Counters>);
 
 /// The counters by kind: confirmed commands and failed ones.
-type Counters = [[Counter; 2]; 8];
+type Counters = [[Counter; 2]; 9];
 
 impl Meter {
     pub(crate) fn new() -> Self {
@@ -171,7 +171,7 @@ impl CommandMeter {
     pub(crate) fn count(&self, kind: CommandKind, is_ok: bool) {
         let counters = self.0.get_or_init(|| {
             [
-                "acquire", "renew", "release", "look", "stream", "index", "hello", "admin",
+                "acquire", "renew", "release", "commit", "look", "stream", "index", "hello", "admin",
             ]
             .map(|kind| {
                 ["error", "ok"].map(|outcome| counter!(COMMANDS, "command" => kind, "outcome" => outcome))
@@ -181,11 +181,12 @@ impl CommandMeter {
             CommandKind::Acquire => 0,
             CommandKind::Renew => 1,
             CommandKind::Release => 2,
-            CommandKind::Look => 3,
-            CommandKind::Stream => 4,
-            CommandKind::Index => 5,
-            CommandKind::Hello => 6,
-            CommandKind::Admin => 7,
+            CommandKind::Commit => 3,
+            CommandKind::Look => 4,
+            CommandKind::Stream => 5,
+            CommandKind::Index => 6,
+            CommandKind::Hello => 7,
+            CommandKind::Admin => 8,
         };
         counters[index][usize::from(is_ok)].increment(1);
     }

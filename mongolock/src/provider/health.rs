@@ -29,8 +29,8 @@ use crate::{FencingToken, IndexState, LockError};
 pub struct Health {
     /// Whether a server of the deployment replied to a `hello` command within 2 s.
     pub is_reachable: bool,
-    /// Whether the server that replied is a primary: locks are acquired and renewed at the primary. The router of a
-    /// sharded cluster and a standalone server count as one.
+    /// Whether a primary replied: locks are acquired and renewed at the primary. Another member is asked if none replies
+    /// within 1 s. The router of a sharded cluster and a standalone server count as a primary.
     pub has_primary: bool,
     /// Why no server replied.
     #[serde(serialize_with = "as_text")]
@@ -76,7 +76,7 @@ pub enum WakeUp {
 /// It implements [`Serialize`]: the fields have their Rust names in this order, and times are numbers of seconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct HeldLock {
+pub struct HeldInfo {
     /// The lock's name.
     pub name: String,
     /// The fencing token of this hold.
@@ -127,11 +127,11 @@ pub(super) async fn is_ready(engine: &Engine) -> bool {
 }
 
 /// The locks that the provider holds, in the order of their names.
-pub(super) fn held(engine: &Engine) -> Vec<HeldLock> {
+pub(super) fn held(engine: &Engine) -> Vec<HeldInfo> {
     let leases = engine.renewer.held();
-    let mut held: Vec<HeldLock> = leases
+    let mut held: Vec<HeldInfo> = leases
         .iter()
-        .map(|lease| HeldLock {
+        .map(|lease| HeldInfo {
             name: lease.key.name.to_string(),
             fencing_token: lease.token,
             held_for: lease.acquired.elapsed(),

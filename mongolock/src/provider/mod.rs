@@ -16,7 +16,7 @@ use crate::lock::DistributedLock;
 use crate::options::Options;
 use crate::store;
 pub use builder::LockProviderBuilder;
-pub use health::{Health, HeldLock, WakeUp};
+pub use health::{Health, HeldInfo, WakeUp};
 
 static GLOBAL: OnceCell<LockProvider> = OnceCell::new();
 
@@ -255,7 +255,7 @@ impl LockProvider {
     /// # }
     /// ```
     #[must_use]
-    pub fn held(&self) -> Vec<HeldLock> {
+    pub fn held(&self) -> Vec<HeldInfo> {
         health::held(&self.engine)
     }
 

@@ -71,6 +71,18 @@ impl Gate {
         reply
     }
 
+    /// Counts a command in a session of the caller. It runs to its end, because the session is the caller's.
+    pub(super) async fn count<T>(
+        &self,
+        kind: CommandKind,
+        command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
+    ) -> Result<T, LockError> {
+        let mut counted = Counted::begin(&self.meter, kind);
+        let reply = command.await;
+        counted.is_ok = reply.is_ok();
+        reply
+    }
+
     /// Ends all commands and streams, and waits until they are dropped: each is dropped by the task that waits for it.
     pub(super) async fn close(&self) {
         self.is_closed.send_replace(true);

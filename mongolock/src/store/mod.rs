@@ -168,7 +168,7 @@ impl Store {
         }
     }
 
-    /// Whether the server that replies is a primary; any member of a replica set may reply.
+    /// Whether a primary replies; `false` if only another member of a replica set does.
     pub(crate) async fn hello(&self) -> Result<bool, LockError> {
         match self {
             Self::Mongo(store) => {
@@ -271,7 +271,8 @@ impl Store {
         session: &mut ClientSession,
     ) -> Result<GuardOutcome, LockError> {
         if let Self::Mongo(store) = self {
-            return store.guard(key, expiry, session).await;
+            let guarding = pin!(store.guard(key, expiry, session));
+            return store.gate.count(CommandKind::Commit, guarding).await;
         }
         Err(LockError::NoTransaction {
             name: key.name.to_string(),

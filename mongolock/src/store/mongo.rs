@@ -9,7 +9,7 @@ use mongodb::options::{
 };
 use mongodb::{Collection, Database};
 use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::connection::Connection;
 use super::gate::Gate;
@@ -19,7 +19,7 @@ use crate::error::failure::Failure;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::sync::lock;
-use crate::timing::LATE_COMMAND;
+use crate::timing::{LATE_COMMAND, PROBE_PRIMARY};
 use crate::{FencingToken, LockError};
 
 /// The protocol on a MongoDB collection.
@@ -86,21 +86,31 @@ impl MongoStore {
         Some(&self.connection.as_ref()?.reachability)
     }
 
-    /// Whether the server that replies is a primary. Without one a secondary replies.
+    /// Whether a primary replies. If none does for a while, any other member may reply: a client that is new knows only
+    /// some members, so it must not ask them first.
     pub(super) async fn hello(&self) -> Result<bool, LockError> {
-        let any = SelectionCriteria::ReadPreference(ReadPreference::PrimaryPreferred { options: None });
-        let database = self.locks.client().database(&self.locks.namespace().db);
         let hello = async {
-            let reply = database
-                .run_command(doc! { "hello": 1 })
-                .selection_criteria(any)
-                .await?;
-            Ok(reply.get_bool("isWritablePrimary").unwrap_or(false))
+            match timeout(PROBE_PRIMARY, self.hello_from(ReadPreference::Primary)).await {
+                Ok(Ok(reply)) => Ok(reply),
+                Ok(Err(_)) | Err(_) => {
+                    let secondary = ReadPreference::SecondaryPreferred { options: None };
+                    self.hello_from(secondary).await
+                }
+            }
         };
         match self.reachability() {
             Some(reachability) => reachability.unless_unreachable(hello).await,
             None => hello.await,
         }
+    }
+
+    /// Whether the server of this kind that replies is a primary.
+    async fn hello_from(&self, server: ReadPreference) -> Result<bool, LockError> {
+        let database = self.locks.client().database(&self.locks.namespace().db);
+        let hello = database
+            .run_command(doc! { "hello": 1 })
+            .selection_criteria(SelectionCriteria::ReadPreference(server));
+        Ok(hello.await?.get_bool("isWritablePrimary").unwrap_or(false))
     }
 
     /// The time at which the server last confirmed a write.

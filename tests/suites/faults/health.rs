@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongolock::{Health, LockProvider};
-use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must};
+use mongolock_tests::{AMPLE, Fault, Server, ServerOptions, eventually, must};
 use tokio::time::Instant;
 
 use crate::{Standalone, closed_address};
@@ -61,6 +61,46 @@ async fn a_server_that_has_stopped_is_not_reachable() {
     standalone.server.node().resume().unwrap();
     until_ready(&provider).await;
     assert!(provider.health().await.error.is_none());
+}
+
+/// The connections work for all other commands. Checks at the same time, and later ones, share the request without a reply.
+#[tokio::test]
+async fn a_swallowed_reply_ends_a_check_in_time() {
+    let standalone = Standalone::start().await;
+    let provider = LockProvider::new(&standalone.proxied);
+    // Each connection begins with a `hello`, so this one has to exist.
+    until_ready(&provider).await;
+    let fault = Fault::swallow_reply().command("hello");
+    let swallowed = standalone.proxy.inject(fault.times(u32::MAX));
+    let checks = [(); 3].map(|()| provider.health());
+    let begun = Instant::now();
+    for health in futures_util::future::join_all(checks).await {
+        assert!(!health.is_reachable && !health.has_primary);
+        let error = health.error.unwrap().to_string();
+        assert!(error.contains("`hello`"), "{error}");
+    }
+    assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+    assert!(swallowed.hits() >= 1);
+    standalone.proxy.clear_faults();
+    until_ready(&provider).await;
+}
+
+/// The primary is silent and still counts as one to the driver, so another member has to be asked.
+#[tokio::test]
+async fn a_set_whose_primary_is_silent_is_reachable() {
+    let server = Server::start(ServerOptions::three_members()).await.unwrap();
+    let client = server.client().await.unwrap();
+    let provider = LockProvider::new(&client.database("app"));
+    until_ready(&provider).await;
+    let primary = server.primary().await.unwrap();
+    primary.stop().unwrap();
+    let begun = Instant::now();
+    let health = provider.health().await;
+    assert!(begun.elapsed() < BOUND, "{:?}", begun.elapsed());
+    assert!(health.is_reachable && !health.has_primary, "{health:?}");
+    let elected = async || provider.health().await.has_primary.then_some(());
+    eventually(AMPLE, "election", elected).await.unwrap();
+    primary.resume().unwrap();
 }
 
 /// A secondary replies while the set has no primary.

@@ -1,13 +1,15 @@
 //! The metrics of the feature `metrics`, as a real exporter prints them. Each test has a recorder of its own, which only its
 //! thread sees.
 
+mod opentelemetry;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use mongodb::bson::{Document, doc};
-use mongolock::{FencedExt, FencingToken, LockError, LockProvider};
+use mongolock::{FencedExt, FencingToken, LockError, LockProvider, WakeUp, distributed_lock};
 use mongolock_tests::{AMPLE, test_db};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
@@ -46,6 +48,13 @@ fn assert_value(printed: &str, name: &str, labels: &[&str], expected: f64) {
         (value - expected).abs() < 1e-9,
         "{name} {labels:?} is {value} in\n{printed}"
     );
+}
+
+/// The sum of the series of a metric that have this label.
+fn sum(printed: &str, name: &str, label: &str) -> f64 {
+    let series = printed.lines().filter_map(|line| line.rsplit_once(' '));
+    let matching = series.filter(|(series, _)| series.starts_with(name) && series.contains(label));
+    matching.map(|(_, value)| value.parse::<f64>().unwrap()).sum()
 }
 
 /// Each outcome of an acquire, and the numbers of calls that hold and wait.
@@ -136,6 +145,25 @@ fn commands_renewals_and_stale_writes_are_counted() {
             .fenced(stale)
             .update_one(doc! { "_id": 1 }, doc! { "$set": { "a": 1 } });
         assert!(matches!(write.await, Err(LockError::Stale { .. })));
+        // This lock is not renewed during the transaction, which would be a conflict.
+        let committing = provider
+            .lock("committing")
+            .expiry(AMPLE)
+            .renew_interval(AMPLE / 2);
+        let committing = committing.acquire().await.unwrap();
+        let mut session = db.database().client().start_session().await.unwrap();
+        session.start_transaction().await.unwrap();
+        documents
+            .insert_one(doc! { "_id": 2 })
+            .session(&mut session)
+            .await
+            .unwrap();
+        committing.context().commit(&mut session).await.unwrap();
+        let rival = provider.to_builder().build().unwrap();
+        let waiter = tokio::spawn(rival.lock("renewed").acquire());
+        let woken = async || (rival.health().await.wake_up == WakeUp::Stream).then_some(());
+        mongolock_tests::eventually(AMPLE, "stream", woken).await.unwrap();
+        waiter.abort();
         guard.release().await.unwrap();
         let expired = provider
             .lock("expired")
@@ -155,13 +183,19 @@ fn commands_renewals_and_stale_writes_are_counted() {
         value(&printed, "mongolock_commands_total", &[&label, r#"outcome="ok""#])
     };
     assert!(commands("acquire") >= 2.0 && commands("renew") >= 1.0 && commands("release") >= 1.0);
-    assert!(commands("hello") >= 1.0);
+    assert!(commands("hello") >= 1.0 && commands("stream") >= 1.0);
+    assert!((commands("commit") - 1.0).abs() < 1e-9, "{printed}");
     assert_value(
         &printed,
         "mongolock_commands_total",
         &[r#"command="acquire""#, r#"outcome="error""#],
         0.0,
     );
+}
+
+#[distributed_lock(name = "report:<id>")]
+async fn rebuild(id: u32) -> Result<(), LockError> {
+    Ok(())
 }
 
 /// The name of a lock is not a label: the number of series does not depend on the number of names.
@@ -171,18 +205,15 @@ fn a_hundred_thousand_names_make_no_more_series_than_one() {
     let run = |names: u32| {
         recorded(async |_| {
             let provider = LockProvider::in_memory();
-            for name in 0..names {
-                drop(provider.lock(name).acquire().await.unwrap());
+            for id in 0..names {
+                provider.scope(rebuild(id)).await.unwrap();
+                drop(provider.lock(id).acquire().await.unwrap());
             }
         })
     };
+    let acquires = |printed: &str| sum(printed, "mongolock_acquires_total", r#"outcome="acquired""#);
     let (one, many) = (run(1), run(100_000));
-    assert_value(
-        &many,
-        "mongolock_acquires_total",
-        &[r#"outcome="acquired""#],
-        100_000.0,
-    );
+    assert_eq!([acquires(&one), acquires(&many)], [2.0, 200_000.0]);
     assert!(series(&one) > 10, "{one}");
     assert_eq!(series(&one), series(&many));
     assert!(!many.contains("99999\""), "no name is a label");
