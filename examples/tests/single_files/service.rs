@@ -71,7 +71,7 @@ impl Service {
 #[tokio::test]
 async fn service_says_what_happens_when_mongodb_is_killed() {
     let server = must(Server::start(ServerOptions::single()).await);
-    let mut service = Service::start(&server.uri());
+    let service = Service::start(&server.uri());
     let before = service.until_ready(StatusCode::OK).await;
     assert_eq!(
         (&before["has_primary"], &before["is_shut_down"]),

@@ -90,13 +90,12 @@ impl MongoStore {
     /// some members, so it must not ask them first.
     pub(super) async fn hello(&self) -> Result<bool, LockError> {
         let hello = async {
-            match timeout(PROBE_PRIMARY, self.hello_from(ReadPreference::Primary)).await {
-                Ok(Ok(reply)) => Ok(reply),
-                Ok(Err(_)) | Err(_) => {
-                    let secondary = ReadPreference::SecondaryPreferred { options: None };
-                    self.hello_from(secondary).await
-                }
+            let primary = self.hello_from(ReadPreference::Primary);
+            if let Ok(Ok(reply)) = timeout(PROBE_PRIMARY, primary).await {
+                return Ok(reply);
             }
+            let secondary = ReadPreference::SecondaryPreferred { options: None };
+            self.hello_from(secondary).await
         };
         match self.reachability() {
             Some(reachability) => reachability.unless_unreachable(hello).await,
