@@ -82,15 +82,13 @@ fn run(place: &str, recorder: &str, cycles: u32) -> anyhow::Result<()> {
     })
 }
 
-#[cfg(feature = "metrics")]
+/// Installs a recorder; without the feature there is none to choose.
 fn install(recorder: &str) -> anyhow::Result<()> {
+    #[cfg(feature = "metrics")]
     if recorder == "prometheus" {
         metrics_exporter_prometheus::PrometheusBuilder::new().install_recorder()?;
+        return Ok(());
     }
-    Ok(())
-}
-
-#[cfg(not(feature = "metrics"))]
-fn install(_recorder: &str) -> anyhow::Result<()> {
+    ensure!(recorder == "none", "there is no recorder `{recorder}`");
     Ok(())
 }

@@ -61,7 +61,11 @@ fn one_thread_at_a_time_is_under_the_lock() {
                             step();
                             guard.release().unwrap();
                         } else {
-                            locks.with("one", || Ok::<_, LockError>(step())).unwrap();
+                            let body = || {
+                                step();
+                                Ok::<_, LockError>(())
+                            };
+                            locks.with("one", body).unwrap();
                         }
                     }
                 });

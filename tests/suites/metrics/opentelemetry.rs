@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use metrics_opentelemetry::opentelemetry::metrics::MeterProvider;
 use metrics_opentelemetry::{OpenTelemetryMetrics, OpenTelemetryRecorder};
 use mongolock::LockProvider;
-use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData};
+use opentelemetry_sdk::metrics::data::{AggregatedMetrics, GaugeDataPoint, MetricData, ScopeMetrics};
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};
 use tokio::runtime::Runtime;
 
@@ -15,7 +15,7 @@ fn exported(exporter: &InMemoryMetricExporter) -> BTreeMap<String, f64> {
     let exports = exporter.get_finished_metrics().unwrap();
     let last = exports.last().expect("metrics were exported");
     last.scope_metrics()
-        .flat_map(|scope| scope.metrics())
+        .flat_map(ScopeMetrics::metrics)
         .map(|metric| (metric.name().to_owned(), total(metric.data())))
         .collect()
 }
@@ -27,7 +27,7 @@ fn total(data: &AggregatedMetrics) -> f64 {
             counter.data_points().map(|point| point.value() as f64).sum()
         }
         AggregatedMetrics::F64(MetricData::Gauge(gauge)) => {
-            gauge.data_points().map(|point| point.value()).sum()
+            gauge.data_points().map(GaugeDataPoint::value).sum()
         }
         AggregatedMetrics::F64(MetricData::Histogram(histogram)) => {
             histogram.data_points().map(|point| point.count() as f64).sum()
@@ -52,7 +52,7 @@ fn the_bridge_to_opentelemetry_exports_the_metrics() {
             meters.force_flush().unwrap();
         });
     });
-    let exported = exported(&exporter);
+    let values = exported(&exporter);
     let expected = [
         ("mongolock_acquires_total", 4.0),
         ("mongolock_held", 2.0),
@@ -61,7 +61,7 @@ fn the_bridge_to_opentelemetry_exports_the_metrics() {
         ("mongolock_waiting", 0.0),
     ];
     for (name, value) in expected {
-        assert_eq!(exported.get(name), Some(&value), "{name} in {exported:?}");
+        assert_eq!(values.get(name), Some(&value), "{name} in {values:?}");
     }
     meters.shutdown().unwrap();
 }
