@@ -6,9 +6,10 @@ use std::time::Duration;
 use crate::acquire::Acquire;
 use crate::context::LockContext;
 use crate::engine::Engine;
+use crate::name::RenderedName;
 use crate::options::Options;
 use crate::run::{Acquired, OnLost};
-use crate::{LockError, LockGuard, LockOutput, name, output};
+use crate::{LockError, LockGuard, LockOutput, output};
 
 /// A distributed lock with its name and its options; made by [`LockProvider::lock`](crate::LockProvider::lock).
 ///
@@ -34,7 +35,7 @@ use crate::{LockError, LockGuard, LockOutput, name, output};
 #[must_use = "the lock is not held before it is awaited, acquired or run; then bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
 pub struct DistributedLock {
     engine: Arc<Engine>,
-    name: Arc<str>,
+    name: RenderedName,
     options: Options,
 }
 
@@ -47,7 +48,7 @@ pub(crate) enum OnBusy {
 }
 
 impl DistributedLock {
-    pub(crate) fn new(engine: &Arc<Engine>, name: Arc<str>) -> Self {
+    pub(crate) fn new(engine: &Arc<Engine>, name: RenderedName) -> Self {
         Self {
             engine: Arc::clone(engine),
             name,
@@ -59,10 +60,10 @@ impl DistributedLock {
         Self { options, ..self }
     }
 
-    /// The lock's name.
+    /// The lock's name; of one that is longer than 1024 bytes, and so cannot be acquired, only the beginning.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        self.name.text()
     }
 
     /// Sets for how long the lease lasts without a renewal (its TTL): 100 ms to 7 days, in whole milliseconds.
@@ -252,7 +253,7 @@ impl DistributedLock {
     /// Acquires the lock for a body, or joins the hold that the caller already runs under.
     pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<Acquired, LockError> {
         self.check()?;
-        if let Some(outer) = LockContext::enclosing(&self.engine, &self.name) {
+        if let Some(outer) = LockContext::enclosing(&self.engine, self.name()) {
             return join(&outer, on_busy, on_lost).await;
         }
         let acquire = self.acquiring();
@@ -260,7 +261,7 @@ impl DistributedLock {
             OnBusy::Wait => acquire.wait().await?,
             OnBusy::TryOnce => {
                 let tried = acquire.try_once().await?;
-                tried.map_err(|holder| holder.busy_error(&self.name))?
+                tried.map_err(|holder| holder.busy_error(self.name.text()))?
             }
         };
         Ok(Acquired::own(
@@ -271,18 +272,18 @@ impl DistributedLock {
     }
 
     fn acquiring(&self) -> Acquire<'_> {
-        Acquire::new(&self.engine, &self.name, &self.options)
+        Acquire::new(&self.engine, self.name.text(), &self.options)
     }
 
     fn check(&self) -> Result<(), LockError> {
-        name::check(&self.name)?;
+        self.name.check()?;
         self.options.check()
     }
 
     fn refuse_own(&self) -> Result<(), LockError> {
-        match LockContext::enclosing(&self.engine, &self.name) {
+        match LockContext::enclosing(&self.engine, self.name()) {
             Some(own) if !own.is_lost() => Err(LockError::Reentrant {
-                name: self.name.to_string(),
+                name: self.name().to_owned(),
             }),
             _ => Ok(()),
         }
@@ -327,7 +328,7 @@ impl IntoFuture for DistributedLock {
 impl std::fmt::Debug for DistributedLock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DistributedLock")
-            .field("name", &self.name)
+            .field("name", &self.name())
             .field("options", &self.options)
             .finish_non_exhaustive()
     }

@@ -1,10 +1,11 @@
 //! The items that the expansion of `#[distributed_lock]` names. They are not part of the public interface: any release
 //! may change them.
 
-use std::fmt::{self, Display, Write};
+use std::fmt::{self, Display};
 use std::time::Duration;
 
 use crate::lock::{DistributedLock, OnBusy};
+use crate::name::Renderer;
 use crate::options::Options;
 pub use crate::output::{Output, output};
 use crate::run::OnLost;
@@ -14,11 +15,7 @@ pub use crate::{LockOutput, Skipped};
 
 /// A lock's name while it is rendered.
 #[derive(Debug, Default)]
-pub struct Name {
-    rendered: String,
-    /// The first placeholder whose value rendered to an empty string.
-    empty: Option<&'static str>,
-}
+pub struct Name(Renderer);
 
 /// A value that a placeholder in a lock name can stand for.
 #[diagnostic::on_unimplemented(
@@ -40,31 +37,15 @@ impl Name {
     /// Appends fixed text.
     #[must_use]
     pub fn text(mut self, text: &str) -> Self {
-        self.rendered.push_str(text);
+        self.0.text(text);
         self
     }
 
     /// Appends the value of a placeholder.
     #[must_use]
     pub fn value<T: NameValue + ?Sized>(mut self, placeholder: &'static str, value: &T) -> Self {
-        let before = self.rendered.len();
-        let written = write!(self.rendered, "{value}");
-        if self.rendered.len() == before || written.is_err() {
-            self.empty.get_or_insert(placeholder);
-        }
+        self.0.value(placeholder, &value);
         self
-    }
-
-    fn finish(self) -> Result<String, LockError> {
-        match self.empty {
-            None => Ok(self.rendered),
-            Some(placeholder) => Err(LockError::InvalidName {
-                name: self.rendered,
-                reason: format!(
-                    "`<{placeholder}>` rendered to an empty string, with which different values would share one lock"
-                ),
-            }),
-        }
     }
 }
 
@@ -227,8 +208,7 @@ impl Call {
     }
 
     fn lock(self, name: Name) -> Result<DistributedLock, LockError> {
-        let name = name.finish()?;
-        Ok(self.provider?.named(name.into()).with(self.options))
+        Ok(self.provider?.named(name.0.finish()).with(self.options))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::LockError;
 use crate::admin::LockAdmin;
 use crate::engine::Engine;
 use crate::lock::DistributedLock;
+use crate::name::RenderedName;
 use crate::options::Options;
 use crate::store;
 pub use builder::LockProviderBuilder;
@@ -118,9 +119,10 @@ impl LockProvider {
     /// Makes the lock of this name. The name is any value that implements `Display`, such as an `ObjectId`, a number or
     /// a string.
     ///
-    /// Nothing is sent. The name is checked when the lock is acquired: 1 to 1024 bytes without control characters.
+    /// Nothing is sent. The name is checked when the lock is acquired: 1 to 1024 bytes without control characters. It is
+    /// rendered here, up to that length. If its `Display` returns an error, acquiring the lock does, too.
     pub fn lock(&self, name: impl Display) -> DistributedLock {
-        self.named(name.to_string().into())
+        self.named(RenderedName::new(name))
     }
 
     #[cfg(test)]
@@ -132,7 +134,7 @@ impl LockProvider {
         &self.engine.config.options
     }
 
-    pub(crate) fn named(&self, name: Arc<str>) -> DistributedLock {
+    pub(crate) fn named(&self, name: RenderedName) -> DistributedLock {
         DistributedLock::new(&self.engine, name)
     }
 
