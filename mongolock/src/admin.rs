@@ -1,7 +1,7 @@
 mod force_release;
 mod info_stream;
 
-use std::fmt::{self, Display};
+use std::fmt;
 use std::sync::Arc;
 
 use tracing::Instrument;
@@ -13,7 +13,7 @@ use crate::index_task;
 use crate::name;
 use crate::store::IndexState;
 use crate::timing::ADMIN_REPLY_LIMIT;
-use crate::{LockError, LockFilter, LockInfo, task, trace};
+use crate::{IntoLockName, LockError, LockFilter, LockInfo, task, trace};
 
 /// The operator's interface: lists, reads and releases the locks of all processes that use the same collection. Made by
 /// [`LockProvider::admin`](crate::LockProvider::admin).
@@ -142,7 +142,7 @@ impl LockAdmin {
     /// # Panics
     ///
     /// Outside a tokio runtime with time enabled.
-    pub async fn get(&self, name: impl Display) -> Result<Option<LockInfo>, LockError> {
+    pub async fn get(&self, name: impl IntoLockName) -> Result<Option<LockInfo>, LockError> {
         let (store, name) = (Arc::clone(&self.engine.store), name::whole(name)?);
         request("query", async move { store.get(&name).await }).await
     }
@@ -179,7 +179,7 @@ impl LockAdmin {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn force_release(&self, name: impl Display) -> ForceRelease {
+    pub fn force_release(&self, name: impl IntoLockName) -> ForceRelease {
         ForceRelease::new(&self.engine, name::whole(name))
     }
 

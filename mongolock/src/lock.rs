@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::acquire::Acquire;
 use crate::context::LockContext;
 use crate::engine::Engine;
+use crate::lease::Hold;
 use crate::name::RenderedName;
 use crate::options::Options;
 use crate::run::{Acquired, OnLost};
@@ -54,6 +55,24 @@ impl DistributedLock {
             name,
             options: engine.config.options.clone(),
         }
+    }
+
+    /// Sets a label for the span field `lock.template` and for [`LockContext::template`], for a name without a
+    /// template. It should have few values, such as the kind of what is locked, because metrics have a series for each.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// # let order = 42;
+    /// let guard = provider.lock(format!("order:{order}")).label("order").acquire().await?;
+    /// assert_eq!(guard.context().template(), Some("order"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn label(mut self, label: &'static str) -> Self {
+        self.name.set_template(label);
+        self
     }
 
     pub(crate) fn with(self, options: Options) -> Self {
@@ -172,7 +191,7 @@ impl DistributedLock {
             lock.check()?;
             lock.refuse_own()?;
             let hold = lock.acquiring().wait().await?;
-            Ok(LockGuard::new(hold, &lock.engine))
+            Ok(lock.guard(hold))
         }
     }
 
@@ -197,7 +216,7 @@ impl DistributedLock {
         self.check()?;
         self.refuse_own()?;
         let hold = self.acquiring().try_once().await?.ok();
-        Ok(hold.map(|hold| LockGuard::new(hold, &self.engine)))
+        Ok(hold.map(|hold| self.guard(hold)))
     }
 
     /// Runs a body under the lock and then releases it: the closure form of `#[distributed_lock]`.
@@ -254,7 +273,7 @@ impl DistributedLock {
     pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<Acquired, LockError> {
         self.check()?;
         if let Some(outer) = LockContext::enclosing(&self.engine, self.name()) {
-            return join(&outer, on_busy, on_lost).await;
+            return join(&outer, self.name.template(), on_busy, on_lost).await;
         }
         let acquire = self.acquiring();
         let hold = match on_busy {
@@ -265,14 +284,18 @@ impl DistributedLock {
             }
         };
         Ok(Acquired::own(
-            LockGuard::new(hold, &self.engine),
+            self.guard(hold),
             self.options.await_release,
             on_lost,
         ))
     }
 
+    fn guard(&self, hold: Hold) -> LockGuard {
+        LockGuard::new(hold, &self.engine, self.name.template())
+    }
+
     fn acquiring(&self) -> Acquire<'_> {
-        Acquire::new(&self.engine, self.name.text(), &self.options)
+        Acquire::new(&self.engine, &self.name, &self.options)
     }
 
     fn check(&self) -> Result<(), LockError> {
@@ -292,7 +315,12 @@ impl DistributedLock {
 
 /// Joins the hold of the enclosing call. The hold is busy only while another inner call runs under it. The lock options
 /// of the inner call do not apply.
-async fn join(outer: &LockContext, on_busy: OnBusy, on_lost: OnLost) -> Result<Acquired, LockError> {
+async fn join(
+    outer: &LockContext,
+    template: Option<&'static str>,
+    on_busy: OnBusy,
+    on_lost: OnLost,
+) -> Result<Acquired, LockError> {
     let lease = outer.lease();
     lease.ensure_held()?;
     let inner_calls = outer.inner_calls();
@@ -307,7 +335,7 @@ async fn join(outer: &LockContext, on_busy: OnBusy, on_lost: OnLost) -> Result<A
     // The hold may have ended during the wait for another inner call.
     lease.ensure_held()?;
     match permit {
-        Some(permit) => Ok(Acquired::joined(outer, permit, on_lost)),
+        Some(permit) => Ok(Acquired::joined(outer, template, permit, on_lost)),
         None => Err(LockError::Busy {
             name: outer.name().to_owned(),
             holder: Some(outer.owner().to_owned()),

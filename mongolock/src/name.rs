@@ -1,6 +1,13 @@
+mod escape;
+mod lock_name;
+mod rendering;
+
 use std::fmt::{self, Display, Write};
 use std::sync::Arc;
 
+pub use self::escape::escape;
+pub use self::lock_name::{IntoLockName, LockName};
+pub use self::rendering::{Name, NameValue, is_signed_integer, is_unsigned_integer};
 use crate::LockError;
 
 /// The greatest length of a name in bytes: the name is an `_id` and stands in an index, and a longer one is almost
@@ -13,6 +20,7 @@ pub(crate) const MAX_BYTES: usize = 1024;
 pub(crate) struct RenderedName {
     text: Arc<str>,
     flaw: Option<Flaw>,
+    template: Option<&'static str>,
 }
 
 /// Why a name could not be rendered.
@@ -27,19 +35,24 @@ pub(crate) enum Flaw {
 }
 
 impl RenderedName {
-    /// Renders a name that is a single value.
-    pub(crate) fn new(value: impl Display) -> Self {
-        let mut name = Renderer::default();
-        // The error of a name that is too long comes from the renderer, and not from the value.
-        if write!(name, "{value}").is_err() && !name.too_long {
-            name.flaw = Some(Flaw::DisplayFailed(None));
-        }
-        name.finish()
+    /// Renders a name.
+    pub(crate) fn new(value: impl IntoLockName) -> Self {
+        value.into_lock_name(Name::limited()).finish()
     }
 
     /// The rendered text; only the beginning of a name that is too long.
     pub(crate) fn text(&self) -> &Arc<str> {
         &self.text
+    }
+
+    /// The template that describes the name, or the label of its lock.
+    pub(crate) fn template(&self) -> Option<&'static str> {
+        self.template
+    }
+
+    /// Sets the template.
+    pub(crate) fn set_template(&mut self, template: &'static str) {
+        self.template = Some(template);
     }
 
     /// Checks the name against the rules for names.
@@ -49,12 +62,13 @@ impl RenderedName {
     }
 }
 
-/// Renders a name that is not a lock's own but may be that of any document, so its length has no limit.
-pub(crate) fn whole(value: impl Display) -> Result<String, LockError> {
-    let mut text = String::new();
-    match write!(text, "{value}") {
-        Ok(()) => Ok(text),
-        Err(fmt::Error) => Err(invalid(&text, Flaw::DisplayFailed(None).reason())),
+/// Renders a name that is not a lock's own but may be that of any document, so its length has no limit and no rule
+/// applies to it.
+pub(crate) fn whole(value: impl IntoLockName) -> Result<String, LockError> {
+    let name = value.into_lock_name(Name::unlimited()).finish();
+    match name.flaw {
+        Some(flaw @ Flaw::DisplayFailed(_)) => Err(invalid(&name.text, flaw.reason())),
+        _ => Ok(name.text.as_ref().to_owned()),
     }
 }
 
@@ -73,25 +87,51 @@ impl Flaw {
     }
 }
 
-/// A name while it is rendered: it keeps at most [`MAX_BYTES`] and then stops the rendering.
-#[derive(Debug, Default)]
+/// A name while it is rendered: at its limit it stops the rendering.
+#[derive(Debug)]
 pub(crate) struct Renderer {
     text: String,
+    /// The number of bytes that are kept.
+    limit: usize,
     /// Whether text was left out. The length of what was kept does not show it.
     too_long: bool,
     /// The first flaw of a value.
     flaw: Option<Flaw>,
+    template: Option<&'static str>,
 }
 
 impl Renderer {
+    /// A name of at most [`MAX_BYTES`].
+    pub(crate) fn limited() -> Self {
+        Self {
+            text: String::new(),
+            limit: MAX_BYTES,
+            too_long: false,
+            flaw: None,
+            template: None,
+        }
+    }
+
+    /// A name without a limit.
+    pub(crate) fn unlimited() -> Self {
+        Self {
+            limit: usize::MAX,
+            ..Self::limited()
+        }
+    }
+
+    pub(crate) fn set_template(&mut self, template: &'static str) {
+        self.template = Some(template);
+    }
+
     /// Appends fixed text.
     pub(crate) fn text(&mut self, text: &str) {
         // An error means that the name is too long, which is remembered.
         let _ = self.write_str(text);
     }
 
-    /// Appends the value of a placeholder.
-    pub(crate) fn value(&mut self, placeholder: &'static str, value: &dyn Display) {
+    /// Appends the value of a placeholder; without a placeholder the value is the whole name.
+    pub(crate) fn value(&mut self, placeholder: Option<&'static str>, value: &dyn Display) {
         if self.too_long {
             return;
         }
@@ -101,8 +141,10 @@ impl Renderer {
             return;
         }
         if written.is_err() {
-            self.flaw.get_or_insert(Flaw::DisplayFailed(Some(placeholder)));
-        } else if self.text.len() == before {
+            self.flaw = Some(Flaw::DisplayFailed(placeholder));
+        } else if self.text.len() == before
+            && let Some(placeholder) = placeholder
+        {
             self.flaw.get_or_insert(Flaw::Empty(placeholder));
         }
     }
@@ -112,6 +154,7 @@ impl Renderer {
         RenderedName {
             text: self.text.into(),
             flaw: self.flaw.or(too_long),
+            template: self.template,
         }
     }
 }
@@ -121,7 +164,7 @@ impl Write for Renderer {
         if self.too_long {
             return Err(fmt::Error);
         }
-        let room = MAX_BYTES - self.text.len();
+        let room = self.limit - self.text.len();
         self.too_long = text.len() > room;
         let kept = (0..=room.min(text.len()))
             .rev()
@@ -135,9 +178,18 @@ fn broken_rule(name: &str) -> Option<String> {
     if name.is_empty() {
         return Some("it is empty".into());
     }
-    name.chars()
-        .find(|c| c.is_control())
-        .map(|c| format!("it contains the control character {c:?}"))
+    if let Some(control) = name.chars().find(|c| c.is_control()) {
+        return Some(format!("it contains the control character {control:?}"));
+    }
+    let blank_end = match (
+        name.starts_with(char::is_whitespace),
+        name.ends_with(char::is_whitespace),
+    ) {
+        (true, _) => "begins",
+        (false, true) => "ends",
+        (false, false) => return None,
+    };
+    Some(format!("it {blank_end} with white space"))
 }
 
 fn invalid(name: &str, reason: String) -> LockError {
@@ -186,6 +238,22 @@ mod tests {
     }
 
     #[test]
+    fn white_space_at_the_ends_is_refused() {
+        for (bad, end) in [
+            (" a", "begins"),
+            ("a ", "ends"),
+            ("\u{a0}a", "begins"),
+            ("a\u{3000}", "ends"),
+            (" ", "begins"),
+        ] {
+            let error = check(bad).unwrap_err().to_string();
+            assert!(error.contains(&format!("{end} with white space")), "{error}");
+        }
+        assert!(check("a b").is_ok());
+        assert_eq!(whole(" a ").unwrap(), " a ", "operators can use any name");
+    }
+
+    #[test]
     fn a_character_is_never_cut() {
         let name = RenderedName::new("n".repeat(MAX_BYTES - 2) + "😀");
         assert_eq!(name.text().len(), MAX_BYTES - 2);
@@ -194,11 +262,11 @@ mod tests {
 
     #[test]
     fn text_after_the_end_is_not_kept() {
-        let mut name = Renderer::default();
+        let mut name = Renderer::limited();
         name.text(&"n".repeat(MAX_BYTES - 1));
         name.text("😀");
         name.text("a");
-        name.value("id", &"");
+        name.value(Some("id"), &"");
         let name = name.finish();
         assert_eq!(name.text().len(), MAX_BYTES - 1);
         assert_eq!(name.flaw, Some(Flaw::TooLong));

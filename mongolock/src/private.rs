@@ -1,53 +1,17 @@
 //! The items that the expansion of `#[distributed_lock]` names. They are not part of the public interface: any release
 //! may change them.
 
-use std::fmt::{self, Display};
+use std::fmt;
 use std::time::Duration;
 
 use crate::lock::{DistributedLock, OnBusy};
-use crate::name::Renderer;
+pub use crate::name::{Name, NameValue, is_signed_integer, is_unsigned_integer};
 use crate::options::Options;
 pub use crate::output::{Output, output};
 use crate::run::OnLost;
 pub use crate::run::{Acquired, Finished, LockedBody};
 use crate::{LockError, LockProvider};
 pub use crate::{LockOutput, Skipped};
-
-/// A lock's name while it is rendered.
-#[derive(Debug, Default)]
-pub struct Name(Renderer);
-
-/// A value that a placeholder in a lock name can stand for.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be used in a lock name",
-    label = "it does not implement `std::fmt::Display`",
-    note = "implement `Display` for `{Self}`, or name a field or an argument-less method of it that does"
-)]
-pub trait NameValue: Display {}
-
-impl<T: Display + ?Sized> NameValue for T {}
-
-impl Name {
-    /// An empty name.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Appends fixed text.
-    #[must_use]
-    pub fn text(mut self, text: &str) -> Self {
-        self.0.text(text);
-        self
-    }
-
-    /// Appends the value of a placeholder.
-    #[must_use]
-    pub fn value<T: NameValue + ?Sized>(mut self, placeholder: &'static str, value: &T) -> Self {
-        self.0.value(placeholder, &value);
-        self
-    }
-}
 
 // The return type is the only generic argument of these functions. The compiler then reports a return type that cannot
 // carry an error once, at the place where the type is written.
@@ -208,7 +172,7 @@ impl Call {
     }
 
     fn lock(self, name: Name) -> Result<DistributedLock, LockError> {
-        Ok(self.provider?.named(name.0.finish()).with(self.options))
+        Ok(self.provider?.named(name.finish()).with(self.options))
     }
 }
 
