@@ -36,10 +36,11 @@ pub(crate) fn expand(declaration: &Declaration, patterns: &[Pattern<'_>]) -> Tok
             }
         });
         let parts = rendered_parts(&pattern.parts);
+        let template = pattern.template.value();
         quote_spanned! {span=>
             #variant { #(#bindings)* .. } => {
                 #(#integers)*
-                name #parts
+                name.template(#template) #parts
             }
         }
     });
