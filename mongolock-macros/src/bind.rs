@@ -117,9 +117,11 @@ impl<'a> Scope<'a> {
 
     /// The argument or the constant of this name.
     fn named(&self, name: &str, span: Span) -> Option<TokenStream> {
-        let argument = self.argument(name, span);
-        let constant = || self.is_constant(name).then(|| identifier(name, span));
-        argument.or_else(constant).map(ToTokens::into_token_stream)
+        let found = self
+            .argument(name, span)
+            .or_else(|| self.const_generic(name, span))
+            .or_else(|| self.constant(name, span));
+        found.map(ToTokens::into_token_stream)
     }
 
     /// The argument with the literal's source position and the argument's own hygiene: only this combination compiles
@@ -136,15 +138,22 @@ impl<'a> Scope<'a> {
         Some(root)
     }
 
-    /// Whether a name that is not an argument is that of a constant: a const generic of the function, or of the `impl`
-    /// block, which the attribute does not see. Other names of constants than those in upper case are taken for
-    /// misspelt arguments, and so is one that differs from an argument only in its case.
-    fn is_constant(&self, name: &str) -> bool {
-        let generics = &self.function.signature.generics;
-        generics
-            .const_params()
-            .any(|parameter| parameter.ident.unraw() == name)
-            || is_upper_case(name) && !self.bindings.iter().any(|binding| is_same_word(binding, name))
+    /// The const generic of the function, with the source position of the literal.
+    fn const_generic(&self, name: &str, span: Span) -> Option<Ident> {
+        let mut parameters = self.function.signature.generics.const_params();
+        let parameter = parameters.find(|parameter| parameter.ident.unraw() == name)?;
+        let mut root = parameter.ident.clone();
+        root.set_span(span.resolved_at(parameter.ident.span()));
+        Some(root)
+    }
+
+    /// A constant that the attribute does not see, such as a const generic of the `impl` block. A name that is not in
+    /// upper case is taken for a misspelt argument, and so is one that differs from an argument only in its case. The
+    /// position of the literal alone would let the compiler suggest changes of the literal.
+    fn constant(&self, name: &str, span: Span) -> Option<Ident> {
+        let is_constant =
+            is_upper_case(name) && !self.bindings.iter().any(|binding| is_same_word(binding, name));
+        is_constant.then(|| identifier(name, span.resolved_at(Span::call_site())))
     }
 
     /// The message about a placeholder that names no argument.
@@ -173,6 +182,7 @@ impl<'a> Scope<'a> {
 
 /// The path of an associated constant.
 pub(crate) fn associated_constant(of: &str, name: &str, span: Span) -> TokenStream {
+    let span = span.resolved_at(Span::call_site());
     let of = match of {
         "Self" => Ident::new("Self", span),
         of => identifier(of, span),

@@ -162,10 +162,11 @@ fn build_name(lock: &Lock) -> TokenStream {
         // The value lives in this statement only, so a borrow in it is not part of the future.
         LockName::Value(value) => {
             let (start, end) = first_and_last_span(value);
-            let of = quote_spanned!(start=> #private::Name::of);
+            let runtime = runtime_crate(lock.crate_path.as_ref());
+            let declared = quote_spanned!(start=> #runtime::declared_lock_name);
             let and = Token![&](start);
             let argument = group_at(end, Delimiter::Parenthesis, quote!(#and #value));
-            quote!(#of #argument)
+            quote!(#declared #argument)
         }
     }
 }

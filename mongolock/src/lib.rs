@@ -52,6 +52,8 @@ pub use lock::DistributedLock;
 #[doc(inline)]
 pub use mongolock_macros::{LockName, distributed_lock};
 pub use name::{IntoLockName, LockName, escape};
+#[doc(hidden)]
+pub use name::{SignedInteger, UnsignedInteger, declared_lock_name};
 pub use output::{LockOutput, Skipped};
 pub use provider::{LockProvider, LockProviderBuilder};
 pub use store::{IndexState, LockFilter, LockInfo, LockState};

@@ -1,4 +1,5 @@
 mod escape;
+mod integer;
 mod lock_name;
 mod rendering;
 
@@ -6,8 +7,9 @@ use std::fmt::{self, Display, Write};
 use std::sync::Arc;
 
 pub use self::escape::escape;
-pub use self::lock_name::{IntoLockName, LockName};
-pub use self::rendering::{Name, NameValue, is_signed_integer, is_unsigned_integer};
+pub use self::integer::{SignedInteger, UnsignedInteger};
+pub use self::lock_name::{IntoLockName, LockName, declared_lock_name};
+pub use self::rendering::{Name, NameValue};
 use crate::LockError;
 
 /// The greatest length of a name in bytes: the name is an `_id` and stands in an index, and a longer one is almost

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::lock::{DistributedLock, OnBusy};
-pub use crate::name::{Name, NameValue, is_signed_integer, is_unsigned_integer};
+pub use crate::name::{Name, NameValue};
 use crate::options::Options;
 pub use crate::output::{Output, output};
 use crate::run::OnLost;

@@ -131,7 +131,9 @@ fn every_argument_is_in_the_expansion() {
 #[test]
 fn a_declared_name_is_one_expression() {
     let expanded = function(quote!(name = Lock::A { id: f(id)? })).to_string();
-    let name = quote!(let name = ::mongolock::__private::Name::of(&Lock::A { id: f(id)? }););
+    let name = quote! {
+        let name = ::mongolock::declared_lock_name(&Lock::A { id: f(id)? });
+    };
     assert!(expanded.contains(&name.to_string()), "{expanded}");
 }
 

@@ -124,16 +124,17 @@ impl Automaton {
     /// Appends `0|[1-9][0-9]*`, with a sign before the second form if `is_signed`.
     fn number(&mut self, separator: Option<char>, is_signed: bool) {
         let (zero, digits) = (self.state(), self.state());
-        let mut from = self.ends.clone();
-        self.spell(&from, &escaped('0', separator), zero);
+        let before = self.ends.clone();
+        let mut from = before.clone();
         if is_signed {
             let minus = self.state();
-            self.spell(&from, &escaped('-', separator), minus);
+            self.spell(&before, &escaped('-', separator), minus);
             from.push(minus);
         }
         for digit in '1'..='9' {
             self.spell(&from, &escaped(digit, separator), digits);
         }
+        self.spell(&before, &escaped('0', separator), zero);
         for digit in '0'..='9' {
             self.spell(&[digits], &escaped(digit, separator), digits);
         }

@@ -12,7 +12,7 @@ use crate::expand::{rendered_parts, runtime_crate};
 /// The implementations for a type with these templates.
 pub(crate) fn expand(declaration: &Declaration, patterns: &[Pattern<'_>]) -> TokenStream {
     let span = Span::mixed_site();
-    let private = private(declaration);
+    let runtime = runtime_crate(declaration.crate_path.as_ref());
     let rendered = patterns.iter().map(|pattern| {
         let variant = variant(pattern);
         let bindings = pattern.bindings.iter().map(|(at, binding)| {
@@ -31,8 +31,8 @@ pub(crate) fn expand(declaration: &Declaration, patterns: &[Pattern<'_>]) -> Tok
         let integers = pattern.integers.iter().map(|(values, ty)| {
             let at = span.located_at(ty.span());
             match values {
-                Values::Signed(_) => quote_spanned!(at=> #private::is_signed_integer::<#ty>();),
-                _ => quote_spanned!(at=> #private::is_unsigned_integer::<#ty>();),
+                Values::Signed(_) => quote_spanned!(at=> <#ty as #runtime::SignedInteger>::is_primitive();),
+                _ => quote_spanned!(at=> <#ty as #runtime::UnsignedInteger>::is_primitive();),
             }
         });
         let parts = rendered_parts(&pattern.parts);
@@ -65,7 +65,7 @@ pub(crate) fn without_content(declaration: &Declaration) -> TokenStream {
 fn implementations(declaration: &Declaration, rendered: &TokenStream, template: &TokenStream) -> TokenStream {
     let span = Span::mixed_site();
     let runtime = runtime_crate(declaration.crate_path.as_ref());
-    let private = private(declaration);
+    let private = quote_spanned!(span=> #runtime::__private);
     let ident = &declaration.ident;
     let (parameters, arguments, bounds) = declaration.generics.split_for_impl();
     // The blanket implementation for `Display` does not cover the type, because it is local and has no `Display`; a
@@ -116,10 +116,4 @@ fn variant(pattern: &Pattern<'_>) -> TokenStream {
         Some(ident) => quote_spanned!(span=> Self::#ident),
         None => quote_spanned!(span=> Self),
     }
-}
-
-/// The path of the module that the expansion uses.
-fn private(declaration: &Declaration) -> TokenStream {
-    let runtime = runtime_crate(declaration.crate_path.as_ref());
-    quote_spanned!(Span::mixed_site()=> #runtime::__private)
 }

@@ -1,16 +1,15 @@
 //! The template of one variant, with its placeholders resolved to the fields.
 
 use proc_macro2::{Ident, Span};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote};
 use syn::ext::IdentExt;
-use syn::{Field, GenericParam, Type};
+use syn::{Field, Type};
 
 use super::declaration::{Declaration, Variant};
 use super::language::{Hole, Values};
 use crate::bind::{self, Part, Value};
 use crate::error::Errors;
 use crate::error::lock_name::{self, FieldMistake};
-use crate::identifier::identifier;
 use crate::string_literal::StringLiteral;
 use crate::template::{self, Piece, Placeholder, Root};
 
@@ -102,10 +101,11 @@ impl<'a> Pattern<'a> {
                         quote!(#binding)
                     }
                 } else if let Root::Name(name) = root
-                    && is_const_parameter(declaration, name)
+                    && let Some(parameter) = const_parameter(declaration, name)
                 {
-                    let name = identifier(name, span);
-                    quote_spanned!(span=> #name)
+                    let mut parameter = parameter.clone();
+                    parameter.set_span(span.resolved_at(parameter.span()));
+                    parameter.into_token_stream()
                 } else {
                     return Err(self.not_found(&written, root));
                 }
@@ -191,14 +191,10 @@ fn integer(ty: Option<&Type>) -> Option<Ident> {
     }
 }
 
-/// Whether the type has a const generic of this name.
-fn is_const_parameter(declaration: &Declaration, name: &str) -> bool {
-    declaration
-        .generics
-        .params
-        .iter()
-        .any(|parameter| match parameter {
-            GenericParam::Const(parameter) => parameter.ident.unraw() == name,
-            _ => false,
-        })
+/// The const generic of this name.
+fn const_parameter<'a>(declaration: &'a Declaration, name: &str) -> Option<&'a Ident> {
+    let mut parameters = declaration.generics.const_params();
+    parameters
+        .find(|parameter| parameter.ident.unraw() == name)
+        .map(|parameter| &parameter.ident)
 }

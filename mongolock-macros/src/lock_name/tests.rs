@@ -233,6 +233,8 @@ fn templates_that_overlap_are_reported_with_a_name() {
     shows("user:<id>:lock", "user:<id>:<kind>:lock", "user:a:b:lock");
     shows("<id>", "nightly", "nightly");
     shows("<id>a", "<id>b<kind>", "aba");
+    let number = overlap(("a:<id>", quote!(id: u8)), ("<id>", text())).unwrap();
+    assert!(number.contains("can both give `a:1`"), "{number}");
     assert!(overlap(("report:<id>", text()), ("invoice:<id>", text())).is_none());
     assert!(overlap(("r:<id>:<kind>:a", text()), ("r:<id>:<kind>:b", text())).is_none());
     assert!(overlap(("<id>/<kind>", text()), ("<id>", quote!(id: u64))).is_none());

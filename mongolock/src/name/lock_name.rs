@@ -71,6 +71,13 @@ pub trait LockName: IntoLockName {
     fn render(&self, name: Name) -> Name;
 }
 
+/// The name that a value declares, for the expansion of the attribute. It is not in `__private`, because the messages of
+/// the compiler about its bound show its path.
+#[must_use]
+pub fn declared_lock_name<L: LockName + ?Sized>(lock: &L) -> Name {
+    lock.render(Name::limited())
+}
+
 /// A value that can name a lock: everything that implements `Display`, such as a string, a number or an `ObjectId`, and
 /// everything that derives [`LockName`], also behind a reference.
 ///

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use super::escape::Escaped;
-use super::{LockName, RenderedName, Renderer};
+use super::{RenderedName, Renderer};
 
 /// A lock's name while it is rendered.
 #[derive(Debug)]
@@ -34,12 +34,6 @@ impl Name {
     #[must_use]
     pub fn of_template(template: &'static str) -> Self {
         Self::limited().template(template)
-    }
-
-    /// The name that this value declares.
-    #[must_use]
-    pub fn of<L: LockName + ?Sized>(lock: &L) -> Self {
-        lock.render(Self::limited())
     }
 
     /// Sets the template that describes the name.
@@ -89,34 +83,3 @@ impl Name {
         self.0.finish()
     }
 }
-
-/// A primitive unsigned integer or a reference to one: what the derive macro takes a type of that name for.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not the primitive integer that its name says",
-    label = "this name stands for another type here",
-    note = "`#[derive(LockName)]` takes the word for the primitive type: rename the other type, or write its path"
-)]
-pub trait UnsignedInteger {}
-
-/// A primitive signed integer, as [`UnsignedInteger`].
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is not the primitive integer that its name says",
-    label = "this name stands for another type here",
-    note = "`#[derive(LockName)]` takes the word for the primitive type: rename the other type, or write its path"
-)]
-pub trait SignedInteger {}
-
-macro_rules! integers {
-    ($kind:ident: $($ty:ident)+) => {
-        $(impl $kind for ::core::primitive::$ty {})+
-    };
-}
-
-integers!(UnsignedInteger: u8 u16 u32 u64 u128 usize);
-integers!(SignedInteger: i8 i16 i32 i64 i128 isize);
-
-/// Does not compile unless the type is a primitive unsigned integer.
-pub const fn is_unsigned_integer<T: UnsignedInteger>() {}
-
-/// Does not compile unless the type is a primitive signed integer.
-pub const fn is_signed_integer<T: SignedInteger>() {}

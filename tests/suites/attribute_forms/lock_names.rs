@@ -291,9 +291,24 @@ macro_rules! declare {
 
 declare!(Declared, "declared:<id>", id: u64, "declared:all");
 
-#[test]
-fn declarations_by_other_means_compile() {
+/// A function whose lock name comes from the caller.
+macro_rules! locked_as {
+    ($function:ident, $argument:ident, $lock:expr) => {
+        #[distributed_lock(name = $lock)]
+        async fn $function($argument: u64) -> Result<(String, &'static str), LockError> {
+            locked()
+        }
+    };
+}
+
+locked_as!(by_macro, id, Declared::One { id });
+
+#[tokio::test]
+async fn declarations_by_other_means_compile() -> Result<(), LockError> {
     assert_eq!(Elsewhere.name(), "elsewhere");
     assert_eq!(Declared::One { id: 1 }.name(), "declared:1");
     assert_eq!(Declared::Other.template(), "declared:all");
+    let name = LockProvider::in_memory().scope(by_macro(2)).await?;
+    assert_eq!(name, found("declared:2", "declared:<id>"));
+    Ok(())
 }

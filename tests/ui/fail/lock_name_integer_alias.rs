@@ -1,6 +1,7 @@
+#![allow(non_camel_case_types)]
+
 use mongolock::LockName;
 
-#[allow(non_camel_case_types)]
 type u64 = String;
 
 #[derive(LockName)]
@@ -13,7 +14,6 @@ enum Lock {
 
 #[derive(LockName)]
 #[lock("<0>:<1>")]
-#[allow(non_camel_case_types)]
 struct Generic<i8: std::fmt::Display>(i8, u8);
 
 fn main() {}
