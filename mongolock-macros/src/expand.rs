@@ -180,9 +180,10 @@ pub(crate) fn rendered_parts(parts: &[Part]) -> TokenStream {
             let written = value.written.trim_matches(['<', '>']);
             let reference = reference(value);
             let at = span.located_at(value.span);
-            match value.separator {
-                Some(separator) => quote_spanned!(at=> .escaped(#written, #separator, #reference)),
-                None => quote_spanned!(at=> .value(#written, #reference)),
+            if let Some(separator) = value.separator {
+                quote_spanned!(at=> .escaped(#written, #separator, #reference))
+            } else {
+                quote_spanned!(at=> .value(#written, #reference))
             }
         }
     });

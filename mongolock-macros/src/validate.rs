@@ -118,12 +118,11 @@ fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockNa
         };
     };
     let escapes = args.literal(Key::Escape).is_none();
-    let parts = match function {
-        Some(function) => bind::bind(literal, escapes, function, errors),
-        None => {
-            bind::pieces(literal, escapes, errors);
-            Vec::new()
-        }
+    let parts = if let Some(function) = function {
+        bind::bind(literal, escapes, function, errors)
+    } else {
+        bind::pieces(literal, escapes, errors);
+        Vec::new()
     };
     LockName::Template {
         template: literal.value().to_owned(),

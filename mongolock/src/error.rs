@@ -116,8 +116,8 @@ pub enum LockError {
     ProviderAlreadySet,
     /// The lock's name breaks a rule.
     ///
-    /// A name has 1 to 1024 bytes and no control characters, no placeholder renders to an empty string, and no `Display`
-    /// that the name is rendered with returns an error.
+    /// A name has 1 to 1024 bytes, no control characters and no white space at its ends. No placeholder renders to an
+    /// empty string, and no `Display` that the name is rendered with returns an error.
     #[non_exhaustive]
     InvalidName {
         /// The name as far as it was rendered; a long one is shortened.

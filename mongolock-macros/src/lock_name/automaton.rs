@@ -34,7 +34,7 @@ impl Automaton {
                 Segment::Text(text) => {
                     for character in text.chars() {
                         let next = automaton.state();
-                        automaton.lead(Symbols::One(character), next);
+                        automaton.lead(&Symbols::One(character), next);
                         automaton.ends = vec![next];
                     }
                 }
@@ -75,7 +75,7 @@ impl Automaton {
     }
 
     /// Adds a move from each of the present ends.
-    fn lead(&mut self, symbols: Symbols, to: usize) {
+    fn lead(&mut self, symbols: &Symbols, to: usize) {
         for end in self.ends.clone() {
             self.moves[end].push((symbols.clone(), to));
         }

@@ -1,8 +1,7 @@
 //! Generates the implementations of the two traits. The declaration has been checked, so nothing here can fail.
 
-use proc_macro2::{Span, TokenStream};
-use quote::quote_spanned;
-use syn::Index;
+use proc_macro2::{Literal, Span, TokenStream};
+use quote::{ToTokens, quote_spanned};
 
 use super::declaration::Declaration;
 use super::language::Values;
@@ -13,37 +12,7 @@ use crate::expand::{rendered_parts, runtime_crate};
 pub(crate) fn expand(declaration: &Declaration, patterns: &[Pattern<'_>]) -> TokenStream {
     let span = Span::mixed_site();
     let runtime = runtime_crate(declaration.crate_path.as_ref());
-    let rendered = patterns.iter().map(|pattern| {
-        let variant = variant(pattern);
-        let bindings = pattern.bindings.iter().map(|(at, binding)| {
-            let field = pattern.variant.fields.iter().nth(*at);
-            match field.and_then(|field| field.ident.as_ref()) {
-                Some(name) => quote_spanned!(span=> #name: #binding,),
-                None => {
-                    let index = Index {
-                        index: u32::try_from(*at).unwrap_or(u32::MAX),
-                        span,
-                    };
-                    quote_spanned!(span=> #index: #binding,)
-                }
-            }
-        });
-        let integers = pattern.integers.iter().map(|(values, ty)| {
-            let at = span.located_at(ty.span());
-            match values {
-                Values::Signed(_) => quote_spanned!(at=> <#ty as #runtime::SignedInteger>::is_primitive();),
-                _ => quote_spanned!(at=> <#ty as #runtime::UnsignedInteger>::is_primitive();),
-            }
-        });
-        let parts = rendered_parts(&pattern.parts);
-        let template = pattern.template.value();
-        quote_spanned! {span=>
-            #variant { #(#bindings)* .. } => {
-                #(#integers)*
-                name.template(#template) #parts
-            }
-        }
-    });
+    let rendered = patterns.iter().map(|pattern| rendered(pattern, &runtime));
     let templates = patterns.iter().map(|pattern| {
         let (variant, template) = (variant(pattern), pattern.template.value());
         quote_spanned!(span=> #variant { .. } => #template,)
@@ -53,6 +22,35 @@ pub(crate) fn expand(declaration: &Declaration, patterns: &[Pattern<'_>]) -> Tok
         &quote_spanned!(span=> match self { #(#rendered)* }),
         &quote_spanned!(span=> match self { #(#templates)* }),
     )
+}
+
+/// The arm that appends the name of a variant.
+fn rendered(pattern: &Pattern<'_>, runtime: &TokenStream) -> TokenStream {
+    let span = Span::mixed_site();
+    let variant = variant(pattern);
+    let bindings = pattern.bindings.iter().map(|(at, binding)| {
+        let field = pattern.variant.fields.iter().nth(*at);
+        let name = field.and_then(|field| field.ident.as_ref()).map_or_else(
+            || Literal::usize_unsuffixed(*at).into_token_stream(),
+            ToTokens::to_token_stream,
+        );
+        quote_spanned!(span=> #name: #binding,)
+    });
+    let integers = pattern.integers.iter().map(|(values, ty)| {
+        let at = span.located_at(ty.span());
+        let kind = match values {
+            Values::Signed(_) => quote_spanned!(at=> SignedInteger),
+            Values::Unsigned(_) | Values::Any => quote_spanned!(at=> UnsignedInteger),
+        };
+        quote_spanned!(at=> <#ty as #runtime::#kind>::is_primitive();)
+    });
+    let (template, parts) = (pattern.template.value(), rendered_parts(&pattern.parts));
+    quote_spanned! {span=>
+        #variant { #(#bindings)* .. } => {
+            #(#integers)*
+            name.template(#template) #parts
+        }
+    }
 }
 
 /// The implementations for a type with a mistake, which is reported beside them.
@@ -112,8 +110,9 @@ fn implementations(declaration: &Declaration, rendered: &TokenStream, template: 
 /// The pattern of a variant, without its fields.
 fn variant(pattern: &Pattern<'_>) -> TokenStream {
     let span = Span::mixed_site();
-    match &pattern.variant.ident {
-        Some(ident) => quote_spanned!(span=> Self::#ident),
-        None => quote_spanned!(span=> Self),
-    }
+    let ident = pattern.variant.ident.as_ref();
+    ident.map_or_else(
+        || quote_spanned!(span=> Self),
+        |ident| quote_spanned!(span=> Self::#ident),
+    )
 }

@@ -1,6 +1,8 @@
 //! The texts that a placeholder can give: exactly those that rendering gives, so that a proof about them holds for all
 //! names, and an overlap can be shown.
 
+use std::fmt::Write;
+
 /// A placeholder as the set of texts that it can give.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hole {
@@ -62,9 +64,12 @@ pub(crate) fn escaped(character: char, separator: Option<char>) -> String {
     if separator.is_none_or(|separator| character != separator && character != '%') {
         return character.to_string();
     }
-    let mut bytes = [0; 4];
-    let bytes = character.encode_utf8(&mut bytes).bytes();
-    bytes.map(|byte| format!("%{byte:02X}")).collect()
+    let (mut escape, mut bytes) = (String::new(), [0; 4]);
+    for byte in character.encode_utf8(&mut bytes).bytes() {
+        // Writing to a string cannot fail.
+        let _ = write!(escape, "%{byte:02X}");
+    }
+    escape
 }
 
 #[cfg(test)]

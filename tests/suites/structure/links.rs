@@ -92,11 +92,11 @@ fn module_exists(module: &str) -> bool {
 
 /// Whether an item of this kind and name is declared, somewhere in the crate.
 fn item_exists(kind: &str, name: &str) -> bool {
-    let (sources, keyword) = match kind {
-        "attr" => ("mongolock-macros/src", "fn"),
-        kind => ("mongolock/src", kind),
+    let (sources, declaration) = match kind {
+        "attr" => ("mongolock-macros/src", format!("pub fn {name}")),
+        "derive" => ("mongolock-macros/src", format!("#[proc_macro_derive({name}")),
+        kind => ("mongolock/src", format!("pub {kind} {name}")),
     };
-    let declaration = format!("pub {keyword} {name}");
     let declares = |file: &PathBuf| {
         let source = fs::read_to_string(file).unwrap_or_default();
         let mut after = source.split(&declaration).skip(1);
@@ -191,6 +191,7 @@ fn relative_links_and_pages_that_do_not_exist_are_refused() {
             "attr.distributed_lock.html",
             "struct.distributed_lock.html",
         ),
+        (DOCUMENTATION, "derive.LockName.html", "derive.Lock.html"),
     ] {
         assert!(!is_refused(&format!("{base}{good}")), "{good}");
         assert!(is_refused(&format!("{base}{bad}")), "{bad}");
