@@ -19,6 +19,8 @@ pub(crate) struct Args {
     presumed: Vec<Key>,
     /// The arguments whose value is a string literal, each with its key as written.
     literals: Vec<(Key, Ident, StringLiteral)>,
+    /// The value of `name` if it is an expression and not a string literal.
+    pub(crate) name: Option<Expr>,
     pub(crate) provider: Option<Expr>,
     pub(crate) crate_path: Option<Path>,
 }
@@ -78,9 +80,14 @@ impl Args {
         match key {
             Key::Provider => self.provider(input, errors)?,
             Key::Crate => self.crate_path(input, errors)?,
-            Key::Name | Key::Duration(_) | Key::AcquireTimeout | Key::OnBusy | Key::OnLost | Key::Release => {
-                self.string(ident, key, input, errors)?;
-            }
+            Key::Name if self.lock_name(input)? => {}
+            Key::Name
+            | Key::Duration(_)
+            | Key::AcquireTimeout
+            | Key::OnBusy
+            | Key::OnLost
+            | Key::Release
+            | Key::Escape => self.string(ident, key, input, errors)?,
         }
         end(input, errors)
     }
@@ -141,6 +148,17 @@ impl Args {
         Ok(())
     }
 
+    /// Reads the value of `name` if it has the form of a lock name that is declared elsewhere.
+    fn lock_name(&mut self, input: ParseStream<'_>) -> syn::Result<bool> {
+        let ahead = input.fork();
+        let is_lock_name = ahead.parse::<Expr>().is_ok_and(|expr| is_lock_name(&expr))
+            && (is_end(&ahead) || is_next_argument(&ahead));
+        if is_lock_name {
+            self.name = Some(input.parse()?);
+        }
+        Ok(is_lock_name)
+    }
+
     /// Reads the value of `provider`.
     fn provider(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
         let ahead = input.fork();
@@ -175,6 +193,23 @@ impl Args {
             argument::not_a_path(path.map(|path| format!("crate = {path}"))),
         );
         Ok(())
+    }
+}
+
+/// Whether an expression can be a lock name: a path such as `Lock::Nightly`, or a struct or a tuple variant with its
+/// fields. Any other call gives the name as text, which is not accepted.
+fn is_lock_name(expr: &Expr) -> bool {
+    match expr {
+        Expr::Path(_) | Expr::Struct(_) => true,
+        Expr::Group(group) => is_lock_name(&group.expr),
+        Expr::Call(call) => match &*call.func {
+            Expr::Path(path) => path.path.segments.last().is_some_and(|last| {
+                let name = last.ident.unraw().to_string();
+                name.starts_with(char::is_uppercase)
+            }),
+            _ => false,
+        },
+        _ => false,
     }
 }
 
@@ -228,7 +263,7 @@ fn with_quotes(key: Key, value: &TokenStream) -> Option<String> {
         _ => return None,
     };
     let known = match key {
-        Key::OnBusy | Key::OnLost | Key::Release => key.choices().contains(&word.as_str()),
+        Key::OnBusy | Key::OnLost | Key::Release | Key::Escape => key.choices().contains(&word.as_str()),
         Key::AcquireTimeout if word == "none" => true,
         Key::AcquireTimeout | Key::Duration(_) => crate::duration::parse(&word).is_ok(),
         Key::Name | Key::Provider | Key::Crate => false,

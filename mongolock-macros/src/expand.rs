@@ -1,18 +1,19 @@
 //! Generates the locked function. The arguments have been validated, so nothing here can fail.
 
-use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Expr, ExprReference, Token, Type};
+use syn::{Expr, ExprReference, Path, Token, Type};
 
 use crate::async_trait::BoxedFuture;
 use crate::bind::{Part, Value};
 use crate::erase::erase_opaque_types;
 use crate::function::{Function, split_inner_attributes};
+use crate::identifier::identifier;
 use crate::key::DurationKey;
 use crate::outcome::{self, first_and_last_span};
 use crate::shape::Shape;
 use crate::template::Step;
-use crate::validate::{Lock, OnBusy, OnLost, Timeout};
+use crate::validate::{Lock, LockName, OnBusy, OnLost, Timeout};
 
 /// The function with its body under the lock.
 pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStream {
@@ -153,16 +154,40 @@ fn options(lock: &Lock) -> TokenStream {
 fn build_name(lock: &Lock) -> TokenStream {
     let private = private_module(lock);
     let span = Span::mixed_site();
-    let parts = lock.name.iter().map(|part| match part {
+    match &lock.name {
+        LockName::Template { template, parts } => {
+            let parts = rendered_parts(parts);
+            quote_spanned!(span=> #private::Name::of_template(#template) #parts)
+        }
+        // The value lives in this statement only, so a borrow in it is not part of the future.
+        LockName::Value(value) => {
+            let (start, end) = first_and_last_span(value);
+            let runtime = runtime_crate(lock.crate_path.as_ref());
+            let declared = quote_spanned!(start=> #runtime::declared_lock_name);
+            let and = Token![&](start);
+            let argument = group_at(end, Delimiter::Parenthesis, quote!(#and #value));
+            quote!(#declared #argument)
+        }
+    }
+}
+
+/// The method calls that append the parts of a name.
+pub(crate) fn rendered_parts(parts: &[Part]) -> TokenStream {
+    let span = Span::mixed_site();
+    let calls = parts.iter().map(|part| match part {
         Part::Text(text) => quote_spanned!(span=> .text(#text)),
         Part::Value(value) => {
             let written = value.written.trim_matches(['<', '>']);
             let reference = reference(value);
             let at = span.located_at(value.span);
-            quote_spanned!(at=> .value(#written, #reference))
+            if let Some(separator) = value.separator {
+                quote_spanned!(at=> .escaped(#written, #separator, #reference))
+            } else {
+                quote_spanned!(at=> .value(#written, #reference))
+            }
         }
     });
-    quote_spanned!(span=> #private::Name::new() #(#parts)*)
+    quote!(#(#calls)*)
 }
 
 /// A reference to the value of a placeholder, so that the body can still move the argument.
@@ -191,25 +216,18 @@ fn reference(value: &Value) -> TokenStream {
     quote!(#and #root #(#steps)*)
 }
 
-/// The identifier for a name of a template, in which keywords have no `r#`.
-fn identifier(name: &str, span: Span) -> Ident {
-    let ident = Ident::new(name, span);
-    // The keyword list of `syn` lacks `gen`, which is a keyword since edition 2024.
-    if name != "gen" && syn::parse2::<Ident>(ident.to_token_stream()).is_ok() {
-        ident
-    } else {
-        Ident::new_raw(name, span)
-    }
-}
-
 /// The path of the module that the expansion uses.
 fn private_module(lock: &Lock) -> TokenStream {
-    let span = Span::mixed_site();
-    let path = lock
-        .crate_path
-        .as_ref()
-        .map_or_else(|| quote_spanned!(span=> ::mongolock), ToTokens::to_token_stream);
-    quote_spanned!(span=> #path::__private)
+    let runtime = runtime_crate(lock.crate_path.as_ref());
+    quote_spanned!(Span::mixed_site()=> #runtime::__private)
+}
+
+/// The path of the runtime crate.
+pub(crate) fn runtime_crate(path: Option<&Path>) -> TokenStream {
+    path.map_or_else(
+        || quote_spanned!(Span::mixed_site()=> ::mongolock),
+        ToTokens::to_token_stream,
+    )
 }
 
 /// Puts tokens between delimiters that have this source position.

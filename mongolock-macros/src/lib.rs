@@ -1,7 +1,7 @@
-//! The attribute macro of `mongolock`. Use it through that crate, which re-exports it.
+//! The attribute macro and the derive macro of `mongolock`. Use them through that crate, which re-exports them.
 //!
 //! Parse (`args`, `function`, `template`, `duration`), validate (`shape`, `validate`, `bind`), expand (`expand`,
-//! `outcome`); `error` has every message for users.
+//! `outcome`); `lock_name` is the derive macro; `error` has every message for users.
 
 mod args;
 mod async_trait;
@@ -11,7 +11,9 @@ mod erase;
 mod error;
 mod expand;
 mod function;
+mod identifier;
 mod key;
+mod lock_name;
 mod outcome;
 mod shape;
 mod similar;
@@ -32,6 +34,12 @@ pub fn distributed_lock(
     item: proc_macro::TokenStream,
 ) -> proc_macro::TokenStream {
     locked(args.into(), item.into()).into()
+}
+
+#[doc = include_str!("lock_name.md")]
+#[proc_macro_derive(LockName, attributes(lock))]
+pub fn lock_name(item: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    lock_name::derive(item.into()).into()
 }
 
 /// Parses, validates and expands. After a mistake the item is returned unchanged together with the errors: its callers

@@ -13,7 +13,6 @@ use crate::error::{self, Errors, argument};
 use crate::function::Function;
 use crate::key::{DurationKey, Key};
 use crate::string_literal::StringLiteral;
-use crate::template;
 
 /// The shortest accepted `expiry`, in milliseconds; it equals the bound that the runtime checks.
 const MIN_EXPIRY: u64 = 100;
@@ -22,8 +21,7 @@ const MAX_DURATION: u64 = 7 * DAY;
 
 /// A lock that can be expanded.
 pub(crate) struct Lock {
-    /// The parts of the lock name, in their order.
-    pub(crate) name: Vec<Part>,
+    pub(crate) name: LockName,
     /// The durations that were given, in milliseconds; the provider's value applies to an omitted one.
     pub(crate) durations: Vec<(DurationKey, u64)>,
     /// How long a call waits; the provider's timeout applies to an omitted one.
@@ -36,6 +34,14 @@ pub(crate) struct Lock {
     pub(crate) provider: Option<Expr>,
     /// The path of the runtime crate; `::mongolock` if it is omitted.
     pub(crate) crate_path: Option<Path>,
+}
+
+/// Where the lock name comes from.
+pub(crate) enum LockName {
+    /// A template, with its parts in their order.
+    Template { template: String, parts: Vec<Part> },
+    /// A value whose type has derived `LockName`.
+    Value(Expr),
 }
 
 /// `acquire_timeout` as given.
@@ -77,6 +83,9 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
     let await_release = args
         .literal(Key::Release)
         .map(|_| choice(&args, Key::Release, &[true, false], errors));
+    if args.literal(Key::Escape).is_some() {
+        choice(&args, Key::Escape, &[()], errors);
+    }
     check_timeout(&args, on_busy, acquire_timeout, errors);
     let Args {
         provider, crate_path, ..
@@ -94,21 +103,48 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
 }
 
 /// Reads the lock name; without a function, its placeholders cannot be resolved and only its syntax is checked.
-fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> Vec<Part> {
-    match (args.literal(Key::Name), function) {
-        (Some((_, literal)), Some(function)) => bind::bind(literal, function, errors),
-        (Some((_, literal)), None) => {
-            for (range, mistake) in template::parse(literal.value()).1 {
-                errors.push(literal.span_of(range), mistake);
-            }
-            Vec::new()
+fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockName {
+    if let Some(value) = &args.name {
+        check_lock_name(value, args, function, errors);
+        return LockName::Value(value.clone());
+    }
+    let Some((_, literal)) = args.literal(Key::Name) else {
+        if !args.mentions(Key::Name) {
+            errors.push(Span::call_site(), argument::missing_name(&example_name(function)));
         }
-        (None, _) => {
-            if !args.mentions(Key::Name) {
-                errors.push(Span::call_site(), argument::missing_name(&example_name(function)));
-            }
-            Vec::new()
-        }
+        return LockName::Template {
+            template: String::new(),
+            parts: Vec::new(),
+        };
+    };
+    let escapes = args.literal(Key::Escape).is_none();
+    let parts = if let Some(function) = function {
+        bind::bind(literal, escapes, function, errors)
+    } else {
+        bind::pieces(literal, escapes, errors);
+        Vec::new()
+    };
+    LockName::Template {
+        template: literal.value().to_owned(),
+        parts,
+    }
+}
+
+/// Reports a lock name that is a single word in lower case but not an argument: a name without its quotes. Also reports
+/// `escape` beside a value, whose type has chosen how it is rendered.
+fn check_lock_name(value: &Expr, args: &Args, function: Option<&Function>, errors: &mut Errors) {
+    if let Expr::Path(path) = value
+        && let Some(word) = path.path.get_ident()
+        && let Some(function) = function
+        && word.unraw().to_string().starts_with(char::is_lowercase)
+        && word != "self"
+        && !function.bindings().contains(&word)
+    {
+        let write = format!("name = \"{}\"", word.unraw());
+        errors.push(word.span(), argument::not_a_string(Key::Name, Some(write)));
+    }
+    if let Some((key, _)) = args.literal(Key::Escape) {
+        errors.push(key.span(), argument::escape_of_a_value());
     }
 }
 

@@ -50,7 +50,10 @@ pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};
 pub use guard::LockGuard;
 pub use lock::DistributedLock;
 #[doc(inline)]
-pub use mongolock_macros::distributed_lock;
+pub use mongolock_macros::{LockName, distributed_lock};
+pub use name::{IntoLockName, LockName, escape};
+#[doc(hidden)]
+pub use name::{SignedInteger, UnsignedInteger, declared_lock_name};
 pub use output::{LockOutput, Skipped};
 pub use provider::{LockProvider, LockProviderBuilder};
 pub use store::{IndexState, LockFilter, LockInfo, LockState};

@@ -1,72 +1,17 @@
 //! The items that the expansion of `#[distributed_lock]` names. They are not part of the public interface: any release
 //! may change them.
 
-use std::fmt::{self, Display, Write};
+use std::fmt;
 use std::time::Duration;
 
 use crate::lock::{DistributedLock, OnBusy};
+pub use crate::name::{Name, NameValue};
 use crate::options::Options;
 pub use crate::output::{Output, output};
 use crate::run::OnLost;
 pub use crate::run::{Acquired, Finished, LockedBody};
 use crate::{LockError, LockProvider};
 pub use crate::{LockOutput, Skipped};
-
-/// A lock's name while it is rendered.
-#[derive(Debug, Default)]
-pub struct Name {
-    rendered: String,
-    /// The first placeholder whose value rendered to an empty string.
-    empty: Option<&'static str>,
-}
-
-/// A value that a placeholder in a lock name can stand for.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be used in a lock name",
-    label = "it does not implement `std::fmt::Display`",
-    note = "implement `Display` for `{Self}`, or name a field or an argument-less method of it that does"
-)]
-pub trait NameValue: Display {}
-
-impl<T: Display + ?Sized> NameValue for T {}
-
-impl Name {
-    /// An empty name.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Appends fixed text.
-    #[must_use]
-    pub fn text(mut self, text: &str) -> Self {
-        self.rendered.push_str(text);
-        self
-    }
-
-    /// Appends the value of a placeholder.
-    #[must_use]
-    pub fn value<T: NameValue + ?Sized>(mut self, placeholder: &'static str, value: &T) -> Self {
-        let before = self.rendered.len();
-        let written = write!(self.rendered, "{value}");
-        if self.rendered.len() == before || written.is_err() {
-            self.empty.get_or_insert(placeholder);
-        }
-        self
-    }
-
-    fn finish(self) -> Result<String, LockError> {
-        match self.empty {
-            None => Ok(self.rendered),
-            Some(placeholder) => Err(LockError::InvalidName {
-                name: self.rendered,
-                reason: format!(
-                    "`<{placeholder}>` rendered to an empty string, with which different values would share one lock"
-                ),
-            }),
-        }
-    }
-}
 
 // The return type is the only generic argument of these functions. The compiler then reports a return type that cannot
 // carry an error once, at the place where the type is written.
@@ -227,8 +172,7 @@ impl Call {
     }
 
     fn lock(self, name: Name) -> Result<DistributedLock, LockError> {
-        let name = name.finish()?;
-        Ok(self.provider?.named(name.into()).with(self.options))
+        Ok(self.provider?.named(name.finish()).with(self.options))
     }
 }
 

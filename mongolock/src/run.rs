@@ -62,8 +62,13 @@ impl Acquired {
         }
     }
 
-    pub(crate) fn joined(outer: &LockContext, permit: OwnedSemaphorePermit, on_lost: OnLost) -> Self {
-        let context = LockContext::new(Arc::clone(outer.lease()), outer.engine());
+    pub(crate) fn joined(
+        outer: &LockContext,
+        template: Option<&'static str>,
+        permit: OwnedSemaphorePermit,
+        on_lost: OnLost,
+    ) -> Self {
+        let context = LockContext::new(Arc::clone(outer.lease()), outer.engine(), template);
         let joined = Joined {
             context: context.clone(),
             _permit: permit,
@@ -83,7 +88,7 @@ impl Acquired {
     pub fn run<B: Future>(self, body: B) -> LockedBody<B, impl Future<Output = ()>> {
         let lease = Arc::clone(self.context.lease());
         LockedBody {
-            span: trace::hold_span(&lease.fields()),
+            span: trace::hold_span(&lease.fields(), self.context.template()),
             body: Some(CURRENT.scope(self.context, body)),
             cancelled: async move { lease.cancelled().await },
             source: Some(self.source),

@@ -148,7 +148,10 @@ fn refuses_values_of_the_wrong_kind() {
         |message: &str, write: &str| format!("`{message}` must be a string literal: write `{write}`");
     let name = string("name", r#"name = "report:<id>""#);
     for tokens in [
-        quote!(name = NAME),
+        quote!(name = name_of(id)),
+        quote!(name = &Lock::A),
+        quote!(name = self.lock),
+        quote!(name = Lock::A.name()),
         quote!(name = concat!("a", "b")),
         quote!(name = "a" + "b"),
         quote!(name = b"a"),
@@ -194,6 +197,27 @@ fn refuses_values_of_the_wrong_kind() {
     );
     assert!(one(quote!(provider = )).starts_with("`provider` needs a value"));
     assert!(one(quote!(provider = =)).starts_with("`provider` must be an expression"));
+}
+
+#[test]
+fn reads_names_that_are_declared_elsewhere() {
+    for value in [
+        quote!(Lock::Nightly),
+        quote!(NIGHTLY),
+        quote!(Lock::Report {
+            tenant,
+            id: order.id()?
+        }),
+        quote!(locks::Lock::<'_>::Invoice(number)),
+        quote!(Self::LOCK),
+    ] {
+        let name = accepted(quote!(name = #value, expiry = "1s")).name;
+        assert_eq!(name.to_token_stream().to_string(), value.to_string());
+        let group = proc_macro2::Group::new(proc_macro2::Delimiter::None, value);
+        assert!(accepted(quote!(name = #group)).name.is_some());
+    }
+    let (args, errors) = parse(quote!(name = Lock::A expiry = "1s"));
+    assert!(args.name.is_some() && errors.contains("expected `,`"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::key::Key;
 use crate::similar::nearest;
 
 /// The words as a sentence lists them: `a`, `b` or `c`, each in backticks.
-fn list<'a>(words: impl IntoIterator<Item = &'a str>, last: &str) -> String {
+pub(crate) fn list<'a>(words: impl IntoIterator<Item = &'a str>, last: &str) -> String {
     let words: Vec<_> = words.into_iter().map(|word| format!("`{word}`")).collect();
     match words.as_slice() {
         [first @ .., end] if !first.is_empty() => format!("{} {last} {end}", first.join(", ")),
@@ -82,6 +82,10 @@ pub(crate) fn unknown_value(key: Key, written: &str, known: &[&str]) -> String {
         |near| format!("did you mean `{near}`?"),
     );
     format!("`{}` cannot be `{written}`: {meant}", key.as_str())
+}
+
+pub(crate) fn escape_of_a_value() -> &'static str {
+    "`escape` applies to a string literal only, because `#[derive(LockName)]` always escapes: remove it"
 }
 
 pub(crate) fn missing_name(example: &str) -> String {

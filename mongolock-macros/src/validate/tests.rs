@@ -245,3 +245,76 @@ fn all_mistakes_are_reported_at_once() {
     );
     assert_eq!(errors.matches("compile_error").count(), 9, "{errors}");
 }
+
+#[test]
+fn the_separators_of_a_name_are_escaped_unless_it_says_otherwise() {
+    let separators = |args: TokenStream| {
+        let (lock, errors) = validate(args, item());
+        assert_eq!(errors, "");
+        match lock.name {
+            LockName::Template { parts, .. } => parts
+                .into_iter()
+                .filter_map(|part| match part {
+                    Part::Value(value) => Some(value.separator),
+                    Part::Text(_) => None,
+                })
+                .collect::<Vec<_>>(),
+            LockName::Value(_) => panic!("a template was given"),
+        }
+    };
+    assert_eq!(separators(quote!(name = "<id>:<type>/x")), [Some(':'), None]);
+    assert_eq!(
+        separators(quote!(name = "<id>%<type>", escape = "none")),
+        [None, None]
+    );
+    refused_name(
+        "<id>%<type>",
+        "begin the text with another separator, such as `<id>:%`",
+    );
+    let refused = |args: TokenStream, message: &str| {
+        let (_, errors) = validate(args, item());
+        assert!(errors.contains(message), "{errors}");
+    };
+    refused(
+        quote!(name = "a", escape = "all"),
+        "`escape` cannot be `all`: write `none`",
+    );
+    refused(
+        quote!(name = L::A, escape = "none"),
+        "`escape` applies to a string literal only",
+    );
+}
+
+#[test]
+fn a_name_without_quotes_is_refused() {
+    let name = |name: TokenStream| validate(quote!(name = #name), item()).1;
+    assert!(name(quote!(nightly)).contains("write `name = \"nightly\"`"));
+    for declared in [
+        quote!(id),
+        quote!(self),
+        quote!(r#type),
+        quote!(NIGHTLY),
+        quote!(a::b),
+    ] {
+        assert_eq!(name(declared), "");
+    }
+}
+
+#[test]
+fn constants_are_found() {
+    let generic = quote!(
+        async fn job<const n: usize>(id: u8, max: u8) -> Result<(), E> {}
+    );
+    for name in ["<n>", "<N>", "<SHARD_2>", "<T::KIND>", "<Self::KIND.id()>"] {
+        assert_eq!(validate(quote!(name = #name), generic.clone()).1, "", "{name}");
+    }
+    for (name, message) in [
+        ("<MAX>", "`job` has no argument `MAX`: did you mean `<max>`?"),
+        ("<Shard>", "`job` has no argument `Shard`"),
+        ("<shard>", "`job` has no argument `shard`"),
+        ("<0>", "`<0>` must name an argument"),
+    ] {
+        let (_, errors) = validate(quote!(name = #name), generic.clone());
+        assert!(errors.contains(message), "{errors}");
+    }
+}

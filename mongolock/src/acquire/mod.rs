@@ -15,6 +15,7 @@ use crate::acquire::attempt::{Attempt, AttemptOutcome};
 use crate::acquire::pacing::Pacing;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, LeaseOptions, Turn};
+use crate::name::RenderedName;
 use crate::options::Options;
 use crate::queue::{FrontStatus, Holder};
 use crate::store::{ACQUIRE_REQUEST, LeaseId, driver_error};
@@ -25,6 +26,8 @@ use crate::{LockError, task, trace};
 pub(crate) struct Acquire<'a> {
     engine: &'a Arc<Engine>,
     name: &'a Arc<str>,
+    /// The template of the name, for the span.
+    template: Option<&'static str>,
     options: &'a Options,
     /// The time at which the call began.
     begun: Instant,
@@ -48,10 +51,11 @@ enum Step {
 type First = Box<(Attempt, Option<AttemptOutcome>)>;
 
 impl<'a> Acquire<'a> {
-    pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a Arc<str>, options: &'a Options) -> Self {
+    pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a RenderedName, options: &'a Options) -> Self {
         Self {
             engine,
-            name,
+            name: name.text(),
+            template: name.template(),
             options,
             begun: Instant::now(),
         }
@@ -59,7 +63,7 @@ impl<'a> Acquire<'a> {
 
     /// Waits for the lock until the acquire timeout.
     pub(crate) async fn wait(&self) -> Result<Hold, LockError> {
-        let span = trace::acquire_span(self.name, &self.engine.owner);
+        let span = trace::acquire_span(self.name, self.template, &self.engine.owner);
         let outcome = match self.options.acquire_timeout {
             // A call with a timeout of zero still sends one request.
             Some(Duration::ZERO) => Box::pin(self.attempt_once()).instrument(span.clone()).await,
@@ -75,7 +79,7 @@ impl<'a> Acquire<'a> {
     /// Tries to acquire the lock, or returns its holder; no request is sent if another caller in this process holds the
     /// lock or waits for it.
     pub(crate) async fn try_once(&self) -> Result<Tried, LockError> {
-        let span = trace::acquire_span(self.name, &self.engine.owner);
+        let span = trace::acquire_span(self.name, self.template, &self.engine.owner);
         let outcome = self.attempt_once().instrument(span.clone()).await;
         self.record(&span, &outcome);
         outcome

@@ -1,18 +1,19 @@
 mod builder;
 
-use std::fmt::{self, Display};
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
 use mongodb::Database;
 use once_cell::sync::OnceCell;
 
-use crate::LockError;
 use crate::admin::LockAdmin;
 use crate::engine::Engine;
 use crate::lock::DistributedLock;
+use crate::name::RenderedName;
 use crate::options::Options;
 use crate::store;
+use crate::{IntoLockName, LockError};
 pub use builder::LockProviderBuilder;
 
 static GLOBAL: OnceCell<LockProvider> = OnceCell::new();
@@ -116,11 +117,15 @@ impl LockProvider {
     }
 
     /// Makes the lock of this name. The name is any value that implements `Display`, such as an `ObjectId`, a number or
-    /// a string.
+    /// a string, or one whose type derives [`LockName`](macro@crate::LockName).
     ///
-    /// Nothing is sent. The name is checked when the lock is acquired: 1 to 1024 bytes without control characters.
-    pub fn lock(&self, name: impl Display) -> DistributedLock {
-        self.named(name.to_string().into())
+    /// Nothing is sent. The name is checked when the lock is acquired: 1 to 1024 bytes without control characters, and
+    /// without white space at its ends. It is rendered here, up to that length. If its `Display` returns an error,
+    /// acquiring the lock does, too.
+    ///
+    /// In a name that is made of several values, [`escape`](crate::escape()) keeps the values apart.
+    pub fn lock(&self, name: impl IntoLockName) -> DistributedLock {
+        self.named(RenderedName::new(name))
     }
 
     #[cfg(test)]
@@ -132,7 +137,7 @@ impl LockProvider {
         &self.engine.config.options
     }
 
-    pub(crate) fn named(&self, name: Arc<str>) -> DistributedLock {
+    pub(crate) fn named(&self, name: RenderedName) -> DistributedLock {
         DistributedLock::new(&self.engine, name)
     }
 

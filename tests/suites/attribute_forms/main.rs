@@ -9,6 +9,8 @@ mod attributes;
 mod body;
 mod generics;
 mod hygiene;
+mod injective;
+mod lock_names;
 mod macro_rules;
 mod names;
 mod options;

@@ -77,6 +77,7 @@ fn item_part(item: &str, anchor: Option<&str>, sources: &Sources) -> bool {
     };
     let declared = match kind {
         "attr" => format!("#[proc_macro_attribute]\npub fn {name}"),
+        "derive" => format!("#[proc_macro_derive({name}"),
         _ => format!("pub {kind} {name}"),
     };
     let part = match anchor.and_then(|anchor| anchor.split_once('.')) {
@@ -102,6 +103,7 @@ fn a_link_that_leads_nowhere_is_reported() {
         "struct.LockGuard.html#method.release",
         "enum.LockError.html#variant.Timeout",
         "attr.distributed_lock.html",
+        "derive.LockName.html",
         "guide/fencing/index.html#one-document-fencedcollection",
     ] {
         assert!(exists(link, &sources), "{link}");
@@ -111,6 +113,7 @@ fn a_link_that_leads_nowhere_is_reported() {
         "struct.LockGuard.html#method.releases",
         "enum.LockError.html#variant.Time",
         "attr.lock.html",
+        "derive.Lock.html",
         "struct.LockGuard",
         "guide/fences/index.html",
         "guide/fencing/index.html#no-such-heading",

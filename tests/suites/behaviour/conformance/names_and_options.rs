@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mongolock::{DistributedLock, LockError};
+use mongolock::{DistributedLock, LockError, LockName};
 use mongolock_tests::AMPLE;
 
 use super::conformance;
@@ -23,6 +23,9 @@ async fn a_name_is_any_displayable_value(fixture: Fixture) {
             write!(f, "order:{}", self.0)
         }
     }
+    #[derive(LockName)]
+    #[lock("declared:<0>:<1>")]
+    struct Declared(&'static str, u32);
     let id = mongodb::bson::oid::ObjectId::new();
     let uuid = mongodb::bson::Uuid::new();
     let provider = &fixture.provider;
@@ -33,20 +36,34 @@ async fn a_name_is_any_displayable_value(fixture: Fixture) {
         provider.lock("text"),
         provider.lock(String::from("owned")),
         provider.lock(Order(3)),
+        provider.lock(Declared("a:b", 4)),
     ];
     let names: Vec<&str> = locks.iter().map(DistributedLock::name).collect();
     assert_eq!(
         names,
-        [&id.to_hex(), &uuid.to_string(), "-7", "text", "owned", "order:3"]
+        [
+            &id.to_hex(),
+            &uuid.to_string(),
+            "-7",
+            "text",
+            "owned",
+            "order:3",
+            "declared:a%3Ab:4"
+        ]
     );
     for lock in &locks {
         acquire_and_release(lock).await;
     }
+    let admin = provider.admin();
+    let declared = Declared("a:b", 4);
+    assert!(admin.get(&declared).await.unwrap().is_some());
+    assert!(!admin.force_release(&declared).await.unwrap(), "it is free");
+    assert!(admin.get(Declared("a", 4)).await.unwrap().is_none());
 }
 
 async fn invalid_names_and_options_are_refused_before_any_command(fixture: Fixture) {
     let lock = |name: &str| fixture.provider.lock(name);
-    for name in ["", "a\nb", &"n".repeat(1025)] {
+    for name in ["", "a\nb", " a", "a\u{3000}", &"n".repeat(1025)] {
         assert!(matches!(
             lock(name).acquire().await,
             Err(LockError::InvalidName { .. })
