@@ -5,7 +5,7 @@ use syn::ext::IdentExt;
 use syn::{FnArg, Receiver};
 
 use crate::error::Errors;
-use crate::error::placeholder::Nameable;
+use crate::error::placeholder::{Nameable, consumes};
 use crate::function::Function;
 use crate::string_literal::StringLiteral;
 use crate::template::{Piece, Placeholder, Step, parse};
@@ -82,6 +82,14 @@ impl<'a> Scope<'a> {
             errors.push(span, self.not_found(&written, &placeholder.root));
             return None;
         };
+        // By Rust's naming rules such a method consumes its value; that of a result consumes no argument.
+        let first = placeholder.steps.iter().find_map(|step| match step {
+            Step::Method(method) => Some(method),
+            Step::Field(_) | Step::Index(_) => None,
+        });
+        if let Some(method) = first.filter(|method| method.starts_with("into_")) {
+            errors.push(span, consumes(&written, method));
+        }
         Some(Value {
             written,
             root,

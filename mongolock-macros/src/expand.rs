@@ -9,6 +9,7 @@ use crate::bind::{Part, Value};
 use crate::erase::erase_opaque_types;
 use crate::function::{Function, split_inner_attributes};
 use crate::key::DurationKey;
+use crate::mark;
 use crate::outcome::{self, first_and_last_span};
 use crate::shape::Shape;
 use crate::template::Step;
@@ -67,10 +68,11 @@ fn locked_body(lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
             }
         }
     };
+    let variable = mark::variable();
     quote_spanned! {Span::mixed_site()=>
-        let call = #call;
+        let #variable = #call;
         let name = #name;
-        return match call.#acquire(name).await {
+        return match #variable.#acquire(name).await {
             ::core::result::Result::Err(error) => #failed,
             ::core::result::Result::Ok(acquired) => #outcomes,
         };
@@ -165,7 +167,8 @@ fn build_name(lock: &Lock) -> TokenStream {
     quote_spanned!(span=> #private::Name::new() #(#parts)*)
 }
 
-/// A reference to the value of a placeholder, so that the body can still move the argument.
+/// A reference to the value of a placeholder, so that the body can still move the argument. The first method is called on
+/// a reference: it can neither consume the argument nor change it before the lock is held.
 fn reference(value: &Value) -> TokenStream {
     let Value {
         root, steps, span, ..
@@ -173,7 +176,22 @@ fn reference(value: &Value) -> TokenStream {
     // The span is not that of the root, which the compiler takes for the user's code: its suggestions would then change
     // the string literal.
     let span = Span::mixed_site().located_at(*span);
-    let steps = steps.iter().map(|step| match step {
+    let and = Token![&](span);
+    let is_method = |step: &Step| matches!(step, Step::Method(_));
+    let (place, rest) = steps.split_at(steps.iter().position(is_method).unwrap_or(steps.len()));
+    let place = place.iter().map(|one| step(one, span));
+    let place = quote!(#and #root #(#place)*);
+    if rest.is_empty() {
+        return place;
+    }
+    let receiver = group_at(span, Delimiter::Parenthesis, place);
+    let rest = rest.iter().map(|one| step(one, span));
+    quote!(#and #receiver #(#rest)*)
+}
+
+/// One step of a placeholder, with its dot.
+fn step(step: &Step, span: Span) -> TokenStream {
+    match step {
         Step::Field(name) => {
             let field = identifier(name, span);
             quote_spanned!(span=> .#field)
@@ -186,9 +204,7 @@ fn reference(value: &Value) -> TokenStream {
             let method = identifier(name, span);
             quote_spanned!(span=> .#method())
         }
-    });
-    let and = Token![&](span);
-    quote!(#and #root #(#steps)*)
+    }
 }
 
 /// The identifier for a name of a template, in which keywords have no `r#`.

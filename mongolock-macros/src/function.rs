@@ -8,6 +8,7 @@ use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, FnArg, Pat, Signature, Token, Visibility};
 
 use crate::error::{Errors, target};
+use crate::mark;
 
 /// A function with a body.
 pub(crate) struct Function {
@@ -42,6 +43,9 @@ impl Function {
             );
             return None;
         };
+        if mark::is_locked(body.stream()) {
+            errors.push(Span::call_site(), target::stacked());
+        }
         Some(Self {
             head,
             signature,
@@ -93,6 +97,7 @@ fn body(last: TokenTree) -> Option<Group> {
 
 /// Parses everything before the body; an item that is not a function is reported.
 fn signature(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<Signature>> {
+    // An attribute of another name is found when it is expanded: by the mark in the body.
     for attribute in input.call(Attribute::parse_outer)? {
         if attribute
             .path()

@@ -12,6 +12,7 @@ mod error;
 mod expand;
 mod function;
 mod key;
+mod mark;
 mod outcome;
 mod shape;
 mod similar;

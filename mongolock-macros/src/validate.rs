@@ -156,7 +156,7 @@ fn durations(args: &Args, errors: &mut Errors) -> Vec<(DurationKey, u64)> {
             read.extend(duration(key, literal, bounds, shown, errors).map(|millis| (duration_key, millis)));
         }
     }
-    check_renewal(args, &read, errors);
+    check_pairs(args, &read, errors);
     read
 }
 
@@ -170,26 +170,29 @@ fn bounds(key: DurationKey) -> (RangeInclusive<u64>, &'static str) {
     }
 }
 
-/// Reports a renewal interval that is not shorter than the expiry, if both were given and could be read.
-fn check_renewal(args: &Args, durations: &[(DurationKey, u64)], errors: &mut Errors) {
-    let millis = |wanted| {
-        let found = durations.iter().find(|(key, _)| *key == wanted);
-        found.map(|(_, millis)| *millis)
+/// Reports a renewal interval that is not shorter than the expiry, and a maximum hold that is shorter than the minimum
+/// hold, if both were given and could be read.
+fn check_pairs(args: &Args, durations: &[(DurationKey, u64)], errors: &mut Errors) {
+    use DurationKey::{Expiry, MaxHold, MinHold, RenewInterval};
+    let mut check = |shorter, longer, is_valid: fn(&u64, &u64) -> bool, message: fn(&str, &str) -> String| {
+        let millis = |wanted| {
+            durations
+                .iter()
+                .find(|(key, _)| *key == wanted)
+                .map(|(_, millis)| millis)
+        };
+        let keys = [shorter, longer].map(Key::Duration);
+        if let [Some(short), Some(long)] = [shorter, longer].map(millis)
+            && !is_valid(short, long)
+            && let [Some((_, short)), Some((_, long))] = keys.map(|key| args.literal(key))
+        {
+            let later = args.later_literal(keys[0], keys[1]);
+            let span = later.map_or_else(Span::call_site, StringLiteral::span);
+            errors.push(span, message(short.value(), long.value()));
+        }
     };
-    let expiry_key = Key::Duration(DurationKey::Expiry);
-    let renew_key = Key::Duration(DurationKey::RenewInterval);
-    if let (Some(expiry), Some(renew)) = (millis(DurationKey::Expiry), millis(DurationKey::RenewInterval))
-        && renew >= expiry
-        && let (Some((_, expiry)), Some((_, renew))) = (args.literal(expiry_key), args.literal(renew_key))
-    {
-        let span = args
-            .later_literal(expiry_key, renew_key)
-            .map_or_else(Span::call_site, StringLiteral::span);
-        errors.push(
-            span,
-            error::duration::renews_too_late(renew.value(), expiry.value()),
-        );
-    }
+    check(RenewInterval, Expiry, u64::lt, error::duration::renews_too_late);
+    check(MinHold, MaxHold, u64::le, error::duration::lost_within_min_hold);
 }
 
 /// Parses a duration and checks its bounds, which `shown` states to users.

@@ -92,7 +92,7 @@ fn the_head_and_the_block_are_unchanged() {
         pub(crate) async fn job<T: X>(&self, id: u8, (a, b): P) -> Result<impl X + 'static, E> where T: Y
     };
     assert!(expanded.starts_with(&head.to_string()));
-    assert!(expanded.contains("{ # ! [allow (unused)] let call"));
+    assert!(expanded.contains("{ # ! [allow (unused)] let mongolock_call"));
     assert!(
         expanded.contains(
             &quote!(match () {
@@ -118,8 +118,8 @@ fn every_argument_is_in_the_expansion() {
         quote!(c::__private::Call::on(&self.p)),
         quote!(.expiry(1000u64).renew_interval(10u64).min_hold(3000u64).max_hold(4000u64)),
         quote!(.acquire_timeout(::core::option::Option::Some(2000u64)).continue_when_lost().await_release(false)),
-        quote!(.text("a<:").value("self.type", &self.r#type).text(":").value("a.0.b()", &a.0.b())),
-        quote!(call.wait(name).await),
+        quote!(.text("a<:").value("self.type", &self.r#type).text(":").value("a.0.b()", &(&a.0).b())),
+        quote!(mongolock_call.wait(name).await),
     ] {
         assert!(expanded.contains(&part.to_string()), "{part}\n{expanded}");
     }
@@ -136,7 +136,7 @@ fn a_boxed_future_is_locked_inside_its_box() {
         },
     )
     .to_string();
-    assert!(expanded.contains("{ Box :: pin (async move { let call"));
+    assert!(expanded.contains("{ Box :: pin (async move { let mongolock_call"));
     assert!(
         expanded.contains(
             &quote!({
