@@ -1,12 +1,13 @@
 //! Joins the placeholders of a name with the arguments of the function.
 
-use proc_macro2::{Ident, Span};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::{FnArg, Receiver};
 
-use crate::error::Errors;
-use crate::error::placeholder::{Nameable, consumes};
+use crate::error::placeholder::{self, Nameable, consumes};
+use crate::error::{Errors, lock_argument};
 use crate::function::Function;
+use crate::lock_argument::LockArgument;
 use crate::string_literal::StringLiteral;
 use crate::template::{Piece, Placeholder, Step, parse};
 
@@ -78,6 +79,11 @@ impl<'a> Scope<'a> {
             .unwrap_or_default()
             .to_owned();
         let span = template.span_of(placeholder.range);
+        let lock_argument = self.function.lock_argument.as_ref().and_then(LockArgument::name);
+        if lock_argument.is_some_and(|name| name.unraw() == placeholder.root.as_str()) {
+            errors.push(span, lock_argument::in_name(&written));
+            return None;
+        }
         let Some(root) = self.root(&placeholder.root, span) else {
             errors.push(span, self.not_found(&written, &placeholder.root));
             return None;
@@ -122,6 +128,9 @@ impl<'a> Scope<'a> {
                 arguments.push(name);
             }
         }
+        if declares(self.function.body.stream(), root) {
+            return placeholder::local_variable(written, root);
+        }
         let function = &self.function.name();
         let nameable = Nameable {
             function,
@@ -134,4 +143,18 @@ impl<'a> Scope<'a> {
             nameable.unknown(written, root)
         }
     }
+}
+
+/// Whether a body declares a variable of this name.
+fn declares(body: TokenStream, name: &str) -> bool {
+    let is = |token: Option<&TokenTree>, word: &str| matches!(token, Some(TokenTree::Ident(ident)) if ident.unraw() == word);
+    let tokens: Vec<TokenTree> = body.into_iter().collect();
+    tokens.iter().enumerate().any(|(at, token)| match token {
+        TokenTree::Group(group) => declares(group.stream(), name),
+        token if is(Some(token), "let") => {
+            let next = at + 1 + usize::from(is(tokens.get(at + 1), "mut"));
+            is(tokens.get(next), name)
+        }
+        _ => false,
+    })
 }

@@ -9,6 +9,7 @@ use crate::bind::{Part, Value};
 use crate::erase::erase_opaque_types;
 use crate::function::{Function, split_inner_attributes};
 use crate::key::DurationKey;
+use crate::lock_argument::LockArgument;
 use crate::mark;
 use crate::outcome::{self, first_and_last_span};
 use crate::shape::Shape;
@@ -21,7 +22,7 @@ pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStr
     match shape {
         Shape::Async { returned } => {
             let (attributes, block) = split_inner_attributes(&function.body);
-            let body = locked_body(lock, &returned, &block);
+            let body = locked_body(function, lock, &returned, &block);
             // The outer braces keep their source position, because the compiler reports an unused function only if it
             // ends at a position of the user's code.
             let body = group_at(function.body.span(), Delimiter::Brace, quote!(#attributes #body));
@@ -34,7 +35,7 @@ pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStr
             block,
             output,
         }) => {
-            let body = locked_body(lock, &output, &block);
+            let body = locked_body(function, lock, &output, &block);
             let mut inside = Group::new(Delimiter::Parenthesis, quote!(#keywords { #body }));
             inside.set_span(call.span());
             let body = group_at(function.body.span(), Delimiter::Brace, quote!(#before #inside));
@@ -45,20 +46,30 @@ pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStr
 
 /// Renders the name, acquires the lock, runs the body and releases the lock. Every local variable is mixed-site, so that
 /// none can clash with a variable of the user, and every path is absolute.
-fn locked_body(lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
+fn locked_body(function: &Function, lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
     let returned = &erase_opaque_types(returned);
     let call = build_call(lock);
     let name = build_name(lock);
-    let acquire = match lock.on_busy {
+    let acquire = match &lock.on_busy {
         OnBusy::Wait => quote!(wait),
         OnBusy::Skip => quote!(skip),
         OnBusy::Fail => quote!(fail),
+        OnBusy::Call(_) => quote!(acquired_or_busy),
     };
     let failed = outcome::failed(&private_module(lock), returned);
-    let outcomes = match lock.on_busy {
-        OnBusy::Wait | OnBusy::Fail => run_body(lock, returned, block),
+    let run = run_body(function, lock, returned, block);
+    let outcomes = match &lock.on_busy {
+        OnBusy::Wait | OnBusy::Fail => run,
+        OnBusy::Call(busy_function) => {
+            let answer = outcome::answered(busy_function, returned);
+            quote_spanned! {Span::mixed_site()=>
+                match acquired {
+                    ::core::result::Result::Ok(acquired) => #run,
+                    ::core::result::Result::Err(busy) => #answer,
+                }
+            }
+        }
         OnBusy::Skip => {
-            let run = run_body(lock, returned, block);
             let skipped = outcome::skipped(&private_module(lock), returned);
             quote_spanned! {Span::mixed_site()=>
                 match acquired {
@@ -83,18 +94,30 @@ fn locked_body(lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
 /// `?` and tail expression; it is outside the block, so that items of the user cannot shadow the type. The `match` with
 /// one arm keeps the braces of the block, which have the source position that errors and lints need, without a lint
 /// about unnecessary braces.
-fn run_body(lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
+fn run_body(function: &Function, lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
     let (start, _) = first_and_last_span(returned);
     let anchor = quote_spanned! {start=>
         if let ::core::option::Option::Some(returned) = ::core::option::Option::None::<#returned> {
             return returned;
         }
     };
-    let finished_body = quote_spanned! {Span::mixed_site()=>
-        acquired.run(async move { #anchor match () { () => #block } }).await
+    let output = outcome::output(&private_module(lock), returned);
+    let run = quote_spanned! {Span::mixed_site()=>
+        acquired.run(async move { #anchor match () { () => #block } }, #output).await
     };
-    let finish = outcome::finish(&private_module(lock), returned, &finished_body);
-    quote_spanned!(Span::mixed_site()=> #finish.await)
+    let Some(LockArgument { pattern, ty }) = &function.lock_argument else {
+        return run;
+    };
+    let (start, end) = first_and_last_span(ty);
+    let context = quote_spanned!(start=> acquired.context);
+    let call = group_at(end, Delimiter::Parenthesis, TokenStream::new());
+    // The variable is outside the block, like every argument; its type is written, so that another type is an error there.
+    quote_spanned! {Span::mixed_site()=>
+        {
+            let #pattern: #ty = #context #call;
+            #run
+        }
+    }
 }
 
 /// The call with its provider and its options.
@@ -225,7 +248,7 @@ fn private_module(lock: &Lock) -> TokenStream {
         .crate_path
         .as_ref()
         .map_or_else(|| quote_spanned!(span=> ::mongolock), ToTokens::to_token_stream);
-    quote_spanned!(span=> #path::__private)
+    quote_spanned!(span=> #path::attribute)
 }
 
 /// Puts tokens between delimiters that have this source position.

@@ -1,17 +1,20 @@
 //! The attribute macro of `mongolock`. Use it through that crate, which re-exports it.
 //!
-//! Parse (`args`, `function`, `template`, `duration`), validate (`shape`, `validate`, `bind`), expand (`expand`,
-//! `outcome`); `error` has every message for users.
+//! Parse (`args`, `function`, `lock_argument`, `template`, `duration`), validate (`shape`, `validate`, `bind`,
+//! `busy_function`), expand (`expand`, `outcome`); `error` has every message for users.
 
 mod args;
 mod async_trait;
 mod bind;
+mod busy_function;
 mod duration;
 mod erase;
 mod error;
 mod expand;
+mod format_call;
 mod function;
 mod key;
+mod lock_argument;
 mod mark;
 mod outcome;
 mod shape;
@@ -35,8 +38,8 @@ pub fn distributed_lock(
     locked(args.into(), item.into()).into()
 }
 
-/// Parses, validates and expands. After a mistake the item is returned unchanged together with the errors: its callers
-/// still compile, so the compiler reports nothing but the mistake.
+/// Parses, validates and expands. After a mistake the item is returned unchanged, except for its `#[lock]` argument,
+/// together with the errors: its callers still compile, so the compiler reports nothing but the mistake.
 fn locked(args: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let args = Args::parse(args, &mut errors);
@@ -47,6 +50,11 @@ fn locked(args: TokenStream, item: TokenStream) -> TokenStream {
     let lock = validate::lock(args, function.as_ref(), &mut errors);
     match (function, shape) {
         (Some(function), Some(shape)) if errors.is_empty() => expand::expand(&function, &lock, shape),
-        _ => item.into_iter().chain(errors.into_tokens()).collect(),
+        (Some(function), _) => function
+            .unlocked(item)
+            .into_iter()
+            .chain(errors.into_tokens())
+            .collect(),
+        (None, _) => item.into_iter().chain(errors.into_tokens()).collect(),
     }
 }

@@ -3,13 +3,15 @@
 use std::ops::RangeInclusive;
 
 use proc_macro2::Span;
+use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::{Expr, FnArg, Pat, Path};
 
 use crate::args::Args;
 use crate::bind::{self, Part};
+use crate::busy_function::BusyFunction;
 use crate::duration::{self, DAY};
-use crate::error::{self, Errors, argument};
+use crate::error::{self, Errors, argument, lock_argument};
 use crate::function::Function;
 use crate::key::{DurationKey, Key};
 use crate::string_literal::StringLiteral;
@@ -48,11 +50,13 @@ pub(crate) enum Timeout {
 }
 
 /// What a call does while another holder has the lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum OnBusy {
     Wait,
     Skip,
     Fail,
+    /// A function of the user's makes the return value.
+    Call(BusyFunction),
 }
 
 /// What happens to the body when the lock is lost.
@@ -67,17 +71,21 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
     let name = name(&args, function, errors);
     let durations = durations(&args, errors);
     let acquire_timeout = timeout(&args, errors);
-    let on_busy = choice(
-        &args,
-        Key::OnBusy,
-        &[OnBusy::Wait, OnBusy::Skip, OnBusy::Fail],
-        errors,
-    );
+    let on_busy = match &args.on_busy {
+        Some(path) => OnBusy::Call(BusyFunction::new(path.clone(), function, errors)),
+        None => choice(
+            &args,
+            Key::OnBusy,
+            &[OnBusy::Wait, OnBusy::Skip, OnBusy::Fail],
+            errors,
+        ),
+    };
     let on_lost = choice(&args, Key::OnLost, &[OnLost::Cancel, OnLost::Continue], errors);
     let await_release = args
         .literal(Key::Release)
         .map(|_| choice(&args, Key::Release, &[true, false], errors));
-    check_timeout(&args, on_busy, acquire_timeout, errors);
+    check_timeout(&args, &on_busy, acquire_timeout, errors);
+    check_provider(&args, function, errors);
     let Args {
         provider, crate_path, ..
     } = args;
@@ -113,15 +121,26 @@ fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> Vec<Pa
 }
 
 /// Reports a timeout that has no effect together with `on_busy`.
-fn check_timeout(args: &Args, on_busy: OnBusy, timeout: Option<Timeout>, errors: &mut Errors) {
+fn check_timeout(args: &Args, on_busy: &OnBusy, timeout: Option<Timeout>, errors: &mut Errors) {
     if let Some((key, _)) = args.literal(Key::AcquireTimeout) {
         match (on_busy, timeout) {
             (OnBusy::Fail, _) => errors.push(key.span(), error::duration::timeout_with_fail()),
-            (OnBusy::Skip, Some(Timeout::Unlimited)) => {
+            (OnBusy::Skip | OnBusy::Call(_), Some(Timeout::Unlimited)) => {
                 errors.push(key.span(), error::duration::endless_skip());
             }
             _ => {}
         }
+    }
+}
+
+/// Reports a provider that is made of the lock.
+fn check_provider(args: &Args, function: Option<&Function>, errors: &mut Errors) {
+    let argument = function.and_then(|function| function.lock_argument.as_ref());
+    if let (Some(provider), Some(argument)) = (&args.provider, argument)
+        && argument.is_named_in(provider.to_token_stream())
+    {
+        let name = argument.name().map(ToString::to_string).unwrap_or_default();
+        errors.push_spanned(provider, lock_argument::in_provider(&name));
     }
 }
 
@@ -236,10 +255,10 @@ fn timeout(args: &Args, errors: &mut Errors) -> Option<Timeout> {
 }
 
 /// Reads a choice: `values` are in the order of `Key::choices`, and the first is the default.
-fn choice<T: Copy>(args: &Args, key: Key, values: &[T], errors: &mut Errors) -> T {
+fn choice<T: Clone>(args: &Args, key: Key, values: &[T], errors: &mut Errors) -> T {
     let known = key.choices();
     let Some((_, literal)) = args.literal(key) else {
-        return values[0];
+        return values[0].clone();
     };
     let position = known.iter().position(|name| *name == literal.value());
     position.map_or_else(
@@ -248,9 +267,9 @@ fn choice<T: Copy>(args: &Args, key: Key, values: &[T], errors: &mut Errors) -> 
                 literal.span(),
                 argument::unknown_value(key, literal.value(), known),
             );
-            values[0]
+            values[0].clone()
         },
-        |position| values[position],
+        |position| values[position].clone(),
     )
 }
 

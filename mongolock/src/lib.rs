@@ -12,6 +12,7 @@
 mod acquire;
 mod admin;
 mod backoff;
+mod busy;
 mod commit;
 mod context;
 mod duration;
@@ -25,6 +26,7 @@ mod lease;
 mod lock;
 mod name;
 mod notifier;
+mod opaque;
 mod options;
 mod output;
 mod provider;
@@ -40,10 +42,10 @@ mod token;
 mod trace;
 
 #[doc(hidden)]
-#[path = "private.rs"]
-pub mod __private;
+pub mod attribute;
 
 pub use admin::{ForceRelease, LockAdmin, LockInfoStream};
+pub use busy::Busy;
 pub use context::LockContext;
 pub use error::{LockError, LossReason};
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};

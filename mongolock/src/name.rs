@@ -12,7 +12,8 @@ pub(crate) const MAX_BYTES: usize = 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct RenderedName {
     text: Arc<str>,
-    flaw: Option<Flaw>,
+    /// The flaw is on the heap, because the futures of all calls contain this value.
+    flaw: Option<Box<Flaw>>,
 }
 
 /// Why a name could not be rendered.
@@ -44,7 +45,11 @@ impl RenderedName {
 
     /// Checks the name against the rules for names.
     pub(crate) fn check(&self) -> Result<(), LockError> {
-        let reason = self.flaw.map(Flaw::reason).or_else(|| broken_rule(&self.text));
+        let reason = self
+            .flaw
+            .as_deref()
+            .map(|flaw| flaw.reason())
+            .or_else(|| broken_rule(&self.text));
         reason.map_or(Ok(()), |reason| Err(invalid(&self.text, reason)))
     }
 }
@@ -111,7 +116,7 @@ impl Renderer {
         let too_long = self.too_long.then_some(Flaw::TooLong);
         RenderedName {
             text: self.text.into(),
-            flaw: self.flaw.or(too_long),
+            flaw: self.flaw.or(too_long).map(Box::new),
         }
     }
 }
@@ -201,6 +206,6 @@ mod tests {
         name.value("id", &"");
         let name = name.finish();
         assert_eq!(name.text().len(), MAX_BYTES - 1);
-        assert_eq!(name.flaw, Some(Flaw::TooLong));
+        assert_eq!(name.flaw.as_deref(), Some(&Flaw::TooLong));
     }
 }

@@ -54,5 +54,5 @@ pub(crate) fn timeout_with_fail() -> &'static str {
 }
 
 pub(crate) fn endless_skip() -> &'static str {
-    "`acquire_timeout = \"none\"` waits without a limit, so `on_busy = \"skip\"` would never skip: remove one of the two"
+    "`acquire_timeout = \"none\"` waits without a limit, so `on_busy` would have no effect: remove one of the two"
 }

@@ -56,6 +56,13 @@ impl Nameable<'_> {
     }
 }
 
+/// The message about the placeholder `written`, which names a variable of the body.
+pub(crate) fn local_variable(written: &str, name: &str) -> String {
+    format!(
+        "`{name}` in `{written}` is a variable of the body, which runs only after its lock has a name: pass it as an argument"
+    )
+}
+
 /// The message about the placeholder `written`, whose first method consumes a part of an argument.
 pub(crate) fn consumes(written: &str, method: &str) -> String {
     format!(

@@ -115,7 +115,7 @@ fn every_argument_is_in_the_expansion() {
     })
     .to_string();
     for part in [
-        quote!(c::__private::Call::on(&self.p)),
+        quote!(c::attribute::Call::on(&self.p)),
         quote!(.expiry(1000u64).renew_interval(10u64).min_hold(3000u64).max_hold(4000u64)),
         quote!(.acquire_timeout(::core::option::Option::Some(2000u64)).continue_when_lost().await_release(false)),
         quote!(.text("a<:").value("self.type", &self.r#type).text(":").value("a.0.b()", &(&a.0).b())),

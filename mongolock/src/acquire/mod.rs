@@ -14,6 +14,7 @@ use crate::acquire::attempt::{Attempt, AttemptOutcome};
 use crate::acquire::pacing::Pacing;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, LeaseOptions, Turn};
+use crate::opaque::boxed;
 use crate::options::Options;
 use crate::queue::{FrontStatus, Holder};
 use crate::store::LeaseId;
@@ -58,7 +59,7 @@ impl<'a> Acquire<'a> {
         let span = trace::acquire_span(self.name, &self.engine.owner);
         let outcome = match self.options.acquire_timeout {
             // A call with a timeout of zero still sends one request.
-            Some(Duration::ZERO) => Box::pin(self.attempt_once()).instrument(span.clone()).await,
+            Some(Duration::ZERO) => boxed(self.attempt_once()).instrument(span.clone()).await,
             limit => {
                 let deadline = limit.map(|limit| self.begun + limit);
                 self.wait_in_turn(deadline).instrument(span.clone()).await.map(Ok)
@@ -90,7 +91,7 @@ impl<'a> Acquire<'a> {
         let entry = self.engine.queues.join(self.name);
         let turn = match entry.try_turn() {
             Some(turn) => turn,
-            None => match Box::pin(self.turn_unless_busy(&entry)).await? {
+            None => match boxed(self.turn_unless_busy(&entry)).await? {
                 Ok(turn) => turn,
                 Err(holder) => return Ok(Err(holder)),
             },
@@ -99,7 +100,7 @@ impl<'a> Acquire<'a> {
         let attempting = self.bounded(
             &entry,
             deadline,
-            Box::pin(self.request_until_reply(&entry, &turn, deadline)),
+            boxed(self.request_until_reply(&entry, &turn, deadline)),
         );
         match attempting.await? {
             Some(result) => Ok(result?.map(|hold| deliver(hold, &entry, turn))),
@@ -157,7 +158,7 @@ impl<'a> Acquire<'a> {
             }
             turn => (turn, None),
         };
-        Box::pin(self.wait_until_deadline(entry, turn, first, deadline)).await
+        boxed(self.wait_until_deadline(entry, turn, first, deadline)).await
     }
 
     /// The outcome of the first request; `None` if it cannot be sent at once or its reply is overdue.
@@ -292,7 +293,7 @@ impl<'a> Acquire<'a> {
         let overdue = Arc::clone(&self.engine.queues.overdue);
         let release = async move { overdue.count(store.release(&key, min_hold, RELEASE_LIMIT)).await };
         // Without a reply the next acquire request shows whether the claim still has the lock.
-        match tokio::time::timeout(ACQUIRE_OVERDUE, task::run_to_end(release)).await {
+        match tokio::time::timeout(ACQUIRE_OVERDUE, task::start(release)).await {
             Ok(reply) => reply.map(|_| true),
             Err(_) => Ok(true),
         }
@@ -322,7 +323,7 @@ impl<'a> Acquire<'a> {
             Err(other) => {
                 // The outcome of the release does not matter to this call; a missing reply does.
                 entry.front().request_sent();
-                Box::pin(other.release()).await;
+                boxed(other.release()).await;
                 None
             }
         }

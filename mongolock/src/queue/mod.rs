@@ -16,6 +16,7 @@ pub(crate) use front::{Front, FrontStatus};
 pub(crate) use holder::Holder;
 pub(crate) use overdue::{Overdue, OverdueRequests};
 
+use crate::opaque::Opaque;
 use crate::sync::lock;
 
 /// The number of acquire requests of one name that may be in flight: each keeps a connection of the user's pool.
@@ -35,7 +36,7 @@ pub(crate) struct Queues<H> {
 }
 
 struct NamedQueue<H> {
-    queue: Arc<Queue<H>>,
+    queue: Opaque<Queue<H>>,
     /// The number of entries: callers that hold the lock or wait for it, and claims that are not yet released.
     refs: usize,
 }
@@ -56,7 +57,7 @@ struct Queue<H> {
 pub(crate) struct Entry<H> {
     queues: Arc<Queues<H>>,
     name: Arc<str>,
-    queue: Arc<Queue<H>>,
+    queue: Opaque<Queue<H>>,
 }
 
 /// The right to hold a lock in this process, or to send acquire requests for it.
@@ -66,7 +67,7 @@ pub(crate) struct Turn<H> {
     entry: Arc<Entry<H>>,
 }
 
-impl<H> Queues<H> {
+impl<H: Send + 'static> Queues<H> {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             names: Mutex::default(),
@@ -85,7 +86,7 @@ impl<H> Queues<H> {
         Arc::new(Entry {
             queues: Arc::clone(self),
             name: Arc::clone(name),
-            queue: Arc::clone(&entry.queue),
+            queue: entry.queue.clone(),
         })
     }
 
@@ -106,9 +107,9 @@ impl<H> Queues<H> {
     }
 }
 
-impl<H> Queue<H> {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
+impl<H: Send + 'static> Queue<H> {
+    fn new() -> Opaque<Self> {
+        Opaque::new(Self {
             turn: Arc::new(Semaphore::new(1)),
             waiters: AtomicUsize::new(0),
             front: Front::new(),
@@ -117,7 +118,9 @@ impl<H> Queue<H> {
             budget: Mutex::new(HandoverBudget::default()),
         })
     }
+}
 
+impl<H> Queue<H> {
     /// Drops a hold that was handed over to a waiter that has just been cancelled, if no other waiter can take it. It
     /// is called after a hold was handed over and after a waiter has left: the later of the two calls sees both.
     fn release_if_abandoned(&self) {
@@ -131,7 +134,7 @@ impl<H> Queue<H> {
     }
 }
 
-impl<H> Entry<H> {
+impl<H: Send + 'static> Entry<H> {
     /// Waits for the turn. Cancel safe: a dropped wait gives up its position in the order.
     pub(crate) async fn turn(self: &Arc<Self>) -> Turn<H> {
         let _counted = WaiterCount::begin(&self.queue);
@@ -213,7 +216,7 @@ pub(crate) enum QueueSlot<H> {
     Nothing,
 }
 
-impl<H> QueueSlot<H> {
+impl<H: Send + 'static> QueueSlot<H> {
     /// Passes the turn on, so that the next waiter in this process sends requests of its own; a shutdown still waits for
     /// the entry.
     pub(crate) fn without_turn(self) -> Self {
@@ -224,7 +227,7 @@ impl<H> QueueSlot<H> {
     }
 }
 
-impl<H> Turn<H> {
+impl<H: Send + 'static> Turn<H> {
     pub(crate) fn others_wait(&self) -> bool {
         self.entry.others_wait()
     }
@@ -300,7 +303,7 @@ mod tests {
     use super::*;
     use crate::task::is_pending;
 
-    fn join<H>(queues: &Arc<Queues<H>>, name: &str) -> Arc<Entry<H>> {
+    fn join<H: Send + 'static>(queues: &Arc<Queues<H>>, name: &str) -> Arc<Entry<H>> {
         queues.join(&Arc::from(name))
     }
 

@@ -7,8 +7,10 @@
 mod arguments;
 mod attributes;
 mod body;
+mod busy_functions;
 mod generics;
 mod hygiene;
+mod lock_argument;
 mod macro_rules;
 mod names;
 mod options;

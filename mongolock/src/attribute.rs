@@ -4,12 +4,13 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
+use crate::busy::Busy;
 use crate::lock::{DistributedLock, OnBusy};
 use crate::name::Renderer;
 use crate::options::Options;
-pub use crate::output::{Output, output};
+use crate::output::{self, Output};
+pub use crate::run::Acquired;
 use crate::run::OnLost;
-pub use crate::run::{Acquired, Finished, LockedBody};
 use crate::{LockError, LockProvider};
 pub use crate::{LockOutput, Skipped};
 
@@ -21,10 +22,13 @@ pub struct Name(Renderer);
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be used in a lock name",
     label = "it does not implement `std::fmt::Display`",
-    note = "implement `Display` for `{Self}`, or name a field or an argument-less method of it that does"
+    note = "name a field or an argument-less method that implements `Display`, or implement it for your own type",
+    note = "for a path write `<path.display()>`; for an `Option`, take the inner value as an argument"
 )]
 pub trait NameValue: Display {}
 
+// The error is about this trait, and not about the one that it is made of.
+#[diagnostic::do_not_recommend]
 impl<T: Display + ?Sized> NameValue for T {}
 
 impl Name {
@@ -49,18 +53,31 @@ impl Name {
     }
 }
 
-// The return type is the only generic argument of these functions. The compiler then reports a return type that cannot
+// The return type is the only generic argument of these functions and of `output`. The compiler then reports a return type that cannot
 // carry an error once, at the place where the type is written.
 
-/// Releases the lock after the body, and returns the return value of the call. The type has no bound, because the
-/// compiler would report the bound of an opaque future a second time, at the attribute.
-pub fn finish<T>(finished: Finished<T>, output: Output<T>) -> impl Future<Output = T> {
-    finished.finish(output)
+/// A return type of an annotated function.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot report a failure to take the lock",
+    label = "cannot carry a `mongolock::LockError`",
+    note = "return a `Result<_, E>` where `E: From<mongolock::LockError>`: add a variant `Lock(#[from] mongolock::LockError)` to `E`, or return `anyhow::Result`",
+    note = "a type of your own that is not a `Result` implements `mongolock::LockOutput`"
+)]
+pub trait CallOutput: LockOutput {}
+
+// The error is about this trait, and not about the one that it is made of.
+#[diagnostic::do_not_recommend]
+impl<T: LockOutput> CallOutput for T {}
+
+/// How a return type carries an error.
+#[must_use]
+pub fn output<T: CallOutput>() -> Output<T> {
+    output::output()
 }
 
 /// The return value of a call whose lock was not acquired.
 #[must_use]
-pub fn failed<T: LockOutput>(error: LockError) -> T {
+pub fn failed<T: CallOutput>(error: LockError) -> T {
     T::from_lock_error(error)
 }
 
@@ -82,6 +99,18 @@ impl<T: LockOutput<Success: Skipped>> SkipOutput for T {
     }
 }
 
+/// The value of `provider`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a `LockProvider`",
+    label = "`provider` must be `AsRef<LockProvider>`",
+    note = "for a `static` of the type `LazyLock<LockProvider>` write `*` before its name, such as `provider = *LOCKS`"
+)]
+pub trait ProviderValue: AsRef<LockProvider> {}
+
+// The error is about this trait, and not about the one that it is made of.
+#[diagnostic::do_not_recommend]
+impl<T: AsRef<LockProvider> + ?Sized> ProviderValue for T {}
+
 /// One call of an annotated function: its provider and its options.
 pub struct Call {
     provider: Result<LockProvider, LockError>,
@@ -100,7 +129,7 @@ impl Call {
 
     /// A call with this provider.
     #[must_use]
-    pub fn on<P: AsRef<LockProvider> + ?Sized>(provider: &P) -> Self {
+    pub fn on<P: ProviderValue + ?Sized>(provider: &P) -> Self {
         Self::new(Ok(provider.as_ref().clone()))
     }
 
@@ -183,6 +212,15 @@ impl Call {
     /// Acquires the lock with `on_busy = "skip"`: it makes one attempt, or waits for the `acquire_timeout` if the
     /// attribute itself sets one.
     pub fn skip(self, name: Name) -> impl Future<Output = Result<Option<Acquired>, LockError>> {
+        let acquiring = self.acquired_or_busy(name);
+        async move { acquiring.await.map(Result::ok) }
+    }
+
+    /// Acquires the lock with `on_busy = path`, as long as with `on_busy = "skip"`.
+    pub fn acquired_or_busy(
+        self,
+        name: Name,
+    ) -> impl Future<Output = Result<Result<Acquired, Busy>, LockError>> {
         let on_busy = if self.has_acquire_timeout {
             OnBusy::Wait
         } else {
@@ -191,9 +229,8 @@ impl Call {
         let acquiring = self.hold(name, on_busy);
         async move {
             match acquiring.await {
-                Ok(acquired) => Ok(Some(acquired)),
-                Err(LockError::Busy { .. } | LockError::Timeout { .. }) => Ok(None),
-                Err(error) => Err(error),
+                Ok(acquired) => Ok(Ok(acquired)),
+                Err(error) => Busy::from_error(error).map(Err),
             }
         }
     }
