@@ -1,14 +1,15 @@
 //! Joins the placeholders of a name with the arguments of the function.
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{FnArg, Receiver};
 
-use crate::error::Errors;
-use crate::error::placeholder::Nameable;
+use crate::error::placeholder::{self, Nameable, consumes};
+use crate::error::{Errors, lock_argument};
 use crate::function::Function;
 use crate::identifier::identifier;
+use crate::lock_argument::LockArgument;
 use crate::string_literal::StringLiteral;
 use crate::template::{self, Piece, Placeholder, Root, Step, TemplateMistake};
 
@@ -98,7 +99,11 @@ impl<'a> Scope<'a> {
     ) -> Option<Value> {
         let written = &template.value()[placeholder.range.clone()];
         let span = template.span_of(placeholder.range.clone());
+        let lock_argument = self.function.lock_argument.as_ref().and_then(LockArgument::name);
         let root = match &placeholder.root {
+            Root::Name(name) if lock_argument.is_some_and(|argument| argument.unraw() == name) => {
+                Err(lock_argument::in_name(written))
+            }
             Root::Name(name) => self
                 .named(name, span)
                 .ok_or_else(|| self.not_found(written, name)),
@@ -106,6 +111,14 @@ impl<'a> Scope<'a> {
             Root::Index(_) => Err(TemplateMistake::not_a_path(written).to_string()),
         };
         let root = root.map_err(|message| errors.push(span, message)).ok()?;
+        // By Rust's naming rules such a method consumes its value; that of a result consumes no argument.
+        let first = placeholder.steps.iter().find_map(|step| match step {
+            Step::Method(method) => Some(method),
+            Step::Field(_) | Step::Index(_) => None,
+        });
+        if let Some(method) = first.filter(|method| method.starts_with("into_")) {
+            errors.push(span, consumes(written, method));
+        }
         Some(Value {
             written: written.to_owned(),
             root,
@@ -166,6 +179,9 @@ impl<'a> Scope<'a> {
                 arguments.push(name);
             }
         }
+        if declares(self.function.body.stream(), root) {
+            return placeholder::local_variable(written, root);
+        }
         let function = &self.function.name();
         let nameable = Nameable {
             function,
@@ -199,4 +215,18 @@ fn is_upper_case(name: &str) -> bool {
 /// Whether the argument and the name differ at most in their case.
 fn is_same_word(argument: &Ident, name: &str) -> bool {
     argument.unraw().to_string().to_lowercase() == name.to_lowercase()
+}
+
+/// Whether a body declares a variable of this name.
+fn declares(body: TokenStream, name: &str) -> bool {
+    let is = |token: Option<&TokenTree>, word: &str| matches!(token, Some(TokenTree::Ident(ident)) if ident.unraw() == word);
+    let tokens: Vec<TokenTree> = body.into_iter().collect();
+    tokens.iter().enumerate().any(|(at, token)| match token {
+        TokenTree::Group(group) => declares(group.stream(), name),
+        token if is(Some(token), "let") => {
+            let next = at + 1 + usize::from(is(tokens.get(at + 1), "mut"));
+            is(tokens.get(next), name)
+        }
+        _ => false,
+    })
 }

@@ -39,7 +39,9 @@ impl Errors {
 }
 
 pub(crate) mod argument;
+pub(crate) mod busy_function;
 pub(crate) mod duration;
+pub(crate) mod lock_argument;
 pub(crate) mod lock_name;
 pub(crate) mod placeholder;
 pub(crate) mod target;

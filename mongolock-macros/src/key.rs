@@ -88,6 +88,26 @@ impl Key {
         Self::ALL.into_iter().find(|key| key.as_str() == word)
     }
 
+    /// The argument that a misspelt name, or one of another library, probably means.
+    pub(crate) fn meant(word: &str) -> Option<Self> {
+        Self::synonym(word).or_else(|| Self::nearest(word))
+    }
+
+    /// The argument that other libraries call by this name.
+    pub(crate) fn synonym(word: &str) -> Option<Self> {
+        let folded: String = word.chars().filter(char::is_ascii_alphanumeric).collect();
+        match folded.to_lowercase().as_str() {
+            "ttl" | "lease" | "leasetime" | "leaseduration" | "lockatmostfor" => {
+                Some(Self::Duration(DurationKey::Expiry))
+            }
+            "heartbeat" | "keepalive" => Some(Self::Duration(DurationKey::RenewInterval)),
+            "timeout" | "wait" | "waittimeout" | "maxwait" => Some(Self::AcquireTimeout),
+            "lockatleastfor" => Some(Self::Duration(DurationKey::MinHold)),
+            "key" | "resource" | "lockname" => Some(Self::Name),
+            _ => None,
+        }
+    }
+
     /// The argument that a misspelt name probably means.
     pub(crate) fn nearest(word: &str) -> Option<Self> {
         similar::nearest(word, Self::ALL.map(Self::as_str)).and_then(Self::find)

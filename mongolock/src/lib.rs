@@ -12,6 +12,7 @@
 mod acquire;
 mod admin;
 mod backoff;
+mod busy;
 mod commit;
 mod context;
 mod duration;
@@ -25,6 +26,7 @@ mod lease;
 mod lock;
 mod name;
 mod notifier;
+mod opaque;
 mod options;
 mod output;
 mod provider;
@@ -40,10 +42,10 @@ mod token;
 mod trace;
 
 #[doc(hidden)]
-#[path = "private.rs"]
-pub mod __private;
+pub mod attribute;
 
 pub use admin::{ForceRelease, LockAdmin, LockInfoStream};
+pub use busy::Busy;
 pub use context::LockContext;
 pub use error::{LockError, LossReason};
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};
@@ -53,7 +55,7 @@ pub use lock::DistributedLock;
 pub use mongolock_macros::{LockName, distributed_lock};
 pub use name::{IntoLockName, LockName, escape};
 #[doc(hidden)]
-pub use name::{SignedInteger, UnsignedInteger, declared_lock_name};
+pub use name::{SignedInteger, UnsignedInteger};
 pub use output::{LockOutput, Skipped};
 pub use provider::{LockProvider, LockProviderBuilder};
 pub use store::{IndexState, LockFilter, LockInfo, LockState};

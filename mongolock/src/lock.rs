@@ -261,8 +261,8 @@ impl DistributedLock {
         async move {
             match lock.hold(OnBusy::Wait, OnLost::Cancel).await {
                 Ok(acquired) => {
-                    let body = body(acquired.context().clone());
-                    acquired.run(body).await.finish(output::output()).await
+                    let body = body(acquired.context());
+                    acquired.run(body, output::output()).await
                 }
                 Err(error) => LockOutput::from_lock_error(error),
             }

@@ -1,16 +1,18 @@
 //! A call under its lock, from the acquisition to the release: the common path of the attribute and of `run`.
 
+mod locked_body;
+
 use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Context;
 
-use pin_project_lite::pin_project;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::task::futures::TaskLocalFuture;
 use tracing::Span;
+
+use locked_body::LockedBody;
 
 use crate::context::{CURRENT, LockContext};
 use crate::lease::Lease;
@@ -80,20 +82,23 @@ impl Acquired {
         }
     }
 
-    pub(crate) fn context(&self) -> &LockContext {
-        &self.context
+    /// The context of the lock, which the body gets as an argument.
+    #[must_use]
+    pub fn context(&self) -> LockContext {
+        self.context.clone()
     }
 
-    /// Runs the body under the lock. The future contains the body and adds a constant to the body's size.
-    pub fn run<B: Future>(self, body: B) -> LockedBody<B, impl Future<Output = ()>> {
+    /// Runs the body under the lock, releases the lock, and determines what the call returns. The future contains the
+    /// body and adds a constant to the body's size.
+    pub fn run<B: Future>(self, body: B, output: Output<B::Output>) -> impl Future<Output = B::Output> {
         let lease = Arc::clone(self.context.lease());
-        LockedBody {
+        let hold = RunningHold {
             span: trace::hold_span(&lease.fields(), self.context.template()),
-            body: Some(CURRENT.scope(self.context, body)),
-            cancelled: async move { lease.cancelled().await },
+            context: self.context,
             source: Some(self.source),
             on_lost: self.on_lost,
-        }
+        };
+        LockedBody::new(body, hold, async move { lease.cancelled().await }, end, output)
     }
 }
 
@@ -118,101 +123,104 @@ impl LockSource {
     }
 }
 
-pin_project! {
-    /// The body of a call while it runs under its lock.
-    pub struct LockedBody<B, L> {
-        // The body stands before the source of the lock, so that a cancelled call drops it while the lock is still
-        // held.
-        #[pin]
-        body: Option<TaskLocalFuture<LockContext, B>>,
-        #[pin]
-        cancelled: L,
-        source: Option<LockSource>,
-        on_lost: OnLost,
-        span: Span,
-    }
-}
-
-impl<B: Future, L: Future<Output = ()>> Future for LockedBody<B, L> {
-    type Output = Finished<B::Output>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        let _entered = this.span.enter();
-        let cancel = *this.on_lost == OnLost::Cancel;
-        let lost = this
-            .source
-            .as_ref()
-            .is_none_or(|source| source.lease().should_cancel());
-        // The lock is checked before the body goes on: after a pause of the process the body must not take another step
-        // without the lock.
-        let outcome = if cancel && lost {
-            BodyOutcome::Lost
-        } else {
-            let Some(body) = this.body.as_mut().as_pin_mut() else {
-                unreachable!("polled after it was ready");
-            };
-            match catch_unwind(AssertUnwindSafe(|| body.poll(cx))) {
-                Ok(Poll::Ready(output)) => BodyOutcome::Returned(output),
-                Err(payload) => BodyOutcome::Panicked(payload),
-                Ok(Poll::Pending) if cancel && this.cancelled.poll(cx).is_ready() => BodyOutcome::Lost,
-                Ok(Poll::Pending) => return Poll::Pending,
-            }
-        };
-        // The body with its captured values is dropped before the lock is released.
-        this.body.set(None);
-        let Some(source) = this.source.take() else {
-            unreachable!("the hold is taken once")
-        };
-        trace::hold_ended(this.span, &source.lease().fields(), outcome.name());
-        Poll::Ready(Finished {
-            outcome,
-            source,
-            on_lost: *this.on_lost,
-        })
-    }
-}
-
-/// A call whose body has ended, and whose lock is not released yet.
-pub struct Finished<T> {
-    outcome: BodyOutcome<T>,
-    source: LockSource,
+/// The hold of a call whose body runs. Nothing here depends on the type of the body, so that it is compiled once and not
+/// for each annotated function.
+struct RunningHold {
+    context: LockContext,
+    source: Option<LockSource>,
     on_lost: OnLost,
+    span: Span,
 }
 
-enum BodyOutcome<T> {
-    Returned(T),
+/// How one step of a body has ended.
+enum Step {
+    Pending,
+    Returned,
     Lost,
     Panicked(Box<dyn Any + Send>),
 }
 
-impl<T> BodyOutcome<T> {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Returned(_) => "returned",
-            Self::Lost => "lost",
-            Self::Panicked(_) => "panicked",
+impl RunningHold {
+    /// Lets the body take a step under the lock; `poll_body` returns whether the body has ended.
+    fn step(
+        &self,
+        cx: &mut Context<'_>,
+        cancelled: Pin<&mut dyn Future<Output = ()>>,
+        poll_body: &mut dyn FnMut(&mut Context<'_>) -> bool,
+    ) -> Step {
+        let _entered = self.span.enter();
+        let cancel = self.on_lost == OnLost::Cancel;
+        // The lock is checked before the body goes on: after a pause of the process the body must not take another step
+        // without the lock.
+        if cancel && self.context.lease().should_cancel() {
+            return Step::Lost;
         }
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            CURRENT.sync_scope(self.context.clone(), || poll_body(cx))
+        }));
+        match polled {
+            Ok(true) => Step::Returned,
+            Err(payload) => Step::Panicked(payload),
+            Ok(false) if cancel && cancelled.poll(cx).is_ready() => Step::Lost,
+            Ok(false) => Step::Pending,
+        }
+    }
+
+    /// Drops the body, whose values still see the context of the call.
+    fn drop_body(&self, drop_body: &mut dyn FnMut()) {
+        let _entered = self.span.enter();
+        let mut is_dropped = false;
+        let dropped = catch_unwind(AssertUnwindSafe(|| {
+            CURRENT.sync_scope(self.context.clone(), || {
+                is_dropped = true;
+                drop_body();
+            });
+        }));
+        match dropped {
+            Err(payload) if is_dropped => resume_unwind(payload),
+            // The thread ends, and has no context any more.
+            Err(_) => drop_body(),
+            Ok(()) => {}
+        }
+    }
+
+    /// Ends the span of the body, and gives the lock to be released.
+    fn ended(&mut self, outcome: &'static str) -> (LockSource, OnLost) {
+        let Some(source) = self.source.take() else {
+            unreachable!("the lock is taken once")
+        };
+        trace::hold_ended(&self.span, &source.lease().fields(), outcome);
+        (source, self.on_lost)
     }
 }
 
-impl<T> Finished<T> {
-    /// Releases the lock and decides what the call returns: the failure of the body comes before the loss of the lock.
-    pub async fn finish(mut self, output: Output<T>) -> T {
-        let lost = self.source.lease().lost_error();
-        // After a guarded commit the work was done under the lock, even if the lock was lost later.
-        let reports_loss = self.on_lost == OnLost::Cancel && !self.source.lease().has_committed();
-        let released = self.source.release().await;
-        match self.outcome {
-            BodyOutcome::Panicked(payload) => resume_unwind(payload),
-            BodyOutcome::Lost => (output.from_lock_error)(lost),
-            BodyOutcome::Returned(value) => match released {
-                Err(error @ LockError::Lost { .. }) if reports_loss && (output.is_success)(&value) => {
-                    (output.from_lock_error)(error)
-                }
-                // A release that is not confirmed does not change the outcome: the work was done under the lock.
-                _ => value,
-            },
+/// What the end of the hold means for the call.
+struct EndedHold {
+    /// The loss of the lock, for a call whose body was cancelled.
+    lost: Option<LockError>,
+    /// The loss of the lock that a successful call reports.
+    loss_of_success: Option<LockError>,
+}
+
+/// Releases the lock after its body. This is not an `async fn`, whose future would contain its arguments twice.
+fn end(
+    mut source: LockSource,
+    on_lost: OnLost,
+    was_cancelled: bool,
+) -> impl Future<Output = EndedHold> + Send + Sync {
+    // After a guarded commit the work was done under the lock, even if the lock was lost later.
+    let reports_loss = on_lost == OnLost::Cancel && !source.lease().has_committed();
+    async move {
+        let loss_of_success = match source.release().await {
+            Err(error @ LockError::Lost { .. }) if reports_loss => Some(error),
+            // A release that is not confirmed does not change the outcome: the work was done under the lock.
+            _ => None,
+        };
+        // The reason of a loss stays the same after the release.
+        let lost = was_cancelled.then(|| source.lease().lost_error());
+        EndedHold {
+            lost,
+            loss_of_success,
         }
     }
 }

@@ -31,9 +31,10 @@ const RUNTIME_LAYERS: &[Layer] = &[
         name: "public API",
         modules: &[
             "lib",
-            "__private",
+            "attribute",
             "provider",
             "lock",
+            "busy",
             "guard",
             "context",
             "commit",
@@ -70,8 +71,8 @@ const RUNTIME_LAYERS: &[Layer] = &[
     Layer {
         name: "values and tools",
         modules: &[
-            "error", "duration", "token", "output", "name", "options", "timing", "backoff", "sync", "task",
-            "trace",
+            "error", "duration", "token", "output", "name", "opaque", "options", "timing", "backoff", "sync",
+            "task", "trace",
         ],
     },
 ];

@@ -63,7 +63,7 @@ pub(crate) fn without_content(declaration: &Declaration) -> TokenStream {
 fn implementations(declaration: &Declaration, rendered: &TokenStream, template: &TokenStream) -> TokenStream {
     let span = Span::mixed_site();
     let runtime = runtime_crate(declaration.crate_path.as_ref());
-    let private = quote_spanned!(span=> #runtime::__private);
+    let private = quote_spanned!(span=> #runtime::attribute);
     let ident = &declaration.ident;
     let (parameters, arguments, bounds) = declaration.generics.split_for_impl();
     // The blanket implementation for `Display` does not cover the type, because it is local and has no `Display`; a

@@ -16,6 +16,7 @@ use crate::acquire::pacing::Pacing;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, LeaseOptions, Turn};
 use crate::name::RenderedName;
+use crate::opaque::boxed;
 use crate::options::Options;
 use crate::queue::{FrontStatus, Holder};
 use crate::store::{ACQUIRE_REQUEST, LeaseId, driver_error};
@@ -66,7 +67,7 @@ impl<'a> Acquire<'a> {
         let span = trace::acquire_span(self.name, self.template, &self.engine.owner);
         let outcome = match self.options.acquire_timeout {
             // A call with a timeout of zero still sends one request.
-            Some(Duration::ZERO) => Box::pin(self.attempt_once()).instrument(span.clone()).await,
+            Some(Duration::ZERO) => boxed(self.attempt_once()).instrument(span.clone()).await,
             limit => {
                 let deadline = limit.map(|limit| self.begun + limit);
                 self.wait_in_turn(deadline).instrument(span.clone()).await.map(Ok)
@@ -98,7 +99,7 @@ impl<'a> Acquire<'a> {
         let entry = self.engine.queues.join(self.name);
         let turn = match entry.try_turn() {
             Some(turn) => turn,
-            None => match Box::pin(self.turn_unless_busy(&entry)).await? {
+            None => match boxed(self.turn_unless_busy(&entry)).await? {
                 Ok(turn) => turn,
                 Err(holder) => return Ok(Err(holder)),
             },
@@ -107,7 +108,7 @@ impl<'a> Acquire<'a> {
         let attempting = self.bounded(
             &entry,
             deadline,
-            Box::pin(self.request_until_reply(&entry, &turn, deadline)),
+            boxed(self.request_until_reply(&entry, &turn, deadline)),
         );
         match attempting.await? {
             Some(result) => Ok(result?.map(|hold| deliver(hold, &entry, turn))),
@@ -165,7 +166,7 @@ impl<'a> Acquire<'a> {
             }
             turn => (turn, None),
         };
-        Box::pin(self.wait_until_deadline(entry, turn, first, deadline)).await
+        boxed(self.wait_until_deadline(entry, turn, first, deadline)).await
     }
 
     /// The outcome of the first request; `None` if it cannot be sent at once or its reply is overdue.
@@ -272,7 +273,7 @@ impl<'a> Acquire<'a> {
                     return Ok(Step::Held(holder));
                 };
                 // The future is large and seldom needed.
-                match Box::pin(self.release_given_up(key, min_hold)).await {
+                match boxed(self.release_given_up(key, min_hold)).await {
                     Ok(()) => return Ok(Step::Retry(Duration::ZERO)),
                     Err(error) => error,
                 }
@@ -305,11 +306,9 @@ impl<'a> Acquire<'a> {
     async fn release_given_up(&self, key: LeaseId, min_hold: Duration) -> Result<(), LockError> {
         let store = Arc::clone(&self.engine.store);
         let overdue = Arc::clone(&self.engine.queues.overdue);
-        // It is boxed, because every waiter would have room for it, and it is rare.
-        let release =
-            Box::pin(async move { overdue.count(store.release(&key, min_hold, RELEASE_LIMIT)).await });
+        let release = async move { overdue.count(store.release(&key, min_hold, RELEASE_LIMIT)).await };
         // Without a reply the next acquire request shows whether the claim still has the lock.
-        match tokio::time::timeout(ACQUIRE_OVERDUE, task::run_to_end(release)).await {
+        match tokio::time::timeout(ACQUIRE_OVERDUE, task::start(release)).await {
             Ok(reply) => reply.map(drop),
             Err(_) => Ok(()),
         }
@@ -339,7 +338,7 @@ impl<'a> Acquire<'a> {
             Err(other) => {
                 // The outcome of the release does not matter to this call; a missing reply does.
                 entry.front().request_sent();
-                Box::pin(other.release()).await;
+                boxed(other.release()).await;
                 None
             }
         }
@@ -477,9 +476,9 @@ mod tests {
     #[tokio::test]
     async fn the_future_of_a_wait_is_small() {
         let provider = LockProvider::in_memory();
-        let (engine, name, options) = (provider.engine(), Arc::from("n"), Options::default());
+        let (engine, name, options) = (provider.engine(), RenderedName::new("n"), Options::default());
         let acquire = Acquire::new(engine, &name, &options);
-        let entry = engine.queues.join(&name);
+        let entry = engine.queues.join(name.text());
         let size = size_of_val(&acquire.wait_until_deadline(entry, None, None, None));
         assert!(size <= 1536, "{size}");
     }

@@ -71,8 +71,7 @@ pub trait LockName: IntoLockName {
     fn render(&self, name: Name) -> Name;
 }
 
-/// The name that a value declares, for the expansion of the attribute. It is not in `__private`, because the messages of
-/// the compiler about its bound show its path.
+/// The name that a value declares, for the expansion of the attribute.
 #[must_use]
 pub fn declared_lock_name<L: LockName + ?Sized>(lock: &L) -> Name {
     lock.render(Name::limited())

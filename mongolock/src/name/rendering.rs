@@ -13,10 +13,13 @@ pub struct Name(Renderer);
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be used in a lock name",
     label = "it does not implement `std::fmt::Display`",
-    note = "implement `Display` for `{Self}`, or name a field or an argument-less method of it that does"
+    note = "name a field or an argument-less method that implements `Display`, or implement it for your own type",
+    note = "for a path write `<path.display()>`; for an `Option`, take the inner value as an argument"
 )]
 pub trait NameValue: Display {}
 
+// The error is about this trait, and not about the one that it is made of.
+#[diagnostic::do_not_recommend]
 impl<T: Display + ?Sized> NameValue for T {}
 
 impl Name {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use mongodb::{Client, Database};
 
 use crate::engine::Engine;
+use crate::opaque::Opaque;
 use crate::options::{Config, refused};
 #[cfg(test)]
 use crate::simulation::Link;
@@ -227,12 +228,12 @@ impl LockProviderBuilder {
 
     fn store(&self) -> Store {
         match &self.place {
-            Place::Database(database) => Store::Mongo(MongoStore::new(
+            Place::Database(database) => Store::Mongo(Opaque::new(MongoStore::new(
                 database,
                 self.background.as_ref(),
                 &self.collection,
                 self.reachability.clone(),
-            )),
+            ))),
             Place::Memory(store) => {
                 store.set_retention(self.config.retention);
                 Store::Memory(Arc::clone(store))

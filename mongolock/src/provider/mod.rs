@@ -11,6 +11,7 @@ use crate::admin::LockAdmin;
 use crate::engine::Engine;
 use crate::lock::DistributedLock;
 use crate::name::RenderedName;
+use crate::opaque::Opaque;
 use crate::options::Options;
 use crate::store;
 use crate::{IntoLockName, LockError};
@@ -41,7 +42,7 @@ tokio::task_local! {
 pub struct LockProvider {
     engine: Arc<Engine>,
     /// The builder that the provider was made with, for [`to_builder`](Self::to_builder).
-    builder: Arc<LockProviderBuilder>,
+    builder: Opaque<LockProviderBuilder>,
 }
 
 impl LockProvider {
@@ -112,7 +113,7 @@ impl LockProvider {
     fn from_parts(engine: Engine, builder: LockProviderBuilder) -> Self {
         Self {
             engine: Arc::new(engine),
-            builder: Arc::new(builder),
+            builder: Opaque::new(builder),
         }
     }
 

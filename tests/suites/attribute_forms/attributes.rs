@@ -92,12 +92,11 @@ impl Service for Local {
 /// A function of the shape that `#[async_trait]` generates, written by hand.
 #[distributed_lock(name = "l:<id>")]
 fn boxed(id: u8) -> Pin<Box<dyn Future<Output = Result<u8, LockError>> + Send>> {
-    let doubled = id * 2;
     Box::pin(async move {
         if id == 0 {
             return Ok(0);
         }
-        Ok(doubled)
+        Ok(id * 2)
     })
 }
 

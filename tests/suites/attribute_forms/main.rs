@@ -7,10 +7,12 @@
 mod arguments;
 mod attributes;
 mod body;
+mod busy_functions;
 mod generics;
 mod hygiene;
 mod injective;
 mod lock_names;
+mod lock_argument;
 mod macro_rules;
 mod names;
 mod options;

@@ -4,27 +4,41 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::busy::Busy;
 use crate::lock::{DistributedLock, OnBusy};
-pub use crate::name::{Name, NameValue};
+pub use crate::name::{Name, NameValue, declared_lock_name};
 use crate::options::Options;
-pub use crate::output::{Output, output};
+use crate::output::{self, Output};
+pub use crate::run::Acquired;
 use crate::run::OnLost;
-pub use crate::run::{Acquired, Finished, LockedBody};
 use crate::{LockError, LockProvider};
 pub use crate::{LockOutput, Skipped};
 
 // The return type is the only generic argument of these functions. The compiler then reports a return type that cannot
 // carry an error once, at the place where the type is written.
 
-/// Releases the lock after the body, and returns the return value of the call. The type has no bound, because the
-/// compiler would report the bound of an opaque future a second time, at the attribute.
-pub fn finish<T>(finished: Finished<T>, output: Output<T>) -> impl Future<Output = T> {
-    finished.finish(output)
+/// A return type of an annotated function.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot report a failure to take the lock",
+    label = "cannot carry a `mongolock::LockError`",
+    note = "return a `Result<_, E>` where `E: From<mongolock::LockError>`: add a variant `Lock(#[from] mongolock::LockError)` to `E`, or return `anyhow::Result`",
+    note = "a type of your own that is not a `Result` implements `mongolock::LockOutput`"
+)]
+pub trait CallOutput: LockOutput {}
+
+// The error is about this trait, and not about the one that it is made of.
+#[diagnostic::do_not_recommend]
+impl<T: LockOutput> CallOutput for T {}
+
+/// How a return type carries an error.
+#[must_use]
+pub fn output<T: CallOutput>() -> Output<T> {
+    output::output()
 }
 
 /// The return value of a call whose lock was not acquired.
 #[must_use]
-pub fn failed<T: LockOutput>(error: LockError) -> T {
+pub fn failed<T: CallOutput>(error: LockError) -> T {
     T::from_lock_error(error)
 }
 
@@ -46,6 +60,18 @@ impl<T: LockOutput<Success: Skipped>> SkipOutput for T {
     }
 }
 
+/// The value of `provider`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a `LockProvider`",
+    label = "`provider` must be `AsRef<LockProvider>`",
+    note = "for a `static` of the type `LazyLock<LockProvider>` write `*` before its name, such as `provider = *LOCKS`"
+)]
+pub trait ProviderValue: AsRef<LockProvider> {}
+
+// The error is about this trait, and not about the one that it is made of.
+#[diagnostic::do_not_recommend]
+impl<T: AsRef<LockProvider> + ?Sized> ProviderValue for T {}
+
 /// One call of an annotated function: its provider and its options.
 pub struct Call {
     provider: Result<LockProvider, LockError>,
@@ -64,7 +90,7 @@ impl Call {
 
     /// A call with this provider.
     #[must_use]
-    pub fn on<P: AsRef<LockProvider> + ?Sized>(provider: &P) -> Self {
+    pub fn on<P: ProviderValue + ?Sized>(provider: &P) -> Self {
         Self::new(Ok(provider.as_ref().clone()))
     }
 
@@ -147,6 +173,15 @@ impl Call {
     /// Acquires the lock with `on_busy = "skip"`: it makes one attempt, or waits for the `acquire_timeout` if the
     /// attribute itself sets one.
     pub fn skip(self, name: Name) -> impl Future<Output = Result<Option<Acquired>, LockError>> {
+        let acquiring = self.acquired_or_busy(name);
+        async move { acquiring.await.map(Result::ok) }
+    }
+
+    /// Acquires the lock with `on_busy = path`, as long as with `on_busy = "skip"`.
+    pub fn acquired_or_busy(
+        self,
+        name: Name,
+    ) -> impl Future<Output = Result<Result<Acquired, Busy>, LockError>> {
         let on_busy = if self.has_acquire_timeout {
             OnBusy::Wait
         } else {
@@ -155,9 +190,8 @@ impl Call {
         let acquiring = self.hold(name, on_busy);
         async move {
             match acquiring.await {
-                Ok(acquired) => Ok(Some(acquired)),
-                Err(LockError::Busy { .. } | LockError::Timeout { .. }) => Ok(None),
-                Err(error) => Err(error),
+                Ok(acquired) => Ok(Ok(acquired)),
+                Err(error) => Busy::from_error(error).map(Err),
             }
         }
     }
