@@ -21,7 +21,8 @@ pub(crate) const MAX_BYTES: usize = 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct RenderedName {
     text: Arc<str>,
-    flaw: Option<Flaw>,
+    /// It is rare, and on the heap the futures of all calls are smaller.
+    flaw: Option<Box<Flaw>>,
     template: Option<&'static str>,
 }
 
@@ -59,7 +60,11 @@ impl RenderedName {
 
     /// Checks the name against the rules for names.
     pub(crate) fn check(&self) -> Result<(), LockError> {
-        let reason = self.flaw.map(Flaw::reason).or_else(|| broken_rule(&self.text));
+        let reason = self
+            .flaw
+            .as_deref()
+            .map(|flaw| flaw.reason())
+            .or_else(|| broken_rule(&self.text));
         reason.map_or(Ok(()), |reason| Err(invalid(&self.text, reason)))
     }
 }
@@ -68,7 +73,7 @@ impl RenderedName {
 /// applies to it.
 pub(crate) fn whole(value: impl IntoLockName) -> Result<String, LockError> {
     let name = value.into_lock_name(Name::unlimited()).finish();
-    match name.flaw {
+    match name.flaw.as_deref() {
         Some(flaw @ Flaw::DisplayFailed(_)) => Err(invalid(&name.text, flaw.reason())),
         _ => Ok(name.text.as_ref().to_owned()),
     }
@@ -155,7 +160,7 @@ impl Renderer {
         let too_long = self.too_long.then_some(Flaw::TooLong);
         RenderedName {
             text: self.text.into(),
-            flaw: self.flaw.or(too_long),
+            flaw: self.flaw.or(too_long).map(Box::new),
             template: self.template,
         }
     }
@@ -271,6 +276,6 @@ mod tests {
         name.value(Some("id"), &"");
         let name = name.finish();
         assert_eq!(name.text().len(), MAX_BYTES - 1);
-        assert_eq!(name.flaw, Some(Flaw::TooLong));
+        assert_eq!(name.flaw.as_deref(), Some(&Flaw::TooLong));
     }
 }
