@@ -31,17 +31,15 @@ pub struct LockGuard {
     hold: Hold,
     engine: Arc<Engine>,
     context: GuardContext,
-    /// The template of the name, for the context.
-    template: Option<&'static str>,
 }
 
 impl LockGuard {
     pub(crate) fn new(hold: Hold, engine: &Arc<Engine>, template: Option<&'static str>) -> Self {
+        hold.lease().set_template(template);
         Self {
             hold,
             engine: Arc::clone(engine),
             context: GuardContext(OnceLock::new()),
-            template,
         }
     }
 
@@ -62,7 +60,7 @@ impl LockGuard {
     pub fn context(&self) -> LockContext {
         self.context
             .0
-            .get_or_init(|| LockContext::new(Arc::clone(self.lease()), &self.engine, self.template))
+            .get_or_init(|| LockContext::new(Arc::clone(self.lease()), &self.engine, self.lease().template()))
             .clone()
     }
 

@@ -273,7 +273,7 @@ impl DistributedLock {
     pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<Acquired, LockError> {
         self.check()?;
         if let Some(outer) = LockContext::enclosing(&self.engine, self.name()) {
-            return join(&outer, self.name.template(), on_busy, on_lost).await;
+            return self.join(&outer, on_busy, on_lost).await;
         }
         let acquire = self.acquiring();
         let hold = match on_busy {
@@ -288,6 +288,37 @@ impl DistributedLock {
             self.options.await_release,
             on_lost,
         ))
+    }
+
+    /// Joins the hold of the enclosing call. The hold is busy only while another inner call runs under it. The lock options
+    /// of the inner call do not apply.
+    async fn join(
+        &self,
+        outer: &LockContext,
+        on_busy: OnBusy,
+        on_lost: OnLost,
+    ) -> Result<Acquired, LockError> {
+        let lease = outer.lease();
+        lease.ensure_held()?;
+        let inner_calls = outer.inner_calls();
+        let permit = match on_busy {
+            OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
+            OnBusy::Wait => tokio::select! {
+                biased;
+                permit = inner_calls.acquire_owned() => permit.ok(),
+                () = lease.until_over() => return Err(lease.lost_error()),
+            },
+        };
+        // The hold may have ended during the wait for another inner call.
+        lease.ensure_held()?;
+        match permit {
+            Some(permit) => Ok(Acquired::joined(outer, self.name.template(), permit, on_lost)),
+            None => Err(LockError::Busy {
+                name: outer.name().to_owned(),
+                holder: Some(outer.owner().to_owned()),
+                remaining: Some(lease.remaining()),
+            }),
+        }
     }
 
     fn guard(&self, hold: Hold) -> LockGuard {
@@ -310,37 +341,6 @@ impl DistributedLock {
             }),
             _ => Ok(()),
         }
-    }
-}
-
-/// Joins the hold of the enclosing call. The hold is busy only while another inner call runs under it. The lock options
-/// of the inner call do not apply.
-async fn join(
-    outer: &LockContext,
-    template: Option<&'static str>,
-    on_busy: OnBusy,
-    on_lost: OnLost,
-) -> Result<Acquired, LockError> {
-    let lease = outer.lease();
-    lease.ensure_held()?;
-    let inner_calls = outer.inner_calls();
-    let permit = match on_busy {
-        OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
-        OnBusy::Wait => tokio::select! {
-            biased;
-            permit = inner_calls.acquire_owned() => permit.ok(),
-            () = lease.until_over() => return Err(lease.lost_error()),
-        },
-    };
-    // The hold may have ended during the wait for another inner call.
-    lease.ensure_held()?;
-    match permit {
-        Some(permit) => Ok(Acquired::joined(outer, template, permit, on_lost)),
-        None => Err(LockError::Busy {
-            name: outer.name().to_owned(),
-            holder: Some(outer.owner().to_owned()),
-            remaining: Some(lease.remaining()),
-        }),
     }
 }
 

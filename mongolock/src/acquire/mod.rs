@@ -26,9 +26,7 @@ use crate::{LockError, task, trace};
 /// One call that acquires a lock.
 pub(crate) struct Acquire<'a> {
     engine: &'a Arc<Engine>,
-    name: &'a Arc<str>,
-    /// The template of the name, for the span.
-    template: Option<&'static str>,
+    name: &'a RenderedName,
     options: &'a Options,
     /// The time at which the call began.
     begun: Instant,
@@ -55,16 +53,19 @@ impl<'a> Acquire<'a> {
     pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a RenderedName, options: &'a Options) -> Self {
         Self {
             engine,
-            name: name.text(),
-            template: name.template(),
+            name,
             options,
             begun: Instant::now(),
         }
     }
 
+    fn name(&self) -> &'a Arc<str> {
+        self.name.text()
+    }
+
     /// Waits for the lock until the acquire timeout.
     pub(crate) async fn wait(&self) -> Result<Hold, LockError> {
-        let span = trace::acquire_span(self.name, self.template, &self.engine.owner);
+        let span = trace::acquire_span(self.name(), self.name.template(), &self.engine.owner);
         let outcome = match self.options.acquire_timeout {
             // A call with a timeout of zero still sends one request.
             Some(Duration::ZERO) => boxed(self.attempt_once()).instrument(span.clone()).await,
@@ -80,7 +81,7 @@ impl<'a> Acquire<'a> {
     /// Tries to acquire the lock, or returns its holder; no request is sent if another caller in this process holds the
     /// lock or waits for it.
     pub(crate) async fn try_once(&self) -> Result<Tried, LockError> {
-        let span = trace::acquire_span(self.name, self.template, &self.engine.owner);
+        let span = trace::acquire_span(self.name(), self.name.template(), &self.engine.owner);
         let outcome = self.attempt_once().instrument(span.clone()).await;
         self.record(&span, &outcome);
         outcome
@@ -96,7 +97,7 @@ impl<'a> Acquire<'a> {
 
     async fn attempt_once(&self) -> Result<Tried, LockError> {
         self.ensure_open()?;
-        let entry = self.engine.queues.join(self.name);
+        let entry = self.engine.queues.join(self.name());
         let turn = match entry.try_turn() {
             Some(turn) => turn,
             None => match boxed(self.turn_unless_busy(&entry)).await? {
@@ -129,7 +130,7 @@ impl<'a> Acquire<'a> {
         if let Some(hold) = self.take_over_hold(entry, turn).await {
             return Ok(Ok(hold));
         }
-        let mut pacing = Pacing::new(self.engine, self.name, entry);
+        let mut pacing = Pacing::new(self.engine, self.name(), entry);
         let mut attempt = self.new_attempt(entry).unlimited();
         loop {
             let outcome = match attempt.request(deadline).await {
@@ -153,7 +154,7 @@ impl<'a> Acquire<'a> {
     /// future on the heap: it may cost an allocation, and the future of a call stays small.
     async fn wait_in_turn(&self, deadline: Option<Instant>) -> Result<Hold, LockError> {
         self.ensure_open()?;
-        let entry = self.engine.queues.join(self.name);
+        let entry = self.engine.queues.join(self.name());
         let (turn, first) = match entry.try_turn() {
             Some(turn) if turn.is_fresh() => {
                 let mut attempt = self.new_attempt(&entry);
@@ -217,7 +218,7 @@ impl<'a> Acquire<'a> {
         {
             return Ok(deliver(hold, entry, turn));
         }
-        let mut pacing = Pacing::new(self.engine, self.name, entry);
+        let mut pacing = Pacing::new(self.engine, self.name(), entry);
         let (mut attempt, mut next) = first.map_or_else(|| (self.new_attempt(entry), None), |first| *first);
         loop {
             let outcome = match next.take() {
@@ -234,7 +235,7 @@ impl<'a> Acquire<'a> {
                     turn.budget().shrink();
                     let remaining = holder.remaining();
                     let pause = pacing.after_held(remaining);
-                    trace::waiting(self.name, remaining, pause);
+                    trace::waiting(self.name(), remaining, pause);
                     pause
                 }
                 Step::Retry(pause) => pause,
@@ -288,7 +289,7 @@ impl<'a> Acquire<'a> {
             return Err(error);
         }
         let pause = pacing.after_error();
-        trace::retrying(self.name, &error, pause);
+        trace::retrying(self.name(), &error, pause);
         entry.front().set_failed(error);
         Ok(Step::Retry(pause))
     }
@@ -298,7 +299,7 @@ impl<'a> Acquire<'a> {
     fn given_up(&self, holder: Option<Arc<str>>) -> Option<(LeaseId, Duration)> {
         let lock_id = holder?;
         let min_hold = self.engine.renewer.given_up.find(&lock_id)?;
-        let name = Arc::clone(self.name);
+        let name = Arc::clone(self.name());
         Some((LeaseId { name, lock_id }, min_hold))
     }
 
@@ -353,7 +354,7 @@ impl<'a> Acquire<'a> {
     }
 
     fn new_attempt(&self, entry: &Arc<Entry>) -> Attempt {
-        let attempt = Attempt::new(self.engine, self.name, self.lease_options(), entry);
+        let attempt = Attempt::new(self.engine, self.name(), self.lease_options(), entry);
         if self.options.await_release {
             attempt
         } else {
@@ -430,12 +431,12 @@ impl<'a> Acquire<'a> {
     }
 
     fn timeout_error(&self, holder: &Holder) -> LockError {
-        holder.timeout_error(self.name, self.begun.elapsed())
+        holder.timeout_error(self.name(), self.begun.elapsed())
     }
 
     fn shut_down_error(&self) -> LockError {
         LockError::ShutDown {
-            name: self.name.to_string(),
+            name: self.name().to_string(),
         }
     }
 }

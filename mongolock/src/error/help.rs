@@ -20,7 +20,8 @@ impl LockError {
     /// assert_eq!(error.to_string(), "lock name \"\" is invalid: it is empty");
     /// assert_eq!(
     ///     error.help(),
-    ///     "Use 1 to 1024 bytes without control characters, and give every placeholder a value that is not empty."
+    ///     "Use 1 to 1024 bytes without control characters and without white space at the ends, and give every \
+    ///      placeholder a value that is not empty."
     /// );
     /// # }
     /// ```
