@@ -16,6 +16,7 @@ use locked_body::LockedBody;
 
 use crate::context::{CURRENT, LockContext};
 use crate::lease::Lease;
+use crate::opaque::{BoxedFuture, boxed};
 use crate::output::Output;
 use crate::{LockError, LockGuard, trace};
 
@@ -98,8 +99,13 @@ impl Acquired {
             source: Some(self.source),
             on_lost: self.on_lost,
         };
-        LockedBody::new(body, hold, async move { lease.cancelled().await }, end, output)
+        LockedBody::new(body, hold, until_cancelled(lease), output)
     }
+}
+
+/// Waits until a body may be cancelled. Unlike a block in `run`, it has one type for all bodies.
+async fn until_cancelled(lease: Arc<Lease>) {
+    lease.cancelled().await;
 }
 
 impl LockSource {
@@ -184,13 +190,13 @@ impl RunningHold {
         }
     }
 
-    /// Ends the span of the body, and gives the lock to be released.
-    fn ended(&mut self, outcome: &'static str) -> (LockSource, OnLost) {
+    /// Ends the span of the body, and begins to release the lock.
+    fn release(&mut self, outcome: &'static str, was_cancelled: bool) -> BoxedFuture<'static, EndedHold> {
         let Some(source) = self.source.take() else {
-            unreachable!("the lock is taken once")
+            unreachable!("the lock is released once")
         };
         trace::hold_ended(&self.span, &source.lease().fields(), outcome);
-        (source, self.on_lost)
+        end(source, self.on_lost, was_cancelled)
     }
 }
 
@@ -202,15 +208,11 @@ struct EndedHold {
     loss_of_success: Option<LockError>,
 }
 
-/// Releases the lock after its body. This is not an `async fn`, whose future would contain its arguments twice.
-fn end(
-    mut source: LockSource,
-    on_lost: OnLost,
-    was_cancelled: bool,
-) -> impl Future<Output = EndedHold> + Send + Sync {
+/// Releases the lock after its body. The future is on the heap: the compiler's proofs and layouts for nested calls end here.
+fn end(mut source: LockSource, on_lost: OnLost, was_cancelled: bool) -> BoxedFuture<'static, EndedHold> {
     // After a guarded commit the work was done under the lock, even if the lock was lost later.
     let reports_loss = on_lost == OnLost::Cancel && !source.lease().has_committed();
-    async move {
+    boxed(async move {
         let loss_of_success = match source.release().await {
             Err(error @ LockError::Lost { .. }) if reports_loss => Some(error),
             // A release that is not confirmed does not change the outcome: the work was done under the lock.
@@ -222,5 +224,5 @@ fn end(
             lost,
             loss_of_success,
         }
-    }
+    })
 }

@@ -138,12 +138,13 @@ fn source(form: Form) -> String {
                  let first = step(id + {number}).await?;\n    step(first).await\n}}"
         );
     }
-    let table: String = (0..FUNCTIONS)
-        .map(|number| format!("|id| Box::pin(job_{number}(id)), "))
-        .collect();
     let _ = writeln!(
         source,
-        "static JOBS: [fn(u64) -> Pin<Box<dyn Future<Output = Result<u64, AppError>> + Send>>; {FUNCTIONS}] = [{table}];"
+        "static JOBS: [fn(u64) -> Pin<Box<dyn Future<Output = Result<u64, AppError>> + Send>>; {FUNCTIONS}] = ["
     );
+    for number in 0..FUNCTIONS {
+        let _ = writeln!(source, "    |id| Box::pin(job_{number}(id)),");
+    }
+    source.push_str("];\n");
     source
 }

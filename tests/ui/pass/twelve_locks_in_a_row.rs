@@ -1,4 +1,5 @@
-//! Twelve functions, each locked and calling the next, compile on a task with the default recursion limit.
+//! Twelve functions, each locked and calling the next, compile on a task with the default recursion limit,
+//! where each function stands after the one that it calls.
 
 use mongolock::{LockError, LockProvider, distributed_lock};
 
@@ -9,11 +10,12 @@ async fn innermost(id: u64) -> Result<u64, LockError> {
 
 macro_rules! locked {
     ($outer:ident $inner:ident $($rest:ident)*) => {
+        locked!($inner $($rest)*);
+
         #[distributed_lock(name = "all of them")]
         async fn $outer(id: u64) -> Result<u64, LockError> {
             $inner(id).await
         }
-        locked!($inner $($rest)*);
     };
     ($innermost:ident) => {};
 }

@@ -1,4 +1,5 @@
-//! A locked function below twenty-five plain ones compiles on a task with the default recursion limit.
+//! A locked function below twenty-five plain ones compiles on a task with the default recursion limit,
+//! where each function stands after the one that it calls.
 
 use mongolock::{LockError, LockProvider, distributed_lock};
 
@@ -9,29 +10,31 @@ async fn innermost(id: u64) -> Result<u64, LockError> {
 
 macro_rules! plain {
     ($outer:ident $inner:ident $($rest:ident)*) => {
+        plain!($inner $($rest)*);
+
         async fn $outer(id: u64) -> Result<u64, LockError> {
             $inner(id).await
         }
-        plain!($inner $($rest)*);
     };
     ($innermost:ident) => {};
 }
 
 macro_rules! locked {
     ($outer:ident $inner:ident $($rest:ident)*) => {
+        locked!($inner $($rest)*);
+
         #[distributed_lock(name = "all of them")]
         async fn $outer(id: u64) -> Result<u64, LockError> {
             $inner(id).await
         }
-        locked!($inner $($rest)*);
     };
     ($innermost:ident) => {};
 }
 
+locked!(f1 innermost);
 plain!(
     p1 p2 p3 p4 p5 p6 p7 p8 p9 p10 p11 p12 p13 p14 p15 p16 p17 p18 p19 p20 p21 p22 p23 p24 p25 f1
 );
-locked!(f1 innermost);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {

@@ -1,4 +1,5 @@
-//! Twenty-four functions, each locked and calling the next, compile on a task with a recursion limit of 256.
+//! Twenty-four functions, each locked and calling the next, compile on a task with a recursion limit of 256,
+//! where each function stands after the one that it calls.
 
 #![recursion_limit = "256"]
 
@@ -11,11 +12,12 @@ async fn innermost(id: u64) -> Result<u64, LockError> {
 
 macro_rules! locked {
     ($outer:ident $inner:ident $($rest:ident)*) => {
+        locked!($inner $($rest)*);
+
         #[distributed_lock(name = "all of them")]
         async fn $outer(id: u64) -> Result<u64, LockError> {
             $inner(id).await
         }
-        locked!($inner $($rest)*);
     };
     ($innermost:ident) => {};
 }
