@@ -1,6 +1,6 @@
 //! The argument `#[lock] lock: LockContext`: the attribute fills it in, and callers do not pass it.
 
-use proc_macro2::{Group, Ident, TokenStream};
+use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::punctuated::Punctuated;
@@ -56,9 +56,10 @@ impl LockArgument {
     /// Whether the tokens name the argument, which has no value before the lock is acquired.
     pub(crate) fn is_named_in(&self, tokens: TokenStream) -> bool {
         self.name().is_some_and(|name| {
-            tokens.into_iter().any(|token| match token {
-                proc_macro2::TokenTree::Ident(ident) => ident.unraw() == name.unraw(),
-                proc_macro2::TokenTree::Group(group) => self.is_named_in(group.stream()),
+            let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+            tokens.iter().enumerate().any(|(at, token)| match token {
+                TokenTree::Ident(ident) => ident.unraw() == name.unraw() && is_variable(&tokens, at),
+                TokenTree::Group(group) => self.is_named_in(group.stream()),
                 _ => false,
             })
         })
@@ -73,6 +74,18 @@ impl LockArgument {
             #block
         })
     }
+}
+
+/// Whether the identifier at this position can be a variable, and not a field, a method or a part of a path.
+fn is_variable(tokens: &[TokenTree], at: usize) -> bool {
+    let is = |at: Option<usize>, sign: char| {
+        let token = at.and_then(|at| tokens.get(at));
+        matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == sign)
+    };
+    let (one, two) = (at.checked_sub(1), at.checked_sub(2));
+    let after_dot = is(one, '.') && !is(two, '.');
+    let after_path = is(one, ':') && is(two, ':');
+    !after_dot && !after_path && !is(Some(at + 1), ':')
 }
 
 /// Whether an argument has the attribute `#[lock]`.

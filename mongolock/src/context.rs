@@ -130,8 +130,8 @@ impl LockContext {
     /// use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
     ///
     /// #[distributed_lock(name = "report:<id>")]
-    /// async fn rebuild(id: u64) -> Result<Option<&'static str>, LockError> {
-    ///     Ok(LockContext::current().expect("inside the attribute").template())
+    /// async fn rebuild(id: u64, #[lock] lock: LockContext) -> Result<Option<&'static str>, LockError> {
+    ///     Ok(lock.template())
     /// }
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -209,8 +209,12 @@ impl LockContext {
     /// use mongolock::{LockContext, LockError, distributed_lock};
     ///
     /// #[distributed_lock(name = "account:<from>")]
-    /// async fn withdraw(from: i64, client: &Client, accounts: Collection<Document>) -> Result<(), LockError> {
-    ///     let lock = LockContext::current().expect("inside the attribute");
+    /// async fn withdraw(
+    ///     from: i64,
+    ///     client: &Client,
+    ///     accounts: Collection<Document>,
+    ///     #[lock] lock: LockContext,
+    /// ) -> Result<(), LockError> {
     ///     let mut session = client.start_session().await?;
     ///     let transaction = session.start_transaction();
     ///     // The driver repeats the whole transaction after transient errors.

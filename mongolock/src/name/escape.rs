@@ -20,8 +20,8 @@ use std::fmt::{self, Display, Formatter, Write};
 /// assert_eq!(escape("50 %", ':'), "50 %25");
 ///
 /// #[distributed_lock(name = "doc:<tenant>:<id>")]
-/// async fn edit(tenant: &str, id: &str) -> Result<String, LockError> {
-///     Ok(LockContext::current().expect("inside the attribute").name().to_owned())
+/// async fn edit(tenant: &str, id: &str, #[lock] lock: LockContext) -> Result<String, LockError> {
+///     Ok(lock.name().to_owned())
 /// }
 ///
 /// let (tenant, id) = ("a:1", "2:3");

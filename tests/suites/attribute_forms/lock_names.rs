@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::marker::PhantomData;
 use std::sync::Mutex;
 
-use mongolock::{IntoLockName, LockContext, LockError, LockName, LockProvider, distributed_lock};
+use mongolock::{Busy, IntoLockName, LockContext, LockError, LockName, LockProvider, distributed_lock};
 
 #[derive(LockName)]
 enum Lock<'a> {
@@ -311,4 +311,47 @@ async fn declarations_by_other_means_compile() -> Result<(), LockError> {
     let name = LockProvider::in_memory().scope(by_macro(2)).await?;
     assert_eq!(name, found("declared:2", "declared:<id>"));
     Ok(())
+}
+
+/// A name whose field is called like the `#[lock]` argument below.
+#[derive(LockName)]
+#[lock("hold:<lock>")]
+struct Hold {
+    lock: u64,
+}
+
+#[distributed_lock(name = Hold { lock: id })]
+async fn with_its_context(id: u64, #[lock] lock: LockContext) -> Result<(String, &'static str), LockError> {
+    Ok((lock.name().to_owned(), lock.template().unwrap_or("none")))
+}
+
+#[tokio::test]
+async fn a_function_with_a_declared_name_gets_its_lock_as_an_argument() {
+    let provider = LockProvider::in_memory();
+    let seen = provider.scope(with_its_context(7)).await.unwrap();
+    assert_eq!(seen, ("hold:7".to_owned(), "hold:<lock>"));
+}
+
+#[distributed_lock(name = Lock::Report { tenant, id: order.into() }, on_busy = already_running)]
+async fn reports_once(tenant: &str, order: u32, #[lock] lock: LockContext) -> Result<String, LockError> {
+    Ok(format!("{} {order}", lock.name()))
+}
+
+fn already_running(tenant: &str, order: &u32, busy: &Busy) -> Result<String, LockError> {
+    Ok(format!("{} is busy for {tenant} {order}", busy.name))
+}
+
+#[tokio::test]
+async fn a_busy_function_answers_for_a_declared_name() {
+    let provider = LockProvider::in_memory();
+    let run = || provider.scope(reports_once("a:b", 7));
+    assert_eq!(run().await.unwrap(), "report:a%3Ab:7 7");
+    let guard = provider
+        .lock(Lock::Report { tenant: "a:b", id: 7 })
+        .acquire()
+        .await
+        .unwrap();
+    assert_eq!(run().await.unwrap(), "report:a%3Ab:7 is busy for a:b 7");
+    guard.release().await.unwrap();
+    assert_eq!(run().await.unwrap(), "report:a%3Ab:7 7");
 }
