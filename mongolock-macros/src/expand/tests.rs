@@ -142,7 +142,7 @@ fn constants_and_unescaped_values_are_rendered() {
     let expanded = function(quote!(name = "<T::KIND>%<N>:<Self::KIND.id()>", escape = "none")).to_string();
     let parts = quote!(.value("T::KIND", &T::KIND).text("%").value("N", &N).text(":"));
     assert!(expanded.contains(&parts.to_string()), "{expanded}");
-    let last = quote!(.value("Self::KIND.id()", &Self::KIND.id()));
+    let last = quote!(.value("Self::KIND.id()", &(&Self::KIND).id()));
     assert!(expanded.contains(&last.to_string()), "{expanded}");
 }
 
