@@ -2,6 +2,7 @@
 //! may change them.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::busy::Busy;
@@ -75,7 +76,7 @@ impl<T: AsRef<LockProvider> + ?Sized> ProviderValue for T {}
 /// One call of an annotated function: its provider and its options.
 pub struct Call {
     provider: Result<LockProvider, LockError>,
-    options: Options,
+    options: Arc<Options>,
     /// Whether the attribute itself sets an `acquire_timeout`.
     has_acquire_timeout: bool,
     on_lost: OnLost,
@@ -97,7 +98,7 @@ impl Call {
     fn new(provider: Result<LockProvider, LockError>) -> Self {
         let options = provider
             .as_ref()
-            .map(|provider| provider.options().clone())
+            .map(|provider| Arc::clone(provider.options()))
             .unwrap_or_default();
         Self {
             provider,
@@ -110,21 +111,21 @@ impl Call {
     /// Sets `expiry`.
     #[must_use]
     pub fn expiry(mut self, millis: u64) -> Self {
-        self.options.expiry = Duration::from_millis(millis);
+        Arc::make_mut(&mut self.options).expiry = Duration::from_millis(millis);
         self
     }
 
     /// Sets `renew_interval`.
     #[must_use]
     pub fn renew_interval(mut self, millis: u64) -> Self {
-        self.options.renew_interval = Some(Duration::from_millis(millis));
+        Arc::make_mut(&mut self.options).renew_interval = Some(Duration::from_millis(millis));
         self
     }
 
     /// Sets `acquire_timeout`; `None` waits without a limit.
     #[must_use]
     pub fn acquire_timeout(mut self, millis: Option<u64>) -> Self {
-        self.options.acquire_timeout = millis.map(Duration::from_millis);
+        Arc::make_mut(&mut self.options).acquire_timeout = millis.map(Duration::from_millis);
         self.has_acquire_timeout = true;
         self
     }
@@ -132,14 +133,14 @@ impl Call {
     /// Sets `min_hold`.
     #[must_use]
     pub fn min_hold(mut self, millis: u64) -> Self {
-        self.options.min_hold = Duration::from_millis(millis);
+        Arc::make_mut(&mut self.options).min_hold = Duration::from_millis(millis);
         self
     }
 
     /// Sets `max_hold`.
     #[must_use]
     pub fn max_hold(mut self, millis: u64) -> Self {
-        self.options.max_hold = Some(Duration::from_millis(millis));
+        Arc::make_mut(&mut self.options).max_hold = Some(Duration::from_millis(millis));
         self
     }
 
@@ -153,7 +154,7 @@ impl Call {
     /// Sets `release`: whether the call waits until the release is confirmed.
     #[must_use]
     pub fn await_release(mut self, await_release: bool) -> Self {
-        self.options.await_release = await_release;
+        Arc::make_mut(&mut self.options).await_release = await_release;
         self
     }
 

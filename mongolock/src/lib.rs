@@ -24,6 +24,7 @@ pub mod guide;
 mod index_task;
 mod lease;
 mod lock;
+mod lock_id;
 mod name;
 mod notifier;
 mod opaque;

@@ -37,7 +37,7 @@ use crate::{LockError, LockGuard, LockOutput, output};
 pub struct DistributedLock {
     engine: Arc<Engine>,
     name: RenderedName,
-    options: Options,
+    options: Arc<Options>,
 }
 
 /// What a call does while another holder has the lock.
@@ -53,7 +53,7 @@ impl DistributedLock {
         Self {
             engine: Arc::clone(engine),
             name,
-            options: engine.config.options.clone(),
+            options: Arc::clone(&engine.config.options),
         }
     }
 
@@ -75,7 +75,7 @@ impl DistributedLock {
         self
     }
 
-    pub(crate) fn with(self, options: Options) -> Self {
+    pub(crate) fn with(self, options: Arc<Options>) -> Self {
         Self { options, ..self }
     }
 
@@ -90,13 +90,13 @@ impl DistributedLock {
     /// It limits how long other processes wait after a crash of this one, and how long an outage a hold survives. A
     /// `renew_interval` that is not set explicitly stays a third of it.
     pub fn expiry(mut self, expiry: Duration) -> Self {
-        self.options.expiry = expiry;
+        Arc::make_mut(&mut self.options).expiry = expiry;
         self
     }
 
     /// Sets the time between two renewals of the lease: at least 1 ms and less than `expiry`.
     pub fn renew_interval(mut self, interval: Duration) -> Self {
-        self.options.renew_interval = Some(interval);
+        Arc::make_mut(&mut self.options).renew_interval = Some(interval);
         self
     }
 
@@ -105,7 +105,7 @@ impl DistributedLock {
     /// Even with `None` the wait ends, with the last error, when MongoDB has given no usable reply about the lock for a
     /// minute. All callers of the process share that minute; a caller that begins later waits for at least 10 s.
     pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.options.acquire_timeout = timeout.into();
+        Arc::make_mut(&mut self.options).acquire_timeout = timeout.into();
         self
     }
 
@@ -115,7 +115,7 @@ impl DistributedLock {
     /// A release before that time returns at once, but no process can acquire the lock until the minimum hold is over.
     /// This applies however the hold ends: by a release, a dropped guard, an error or a panic.
     pub fn min_hold(mut self, hold: Duration) -> Self {
-        self.options.min_hold = hold;
+        Arc::make_mut(&mut self.options).min_hold = hold;
         self
     }
 
@@ -124,7 +124,7 @@ impl DistributedLock {
     /// It limits how long a body that hangs or a leaked guard keeps the lock: the lock is lost at most one `expiry`
     /// later.
     pub fn max_hold(mut self, hold: Duration) -> Self {
-        self.options.max_hold = Some(hold);
+        Arc::make_mut(&mut self.options).max_hold = Some(hold);
         self
     }
 
@@ -155,7 +155,7 @@ impl DistributedLock {
     /// # }
     /// ```
     pub fn await_release(mut self, await_release: bool) -> Self {
-        self.options.await_release = await_release;
+        Arc::make_mut(&mut self.options).await_release = await_release;
         self
     }
 

@@ -1,6 +1,7 @@
 //! The options of a provider and of one lock, and their bounds.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::LockError;
@@ -14,7 +15,8 @@ const MIN_EXPIRY: Duration = Duration::from_millis(100);
 /// The upper bound of all durations of a lock: a longer one is almost certainly a mistake in the unit.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The options of one lock; every field is checked by [`check`](Self::check).
+/// The options of one lock. They are shared by all that use the lock with the same ones, and copied when one of them is
+/// set. Every field is checked by [`check`](Self::check).
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     /// The time for which a lease lasts without a renewal, in whole milliseconds.
@@ -35,7 +37,7 @@ pub(crate) struct Options {
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// The options that a lock starts with.
-    pub(crate) options: Options,
+    pub(crate) options: Arc<Options>,
     /// The shortest and the longest pause between two polls.
     pub(crate) retry_interval: RangeInclusive<Duration>,
     /// How long the document of an unused lock is kept.
@@ -47,7 +49,7 @@ pub(crate) struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            options: Options::default(),
+            options: Arc::default(),
             retry_interval: Duration::from_millis(10)..=Duration::from_millis(800),
             retention: DEFAULT_RETENTION,
             wake_up: true,
@@ -69,6 +71,20 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Whether leases with these options last equally long and are renewed equally: only then can a hold pass from one
+    /// call to another.
+    pub(crate) fn has_same_lease(&self, other: &Self) -> bool {
+        let lease = |options: &Self| {
+            (
+                options.expiry,
+                options.renew_interval(),
+                options.min_hold,
+                options.max_hold,
+            )
+        };
+        lease(self) == lease(other)
+    }
+
     pub(crate) fn renew_interval(&self) -> Duration {
         self.renew_interval.unwrap_or(self.expiry / 3)
     }

@@ -7,7 +7,7 @@ use mongodb::Namespace;
 use tokio::time::Instant;
 use tracing::{Level, Span, debug, info, span, trace, warn};
 
-use crate::{FencingToken, LockError, LossReason};
+use crate::{FencingToken, LockError, LossReason, lock_id};
 
 macro_rules! target {
     () => {
@@ -60,12 +60,18 @@ pub(crate) fn acquire_ended(
 /// The fields of one hold in events.
 pub(crate) struct HoldFields<'a> {
     pub(crate) name: &'a str,
-    pub(crate) owner: &'a str,
+    /// The id of the claim, which has the owner.
+    pub(crate) lock_id: &'a str,
     pub(crate) token: FencingToken,
     pub(crate) acquired: Instant,
 }
 
 impl HoldFields<'_> {
+    /// The owner, which only an enabled span or event looks for.
+    fn owner(&self) -> &str {
+        lock_id::owner(self.lock_id).unwrap_or_default()
+    }
+
     fn held_ms(&self) -> u64 {
         millis(self.acquired.elapsed())
     }
@@ -75,7 +81,7 @@ impl HoldFields<'_> {
 pub(crate) fn hold_span(hold: &HoldFields<'_>, template: Option<&'static str>) -> Span {
     span!(
         target: target!(), Level::DEBUG, "mongolock.hold",
-        lock.name = hold.name, lock.template = template, lock.owner = hold.owner,
+        lock.name = hold.name, lock.template = template, lock.owner = hold.owner(),
         lock.token = hold.token.get(), held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
     )
 }
@@ -116,7 +122,7 @@ pub(crate) fn acquired(hold: &HoldFields<'_>) {
     event!(
         debug,
         "mongolock.acquired",
-        { lock.name = hold.name, lock.owner = hold.owner, lock.token = hold.token.get() },
+        { lock.name = hold.name, lock.owner = hold.owner(), lock.token = hold.token.get() },
         "lock acquired"
     );
 }

@@ -71,8 +71,8 @@ const RUNTIME_LAYERS: &[Layer] = &[
     Layer {
         name: "values and tools",
         modules: &[
-            "error", "duration", "token", "output", "name", "opaque", "options", "timing", "backoff", "sync",
-            "task", "trace",
+            "error", "duration", "token", "output", "name", "lock_id", "opaque", "options", "timing",
+            "backoff", "sync", "task", "trace",
         ],
     },
 ];

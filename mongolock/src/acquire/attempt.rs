@@ -8,18 +8,18 @@ use tokio::task::coop::consume_budget;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
-use uuid::Uuid;
 
 use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
-use crate::lease::{Entry, Grant, Hold, Lease, LeaseOptions, RequestPermit, without_margin};
+use crate::lease::{Entry, Grant, Hold, Lease, RequestPermit, without_margin};
+use crate::options::Options;
 use crate::queue::{Admission, AdmissionClass, Overdue};
 use crate::store::{AcquireReply, AcquireRequest, LeaseId, driver_error};
 use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY,
 };
-use crate::{FencingToken, LockError, trace};
+use crate::{FencingToken, LockError, lock_id, trace};
 
 /// The number of tokens that are reserved when others wait in this process: one for each hold that can be handed over.
 const HANDOVERS: i64 = 1000;
@@ -51,7 +51,7 @@ pub(crate) struct Attempt {
 struct Shared {
     engine: Arc<Engine>,
     key: LeaseId,
-    options: LeaseOptions,
+    options: Arc<Options>,
     /// The entry in the queue, which keeps a shutdown waiting for replies.
     entry: Arc<Entry>,
     copies: Arc<Copies>,
@@ -105,17 +105,16 @@ impl Attempt {
     pub(crate) fn new(
         engine: &Arc<Engine>,
         name: &Arc<str>,
-        options: LeaseOptions,
+        options: &Arc<Options>,
         entry: &Arc<Entry>,
     ) -> Self {
-        let lock_id = format!("{}#{}", engine.owner, Uuid::new_v4());
         let shared = Shared {
             engine: Arc::clone(engine),
             key: LeaseId {
                 name: Arc::clone(name),
-                lock_id: lock_id.into(),
+                lock_id: lock_id::new(&engine.owner),
             },
-            options,
+            options: Arc::clone(options),
             entry: Arc::clone(entry),
             copies: Arc::default(),
         };
@@ -151,7 +150,7 @@ impl Attempt {
             entry,
             ..
         } = &*self.shared;
-        let mut attempt = Self::new(engine, &key.name, *options, entry);
+        let mut attempt = Self::new(engine, &key.name, options, entry);
         attempt.class = self.class;
         attempt.tokens = self.tokens;
         attempt
@@ -194,6 +193,16 @@ impl Attempt {
                 self.send(permit, None, deadline);
             }
         }
+    }
+
+    /// The id that every request of the attempt has.
+    pub(crate) fn lock_id(&self) -> &Arc<str> {
+        &self.shared.key.lock_id
+    }
+
+    /// Whether the reply of a store that never waits is there.
+    pub(crate) fn has_reply(&self) -> bool {
+        self.reply.is_some()
     }
 
     /// The outcome of the next request in flight; waits forever if there is none.
@@ -305,7 +314,8 @@ impl Attempt {
             lasts,
         };
         let entry = Arc::clone(&self.shared.entry);
-        let lease = Lease::new(self.shared.key.clone(), grant, self.shared.options, entry);
+        let options = Arc::clone(&self.shared.options);
+        let lease = Lease::new(self.shared.key.clone(), grant, options, entry);
         trace::acquired(&lease.fields());
         AttemptOutcome::Acquired(self.shared.engine.renewer.hold(lease))
     }
@@ -377,6 +387,9 @@ impl Request {
         let admission = self.admission.take();
         let Shared { engine, key, .. } = &*self.shared;
         let request = engine.store.claim(key, self.command, self.limit);
+        if engine.store.never_waits() {
+            return Some(request.await);
+        }
         let result = if self.copy.is_some() {
             timeout(ACQUIRE_NO_REPLY, request).await
         } else {

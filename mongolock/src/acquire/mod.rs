@@ -14,7 +14,7 @@ use tracing::{Instrument, Span};
 use crate::acquire::attempt::{Attempt, AttemptOutcome};
 use crate::acquire::pacing::Pacing;
 use crate::engine::Engine;
-use crate::lease::{Entry, Hold, LeaseOptions, Turn};
+use crate::lease::{Entry, Hold, Turn};
 use crate::name::RenderedName;
 use crate::opaque::boxed;
 use crate::options::Options;
@@ -27,7 +27,7 @@ use crate::{LockError, task, trace};
 pub(crate) struct Acquire<'a> {
     engine: &'a Arc<Engine>,
     name: &'a RenderedName,
-    options: &'a Options,
+    options: &'a Arc<Options>,
     /// The time at which the call began.
     begun: Instant,
 }
@@ -50,7 +50,7 @@ enum Step {
 type First = Box<(Attempt, Option<AttemptOutcome>)>;
 
 impl<'a> Acquire<'a> {
-    pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a RenderedName, options: &'a Options) -> Self {
+    pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a RenderedName, options: &'a Arc<Options>) -> Self {
         Self {
             engine,
             name,
@@ -179,6 +179,9 @@ impl<'a> Acquire<'a> {
         let Some(overdue) = attempt.try_send(deadline) else {
             return Ok(None);
         };
+        if attempt.has_reply() {
+            return Ok(Some(attempt.next_outcome().await));
+        }
         tokio::select! {
             biased;
             outcome = tokio::time::timeout_at(overdue, attempt.next_outcome()) => Ok(outcome.ok()),
@@ -219,13 +222,12 @@ impl<'a> Acquire<'a> {
             return Ok(deliver(hold, entry, turn));
         }
         let mut pacing = Pacing::new(self.engine, self.name(), entry);
-        let (mut attempt, mut next) = first.map_or_else(|| (self.new_attempt(entry), None), |first| *first);
+        let (mut attempt, mut outcome) =
+            first.map_or_else(|| (self.new_attempt(entry), None), |first| *first);
         loop {
-            let outcome = match next.take() {
-                Some(outcome) => outcome,
-                None => attempt.request(deadline).await,
-            };
-            let pause = match self.step(entry, &mut attempt, &mut pacing, outcome).await? {
+            // A request takes more room than a pause, so that it has room of its own only as long as it lasts.
+            let step = Box::pin(self.next_step(entry, &mut attempt, &mut pacing, outcome, deadline));
+            let pause = match step.await? {
                 Step::Acquired(hold) => {
                     // A late reply to a query of the notifier must not replace the holder that is noted now.
                     drop(pacing);
@@ -234,19 +236,35 @@ impl<'a> Acquire<'a> {
                 Step::Held(holder) => {
                     turn.budget().shrink();
                     let remaining = holder.remaining();
-                    let pause = pacing.after_held(remaining);
+                    let pause = pacing.after_held(attempt.lock_id(), remaining);
                     trace::waiting(self.name(), remaining, pause);
                     pause
                 }
                 Step::Retry(pause) => pause,
             };
             // An overdue reply may arrive during the pause, and may be an acquisition.
-            tokio::select! {
+            outcome = tokio::select! {
                 biased;
-                late = attempt.next_outcome() => next = Some(late),
-                () = pacing.pause(pause) => {}
-            }
+                late = attempt.next_outcome() => Some(late),
+                () = pacing.pause(pause) => None,
+            };
         }
+    }
+
+    /// Sends a request, unless there is an outcome already, and decides what the call does after it.
+    async fn next_step(
+        &self,
+        entry: &Arc<Entry>,
+        attempt: &mut Attempt,
+        pacing: &mut Pacing<'_>,
+        outcome: Option<AttemptOutcome>,
+        deadline: Option<Instant>,
+    ) -> Result<Step, LockError> {
+        let outcome = match outcome {
+            Some(outcome) => outcome,
+            None => attempt.request(deadline).await,
+        };
+        self.step(entry, attempt, pacing, outcome).await
     }
 
     /// Decides what the call does after the outcome of a request.
@@ -331,7 +349,7 @@ impl<'a> Acquire<'a> {
 
     /// The hold that was handed over with the turn, if its options are those of this call; otherwise it is released.
     async fn take_over_hold(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
-        match turn.take_over()?.take(self.lease_options()) {
+        match turn.take_over()?.take(self.options) {
             Ok(hold) => {
                 trace::acquired(&hold.lease().fields());
                 Some(hold)
@@ -354,21 +372,11 @@ impl<'a> Acquire<'a> {
     }
 
     fn new_attempt(&self, entry: &Arc<Entry>) -> Attempt {
-        let attempt = Attempt::new(self.engine, self.name(), self.lease_options(), entry);
+        let attempt = Attempt::new(self.engine, self.name(), self.options, entry);
         if self.options.await_release {
             attempt
         } else {
             attempt.with_handovers()
-        }
-    }
-
-    fn lease_options(&self) -> LeaseOptions {
-        let options = self.options;
-        LeaseOptions {
-            expiry: options.expiry,
-            renew_interval: options.renew_interval(),
-            min_hold: options.min_hold,
-            max_hold: options.max_hold,
         }
     }
 
@@ -477,10 +485,11 @@ mod tests {
     #[tokio::test]
     async fn the_future_of_a_wait_is_small() {
         let provider = LockProvider::in_memory();
-        let (engine, name, options) = (provider.engine(), RenderedName::new("n"), Options::default());
+        let (engine, name) = (provider.engine(), RenderedName::new("n"));
+        let options = Arc::new(Options::default());
         let acquire = Acquire::new(engine, &name, &options);
         let entry = engine.queues.join(name.text());
         let size = size_of_val(&acquire.wait_until_deadline(entry, None, None, None));
-        assert!(size <= 1536, "{size}");
+        assert!(size <= 1152, "{size}");
     }
 }

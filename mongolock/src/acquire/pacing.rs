@@ -46,9 +46,9 @@ impl<'a> Pacing<'a> {
         self.backoff.next()
     }
 
-    /// The longest pause after a reply that found the lock held; a wake-up may end it early, and a look at the lock may
+    /// The longest pause after a reply to a request of this claim that found the lock held; a wake-up may end it early, and a look at the lock may
     /// make it longer.
-    pub(crate) fn after_held(&mut self, remaining: Option<Duration>) -> Duration {
+    pub(crate) fn after_held(&mut self, lock_id: &Arc<str>, remaining: Option<Duration>) -> Duration {
         self.held_replies += 1;
         let notifier = &self.engine.notifier;
         self.counted.get_or_insert_with(|| notifier.count());
@@ -58,7 +58,10 @@ impl<'a> Pacing<'a> {
         }
         self.is_resting = self.subscription.is_some();
         match &self.subscription {
-            Some(subscription) => subscription.rest(remaining),
+            Some(subscription) => {
+                subscription.set_claim(lock_id);
+                subscription.rest(remaining)
+            }
             None => until_free(self.backoff.next(), remaining),
         }
     }
@@ -97,7 +100,7 @@ mod tests {
         let entry = engine.queues.join(&name);
         let mut pacing = Pacing::new(engine, &name, &entry);
         for _ in 0..=REPLIES_BEFORE_STREAM {
-            let longest = pacing.after_held(None);
+            let longest = pacing.after_held(&"own".into(), None);
             pacing.pause(longest).await;
         }
         assert!(pacing.subscription.is_some());

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::renewer::Renewer;
-use super::{Hold, Lease, LeaseOptions, QueueSlot, Turn, release};
+use super::{Hold, Lease, QueueSlot, Turn, release};
+use crate::options::Options;
 use crate::{LockError, trace};
 
 /// A lock that passes to the next caller in this process without a command.
@@ -18,9 +19,11 @@ pub(crate) enum Handover {
 
 impl Handover {
     /// The next hold, for a caller with these options; otherwise the lock has to be released.
-    pub(crate) fn take(self, options: LeaseOptions) -> Result<Hold, Self> {
+    pub(crate) fn take(self, options: &Options) -> Result<Hold, Self> {
         match self {
-            Self::Hold(hold) if hold.lease().options == options && !hold.lease().is_over() => Ok(hold),
+            Self::Hold(hold) if hold.lease().options.has_same_lease(options) && !hold.lease().is_over() => {
+                Ok(hold)
+            }
             Self::Unreleased(unreleased) => unreleased.take(options).map_err(Self::Unreleased),
             Self::Hold(_) => Err(self),
         }
@@ -56,8 +59,8 @@ impl Unreleased {
         }
     }
 
-    fn take(mut self, options: LeaseOptions) -> Result<Hold, Self> {
-        if self.lease.options != options || self.deadline <= Instant::now() {
+    fn take(mut self, options: &Options) -> Result<Hold, Self> {
+        if !self.lease.options.has_same_lease(options) || self.deadline <= Instant::now() {
             return Err(self);
         }
         let Some(next) = self.lease.successor(self.deadline) else {

@@ -34,7 +34,8 @@ pub(crate) use handover::Handover;
 pub(crate) use hold::Hold;
 
 use crate::lease::copies::Copies;
-use crate::store::{self, LeaseId};
+use crate::options::Options;
+use crate::store::LeaseId;
 use crate::sync::lock;
 use crate::trace::{self, HoldFields};
 use crate::{FencingToken, LockError, LossReason};
@@ -60,15 +61,6 @@ pub(crate) struct Grant {
     pub(crate) lasts: Duration,
 }
 
-/// The options that a lease needs while it is held.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct LeaseOptions {
-    pub(crate) expiry: Duration,
-    pub(crate) renew_interval: Duration,
-    pub(crate) min_hold: Duration,
-    pub(crate) max_hold: Option<Duration>,
-}
-
 /// One hold of a lock in this process, shared by its guard, its contexts and the renewer.
 ///
 /// A lease is live until it is released or lost, or until its deadline passes on the monotonic clock. It never becomes
@@ -76,7 +68,7 @@ pub(crate) struct LeaseOptions {
 pub(crate) struct Lease {
     pub(crate) key: LeaseId,
     pub(crate) token: FencingToken,
-    pub(crate) options: LeaseOptions,
+    pub(crate) options: Arc<Options>,
     /// The time at which this hold began.
     pub(crate) acquired: Instant,
     /// The last of the tokens that were reserved for hand-overs in this process.
@@ -111,7 +103,7 @@ enum State {
 }
 
 impl Lease {
-    pub(crate) fn new(key: LeaseId, grant: Grant, options: LeaseOptions, entry: Arc<Entry>) -> Self {
+    pub(crate) fn new(key: LeaseId, grant: Grant, options: Arc<Options>, entry: Arc<Entry>) -> Self {
         Self {
             key,
             token: grant.token,
@@ -150,7 +142,7 @@ impl Lease {
         self.has_token_left().then(|| Self {
             key: self.key.clone(),
             token: FencingToken::new(self.token.get() + 1),
-            options: self.options,
+            options: Arc::clone(&self.options),
             acquired: Instant::now(),
             last_token: self.last_token,
             is_handed_over: true,
@@ -168,10 +160,6 @@ impl Lease {
     /// Whether a reserved token is left for another hold on the same claim.
     pub(crate) fn has_token_left(&self) -> bool {
         self.token < self.last_token
-    }
-
-    pub(crate) fn owner(&self) -> &str {
-        store::owner(&self.key.lock_id).unwrap_or_default()
     }
 
     /// The time at which the request was sent that last confirmed the lease.
@@ -359,7 +347,7 @@ impl Lease {
     pub(crate) fn fields(&self) -> HoldFields<'_> {
         HoldFields {
             name: &self.key.name,
-            owner: self.owner(),
+            lock_id: &self.key.lock_id,
             token: self.token,
             acquired: self.acquired,
         }

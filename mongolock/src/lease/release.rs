@@ -200,7 +200,12 @@ pub(super) async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<boo
     loop {
         let store = renewer.store();
         let mut request = pin!(store.release(&lease.key, release.min_hold, RELEASE_LIMIT));
-        let Ok(reply) = tokio::time::timeout_at(by, request.as_mut()).await else {
+        let reply = if store.never_waits() {
+            Ok(request.as_mut().await)
+        } else {
+            tokio::time::timeout_at(by, request.as_mut()).await
+        };
+        let Ok(reply) = reply else {
             renewer.release_in_background(vec![release.alone(Instant::now())]);
             return late_outcome(&lease, request.await);
         };

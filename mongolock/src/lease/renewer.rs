@@ -136,6 +136,8 @@ impl Renewer {
     /// Releases claims in the background. It needs no runtime: without one the releases wait for the next acquire or
     /// shutdown.
     pub(crate) fn release_in_background(self: &Arc<Self>, mut releases: Vec<BackgroundRelease>) {
+        // Most releases have no follow-up, and the task need not wake up for them.
+        let has_work = !releases.is_empty();
         let has_runtime = Handle::try_current().is_ok();
         for release in &mut releases {
             release.announce(&self.given_up);
@@ -144,7 +146,9 @@ impl Renewer {
         if !state.stopped {
             state.add(releases);
             drop(state);
-            self.wake.notify_one();
+            if has_work {
+                self.wake.notify_one();
+            }
             if has_runtime {
                 self.ensure_running();
             }
@@ -173,7 +177,7 @@ impl Renewer {
         let (now, factor) = (Instant::now(), 1.0 + schedule::jitter());
         let retry = |lease: &Lease| {
             now + RENEWAL_RETRY
-                .min(lease.options.renew_interval / 2)
+                .min(lease.options.renew_interval() / 2)
                 .mul_f64(factor)
         };
         if is_blocked {

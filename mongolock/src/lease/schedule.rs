@@ -109,7 +109,7 @@ impl Schedule {
                 due.expired.push(Arc::clone(&entry.lease));
                 continue;
             }
-            let tolerance = entry.lease.options.renew_interval / 2;
+            let tolerance = entry.lease.options.renew_interval() / 2;
             if *at <= now {
                 horizon = horizon.max(now + tolerance);
             } else if entry.in_flight > 0 || *at > now + tolerance {
@@ -158,7 +158,7 @@ impl Schedule {
                 .deadline()
                 .map_or(Duration::ZERO, |deadline| deadline.saturating_duration_since(now));
             let attempt_timeout = if entry.in_flight < MAX_IN_FLIGHT {
-                entry.lease.options.renew_interval.min(left / 4)
+                entry.lease.options.renew_interval().min(left / 4)
             } else {
                 left
             };
@@ -195,7 +195,7 @@ fn next_due(lease: &Lease, renewal: Instant) -> Instant {
 /// The time at which a lease that was just confirmed is renewed: after this part of its interval, and early enough for
 /// more than one attempt, even if the interval is almost as long as the expiry.
 pub(crate) fn next_renewal(lease: &Lease, part: f64) -> Instant {
-    let renewal = lease.confirmed() + lease.options.renew_interval.mul_f64(part);
+    let renewal = lease.confirmed() + lease.options.renew_interval().mul_f64(part);
     let latest = lease
         .deadline()
         .and_then(|deadline| deadline.checked_sub(lease.options.expiry / 10));
@@ -215,18 +215,17 @@ fn id(lease: &Arc<Lease>) -> Id {
 mod tests {
     use super::*;
     use crate::FencingToken;
-    use crate::lease::{Grant, LeaseOptions, Queues};
+    use crate::lease::{Grant, Queues};
+    use crate::options::Options;
     use crate::store::LeaseId;
 
     const EXPIRY: Duration = Duration::from_secs(30);
 
     fn lease(name: &str) -> Arc<Lease> {
-        let options = LeaseOptions {
+        let options = Arc::new(Options {
             expiry: EXPIRY,
-            renew_interval: EXPIRY / 3,
-            min_hold: Duration::ZERO,
-            max_hold: None,
-        };
+            ..Options::default()
+        });
         let grant = Grant {
             token: FencingToken::new(1),
             last_token: FencingToken::new(1),

@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument;
 
+use super::waiters::Waiter;
 use super::{ReleaseNotifier, State};
 use crate::queue::Holder;
 use crate::store::{RunningLeases, driver_error};
@@ -156,16 +157,14 @@ impl ReleaseNotifier {
         let mut rests = Vec::new();
         let mut state = lock(&self.state);
         for name in &look.names {
-            let Some(waiter) = state
-                .waiters
-                .get(name)
-                .filter(|waiter| waiter.look == look.number)
-            else {
+            let Some(waiter) = state.looked_at(look, name) else {
                 continue;
             };
             let lease = running.get(name);
-            // A claim that this process has given up is released by the waiter, when its own request meets it.
-            let lease = lease.filter(|lease| !lease.holder.as_ref().is_some_and(|id| self.has_given_up(id)));
+            // A late request of the waiter may have acquired the lock, and a claim that this process has given up is to be
+            // released: in both cases the waiter's next request finds the claim.
+            let is_own = |id: &Arc<str>| waiter.claim.as_ref() == Some(id) || self.has_given_up(id);
+            let lease = lease.filter(|lease| !lease.holder.as_ref().is_some_and(is_own));
             let Some(lease) = lease else {
                 waiter.entry.front().replied(waiter.entry.has_requests());
                 state.wake(name);
@@ -197,11 +196,7 @@ impl ReleaseNotifier {
         let is_transient = driver_error::is_transient(error);
         let mut first_pause = None;
         for name in names {
-            let Some(waiter) = state
-                .waiters
-                .get(name)
-                .filter(|waiter| waiter.look == look.number)
-            else {
+            let Some(waiter) = state.looked_at(look, name) else {
                 continue;
             };
             waiter.entry.front().set_failed(error.clone());
@@ -222,6 +217,12 @@ impl ReleaseNotifier {
 }
 
 impl State {
+    /// The waiter for a lock, if no later query looks at it.
+    fn looked_at(&mut self, look: &Look, name: &str) -> Option<&mut Waiter> {
+        let waiter = self.waiters.get(name)?;
+        (waiter.look == look.number).then_some(waiter)
+    }
+
     /// Wakes the waiters that are due: each of them sends a request of its own.
     fn wake_due(&mut self, now: Instant) {
         for name in self.waiters.due(now, Duration::ZERO, usize::MAX) {

@@ -254,7 +254,7 @@ mod tests {
     use super::*;
     use crate::LockError;
     use crate::lease::Queues;
-    use crate::store::{MemoryStore, StreamFilter};
+    use crate::store::{AcquireRequest, LeaseId, MemoryStore, StreamFilter};
     use crate::timing::{LOOKER_CHECK, STREAM_POLL_MIN, STREAM_UNAVAILABLE};
 
     const PAUSES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(800);
@@ -375,6 +375,28 @@ mod tests {
         assert!(subscription.is_open());
         tokio::time::sleep(STREAM_SILENT).await;
         assert!(!subscription.is_open());
+    }
+
+    /// A request of the waiter has acquired the lock after the reply to another one: only a request can tell.
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_whose_own_claim_has_the_lock_is_woken_by_a_look() {
+        let notifier = with_wake_up(false);
+        notifier.look_from(1);
+        let Store::Memory(memory) = &*notifier.store else {
+            unreachable!("these tests have the store in memory")
+        };
+        let lock_id: Arc<str> = Arc::from("owner#own");
+        let key = LeaseId {
+            name: "n".into(),
+            lock_id: Arc::clone(&lock_id),
+        };
+        let (expiry, tokens) = (Duration::from_secs(3600), 1);
+        memory.claim(&key, AcquireRequest { expiry, tokens });
+        let waiter = subscribe(&notifier);
+        waiter.set_claim(&lock_id);
+        let begun = Instant::now();
+        waiter.woken().await;
+        assert!(begun.elapsed() < *PAUSES.end(), "{:?}", begun.elapsed());
     }
 
     /// The task that wakes waiters runs on a runtime that nothing drives at present.

@@ -24,6 +24,13 @@ impl Subscription {
         }
     }
 
+    /// Notes the id of the claim that the caller's requests have.
+    pub(crate) fn set_claim(&self, lock_id: &Arc<str>) {
+        if let Some(waiter) = lock(&self.notifier.state).waiters.get(&self.name) {
+            waiter.claim = Some(Arc::clone(lock_id));
+        }
+    }
+
     /// Begins to rest after a reply that found the lock held, for the remaining time of its lease if the reply has it. It
     /// returns for how long, unless a look at the lock makes it longer.
     pub(crate) fn rest(&self, remaining: Option<Duration>) -> Duration {

@@ -26,6 +26,8 @@ pub(super) struct Waiter {
     pub(super) woken: Arc<Notify>,
     /// The waiter's entry in its queue, which keeps what is known of the lock.
     pub(super) entry: Arc<Entry>,
+    /// The id of the waiter's own claim: one of its requests may take effect after the server has replied to another one.
+    pub(super) claim: Option<Arc<str>>,
     /// The pauses while the stream does not report this lock.
     pub(super) backoff: Backoff,
     /// The time at which the waiter registered.
@@ -57,6 +59,7 @@ impl Waiter {
             name: Arc::clone(name),
             woken: Arc::clone(woken),
             entry: Arc::clone(entry),
+            claim: None,
             backoff,
             since: Instant::now(),
             due: None,

@@ -99,21 +99,21 @@ impl LockProviderBuilder {
     /// Sets for how long a lease lasts without a renewal (its TTL): 100 ms to 7 days, in whole milliseconds; 30 s by
     /// default. See [`DistributedLock::expiry`](crate::DistributedLock::expiry).
     pub fn expiry(mut self, expiry: Duration) -> Self {
-        self.config.options.expiry = expiry;
+        Arc::make_mut(&mut self.config.options).expiry = expiry;
         self
     }
 
     /// Sets the time between two renewals of a lease: at least 1 ms and less than the expiry; a third of the expiry by
     /// default.
     pub fn renew_interval(mut self, interval: Duration) -> Self {
-        self.config.options.renew_interval = Some(interval);
+        Arc::make_mut(&mut self.config.options).renew_interval = Some(interval);
         self
     }
 
     /// Sets how long a call waits for a lock: 0 to 7 days, or `None` to wait without a limit; 10 s by default. See
     /// [`DistributedLock::acquire_timeout`](crate::DistributedLock::acquire_timeout).
     pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.config.options.acquire_timeout = timeout.into();
+        Arc::make_mut(&mut self.config.options).acquire_timeout = timeout.into();
         self
     }
 
@@ -148,14 +148,14 @@ impl LockProviderBuilder {
     /// # }
     /// ```
     pub fn min_hold(mut self, hold: Duration) -> Self {
-        self.config.options.min_hold = hold;
+        Arc::make_mut(&mut self.config.options).min_hold = hold;
         self
     }
 
     /// Sets the time after which a lease is no longer renewed, counted from the acquisition: 0 to 7 days; unlimited by
     /// default. See [`DistributedLock::max_hold`](crate::DistributedLock::max_hold).
     pub fn max_hold(mut self, hold: Duration) -> Self {
-        self.config.options.max_hold = Some(hold);
+        Arc::make_mut(&mut self.config.options).max_hold = Some(hold);
         self
     }
 
@@ -163,7 +163,7 @@ impl LockProviderBuilder {
     /// [`DistributedLock::await_release`](crate::DistributedLock::await_release) says what `false` changes, and which
     /// programs should not use it.
     pub fn await_release(mut self, await_release: bool) -> Self {
-        self.config.options.await_release = await_release;
+        Arc::make_mut(&mut self.config.options).await_release = await_release;
         self
     }
 

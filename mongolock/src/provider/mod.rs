@@ -134,7 +134,7 @@ impl LockProvider {
         &self.engine
     }
 
-    pub(crate) fn options(&self) -> &Options {
+    pub(crate) fn options(&self) -> &Arc<Options> {
         &self.engine.config.options
     }
 

@@ -7,8 +7,9 @@ use crate::timing::{HANDOVER_MAX, HANDOVER_MAX_SLOW, HANDOVER_MIN, HANDOVER_REQU
 /// The time for which a process hands a lock over among its own waiters, limited so that other processes get a turn.
 #[derive(Debug)]
 pub(crate) struct HandoverBudget {
-    /// The longest duration of a row of hand-overs on a server that replies fast.
-    limit: Duration,
+    /// The longest duration of a row of hand-overs on a server that replies fast, in milliseconds: each held lock has a
+    /// budget, and this takes less memory than a `Duration`.
+    limit_ms: u16,
     /// The time at which the present row of hand-overs may no longer go on; `None` before the first one.
     row_ends: Option<Instant>,
     /// Whether the last row of hand-overs has used up its time: then the next acquire request lets other processes go
@@ -19,7 +20,7 @@ pub(crate) struct HandoverBudget {
 impl Default for HandoverBudget {
     fn default() -> Self {
         Self {
-            limit: HANDOVER_MIN,
+            limit_ms: in_millis(HANDOVER_MIN),
             row_ends: None,
             is_used_up: false,
         }
@@ -31,7 +32,7 @@ impl HandoverBudget {
     /// server the row is longer: each row costs the server two commands, and short rows would make it slower still.
     pub(crate) fn begin_row(&mut self, request: Duration) {
         let slow = (request * HANDOVER_REQUESTS).min(HANDOVER_MAX_SLOW);
-        self.row_ends = Some(Instant::now() + self.limit.max(slow));
+        self.row_ends = Some(Instant::now() + Duration::from_millis(self.limit_ms.into()).max(slow));
     }
 
     /// Whether the present row of hand-overs may go on.
@@ -52,13 +53,18 @@ impl HandoverBudget {
 
     /// Shortens the budget, because another process holds the lock.
     pub(crate) fn shrink(&mut self) {
-        self.limit = HANDOVER_MIN;
+        self.limit_ms = in_millis(HANDOVER_MIN);
     }
 
     /// Doubles the budget for the next row of hand-overs; it is shortened again if another process takes the lock.
     pub(crate) fn grow(&mut self) {
-        self.limit = (self.limit * 2).min(HANDOVER_MAX);
+        self.limit_ms = self.limit_ms.saturating_mul(2).min(in_millis(HANDOVER_MAX));
     }
+}
+
+/// A limit of hand-overs in milliseconds, which are few.
+fn in_millis(limit: Duration) -> u16 {
+    u16::try_from(limit.as_millis()).unwrap_or(u16::MAX)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::LockError;
-use crate::store;
+use crate::lock_id;
 
 /// The holder of a lock as the last reply named it; both parts are `None` if no reply did.
 #[derive(Debug, Clone, Default)]
@@ -57,7 +57,7 @@ impl Holder {
     }
 
     fn owner(&self) -> Option<String> {
-        store::owner(self.lock_id.as_deref()?).map(str::to_owned)
+        lock_id::owner(self.lock_id.as_deref()?).map(str::to_owned)
     }
 }
 

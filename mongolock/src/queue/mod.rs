@@ -7,7 +7,7 @@ mod holder;
 mod overdue;
 
 use std::collections::HashMap;
-use std::future::Future;
+use std::collections::hash_map::Entry as Listed;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -52,8 +52,9 @@ pub(crate) struct Entry<H> {
     front: Front,
     /// Limits the acquire requests in flight to [`MAX_REQUESTS`].
     requests: Semaphore,
-    /// A hold that is handed over and not yet taken. If it is dropped with the queue, it releases the lock.
-    handed_over: Mutex<Option<H>>,
+    /// A hold that is handed over and not yet taken. If it is dropped with the queue, it releases the lock. It is boxed,
+    /// because most locks are never handed over.
+    handed_over: Mutex<Option<Box<H>>>,
     budget: Mutex<HandoverBudget>,
 }
 
@@ -79,12 +80,13 @@ impl<H> Queues<H> {
 
     pub(crate) fn join(self: &Arc<Self>, name: &Arc<str>) -> Arc<Entry<H>> {
         let mut names = lock(&self.names);
-        if let Some(entry) = names.get(name).and_then(Weak::upgrade) {
+        let listed = names.entry(Arc::clone(name)).or_default();
+        if let Some(entry) = listed.upgrade() {
             return entry;
         }
         let entry = Arc::new(Entry::new(Arc::clone(self), Arc::clone(name)));
         // This replaces an entry whose last user has just left, and which is being dropped.
-        names.insert(Arc::clone(name), Arc::downgrade(&entry));
+        *listed = Arc::downgrade(&entry);
         entry
     }
 
@@ -122,7 +124,7 @@ impl<H> Entry<H> {
     /// Waits for the turn. Cancel safe: a dropped wait gives up its position in the order.
     pub(crate) async fn turn(self: &Arc<Self>) -> Turn<H> {
         let _counted = WaiterCount::begin(self);
-        acquired(self.turn.acquire()).await;
+        keep(self.turn.acquire().await);
         self.take()
     }
 
@@ -146,7 +148,7 @@ impl<H> Entry<H> {
 
     /// A permit for one more acquire request for this name. Cancel safe.
     pub(crate) async fn request_permit(self: &Arc<Self>) -> RequestPermit<H> {
-        acquired(self.requests.acquire()).await;
+        keep(self.requests.acquire().await);
         RequestPermit {
             entry: Arc::clone(self),
         }
@@ -200,10 +202,10 @@ impl<H> Entry<H> {
     }
 }
 
-/// Acquires a permit, which is returned by hand: a permit that keeps its semaphore alive would take an allocation for
-/// each of the two semaphores of a name.
-async fn acquired<E>(acquiring: impl Future<Output = Result<SemaphorePermit<'_>, E>>) {
-    match acquiring.await {
+/// Keeps a permit, which is returned by hand: a permit that keeps its semaphore alive would take an allocation for each of
+/// the two semaphores of a name.
+fn keep<E>(acquired: Result<SemaphorePermit<'_>, E>) {
+    match acquired {
         Ok(permit) => permit.forget(),
         Err(_) => unreachable!("the semaphores of a queue are never closed"),
     }
@@ -268,7 +270,7 @@ impl<H> Turn<H> {
     /// [`Entry::take_left`] has to be called on the returned entry.
     pub(crate) fn leave(self, hold: H) -> Arc<Entry<H>> {
         let entry = Arc::clone(&self.entry);
-        *lock(&entry.handed_over) = Some(hold);
+        *lock(&entry.handed_over) = Some(Box::new(hold));
         drop(self);
         entry
     }
@@ -280,7 +282,7 @@ impl<H> Turn<H> {
 
     /// The hold that was handed over with the turn.
     pub(crate) fn take_over(&self) -> Option<H> {
-        lock(&self.entry.handed_over).take()
+        lock(&self.entry.handed_over).take().map(|hold| *hold)
     }
 }
 
@@ -304,10 +306,11 @@ impl<H> Drop for WaiterCount<'_, H> {
 impl<H> Drop for Entry<H> {
     fn drop(&mut self) {
         let mut names = lock(&self.queues.names);
-        let is_listed = |listed: &Weak<Self>| std::ptr::eq(listed.as_ptr(), self);
         // A caller that has come in the meantime has listed a queue of its own.
-        if names.get(&self.name).is_some_and(is_listed) {
-            names.remove(&self.name);
+        if let Listed::Occupied(listed) = names.entry(Arc::clone(&self.name))
+            && std::ptr::eq(listed.get().as_ptr(), self)
+        {
+            listed.remove();
         }
         if names.is_empty() {
             self.queues.idle.notify_waiters();

@@ -216,7 +216,7 @@ impl Ledger {
             let (name, token) = (&lease.key.name, lease.token);
             self.breach(format!(
                 "hold of {name} with token {token} by {} {breach}",
-                lease.owner()
+                lease.key.lock_id
             ));
         }
     }
@@ -242,7 +242,7 @@ impl Record {
 /// Whether the holder must have noticed by now that its lease was ended: it notices that at its next renewal, which
 /// comes early after a hand-over.
 fn knows_forced_end(lease: &Lease, ended: Instant) -> bool {
-    let renewed = lease.options.renew_interval + Duration::from_secs(1) + BLUR;
+    let renewed = lease.options.renew_interval() + Duration::from_secs(1) + BLUR;
     lease.options.max_hold.is_none() && Instant::now() > ended + renewed
 }
 

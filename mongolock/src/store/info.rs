@@ -4,7 +4,7 @@ use mongodb::bson::DateTime;
 use serde::ser::Error;
 use serde::{Serialize, Serializer};
 
-use crate::{FencingToken, LockError};
+use crate::{FencingToken, LockError, lock_id};
 
 /// The first moment of the year 0 in milliseconds since 1970: RFC 3339 has no earlier one.
 const FIRST_DATE: i64 = -62_167_219_200_000;
@@ -115,7 +115,7 @@ impl From<Seen<'_>> for LockInfo {
         let left = u64::try_from(left).unwrap_or_default();
         Self {
             name: seen.name.to_owned(),
-            owner: owner(seen.lock_id).map(str::to_owned),
+            owner: lock_id::owner(seen.lock_id).map(str::to_owned),
             state: match (seen.lock_id, left) {
                 ("", _) => LockState::Released,
                 (_, 0) => LockState::Expired,
@@ -127,12 +127,6 @@ impl From<Seen<'_>> for LockInfo {
             remaining: Duration::from_millis(left),
         }
     }
-}
-
-/// The owner in a `lockId`: the part before the last `#`. An owner may contain a `#`, the id after it does not. `None`
-/// after a release, and for a claim of another program.
-pub(crate) fn owner(lock_id: &str) -> Option<&str> {
-    lock_id.rsplit_once('#').map(|(owner, _)| owner)
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl MongoStore {
 /// then ends with an error that says so.
 fn running_lease(document: &Document) -> Option<(Arc<str>, RunningLease)> {
     let name = document.get_str("_id").ok()?;
-    if document.get_bool("free") != Ok(false) {
+    if document.get_bool("free").unwrap_or(true) {
         return None;
     }
     let remaining = document.get_i64("remainingMs").ok()?;

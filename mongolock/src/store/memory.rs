@@ -3,6 +3,7 @@ mod retention;
 mod simulated;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 #[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -89,22 +90,25 @@ impl MemoryStore {
         let mut documents = lock(&self.documents);
         let mut retention = lock(&self.retention);
         retention.sweep(&mut documents, now);
-        let previous = documents.get(&key.name);
-        if previous.is_none_or(|document| document.expires_at <= now) {
-            if previous.is_none() {
-                retention.add(&key.name, now);
+        let fresh = |least: i64| Document {
+            lock_id: Arc::clone(&key.lock_id),
+            acquired_at: now,
+            expires_at: now + request.expiry,
+            token: least.max(floor(now)) + (request.tokens - 1),
+        };
+        let document = match documents.entry(Arc::clone(&key.name)) {
+            Entry::Occupied(previous) => {
+                let document = previous.into_mut();
+                if document.expires_at <= now {
+                    *document = fresh(document.token + 1);
+                }
+                document
             }
-            let least = previous.map_or(retention.first_token(), |document| document.token + 1);
-            let next = least.max(floor(now));
-            let fresh = Document {
-                lock_id: Arc::clone(&key.lock_id),
-                acquired_at: now,
-                expires_at: now + request.expiry,
-                token: next + (request.tokens - 1),
-            };
-            documents.insert(Arc::clone(&key.name), fresh);
-        }
-        let document = &documents[&key.name];
+            Entry::Vacant(new) => {
+                retention.add(&key.name, now);
+                new.insert(fresh(retention.first_token()))
+            }
+        };
         let remaining = Some(document.expires_at.saturating_sub(now));
         if document.lock_id == key.lock_id {
             AcquireReply::Acquired {

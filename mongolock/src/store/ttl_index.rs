@@ -7,18 +7,17 @@ use mongodb::IndexModel;
 use mongodb::bson::doc;
 use mongodb::error::Error;
 use mongodb::options::{CommitQuorum, IndexOptions};
-use uuid::Uuid;
 
 use listed::Listed;
 
 use super::mongo::{MongoStore, millis};
 use super::{AcquireReply, AcquireRequest};
-use crate::LockError;
 use crate::duration::Rounded;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::store::{IndexCheck, IndexState};
 use crate::timing::{COMMAND_LIMIT, INDEX_BUILD_LIMIT, INDEX_BUILD_PAUSE};
+use crate::{LockError, lock_id};
 
 /// The name of the index; DistributedLock.MongoDB uses the same one, so that both find one index.
 const INDEX_NAME: &str = "expiresAt_ttl";
@@ -173,7 +172,7 @@ fn not_built() -> IndexState {
 fn build_key() -> LeaseId {
     LeaseId {
         name: Arc::from(BUILD_LOCK),
-        lock_id: format!("{BUILD_OWNER}#{}", Uuid::new_v4()).into(),
+        lock_id: lock_id::new(BUILD_OWNER),
     }
 }
 

@@ -75,26 +75,66 @@ impl Rival {
         }
     }
 
-    async fn cycle(&self, index: usize) -> anyhow::Result<Duration> {
+    async fn cycle(&self, index: usize) -> anyhow::Result<Cycle> {
         let begun = Instant::now();
         let name = format!("{}:{index}", self.label());
-        match self {
+        let acquired = match self {
             Self::Own(own) => {
                 own.acquire(&name).await?;
+                let acquired = begun.elapsed();
                 own.release(&name).await?;
+                acquired
             }
             Self::Cheapest(cheapest) => {
                 cheapest.acquire(&name).await?;
+                let acquired = begun.elapsed();
                 cheapest.release(&name).await?;
+                acquired
             }
-            Self::Library(provider) => provider.lock(name).acquire().await?.release().await?,
+            Self::Library(provider) => {
+                let guard = provider.lock(name).acquire().await?;
+                let acquired = begun.elapsed();
+                guard.release().await?;
+                acquired
+            }
             Self::Unawaited(provider, cycles) => {
                 let turn = cycles.fetch_add(1, Ordering::Relaxed) % NAMES;
                 let lock = provider.lock(format_args!("{name}:{turn}")).await_release(false);
-                lock.run(|_| async { Ok::<_, LockError>(()) }).await?;
+                lock.run(|_| async { Ok::<_, LockError>(begun.elapsed()) })
+                    .await?
             }
-        }
-        Ok(begun.elapsed())
+        };
+        let all = begun.elapsed();
+        Ok(Cycle { all, acquired })
+    }
+}
+
+/// The length of one cycle.
+struct Cycle {
+    all: Duration,
+    /// The part until the lock was acquired.
+    acquired: Duration,
+}
+
+/// The lengths of many cycles.
+#[derive(Default)]
+struct Lengths {
+    all: Samples,
+    acquires: Samples,
+    releases: Samples,
+}
+
+impl Lengths {
+    fn add(&mut self, cycle: &Cycle) {
+        self.all.add(cycle.all);
+        self.acquires.add(cycle.acquired);
+        self.releases.add(cycle.all.saturating_sub(cycle.acquired));
+    }
+
+    fn extend(&mut self, other: Self) {
+        self.all.extend(other.all);
+        self.acquires.extend(other.acquires);
+        self.releases.extend(other.releases);
     }
 }
 
@@ -108,18 +148,18 @@ async fn compare(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let mut rates = [(); 4].map(|()| Turns::default());
-    let mut latencies = [(); 4].map(|()| Samples::default());
+    let mut lengths = [(); 4].map(|()| Lengths::default());
     let (mut awaited, mut unawaited) = (Turns::default(), Turns::default());
     for turn in 0..=setting.turns() {
         let mut of_turn = [0.0; 4];
         for step in 0..4 {
             let index = (turn + step) % 4;
-            let (latency, rate) = crowd(&rivals[index], tasks, cycles).await?;
+            let (of_crowd, rate) = crowd(&rivals[index], tasks, cycles).await?;
             of_turn[index] = rate;
             // The first turn opens connections and makes documents.
             if turn > 0 {
                 rates[index].add(rate);
-                latencies[index].extend(latency);
+                lengths[index].extend(of_crowd);
             }
         }
         if turn > 0 {
@@ -136,10 +176,15 @@ async fn compare(
     for (index, rival) in rivals.iter().enumerate() {
         let name = format!("{who}: cycles, {}", rival.label());
         report.turns(name, &rates[index], "/s");
-        let name = format!("{who}: a cycle, p50, {}", rival.label());
-        report.micros(name, latencies[index].p50());
-        let name = format!("{who}: a cycle, p95, {}", rival.label());
-        report.micros(name, latencies[index].p95());
+        let lengths = &lengths[index];
+        for (what, length) in [
+            ("a cycle, p50", lengths.all.p50()),
+            ("a cycle, p95", lengths.all.p95()),
+            ("acquire, p50", lengths.acquires.p50()),
+            ("release, p50", lengths.releases.p50()),
+        ] {
+            report.micros(format!("{who}: {what}, {}", rival.label()), length);
+        }
     }
     let name = format!("{who}: cycles / the faster floor");
     report.turns_at_least(goals.awaited, name, &awaited, "x");
@@ -149,27 +194,27 @@ async fn compare(
 }
 
 /// The lengths of all cycles, and the cycles a second, of tasks that run at the same time.
-async fn crowd(rival: &Rival, tasks: usize, cycles: usize) -> anyhow::Result<(Samples, f64)> {
+async fn crowd(rival: &Rival, tasks: usize, cycles: usize) -> anyhow::Result<(Lengths, f64)> {
     let barrier = Arc::new(Barrier::new(tasks + 1));
     let mut running = JoinSet::new();
     for index in 0..tasks {
         let (rival, barrier) = (rival.clone(), Arc::clone(&barrier));
         running.spawn(async move {
             barrier.wait().await;
-            let mut latency = Samples::default();
+            let mut lengths = Lengths::default();
             for _ in 0..cycles {
-                latency.add(rival.cycle(index).await?);
+                lengths.add(&rival.cycle(index).await?);
             }
-            anyhow::Ok(latency)
+            anyhow::Ok(lengths)
         });
     }
     barrier.wait().await;
     let begun = Instant::now();
-    let mut latency = Samples::default();
+    let mut lengths = Lengths::default();
     while let Some(of_task) = running.join_next().await {
-        latency.extend(of_task??);
+        lengths.extend(of_task??);
     }
-    Ok((latency, per_second(tasks * cycles, begun.elapsed())))
+    Ok((lengths, per_second(tasks * cycles, begun.elapsed())))
 }
 
 /// The cycles a second of both floors with 64 tasks, the faster one.

@@ -34,11 +34,23 @@ fn waiter(provider: &LockProvider, name: impl std::fmt::Display) -> JoinHandle<L
     tokio::spawn(async move { lock.acquire().await.unwrap() })
 }
 
+/// Releases a lock, and expects that its waiter is woken in time.
+async fn release_to(held: LockGuard, waiter: JoinHandle<LockGuard>) {
+    held.release().await.unwrap();
+    let next = timeout(WOKEN, waiter).await.expect("it is woken").unwrap();
+    next.release().await.unwrap();
+}
+
+/// The commands that have opened streams.
+fn opened(commands: &Commands) -> Vec<Document> {
+    let mut all = commands.all();
+    all.retain(|command| command.contains_key("aggregate"));
+    all
+}
+
 /// The names in the filter of each stream that was opened; `None` for one without names.
 fn filters(commands: &Commands) -> Vec<Option<Vec<String>>> {
-    let opened = commands.all();
-    let opened = opened.iter().filter(|command| command.contains_key("aggregate"));
-    opened.map(filter_of).collect()
+    opened(commands).iter().map(filter_of).collect()
 }
 
 fn filter_of(aggregate: &Document) -> Option<Vec<String>> {
@@ -81,9 +93,7 @@ async fn a_lock_that_is_awaited_later_is_added_to_the_filter() {
     sleep(Duration::from_millis(300)).await;
     for (held, waiter) in [(first, first_waiter), (second, second_waiter)] {
         assert!(!waiter.is_finished());
-        held.release().await.unwrap();
-        let next = timeout(WOKEN, waiter).await.expect("it is woken").unwrap();
-        next.release().await.unwrap();
+        release_to(held, waiter).await;
     }
 }
 
@@ -235,9 +245,7 @@ async fn a_change_of_the_filter_outlives_the_collection() {
     let third_waiter = waiter(&provider, "third");
     until_reported(&commands, "third").await;
     sleep(Duration::from_millis(500)).await;
-    held.release().await.unwrap();
-    let next = timeout(WOKEN, third_waiter).await.expect("it is woken").unwrap();
-    next.release().await.unwrap();
+    release_to(held, third_waiter).await;
     drop((first, second));
 }
 
@@ -263,11 +271,8 @@ async fn a_refused_change_of_the_filter_loses_no_waiter() {
         let streams = || async { (filters(&commands).len() >= 3).then_some(()) };
         must(eventually(AMPLE, "a stream after the refusal", streams).await);
         sleep(Duration::from_millis(500)).await;
-        for (held, waiter) in [(first, first_waiter), (second, second_waiter)] {
-            held.release().await.unwrap();
-            let next = timeout(WOKEN, waiter).await.expect("it is woken").unwrap();
-            next.release().await.unwrap();
-        }
+        release_to(first, first_waiter).await;
+        release_to(second, second_waiter).await;
         assert!(start_times(&commands).ends_with(&[true, false]), "{code}");
     }
 }
@@ -323,13 +328,11 @@ async fn release_others(locks: Collection<Document>) {
 
 /// Of each stream that was opened, whether it begins at a time of the server.
 fn start_times(commands: &Commands) -> Vec<bool> {
-    let opened = commands.all();
-    let opened = opened.iter().filter(|command| command.contains_key("aggregate"));
     let has_time = |command: &Document| {
         let stages = command.get_array("pipeline").unwrap();
         let stage = stages[0].as_document().unwrap();
         let stage = stage.get_document("$changeStream").unwrap();
         stage.contains_key("startAtOperationTime")
     };
-    opened.map(has_time).collect()
+    opened(commands).iter().map(has_time).collect()
 }

@@ -84,15 +84,15 @@ async fn a_leaked_guard_ends_at_max_hold() {
     let provider = patient(db.database());
     let lock = provider
         .lock("leaked")
-        .expiry(Duration::from_millis(500))
-        .max_hold(Duration::from_millis(1200));
+        .expiry(Duration::from_millis(1500))
+        .max_hold(Duration::from_secs(3));
     let guard = lock.acquire().await.unwrap();
     let context = guard.context();
     std::mem::forget(guard);
     let begun = tokio::time::Instant::now();
     let here = provider.lock("leaked").acquire().await.unwrap();
     assert!(
-        begun.elapsed() >= Duration::from_millis(1100),
+        begun.elapsed() >= Duration::from_millis(2900),
         "the lease is renewed until `max_hold`"
     );
     assert!(context.is_lost());
