@@ -102,9 +102,13 @@ fn run_body(function: &Function, lock: &Lock, returned: &Type, block: &Group) ->
             return returned;
         }
     };
-    let output = outcome::output(&private_module(lock), returned);
+    let private = private_module(lock);
+    let output = outcome::output(&private, returned);
     let run = quote_spanned! {Span::mixed_site()=>
-        acquired.run(async move { #anchor match () { () => #block } }, #output).await
+        acquired.run(
+            ::core::pin::pin!(#private::Body::new(async move { #anchor match () { () => #block } })),
+            #output,
+        ).await
     };
     let Some(LockArgument { pattern, ty }) = &function.lock_argument else {
         return run;

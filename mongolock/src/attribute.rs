@@ -10,8 +10,8 @@ use crate::lock::{DistributedLock, OnBusy};
 pub use crate::name::{Name, NameValue, declared_lock_name};
 use crate::options::Options;
 use crate::output::{self, Output};
-pub use crate::run::Acquired;
 use crate::run::OnLost;
+pub use crate::run::{Acquired, Acquiring, Body};
 use crate::{LockError, LockProvider};
 pub use crate::{LockOutput, Skipped};
 
@@ -162,12 +162,12 @@ impl Call {
     // them.
 
     /// Acquires the lock with `on_busy = "wait"`.
-    pub fn wait(self, name: Name) -> impl Future<Output = Result<Acquired, LockError>> {
+    pub fn wait(self, name: Name) -> Acquiring {
         self.hold(name, OnBusy::Wait)
     }
 
     /// Acquires the lock with `on_busy = "fail"`.
-    pub fn fail(self, name: Name) -> impl Future<Output = Result<Acquired, LockError>> {
+    pub fn fail(self, name: Name) -> Acquiring {
         self.hold(name, OnBusy::TryOnce)
     }
 
@@ -197,13 +197,10 @@ impl Call {
         }
     }
 
-    fn hold(self, name: Name, on_busy: OnBusy) -> impl Future<Output = Result<Acquired, LockError>> {
+    fn hold(self, name: Name, on_busy: OnBusy) -> Acquiring {
         let on_lost = self.on_lost;
         let lock = self.lock(name);
-        async move {
-            let lock = lock?;
-            lock.hold(on_busy, on_lost).await
-        }
+        Acquiring::new(async move { lock?.hold(on_busy, on_lost).await })
     }
 
     fn lock(self, name: Name) -> Result<DistributedLock, LockError> {

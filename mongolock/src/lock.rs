@@ -1,5 +1,5 @@
 use std::future::{Future, IntoFuture};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::lease::Hold;
 use crate::name::RenderedName;
 use crate::options::Options;
-use crate::run::{Acquired, OnLost};
+use crate::run::{Acquiring, Body, OnLost, RunningHold};
 use crate::{LockError, LockGuard, LockOutput, output};
 
 /// A distributed lock with its name and its options; made by [`LockProvider::lock`](crate::LockProvider::lock).
@@ -258,10 +258,11 @@ impl DistributedLock {
         B::Output: LockOutput,
     {
         let lock = self.clone();
+        let acquiring = Acquiring::new(async move { lock.hold(OnBusy::Wait, OnLost::Cancel).await });
         async move {
-            match lock.hold(OnBusy::Wait, OnLost::Cancel).await {
+            match acquiring.await {
                 Ok(acquired) => {
-                    let body = body(acquired.context());
+                    let body = pin!(Body::new(body(acquired.context())));
                     acquired.run(body, output::output()).await
                 }
                 Err(error) => LockOutput::from_lock_error(error),
@@ -270,7 +271,7 @@ impl DistributedLock {
     }
 
     /// Acquires the lock for a body, or joins the hold that the caller already runs under.
-    pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<Acquired, LockError> {
+    pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
         self.check()?;
         if let Some(outer) = LockContext::enclosing(&self.engine, self.name()) {
             return self.join(&outer, on_busy, on_lost).await;
@@ -283,7 +284,7 @@ impl DistributedLock {
                 tried.map_err(|holder| holder.busy_error(self.name.text()))?
             }
         };
-        Ok(Acquired::own(
+        Ok(RunningHold::own(
             self.guard(hold),
             self.options.await_release,
             on_lost,
@@ -297,7 +298,7 @@ impl DistributedLock {
         outer: &LockContext,
         on_busy: OnBusy,
         on_lost: OnLost,
-    ) -> Result<Acquired, LockError> {
+    ) -> Result<RunningHold, LockError> {
         let lease = outer.lease();
         lease.ensure_held()?;
         let inner_calls = outer.inner_calls();
@@ -312,7 +313,7 @@ impl DistributedLock {
         // The hold may have ended during the wait for another inner call.
         lease.ensure_held()?;
         match permit {
-            Some(permit) => Ok(Acquired::joined(outer, self.name.template(), permit, on_lost)),
+            Some(permit) => Ok(RunningHold::joined(outer, self.name.template(), permit, on_lost)),
             None => Err(LockError::Busy {
                 name: outer.name().to_owned(),
                 holder: Some(outer.owner().to_owned()),

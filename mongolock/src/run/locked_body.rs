@@ -1,203 +1,119 @@
-//! The future of a body under its lock. It is generic over the body: every annotated function compiles its own copy, so it
-//! does only what depends on the body.
+//! A body under its lock. Every annotated function compiles its own copy of this, so it does only what depends on the type
+//! of the body.
 
-use std::any::Any;
+use std::fmt;
 use std::future::Future;
-use std::panic::resume_unwind;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
-use super::{EndedHold, RunningHold, Step};
-use crate::opaque::BoxedFuture;
+use super::{Acquired, AnyBody};
 use crate::output::Output;
 
 pin_project! {
-    /// A call from the first step of its body to the end of the release.
-    pub(super) struct LockedBody<B, L>
-    where
-        B: Future,
-    {
-        // The body stands before the hold, so that a cancelled call drops it while the lock is still held.
-        #[pin]
-        body: Body<B, B::Output>,
-        #[pin]
-        waits_for: WaitsFor<L>,
-        hold: RunningHold,
-        output: Output<B::Output>,
-    }
-
-    impl<B, L> PinnedDrop for LockedBody<B, L>
-    where
-        B: Future,
-    {
-        fn drop(this: Pin<&mut Self>) {
-            let mut this = this.project();
-            if matches!(*this.body, Body::Running { .. }) {
-                this.hold.drop_body(&mut || set(this.body.as_mut(), Body::Gone));
-            }
-        }
-    }
-}
-
-pin_project! {
+    /// The body of a call with its captured values, and then its value. The call pins it and keeps a reference to it: a
+    /// body within another type would count once more for the compiler's recursion limit.
     #[project = BodyProjection]
-    enum Body<B, T> {
-        Running { #[pin] body: B },
-        Ended { outcome: Option<Outcome<T>> },
-        Gone,
+    #[allow(missing_docs, reason = "`pin_project` takes no documentation of a field")]
+    pub enum Body<B, T> {
+        /// The body has not ended.
+        Running {
+            #[pin]
+            body: B,
+        },
+        /// The body has ended, or was dropped.
+        Ended {
+            value: Option<T>,
+        },
     }
 }
 
-pin_project! {
-    #[project = WaitsForProjection]
-    enum WaitsFor<L> {
-        Loss { #[pin] cancelled: L },
-        Release { released: BoxedFuture<'static, EndedHold> },
+impl<B: Future> Body<B, B::Output> {
+    /// A body that runs.
+    pub fn new(body: B) -> Self {
+        Self::Running { body }
     }
 }
 
-/// How a body has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BodyEnd {
-    Returned,
-    Lost,
-    Panicked,
+/// A call from the first step of its body to the end of the release.
+#[must_use = "futures do nothing unless polled"]
+pub struct LockedBody<'a, B: Future<Output = T>, T> {
+    call: Acquired,
+    body: BodyRef<'a, B, T>,
 }
 
-impl BodyEnd {
-    /// The value of the span's field `outcome`.
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Returned => "returned",
-            Self::Lost => "lost",
-            Self::Panicked => "panicked",
-        }
-    }
+/// The body and how its value carries an error.
+struct BodyRef<'a, B, T> {
+    body: Pin<&'a mut Body<B, T>>,
+    output: Output<T>,
 }
 
-/// What the call returns.
-enum Outcome<T> {
-    Returned(T),
-    Lost,
-    /// The payload is in a mutex, which makes it `Sync`.
-    Panicked(Mutex<Box<dyn Any + Send>>),
-}
-
-impl<B: Future, L> LockedBody<B, L> {
-    pub(super) fn new(body: B, hold: RunningHold, cancelled: L, output: Output<B::Output>) -> Self {
+impl<'a, B: Future<Output = T>, T> LockedBody<'a, B, T> {
+    pub(super) fn new(call: Acquired, body: Pin<&'a mut Body<B, T>>, output: Output<T>) -> Self {
         Self {
-            body: Body::Running { body },
-            waits_for: WaitsFor::Loss { cancelled },
-            hold,
-            output,
+            call,
+            body: BodyRef { body, output },
         }
     }
 }
 
-impl<B, L> Future for LockedBody<B, L>
-where
-    B: Future,
-    L: Future<Output = ()>,
-{
-    type Output = B::Output;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        if let BodyProjection::Running { mut body } = this.body.as_mut().project() {
-            let mut returned = None;
-            let step = this
-                .waits_for
-                .as_mut()
-                .step(this.hold, cx, &mut |cx| match body.as_mut().poll(cx) {
-                    Poll::Ready(value) => {
-                        returned = Some(value);
-                        true
-                    }
-                    Poll::Pending => false,
-                });
-            let (end, outcome) = match (step, returned) {
-                (Step::Pending, _) => return Poll::Pending,
-                (_, Some(value)) => (BodyEnd::Returned, Outcome::Returned(value)),
-                (Step::Panicked(payload), None) => {
-                    (BodyEnd::Panicked, Outcome::Panicked(Mutex::new(payload)))
-                }
-                (Step::Lost | Step::Returned, None) => (BodyEnd::Lost, Outcome::Lost),
-            };
-            // The body with its captured values is dropped before the lock is released.
-            this.hold.drop_body(&mut || set(this.body.as_mut(), Body::Gone));
-            set(
-                this.body.as_mut(),
-                Body::Ended {
-                    outcome: Some(outcome),
-                },
-            );
-            this.waits_for.as_mut().begin_release(this.hold, end);
+impl<B, T> BodyRef<'_, B, T> {
+    fn take_value(&mut self) -> T {
+        let BodyProjection::Ended { value } = self.body.as_mut().project() else {
+            unreachable!("the body has ended")
+        };
+        match value.take() {
+            Some(value) => value,
+            None => unreachable!("the value is taken once"),
         }
-        let ended = ready!(this.waits_for.poll_release(cx));
-        let outcome = match this.body.project() {
-            BodyProjection::Ended { outcome } => outcome.take(),
-            _ => None,
-        };
-        let error = match (outcome, ended) {
-            (Some(Outcome::Returned(value)), EndedHold { loss_of_success, .. }) => match loss_of_success {
-                Some(error) if (this.output.is_success)(&value) => error,
-                _ => return Poll::Ready(value),
-            },
-            (
-                Some(Outcome::Lost),
-                EndedHold {
-                    lost: Some(error), ..
-                },
-            ) => error,
-            (Some(Outcome::Panicked(payload)), _) => resume(payload),
-            _ => unreachable!("polled after it was ready"),
-        };
-        Poll::Ready((this.output.from_lock_error)(error))
     }
 }
 
-// What follows is compiled once for all bodies, or once for each: `inline(never)` keeps the compiler from copying it to
-// every place of use.
-
-#[inline(never)]
-fn set<B, T>(mut body: Pin<&mut Body<B, T>>, value: Body<B, T>) {
-    body.set(value);
-}
-
-#[cold]
-#[inline(never)]
-fn resume(payload: Mutex<Box<dyn Any + Send>>) -> ! {
-    resume_unwind(payload.into_inner().unwrap_or_else(PoisonError::into_inner))
-}
-
-impl<L: Future<Output = ()>> WaitsFor<L> {
-    #[inline(never)]
-    fn step(
-        self: Pin<&mut Self>,
-        hold: &RunningHold,
-        cx: &mut Context<'_>,
-        poll_body: &mut dyn FnMut(&mut Context<'_>) -> bool,
-    ) -> Step {
-        let WaitsForProjection::Loss { cancelled } = self.project() else {
-            unreachable!("the lock is released after the body");
+impl<B: Future<Output = T>, T> AnyBody for BodyRef<'_, B, T> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let BodyProjection::Running { body } = self.body.as_mut().project() else {
+            unreachable!("polled after it was ready")
         };
-        hold.step(cx, cancelled, poll_body)
+        let value = ready!(body.poll(cx));
+        let is_success = (self.output.is_success)(&value);
+        self.body.set(Body::Ended { value: Some(value) });
+        Poll::Ready(is_success)
     }
 
-    #[inline(never)]
-    fn begin_release(mut self: Pin<&mut Self>, hold: &mut RunningHold, end: BodyEnd) {
-        let released = hold.release(end.as_str(), end == BodyEnd::Lost);
-        self.set(Self::Release { released });
+    fn drop_unfinished(&mut self) {
+        self.body.set(Body::Ended { value: None });
     }
+}
 
-    #[inline(never)]
-    fn poll_release(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<EndedHold> {
-        let WaitsForProjection::Release { released } = self.project() else {
-            unreachable!("the body runs until it ends");
+impl<B: Future<Output = T>, T> Future for LockedBody<'_, B, T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let Self { call, body } = self.get_mut();
+        let error = match ready!(call.0.as_mut().poll_body(body, cx)) {
+            Ok(()) => return Poll::Ready(body.take_value()),
+            Err(error) => error,
         };
-        released.as_mut().poll(cx)
+        Poll::Ready((body.output.from_lock_error)(error))
+    }
+}
+
+impl<B: Future<Output = T>, T> Drop for LockedBody<'_, B, T> {
+    /// Drops the body of a cancelled call before its lock is released.
+    fn drop(&mut self) {
+        self.call.0.as_mut().drop_body(&mut self.body);
+    }
+}
+
+impl<B, T> fmt::Debug for Body<B, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body").finish_non_exhaustive()
+    }
+}
+
+impl<B: Future<Output = T>, T> fmt::Debug for LockedBody<'_, B, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockedBody").finish_non_exhaustive()
     }
 }
