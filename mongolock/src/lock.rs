@@ -119,7 +119,8 @@ impl DistributedLock {
         self
     }
 
-    /// Sets the time after which the lease is no longer renewed, counted from the acquisition: 0 to 7 days.
+    /// Sets the time after which the lease is no longer renewed, counted from the acquisition: 0 to 7 days, and not less
+    /// than [`min_hold`](Self::min_hold).
     ///
     /// It limits how long a body that hangs or a leaked guard keeps the lock: the lock is lost at most one `expiry`
     /// later.

@@ -152,8 +152,8 @@ impl LockProviderBuilder {
         self
     }
 
-    /// Sets the time after which a lease is no longer renewed, counted from the acquisition: 0 to 7 days; unlimited by
-    /// default. See [`DistributedLock::max_hold`](crate::DistributedLock::max_hold).
+    /// Sets the time after which a lease is no longer renewed, counted from the acquisition: 0 to 7 days, and not less than
+    /// [`min_hold`](Self::min_hold); unlimited by default. See [`DistributedLock::max_hold`](crate::DistributedLock::max_hold).
     pub fn max_hold(mut self, hold: Duration) -> Self {
         Arc::make_mut(&mut self.config.options).max_hold = Some(hold);
         self

@@ -13,6 +13,7 @@ conformance!(
     invalid_names_and_options_are_refused_before_any_command,
     the_minimum_hold_of_a_provider_applies_to_its_locks,
     a_minimum_hold_out_of_bounds_is_refused_by_the_builder,
+    a_maximum_hold_below_the_minimum_hold_is_refused,
 );
 
 /// S2.3
@@ -148,4 +149,41 @@ async fn a_minimum_hold_out_of_bounds_is_refused_by_the_builder(fixture: Fixture
             other => panic!("{refused:?} was not refused: {other:?}"),
         }
     }
+}
+
+async fn a_maximum_hold_below_the_minimum_hold_is_refused(fixture: Fixture) {
+    let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(60 * 60));
+    let refused = |error: LockError| match error {
+        LockError::InvalidOption {
+            option, value, bound, ..
+        } => {
+            assert_eq!((option, value.as_str()), ("max_hold", "60s"));
+            assert!(bound.contains("`min_hold` (3600s)"), "{bound}");
+        }
+        other => panic!("it was not refused: {other:?}"),
+    };
+    let with = |min, max| fixture.provider.to_builder().min_hold(min).max_hold(max).build();
+    refused(with(hour, minute).err().expect("a refusal"));
+    let provider = with(minute, minute).expect("equal holds are accepted");
+    let lock = fixture.provider.lock("n").min_hold(hour).max_hold(minute);
+    refused(lock.acquire().await.err().expect("a refusal"));
+    refused(lock.try_acquire().await.err().expect("a refusal"));
+    refused(
+        lock.run(async |_| Ok::<_, LockError>(()))
+            .await
+            .expect_err("a refusal"),
+    );
+    refused(
+        provider
+            .lock("n")
+            .min_hold(hour)
+            .acquire()
+            .await
+            .err()
+            .expect("a refusal"),
+    );
+    assert!(
+        fixture.provider.admin().get("n").await.unwrap().is_none(),
+        "nothing was sent"
+    );
 }
