@@ -163,11 +163,11 @@ async fn a_maximum_hold_below_the_minimum_hold_is_refused(fixture: Fixture) {
         other => panic!("it was not refused: {other:?}"),
     };
     let with = |min, max| fixture.provider.to_builder().min_hold(min).max_hold(max).build();
-    refused(with(hour, minute).err().expect("a refusal"));
+    refused(with(hour, minute).expect_err("a refusal"));
     let provider = with(minute, minute).expect("equal holds are accepted");
     let lock = fixture.provider.lock("n").min_hold(hour).max_hold(minute);
-    refused(lock.acquire().await.err().expect("a refusal"));
-    refused(lock.try_acquire().await.err().expect("a refusal"));
+    refused(lock.acquire().await.expect_err("a refusal"));
+    refused(lock.try_acquire().await.expect_err("a refusal"));
     refused(
         lock.run(async |_| Ok::<_, LockError>(()))
             .await
@@ -179,8 +179,7 @@ async fn a_maximum_hold_below_the_minimum_hold_is_refused(fixture: Fixture) {
             .min_hold(hour)
             .acquire()
             .await
-            .err()
-            .expect("a refusal"),
+            .expect_err("a refusal"),
     );
     assert!(
         fixture.provider.admin().get("n").await.unwrap().is_none(),
