@@ -271,3 +271,19 @@ impl fmt::Debug for Acquired {
         f.debug_struct("Acquired").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::LockProvider;
+    use crate::lock::OnBusy;
+    use crate::run::{Acquiring, OnLost};
+
+    /// Allocators have a fast path for small values; that of glibc ends at 1032 bytes.
+    #[test]
+    fn a_call_is_small() {
+        let lock = LockProvider::in_memory().lock("small");
+        let call = Acquiring::new(async move { lock.hold(OnBusy::Wait, OnLost::Cancel).await });
+        let size = call.0.as_deref().map(size_of_val);
+        assert!(size.is_some_and(|size| size <= 1024), "{size:?}");
+    }
+}

@@ -399,3 +399,26 @@ fn events_are_in_the_span_of_their_caller() {
         assert_eq!(notes.event(event).expect(event).within, within, "{event}");
     }
 }
+
+#[tracing::instrument]
+#[distributed_lock(name = "job")]
+async fn span_under_the_lock() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(name = "job")]
+#[tracing::instrument]
+async fn span_around_the_lock() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[test]
+fn an_instrumented_function_has_its_span_under_the_lock_or_around_it() {
+    let notes = observed(async |provider| provider.scope(span_under_the_lock()).await.unwrap());
+    let acquired = notes.event("mongolock.acquired").unwrap();
+    assert_eq!(acquired.within, ["mongolock.acquire"]);
+    assert_eq!(notes.spans("span_under_the_lock").len(), 1);
+    let notes = observed(async |provider| provider.scope(span_around_the_lock()).await.unwrap());
+    let acquired = notes.event("mongolock.acquired").unwrap();
+    assert_eq!(acquired.within, ["mongolock.acquire", "span_around_the_lock"]);
+}
