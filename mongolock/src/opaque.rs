@@ -1,9 +1,9 @@
 //! Boundaries for the compiler: values and futures whose types it does not look into when it proves that something that
 //! contains them is `Send` or `Sync`.
 //!
-//! The future of an annotated function contains the provider, its queues and the driver, whose types are nested very
-//! deeply. Without the boundaries that proof, made anew for every task that calls such a function, exceeds the compiler's
-//! recursion limit (128) where the caller is nested as well.
+//! A future that acquires a lock contains the provider, its queues and the driver, whose types are nested very deeply.
+//! Without the boundaries that proof, made anew for every task that acquires a lock, exceeds the compiler's recursion limit
+//! (128) where the caller is nested as well.
 
 use std::future::Future;
 use std::ops::Deref;
