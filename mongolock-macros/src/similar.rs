@@ -10,6 +10,11 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|(_, candidate)| candidate)
 }
 
+/// Whether two texts differ in one character, or only in case, `_` and `-`.
+pub(crate) fn differ_by_one(one: &str, other: &str) -> bool {
+    one != other && distance(&fold(one), &fold(other)) <= 1
+}
+
 /// The letters of a word in lower case, so that `onBusy`, `on-busy` and `on_busy` are equal.
 fn fold(word: &str) -> Vec<char> {
     word.chars()

@@ -25,10 +25,10 @@ macro_rules! event {
 }
 
 /// The wait for a lock, from the call to its outcome.
-pub(crate) fn acquire_span(name: &str, owner: &str) -> Span {
+pub(crate) fn acquire_span(name: &str, template: Option<&'static str>, owner: &str) -> Span {
     span!(
         target: target!(), Level::DEBUG, "mongolock.acquire",
-        lock.name = name, lock.owner = owner,
+        lock.name = name, lock.template = template, lock.owner = owner,
         lock.token = tracing::field::Empty, waited_ms = tracing::field::Empty, outcome = tracing::field::Empty,
     )
 }
@@ -71,11 +71,11 @@ impl HoldFields<'_> {
 }
 
 /// The body of an annotated function, or of `run`, under its lock.
-pub(crate) fn hold_span(hold: &HoldFields<'_>) -> Span {
+pub(crate) fn hold_span(hold: &HoldFields<'_>, template: Option<&'static str>) -> Span {
     span!(
         target: target!(), Level::DEBUG, "mongolock.hold",
-        lock.name = hold.name, lock.owner = hold.owner(), lock.token = hold.token.get(),
-        held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
+        lock.name = hold.name, lock.template = template, lock.owner = hold.owner(),
+        lock.token = hold.token.get(), held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
     )
 }
 

@@ -31,10 +31,11 @@ const RUNTIME_LAYERS: &[Layer] = &[
         name: "public API",
         modules: &[
             "lib",
-            "__private",
+            "attribute",
             "provider",
             "blocking",
             "lock",
+            "busy",
             "guard",
             "context",
             "commit",
@@ -71,8 +72,8 @@ const RUNTIME_LAYERS: &[Layer] = &[
     Layer {
         name: "values and tools",
         modules: &[
-            "error", "duration", "token", "output", "name", "lock_id", "options", "timing", "backoff",
-            "sync", "task", "meter", "trace",
+            "error", "duration", "token", "output", "name", "lock_id", "opaque", "options", "timing",
+            "backoff", "sync", "task", "meter", "trace",
         ],
     },
 ];

@@ -16,6 +16,8 @@ use crate::acquire::pacing::Pacing;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
 use crate::meter::{AcquireOutcome, LockMeter};
+use crate::name::RenderedName;
+use crate::opaque::boxed;
 use crate::options::Options;
 use crate::queue::{FrontStatus, Holder};
 use crate::store::{ACQUIRE_REQUEST, LeaseId, driver_error};
@@ -25,7 +27,7 @@ use crate::{LockError, task, trace};
 /// One call that acquires a lock.
 pub(crate) struct Acquire<'a> {
     engine: &'a Arc<Engine>,
-    name: &'a Arc<str>,
+    name: &'a RenderedName,
     options: &'a Arc<Options>,
     /// Whether the caller runs under another lock of this provider, which it keeps until it gets this one.
     is_inside_hold: bool,
@@ -54,28 +56,31 @@ type First = Box<(Attempt, Option<AttemptOutcome>)>;
 impl<'a> Acquire<'a> {
     pub(crate) fn new(
         engine: &'a Arc<Engine>,
-        name: &'a Arc<str>,
+        name: &'a RenderedName,
         options: &'a Arc<Options>,
         is_inside_hold: bool,
-        label: Option<&'static str>,
     ) -> Self {
         Self {
             engine,
             name,
             options,
             is_inside_hold,
-            meter: engine.meter.of(label),
+            meter: engine.meter.of(name.template()),
             begun: Instant::now(),
         }
+    }
+
+    fn name(&self) -> &'a Arc<str> {
+        self.name.text()
     }
 
     /// Waits for the lock until the acquire timeout.
     pub(crate) async fn wait(&self) -> Result<Hold, LockError> {
         let waiting = Waiting::begin(self);
-        let span = trace::acquire_span(self.name, &self.engine.owner);
+        let span = trace::acquire_span(self.name(), self.name.template(), &self.engine.owner);
         let outcome = match self.options.acquire_timeout {
             // A call with a timeout of zero still sends one request.
-            Some(Duration::ZERO) => Box::pin(self.attempt_once()).instrument(span.clone()).await,
+            Some(Duration::ZERO) => boxed(self.attempt_once()).instrument(span.clone()).await,
             limit => {
                 let deadline = limit.map(|limit| self.begun + limit);
                 self.wait_in_turn(deadline).instrument(span.clone()).await.map(Ok)
@@ -89,7 +94,7 @@ impl<'a> Acquire<'a> {
     /// lock or waits for it.
     pub(crate) async fn try_once(&self) -> Result<Tried, LockError> {
         let waiting = Waiting::begin(self);
-        let span = trace::acquire_span(self.name, &self.engine.owner);
+        let span = trace::acquire_span(self.name(), self.name.template(), &self.engine.owner);
         let outcome = self.attempt_once().instrument(span.clone()).await;
         waiting.end(&span, &outcome);
         outcome
@@ -97,10 +102,10 @@ impl<'a> Acquire<'a> {
 
     async fn attempt_once(&self) -> Result<Tried, LockError> {
         self.ensure_open()?;
-        let entry = self.engine.queues.join(self.name);
+        let entry = self.engine.queues.join(self.name());
         let turn = match entry.try_turn() {
             Some(turn) => turn,
-            None => match Box::pin(self.turn_unless_busy(&entry)).await? {
+            None => match boxed(self.turn_unless_busy(&entry)).await? {
                 Ok(turn) => turn,
                 Err(holder) => return Ok(Err(holder)),
             },
@@ -109,7 +114,7 @@ impl<'a> Acquire<'a> {
         let attempting = self.bounded(
             &entry,
             deadline,
-            Box::pin(self.request_until_reply(&entry, &turn, deadline)),
+            boxed(self.request_until_reply(&entry, &turn, deadline)),
         );
         match attempting.await? {
             Some(result) => Ok(result?.map(|hold| self.deliver(hold, &entry, turn))),
@@ -130,7 +135,7 @@ impl<'a> Acquire<'a> {
         if let Some(hold) = self.take_over_hold(entry, turn).await {
             return Ok(Ok(hold));
         }
-        let mut pacing = Pacing::new(self.engine, self.name, entry);
+        let mut pacing = Pacing::new(self.engine, self.name(), entry);
         let mut attempt = self.new_attempt(entry).unlimited();
         loop {
             let outcome = match attempt.request(deadline).await {
@@ -154,7 +159,7 @@ impl<'a> Acquire<'a> {
     /// future on the heap: it may cost an allocation, and the future of a call stays small.
     async fn wait_in_turn(&self, deadline: Option<Instant>) -> Result<Hold, LockError> {
         self.ensure_open()?;
-        let entry = self.engine.queues.join(self.name);
+        let entry = self.engine.queues.join(self.name());
         let (turn, first) = match entry.try_turn() {
             Some(turn) if turn.is_fresh() => {
                 let mut attempt = self.new_attempt(&entry);
@@ -167,7 +172,7 @@ impl<'a> Acquire<'a> {
             }
             turn => (turn, None),
         };
-        Box::pin(self.wait_until_deadline(entry, turn, first, deadline)).await
+        boxed(self.wait_until_deadline(entry, turn, first, deadline)).await
     }
 
     /// The outcome of the first request; `None` if it cannot be sent at once or its reply is overdue.
@@ -221,7 +226,7 @@ impl<'a> Acquire<'a> {
         {
             return Ok(self.deliver(hold, entry, turn));
         }
-        let mut pacing = Pacing::new(self.engine, self.name, entry);
+        let mut pacing = Pacing::new(self.engine, self.name(), entry);
         let (mut attempt, mut outcome) =
             first.map_or_else(|| (self.new_attempt(entry), None), |first| *first);
         loop {
@@ -237,7 +242,7 @@ impl<'a> Acquire<'a> {
                     turn.budget().shrink();
                     let remaining = holder.remaining();
                     let pause = pacing.after_held(attempt.lock_id(), remaining);
-                    trace::waiting(self.name, remaining, pause);
+                    trace::waiting(self.name(), remaining, pause);
                     pause
                 }
                 Step::Retry(pause) => pause,
@@ -299,7 +304,7 @@ impl<'a> Acquire<'a> {
                     return Ok(Step::Held(holder));
                 };
                 // The future is large and seldom needed.
-                match Box::pin(self.release_given_up(key, min_hold)).await {
+                match boxed(self.release_given_up(key, min_hold)).await {
                     Ok(()) => return Ok(Step::Retry(Duration::ZERO)),
                     Err(error) => error,
                 }
@@ -314,7 +319,7 @@ impl<'a> Acquire<'a> {
             return Err(error);
         }
         let pause = pacing.after_error();
-        trace::retrying(self.name, &error, pause);
+        trace::retrying(self.name(), &error, pause);
         entry.front().set_failed(error);
         Ok(Step::Retry(pause))
     }
@@ -324,7 +329,7 @@ impl<'a> Acquire<'a> {
     fn given_up(&self, holder: Option<Arc<str>>) -> Option<(LeaseId, Duration)> {
         let lock_id = holder?;
         let min_hold = self.engine.renewer.given_up.find(&lock_id)?;
-        let name = Arc::clone(self.name);
+        let name = Arc::clone(self.name());
         Some((LeaseId { name, lock_id }, min_hold))
     }
 
@@ -332,11 +337,9 @@ impl<'a> Acquire<'a> {
     async fn release_given_up(&self, key: LeaseId, min_hold: Duration) -> Result<(), LockError> {
         let store = Arc::clone(&self.engine.store);
         let overdue = Arc::clone(&self.engine.queues.overdue);
-        // It is boxed, because every waiter would have room for it, and it is rare.
-        let release =
-            Box::pin(async move { overdue.count(store.release(&key, min_hold, RELEASE_LIMIT)).await });
+        let release = async move { overdue.count(store.release(&key, min_hold, RELEASE_LIMIT)).await };
         // Without a reply the next acquire request shows whether the claim still has the lock.
-        match tokio::time::timeout(ACQUIRE_OVERDUE, task::run_to_end(release)).await {
+        match tokio::time::timeout(ACQUIRE_OVERDUE, task::start(release)).await {
             Ok(reply) => reply.map(drop),
             Err(_) => Ok(()),
         }
@@ -366,7 +369,7 @@ impl<'a> Acquire<'a> {
             Err(other) => {
                 // The outcome of the release does not matter to this call; a missing reply does.
                 entry.front().request_sent();
-                Box::pin(other.release()).await;
+                boxed(other.release()).await;
                 None
             }
         }
@@ -381,7 +384,7 @@ impl<'a> Acquire<'a> {
     }
 
     fn new_attempt(&self, entry: &Arc<Entry>) -> Attempt {
-        let attempt = Attempt::new(self.engine, self.name, self.options, entry);
+        let attempt = Attempt::new(self.engine, self.name(), self.options, entry);
         if self.options.await_release {
             attempt
         } else {
@@ -448,12 +451,12 @@ impl<'a> Acquire<'a> {
     }
 
     fn timeout_error(&self, holder: &Holder) -> LockError {
-        holder.timeout_error(self.name, self.begun.elapsed())
+        holder.timeout_error(self.name(), self.begun.elapsed())
     }
 
     fn shut_down_error(&self) -> LockError {
         LockError::ShutDown {
-            name: self.name.to_string(),
+            name: self.name().to_string(),
         }
     }
 }
@@ -527,9 +530,10 @@ mod tests {
     #[tokio::test]
     async fn the_future_of_a_wait_is_small() {
         let provider = LockProvider::in_memory();
-        let (engine, name, options) = (provider.engine(), Arc::from("n"), Arc::new(Options::default()));
-        let acquire = Acquire::new(engine, &name, &options, false, None);
-        let entry = engine.queues.join(&name);
+        let (engine, name) = (provider.engine(), RenderedName::new("n"));
+        let options = Arc::new(Options::default());
+        let acquire = Acquire::new(engine, &name, &options, false);
+        let entry = engine.queues.join(name.text());
         let size = size_of_val(&acquire.wait_until_deadline(entry, None, None, None));
         assert!(size <= 1152, "{size}");
     }

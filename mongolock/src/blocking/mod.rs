@@ -31,7 +31,7 @@ use worker::Worker;
 
 use crate::lock::OnBusy;
 use crate::provider::{Health, HeldInfo, LockProviderBuilder};
-use crate::run::OnLost;
+use crate::run::{OnLost, run_blocking};
 use crate::{DistributedLock, LockContext, LockError, LockOutput, output};
 
 /// A factory for locks whose calls block the calling thread.
@@ -170,13 +170,13 @@ impl LockProvider {
     pub fn with<T: LockOutput>(&self, name: impl Display, body: impl FnOnce() -> T) -> T {
         let lock = self.named(name);
         let acquiring = async move { lock.hold(OnBusy::Wait, OnLost::Cancel).await };
-        let acquired = match self.wait_in_context(acquiring) {
-            Ok(Ok(acquired)) => acquired,
+        let hold = match self.wait_in_context(acquiring) {
+            Ok(Ok(hold)) => hold,
             Ok(Err(error)) | Err(error) => return T::from_lock_error(error),
         };
-        let (outcome, mut unreleased) = acquired.run_blocking(body).split();
-        match self.worker.wait(async move { unreleased.release().await }) {
-            Ok(released) => outcome.output(released, &output::output()),
+        let (ended, releasing) = run_blocking(hold, body, output::output());
+        match self.worker.wait(releasing) {
+            Ok(released) => ended.after(released),
             Err(error) => T::from_lock_error(error),
         }
     }

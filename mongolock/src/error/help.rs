@@ -20,7 +20,8 @@ impl LockError {
     /// assert_eq!(error.to_string(), "lock name \"\" is invalid: it is empty");
     /// assert_eq!(
     ///     error.help(),
-    ///     "Use 1 to 1024 bytes without control characters, and give every placeholder a value that is not empty."
+    ///     "Use 1 to 1024 bytes without control characters and without white space at the ends, and give every \
+    ///      placeholder a value that is not empty."
     /// );
     /// # }
     /// ```
@@ -48,7 +49,7 @@ impl LockError {
             }
             Self::ProviderAlreadySet => "Set it once at start-up, and use `LockProvider::scope` in tests.",
             Self::InvalidName { .. } => {
-                "Use 1 to 1024 bytes without control characters, and give every placeholder a value that is not empty."
+                "Use 1 to 1024 bytes without control characters and without white space at the ends, and give every placeholder a value that is not empty."
             }
             Self::InvalidOption { .. } => "Set the option to a value within its bounds.",
             Self::Reentrant { .. } => {

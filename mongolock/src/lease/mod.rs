@@ -87,6 +87,9 @@ pub(crate) struct Lease {
     unconfirmed: AtomicBool,
     /// Whether a caller has received the hold: from then on a minimum hold applies.
     delivered: AtomicBool,
+    /// The template of the name that the caller has used. It is kept here and not in the guard, because the futures of
+    /// all calls contain a guard.
+    template: OnceLock<&'static str>,
     /// The metrics of the caller that has received the hold; they are set while the lease is live.
     meter: OnceLock<LockMeter>,
     commits: Commits,
@@ -119,8 +122,21 @@ impl Lease {
             copies: grant.copies,
             unconfirmed: AtomicBool::new(false),
             delivered: AtomicBool::new(false),
+            template: OnceLock::new(),
             meter: OnceLock::new(),
             commits: Commits::default(),
+        }
+    }
+
+    /// The template of the name that the caller has used.
+    pub(crate) fn template(&self) -> Option<&'static str> {
+        self.template.get().copied()
+    }
+
+    /// Sets the template, when the caller gets the hold.
+    pub(crate) fn set_template(&self, template: Option<&'static str>) {
+        if let Some(template) = template {
+            self.template.get_or_init(|| template);
         }
     }
 
@@ -140,6 +156,7 @@ impl Lease {
             copies: self.copies.clone(),
             unconfirmed: AtomicBool::new(self.may_outlive_deadline()),
             delivered: AtomicBool::new(false),
+            template: OnceLock::new(),
             meter: OnceLock::new(),
             commits: Commits::default(),
         })

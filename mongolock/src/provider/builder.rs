@@ -5,6 +5,7 @@ use std::time::Duration;
 use mongodb::{Client, Database};
 
 use crate::engine::Engine;
+use crate::opaque::Opaque;
 use crate::options::{Config, refused};
 #[cfg(test)]
 use crate::simulation::Link;
@@ -155,8 +156,8 @@ impl LockProviderBuilder {
         self
     }
 
-    /// Sets the time after which a lease is no longer renewed, counted from the acquisition: 0 to 7 days; unlimited by
-    /// default. See [`DistributedLock::max_hold`](crate::DistributedLock::max_hold).
+    /// Sets the time after which a lease is no longer renewed, counted from the acquisition: 0 to 7 days, and not less than
+    /// [`min_hold`](Self::min_hold); unlimited by default. See [`DistributedLock::max_hold`](crate::DistributedLock::max_hold).
     pub fn max_hold(mut self, hold: Duration) -> Self {
         Arc::make_mut(&mut self.config.options).max_hold = Some(hold);
         self
@@ -231,7 +232,7 @@ impl LockProviderBuilder {
 
     fn store(&self) -> Store {
         match &self.place {
-            Place::Database(database) => Store::Mongo(Box::new(MongoStore::new(
+            Place::Database(database) => Store::Mongo(Opaque::new(MongoStore::new(
                 database,
                 self.background.as_ref(),
                 &self.collection,

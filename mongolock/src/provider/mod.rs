@@ -1,7 +1,7 @@
 mod builder;
 mod health;
 
-use std::fmt::{self, Display};
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,14 @@ use std::time::Duration;
 use mongodb::Database;
 use once_cell::sync::OnceCell;
 
-use crate::LockError;
 use crate::admin::LockAdmin;
 use crate::engine::Engine;
 use crate::lock::DistributedLock;
+use crate::name::RenderedName;
+use crate::opaque::Opaque;
 use crate::options::Options;
 use crate::store;
+use crate::{IntoLockName, LockError};
 pub use builder::LockProviderBuilder;
 pub use health::{Health, HeldInfo, WakeUp};
 
@@ -43,7 +45,7 @@ tokio::task_local! {
 pub struct LockProvider {
     engine: Arc<Engine>,
     /// The builder that the provider was made with, for [`to_builder`](Self::to_builder).
-    builder: Arc<LockProviderBuilder>,
+    builder: Opaque<LockProviderBuilder>,
 }
 
 impl LockProvider {
@@ -111,16 +113,20 @@ impl LockProvider {
     fn from_parts(engine: Engine, builder: LockProviderBuilder) -> Self {
         Self {
             engine: Arc::new(engine),
-            builder: Arc::new(builder),
+            builder: Opaque::new(builder),
         }
     }
 
     /// Makes the lock of this name. The name is any value that implements `Display`, such as an `ObjectId`, a number or
-    /// a string.
+    /// a string, or one whose type derives [`LockName`](macro@crate::LockName).
     ///
-    /// Nothing is sent. The name is checked when the lock is acquired: 1 to 1024 bytes without control characters.
-    pub fn lock(&self, name: impl Display) -> DistributedLock {
-        self.named(name.to_string().into())
+    /// Nothing is sent. The name is checked when the lock is acquired: 1 to 1024 bytes without control characters, and
+    /// without white space at its ends. It is rendered here, up to that length. If its `Display` returns an error,
+    /// acquiring the lock does, too.
+    ///
+    /// In a name that is made of several values, [`escape`](crate::escape()) keeps the values apart.
+    pub fn lock(&self, name: impl IntoLockName) -> DistributedLock {
+        self.named(RenderedName::new(name))
     }
 
     #[cfg(test)]
@@ -132,7 +138,7 @@ impl LockProvider {
         &self.engine.config.options
     }
 
-    pub(crate) fn named(&self, name: Arc<str>) -> DistributedLock {
+    pub(crate) fn named(&self, name: RenderedName) -> DistributedLock {
         DistributedLock::new(&self.engine, name)
     }
 

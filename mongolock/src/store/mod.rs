@@ -36,6 +36,7 @@ pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::MongoStore;
 
 use crate::meter::CommandKind;
+use crate::opaque::Opaque;
 #[cfg(test)]
 use crate::simulation::Link;
 #[cfg(test)]
@@ -113,7 +114,7 @@ pub(crate) enum GuardOutcome {
 /// The server. Each method sends one command unless its comment says otherwise. A caller must not drop a future before
 /// its end: the store itself gives up a command without a reply, when its outcome no longer depends on the reply.
 pub(crate) enum Store {
-    Mongo(Box<MongoStore>),
+    Mongo(Opaque<MongoStore>),
     Memory(Arc<MemoryStore>),
     #[cfg(test)]
     Simulated(Arc<Link>),

@@ -86,6 +86,7 @@ fn item_part(item: &str, anchor: Option<&str>, sources: &Sources) -> bool {
     };
     let declared = match kind {
         "attr" => format!("#[proc_macro_attribute]\npub fn {name}"),
+        "derive" => format!("#[proc_macro_derive({name}"),
         _ => format!("pub {kind} {name}"),
     };
     let part = match anchor.and_then(|anchor| anchor.split_once('.')) {
@@ -112,6 +113,7 @@ fn a_link_that_leads_nowhere_is_reported() {
         "enum.LockError.html#variant.Timeout",
         "attr.distributed_lock.html",
         "blocking/index.html",
+        "derive.LockName.html",
         "guide/fencing/index.html#one-document-fencedcollection",
     ] {
         assert!(exists(link, &sources), "{link}");
@@ -122,6 +124,7 @@ fn a_link_that_leads_nowhere_is_reported() {
         "enum.LockError.html#variant.Time",
         "attr.lock.html",
         "waiting/index.html",
+        "derive.Lock.html",
         "struct.LockGuard",
         "guide/fences/index.html",
         "guide/fencing/index.html#no-such-heading",

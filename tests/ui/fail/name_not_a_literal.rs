@@ -1,9 +1,12 @@
 use mongolock::{LockError, distributed_lock};
 
-const NAME: &str = "job";
+fn name_of(id: u64) -> String {
+    format!("job:{id}")
+}
 
-#[distributed_lock(name = NAME)]
-async fn job() -> Result<(), LockError> {
+#[distributed_lock(name = name_of(id))]
+async fn job(id: u64) -> Result<(), LockError> {
+    let _ = id;
     Ok(())
 }
 
