@@ -57,8 +57,9 @@ impl DistributedLock {
         }
     }
 
-    /// Sets a label for the span field `lock.template` and for [`LockContext::template`], for a name without a
-    /// template. It should have few values, such as the kind of what is locked, because metrics have a series for each.
+    /// Sets a label for the metrics, for the span field `lock.template` and for [`LockContext::template`], for a name
+    /// without a template. It should have few values, such as the kind of what is locked, because metrics have a set of
+    /// time series for each.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -1,7 +1,7 @@
 //! A call under its lock, from the acquisition to the release: the common path of the attribute and of `run`.
 //!
 //! Nothing here depends on the type of the body, so that it is compiled once and not for each annotated function.
-//! [`locked_body`] has the part that does depend on it.
+//! [`locked_body`] has the part that does depend on it, and [`blocking_body`] has it for a body that does not await.
 
 mod blocking_body;
 mod hold;
@@ -186,7 +186,7 @@ impl Outcome {
     }
 }
 
-/// Lets the body take a step under the lock, until it has ended.
+/// Lets the body take a step under the lock. The result is how the body has ended.
 fn poll_outcome(
     hold: &RunningHold,
     cx: &mut Context<'_>,

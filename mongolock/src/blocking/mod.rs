@@ -22,7 +22,7 @@
 mod guard;
 mod worker;
 
-use std::fmt::{self, Display};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ use worker::Worker;
 use crate::lock::OnBusy;
 use crate::provider::{Health, HeldInfo, LockProviderBuilder};
 use crate::run::{OnLost, run_blocking};
-use crate::{DistributedLock, LockContext, LockError, LockOutput, output};
+use crate::{DistributedLock, IntoLockName, LockContext, LockError, LockOutput, output};
 
 /// A factory for locks whose calls block the calling thread.
 ///
@@ -110,13 +110,14 @@ impl LockProvider {
         Ok(Self { worker })
     }
 
-    /// Waits for the lock of this name and acquires it. The name is any value that implements `Display`.
+    /// Waits for the lock of this name and acquires it. The name is any value that implements `Display`, or
+    /// one whose type derives [`LockName`](macro@crate::LockName).
     ///
     /// # Errors
     ///
     /// Those of [`DistributedLock::acquire`](crate::DistributedLock::acquire). [`LockError::Reentrant`] is returned inside
     /// a body of [`with`](Self::with) for the same name; a second `lock` beside a guard waits until the timeout.
-    pub fn lock(&self, name: impl Display) -> Result<LockGuard, LockError> {
+    pub fn lock(&self, name: impl IntoLockName) -> Result<LockGuard, LockError> {
         let lock = self.named(name);
         let guard = self.wait_in_context(async move { lock.acquire().await })??;
         Ok(LockGuard::new(guard, &self.worker))
@@ -127,7 +128,7 @@ impl LockProvider {
     /// # Errors
     ///
     /// Those of [`DistributedLock::try_acquire`](crate::DistributedLock::try_acquire).
-    pub fn try_lock(&self, name: impl Display) -> Result<Option<LockGuard>, LockError> {
+    pub fn try_lock(&self, name: impl IntoLockName) -> Result<Option<LockGuard>, LockError> {
         let lock = self.named(name);
         let guard = self.wait_in_context(async move { lock.try_acquire().await })??;
         Ok(guard.map(|guard| LockGuard::new(guard, &self.worker)))
@@ -167,7 +168,7 @@ impl LockProvider {
     /// # Panics
     ///
     /// If the body panics: the panic continues after the release.
-    pub fn with<T: LockOutput>(&self, name: impl Display, body: impl FnOnce() -> T) -> T {
+    pub fn with<T: LockOutput>(&self, name: impl IntoLockName, body: impl FnOnce() -> T) -> T {
         let lock = self.named(name);
         let acquiring = async move { lock.hold(OnBusy::Wait, OnLost::Cancel).await };
         let hold = match self.wait_in_context(acquiring) {
@@ -210,7 +211,7 @@ impl LockProvider {
             .wait(async move { provider.shutdown_after(grace).await });
     }
 
-    fn named(&self, name: impl Display) -> DistributedLock {
+    fn named(&self, name: impl IntoLockName) -> DistributedLock {
         self.worker.provider().lock(name)
     }
 

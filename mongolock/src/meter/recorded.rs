@@ -24,7 +24,7 @@ const RENEWAL_AGE: &str = "mongolock_renewal_age_seconds";
 const STALE_WRITES: &str = "mongolock_stale_writes_total";
 const COMMANDS: &str = "mongolock_commands_total";
 
-/// The label of locks that have none.
+/// The label of locks that have neither a template nor a label.
 const NO_LABEL: &str = "-";
 
 /// The metrics of all locks of a provider.

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mongolock::blocking::LockProvider;
-use mongolock::{LockContext, LockError, LossReason};
+use mongolock::{LockContext, LockError, LockName, LossReason};
 use mongolock_tests::{AMPLE, TestDb, test_db};
 use tokio::runtime::Runtime;
 
@@ -114,6 +114,27 @@ fn calls_in_a_body_know_its_lock() {
         });
         outer.unwrap();
         assert!(LockContext::current().is_none());
+    });
+}
+
+#[derive(LockName)]
+#[lock("report:<id>")]
+struct Report {
+    id: u32,
+}
+
+#[test]
+fn a_declared_name_comes_with_its_template() {
+    both(|locks| {
+        let body = || {
+            let context = LockContext::current().unwrap();
+            Ok::<_, LockError>((context.name().to_owned(), context.template()))
+        };
+        let seen = locks.with(&Report { id: 7 }, body).unwrap();
+        assert_eq!(seen, ("report:7".to_owned(), Some("report:<id>")));
+        let guard = locks.lock(Report { id: 7 }).unwrap();
+        assert!(locks.try_lock("report:7").unwrap().is_none());
+        guard.release().unwrap();
     });
 }
 
