@@ -208,7 +208,7 @@ fn a_hundred_thousand_names_make_no_more_series_than_one() {
             for id in 0..names {
                 provider.scope(rebuild(id)).await.unwrap();
                 drop(provider.lock(id).acquire().await.unwrap());
-                let order = provider.lock(id).label("order");
+                let order = provider.lock(format_args!("order:{id}")).label("order");
                 order.run(async |_| Ok::<_, LockError>(())).await.unwrap();
             }
         })
