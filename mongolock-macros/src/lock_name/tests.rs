@@ -292,7 +292,11 @@ fn near_misses_are_named_beside_another_mistake() {
     let messages = enumeration(quote!(
         #[lock("report:all")]
         All,
+        #[lock("report:none")]
+        None,
     ));
+    assert_eq!(messages.len(), 2, "{messages:?}");
+    assert!(!messages[1].contains("note:"), "{messages:?}");
     assert!(
         messages[0].ends_with(
             "\nnote: `report:` and `reports:` differ in one character: if they mean the same, one is misspelt"
