@@ -1,6 +1,6 @@
 //! The argument `#[lock] lock: LockContext`: the attribute fills it in, and callers do not pass it.
 
-use proc_macro2::{Group, Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::punctuated::Punctuated;
@@ -76,7 +76,8 @@ impl LockArgument {
     }
 }
 
-/// Whether the identifier at this position can be a variable, and not a field, a method or a part of a path.
+/// Whether the identifier at this position can be a variable, and not a field, a method, a function that is called or a
+/// part of a path.
 fn is_variable(tokens: &[TokenTree], at: usize) -> bool {
     let is = |at: Option<usize>, sign: char| {
         let token = at.and_then(|at| tokens.get(at));
@@ -85,7 +86,8 @@ fn is_variable(tokens: &[TokenTree], at: usize) -> bool {
     let (one, two) = (at.checked_sub(1), at.checked_sub(2));
     let after_dot = is(one, '.') && !is(two, '.');
     let after_path = is(one, ':') && is(two, ':');
-    !after_dot && !after_path && !is(Some(at + 1), ':')
+    let is_called = matches!(tokens.get(at + 1), Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Parenthesis);
+    !after_dot && !after_path && !is_called && !is(Some(at + 1), ':')
 }
 
 /// Whether an argument has the attribute `#[lock]`.
