@@ -32,6 +32,15 @@ where
     Ok(map(id))
 }
 
+#[distributed_lock(name = "attributes")]
+async fn with_attributes(
+    #[allow(unused_variables)]
+    #[lock]
+    lock: LockContext,
+) -> Result<(), LockError> {
+    Ok(())
+}
+
 /// A function with the name of an argument.
 fn lock(provider: &LockProvider) -> LockProvider {
     provider.clone()
@@ -129,6 +138,7 @@ async fn the_lock_is_an_argument() -> Result<(), LockError> {
             assert_eq!(send(last(1)).await?, "a:1 1");
             assert_eq!(first(1).await?, "b:1 2");
             assert!(only().await?);
+            with_attributes().await?;
             let provider = LockProvider::in_memory();
             assert_eq!(beside_a_function(provider).await?, "function");
             assert_eq!(unnamed(1, |id| id + 1).await?, 2);
