@@ -55,8 +55,6 @@ pub use lock::DistributedLock;
 #[doc(inline)]
 pub use mongolock_macros::{LockName, distributed_lock};
 pub use name::{IntoLockName, LockName, escape};
-#[doc(hidden)]
-pub use name::{SignedInteger, UnsignedInteger};
 pub use output::{LockOutput, Skipped};
 pub use provider::{LockProvider, LockProviderBuilder};
 pub use store::{IndexState, LockFilter, LockInfo, LockState};
