@@ -104,6 +104,7 @@ impl<'a> Scope<'a> {
             Root::Name(name) if lock_argument.is_some_and(|argument| argument.unraw() == name) => {
                 Err(lock_argument::in_name(written))
             }
+            Root::Name(name) if self.is_type(name) => Err(placeholder::a_type(name)),
             Root::Name(name) => self
                 .named(name, span)
                 .ok_or_else(|| self.not_found(written, name)),
@@ -149,6 +150,12 @@ impl<'a> Scope<'a> {
         let mut root = Ident::clone(argument);
         root.set_span(span.resolved_at(argument.span()));
         Some(root)
+    }
+
+    /// Whether a type parameter of the function has this name.
+    fn is_type(&self, name: &str) -> bool {
+        let mut parameters = self.function.signature.generics.type_params();
+        parameters.any(|parameter| parameter.ident.unraw() == name)
     }
 
     /// The const generic of the function, with the source position of the literal.

@@ -110,7 +110,12 @@ fn run_body(function: &Function, lock: &Lock, returned: &Type, block: &Group) ->
             #output,
         ).await
     };
-    let Some(LockArgument { pattern, ty }) = &function.lock_argument else {
+    let Some(LockArgument {
+        pattern,
+        ty,
+        attributes,
+    }) = &function.lock_argument
+    else {
         return run;
     };
     let (start, end) = first_and_last_span(ty);
@@ -119,7 +124,7 @@ fn run_body(function: &Function, lock: &Lock, returned: &Type, block: &Group) ->
     // The variable is outside the block, like every argument; its type is written, so that another type is an error there.
     quote_spanned! {Span::mixed_site()=>
         {
-            let #pattern: #ty = #context #call;
+            #(#attributes)* let #pattern: #ty = #context #call;
             #run
         }
     }

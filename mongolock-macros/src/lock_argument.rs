@@ -1,10 +1,10 @@
 //! The argument `#[lock] lock: LockContext`: the attribute fills it in, and callers do not pass it.
 
-use proc_macro2::{Group, Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::punctuated::Punctuated;
-use syn::{FnArg, Pat, PatType, Signature, Type};
+use syn::{Attribute, FnArg, Meta, Pat, PatType, Signature, Type};
 
 use crate::error::{Errors, lock_argument};
 
@@ -13,6 +13,8 @@ pub(crate) struct LockArgument {
     /// An identifier or `_`.
     pub(crate) pattern: Pat,
     pub(crate) ty: Type,
+    /// The other attributes, such as `#[allow(..)]`, which move to the variable.
+    pub(crate) attributes: Vec<Attribute>,
 }
 
 impl LockArgument {
@@ -31,6 +33,7 @@ impl LockArgument {
                     taken.get_or_insert(Self {
                         pattern: *argument.pat,
                         ty: *argument.ty,
+                        attributes: others_than_lock(argument.attrs),
                     });
                 }
                 other => {
@@ -67,16 +70,21 @@ impl LockArgument {
 
     /// The body with the argument as a variable without a value, for a function that is returned because of a mistake.
     pub(crate) fn without_value(&self, attributes: &TokenStream, block: &Group) -> TokenStream {
-        let Self { pattern, ty } = self;
+        let Self {
+            pattern,
+            ty,
+            attributes: of_argument,
+        } = self;
         quote!({
             #attributes
-            let #pattern: #ty = ::core::option::Option::unwrap(::core::option::Option::None);
+            #(#of_argument)* let #pattern: #ty = ::core::option::Option::unwrap(::core::option::Option::None);
             #block
         })
     }
 }
 
-/// Whether the identifier at this position can be a variable, and not a field, a method or a part of a path.
+/// Whether the identifier at this position can be a variable, and not a field, a method, a function that is called or a
+/// part of a path.
 fn is_variable(tokens: &[TokenTree], at: usize) -> bool {
     let is = |at: Option<usize>, sign: char| {
         let token = at.and_then(|at| tokens.get(at));
@@ -85,7 +93,11 @@ fn is_variable(tokens: &[TokenTree], at: usize) -> bool {
     let (one, two) = (at.checked_sub(1), at.checked_sub(2));
     let after_dot = is(one, '.') && !is(two, '.');
     let after_path = is(one, ':') && is(two, ':');
-    !after_dot && !after_path && !is(Some(at + 1), ':')
+    let is_called = match tokens.get(at + 1) {
+        Some(TokenTree::Group(group)) => group.delimiter() == Delimiter::Parenthesis,
+        _ => false,
+    };
+    !after_dot && !after_path && !is_called && !is(Some(at + 1), ':')
 }
 
 /// Whether an argument has the attribute `#[lock]`.
@@ -93,11 +105,26 @@ fn is_lock(input: &FnArg) -> bool {
     matches!(input, FnArg::Typed(argument) if argument.attrs.iter().any(|attribute| attribute.path().is_ident("lock")))
 }
 
+/// The attributes that the variable keeps. With a `cfg`, which is reported, the variable would be missing.
+fn others_than_lock(attributes: Vec<Attribute>) -> Vec<Attribute> {
+    let is = |attribute: &Attribute, word: &str| attribute.path().is_ident(word);
+    let mut others = attributes;
+    others.retain(|attribute| !is(attribute, "lock") && !is(attribute, "cfg"));
+    others
+}
+
 /// Reports an argument that the attribute cannot fill in.
 fn check(argument: &PatType, is_second: bool, errors: &mut Errors) {
     if is_second {
         errors.push_spanned(argument, lock_argument::second());
         return;
+    }
+    for attribute in &argument.attrs {
+        if attribute.path().is_ident("cfg") {
+            errors.push_spanned(attribute, lock_argument::with_cfg());
+        } else if attribute.path().is_ident("lock") && !matches!(attribute.meta, Meta::Path(_)) {
+            errors.push_spanned(attribute, lock_argument::with_content());
+        }
     }
     let plain = match &*argument.pat {
         Pat::Wild(_) => true,

@@ -1,4 +1,4 @@
-//! The items that the expansion of `#[distributed_lock]` names. They are not part of the public interface: any release
+//! The items that the expansions of `#[distributed_lock]` and `#[derive(LockName)]` name. They are not part of the public interface: any release
 //! may change them.
 
 use std::fmt;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::busy::Busy;
 use crate::lock::{DistributedLock, OnBusy};
-pub use crate::name::{Name, NameValue, declared_lock_name};
+pub use crate::name::{Name, NameValue, SignedInteger, UnsignedInteger, declared_lock_name};
 use crate::options::Options;
 use crate::output::{self, Output};
 use crate::run::OnLost;

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::LockError;
 
-/// Who has a lock that a call did not get, for the function of `on_busy = path`.
+/// The holder of a lock that a call could not acquire, for the function of `on_busy = path`.
 ///
 /// The function gets a reference to each argument of the call, and then this value; what it returns, the call returns.
 ///

@@ -58,8 +58,6 @@ pub use lock::DistributedLock;
 #[doc(inline)]
 pub use mongolock_macros::{LockName, distributed_lock};
 pub use name::{IntoLockName, LockName, escape};
-#[doc(hidden)]
-pub use name::{SignedInteger, UnsignedInteger};
 pub use output::{LockOutput, Skipped};
 pub use provider::{Health, HeldInfo, LockProvider, LockProviderBuilder, WakeUp};
 pub use store::{IndexState, LockFilter, LockInfo, LockState};

@@ -21,7 +21,7 @@ pub(crate) const MAX_BYTES: usize = 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct RenderedName {
     text: Arc<str>,
-    /// The flaw is on the heap, because the futures of all calls contain this value.
+    /// The flaw is on the heap, because almost no name has one and every lock contains this value.
     flaw: Option<Box<Flaw>>,
     template: Option<&'static str>,
 }

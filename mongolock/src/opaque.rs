@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// A shared value behind a boundary.
 pub(crate) struct Opaque<T>(Arc<dyn Get<T> + Send + Sync>);
 
-/// A value that gives itself.
+/// A value that returns a reference to itself.
 trait Get<T> {
     fn get(&self) -> &T;
 }

@@ -35,6 +35,8 @@ pub trait LockOutput: Sized {
     fn from_lock_error(error: LockError) -> Self;
 
     /// Whether the body succeeded. If it failed, the call returns its failure even if the lock was lost as well.
+    ///
+    /// It is called after every body that has returned, before the lock is released: it must be quick and must not block.
     fn is_success(&self) -> bool;
 }
 

@@ -197,7 +197,8 @@ fn refuses_keys_without_a_value() {
 fn refuses_values_of_the_wrong_kind() {
     let string =
         |message: &str, write: &str| format!("`{message}` must be a string literal: write `{write}`");
-    let name = string("name", r#"name = "report:<id>""#);
+    let name = "`name` must be a string literal, or a path or struct expression of a type with \
+                `#[derive(LockName)]`: write `name = \"report:<id>\"`";
     for tokens in [
         quote!(name = name_of(id)),
         quote!(name = &Lock::A),

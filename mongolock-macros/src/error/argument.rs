@@ -79,6 +79,13 @@ pub(crate) fn not_a_string(key: Key, write: Option<String>) -> String {
             key.example()
         );
     }
+    if key == Key::Name && write.is_none() {
+        return format!(
+            "`name` must be a string literal, or a path or struct expression of a type with `#[derive(LockName)]`: \
+             write `{}`",
+            key.example()
+        );
+    }
     let write = write.unwrap_or_else(|| key.example().to_owned());
     format!("`{}` must be a string literal: write `{write}`", key.as_str())
 }

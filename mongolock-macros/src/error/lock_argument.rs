@@ -15,6 +15,14 @@ pub(crate) fn other_type(written: &str) -> String {
     )
 }
 
+pub(crate) fn with_cfg() -> &'static str {
+    "the `#[lock]` argument cannot depend on `cfg`: write the whole function twice, each with a `#[cfg(..)]` above it"
+}
+
+pub(crate) fn with_content() -> &'static str {
+    "`#[lock]` of an argument has no content: write `#[lock] lock: LockContext`"
+}
+
 /// The message about the placeholder `written`, which names the `#[lock]` argument.
 pub(crate) fn in_name(written: &str) -> String {
     format!("`{written}` is the lock itself, which exists only after its name: name another argument")

@@ -69,7 +69,7 @@ pub(crate) fn overlap([one, other]: [&str; 2], name: Option<&str>) -> String {
     let advice = "begin them with different words, such as the kind of what they lock";
     match name {
         Some(name) => format!("`{one}` and `{other}` can both give `{name}`: {advice}"),
-        None => format!("`{one}` and `{other}` cannot be told apart: {advice}"),
+        None => format!("the macro cannot prove that `{one}` and `{other}` give different names: {advice}"),
     }
 }
 

@@ -63,6 +63,11 @@ pub(crate) fn local_variable(written: &str, name: &str) -> String {
     )
 }
 
+/// The message about a placeholder that names the type parameter `name`.
+pub(crate) fn a_type(name: &str) -> String {
+    format!("`{name}` is a type: write an associated constant of it, such as `<{name}::KIND>`")
+}
+
 /// The message about the placeholder `written`, whose first method consumes a part of an argument.
 pub(crate) fn consumes(written: &str, method: &str) -> String {
     format!(

@@ -71,7 +71,7 @@ impl fmt::Display for TemplateMistake {
             ),
             Self::Percent { after } => write!(
                 f,
-                "`%` after `{after}` could not be told from an escaped character of the value: \
+                "`%` after `{after}` could not be distinguished from an escaped character of the value: \
                  begin the text with another separator, such as `{after}:%`"
             ),
         }

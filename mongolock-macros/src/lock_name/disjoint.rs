@@ -12,10 +12,11 @@ pub(crate) fn check(patterns: &[Pattern<'_>], errors: &mut Errors) {
         .iter()
         .map(|pattern| Automaton::of(&pattern.language))
         .collect();
+    let mut note = near_misses(patterns);
     for (at, later) in patterns.iter().enumerate() {
         for (before, earlier) in patterns[..at].iter().enumerate() {
             if let Some(overlap) = overlap(earlier, &automata[before], later, &automata[at]) {
-                errors.push(later.template.span(), overlap + &near_misses(patterns));
+                errors.push(later.template.span(), overlap + &std::mem::take(&mut note));
             }
         }
     }
@@ -34,8 +35,8 @@ fn overlap(one: &Pattern<'_>, ones: &Automaton, other: &Pattern<'_>, others: &Au
     Some(lock_name::overlap(templates, is_shared.then_some(name.as_str())))
 }
 
-/// The beginnings of templates that look like misspellings of each other, as a sentence after the message of another
-/// mistake: the stable compiler has no notes without an error.
+/// The beginnings of templates that look like misspellings of each other, as a sentence after the first message about
+/// another mistake: the stable compiler has no notes without an error.
 fn near_misses(patterns: &[Pattern<'_>]) -> String {
     let beginnings: Vec<_> = patterns
         .iter()

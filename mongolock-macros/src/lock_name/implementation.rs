@@ -42,7 +42,7 @@ fn rendered(pattern: &Pattern<'_>, runtime: &TokenStream) -> TokenStream {
             Values::Signed(_) => quote_spanned!(at=> SignedInteger),
             Values::Unsigned(_) | Values::Any => quote_spanned!(at=> UnsignedInteger),
         };
-        quote_spanned!(at=> <#ty as #runtime::#kind>::is_primitive();)
+        quote_spanned!(at=> <#ty as #runtime::attribute::#kind>::is_primitive();)
     });
     let (template, parts) = (pattern.template.value(), rendered_parts(&pattern.parts));
     quote_spanned! {span=>

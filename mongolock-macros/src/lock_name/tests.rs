@@ -268,11 +268,11 @@ fn integers_are_told_apart_from_text() {
 #[test]
 fn a_witness_is_a_name_that_both_types_have() {
     let message = overlap(("a:<id>", quote!(id: u8)), ("a:300", quote!())).unwrap();
-    assert!(message.contains("cannot be told apart"), "{message}");
+    assert!(message.contains("cannot prove"), "{message}");
     let message = overlap(("a:<id>", quote!(id: u16)), ("a:300", quote!())).unwrap();
     assert!(message.contains("can both give `a:300`"), "{message}");
     let message = overlap(("<id>:<id>", quote!(id: String)), ("x:y", quote!())).unwrap();
-    assert!(message.contains("cannot be told apart"), "{message}");
+    assert!(message.contains("cannot prove"), "{message}");
     let message = overlap(("<id>:<id>", quote!(id: String)), ("x:x", quote!())).unwrap();
     assert!(message.contains("can both give `x:x`"), "{message}");
 }
@@ -292,7 +292,11 @@ fn near_misses_are_named_beside_another_mistake() {
     let messages = enumeration(quote!(
         #[lock("report:all")]
         All,
+        #[lock("report:none")]
+        None,
     ));
+    assert_eq!(messages.len(), 2, "{messages:?}");
+    assert!(!messages[1].contains("note:"), "{messages:?}");
     assert!(
         messages[0].ends_with(
             "\nnote: `report:` and `reports:` differ in one character: if they mean the same, one is misspelt"

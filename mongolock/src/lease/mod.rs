@@ -87,8 +87,7 @@ pub(crate) struct Lease {
     unconfirmed: AtomicBool,
     /// Whether a caller has received the hold: from then on a minimum hold applies.
     delivered: AtomicBool,
-    /// The template of the name that the caller has used. It is kept here and not in the guard, because the futures of
-    /// all calls contain a guard.
+    /// The template of the name that the caller has used, for the context that a guard makes when it is asked for it.
     template: OnceLock<&'static str>,
     /// The metrics of the caller that has received the hold; they are set while the lease is live.
     meter: OnceLock<LockMeter>,

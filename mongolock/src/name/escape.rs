@@ -8,7 +8,7 @@ use std::fmt::{self, Display, Formatter, Write};
 /// each as `%` and two upper-case hexadecimal digits. All other characters stay. Two names that are made of escaped
 /// values, with this separator after each of them and any value at the end, are equal only if all values are equal.
 ///
-/// The separator must not be `%`, because a separator could then not be told from an escaped character.
+/// The separator must not be `%`, because a separator could then not be distinguished from an escaped one.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

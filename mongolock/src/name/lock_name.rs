@@ -100,6 +100,8 @@ pub trait IntoLockName {
     fn into_lock_name(self, name: Name) -> Name;
 }
 
+// The error is about this trait, and not about the one that it is made of.
+#[diagnostic::do_not_recommend]
 impl<T: Display> IntoLockName for T {
     fn into_lock_name(self, name: Name) -> Name {
         name.single(&self)

@@ -32,6 +32,25 @@ where
     Ok(map(id))
 }
 
+#[distributed_lock(name = "attributes")]
+async fn with_attributes(
+    #[allow(unused_variables)]
+    #[lock]
+    lock: LockContext,
+) -> Result<(), LockError> {
+    Ok(())
+}
+
+/// A function with the name of an argument.
+fn lock(provider: &LockProvider) -> LockProvider {
+    provider.clone()
+}
+
+#[distributed_lock(name = "function", provider = lock(&provider))]
+async fn beside_a_function(provider: LockProvider, #[lock] lock: LockContext) -> Result<String, LockError> {
+    Ok(lock.name().to_owned())
+}
+
 #[distributed_lock(name = "e", on_busy = "skip")]
 async fn skips(#[lock] lock: LockContext) -> Result<Option<String>, LockError> {
     Ok(Some(lock.name().to_owned()))
@@ -119,6 +138,9 @@ async fn the_lock_is_an_argument() -> Result<(), LockError> {
             assert_eq!(send(last(1)).await?, "a:1 1");
             assert_eq!(first(1).await?, "b:1 2");
             assert!(only().await?);
+            with_attributes().await?;
+            let provider = LockProvider::in_memory();
+            assert_eq!(beside_a_function(provider).await?, "function");
             assert_eq!(unnamed(1, |id| id + 1).await?, 2);
             assert_eq!(skips().await?.as_deref(), Some("e"));
             let mut service = Service {

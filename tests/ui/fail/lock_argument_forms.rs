@@ -30,10 +30,22 @@ async fn other_type(#[lock] lock: other::LockContext) -> Result<(), LockError> {
     Ok(())
 }
 
+#[distributed_lock(name = "job")]
+async fn conditional(#[cfg(unix)] #[lock] lock: LockContext) -> Result<(), LockError> {
+    lock.ensure_held()
+}
+
+#[distributed_lock(name = "job")]
+async fn content(#[lock("job")] lock: LockContext) -> Result<(), LockError> {
+    lock.ensure_held()
+}
+
 // Callers still compile: the argument is not theirs, also after a mistake.
 async fn caller() {
     let _ = pattern().await;
     let _ = reference().await;
+    let _ = conditional().await;
+    let _ = content().await;
 }
 
 fn main() {}

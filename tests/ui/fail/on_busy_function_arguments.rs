@@ -15,6 +15,11 @@ async fn endless(pair: (u64, u64)) -> Result<u64, LockError> {
     Ok(pair.0)
 }
 
+#[distributed_lock(name = "job", on_busy = answer)]
+async fn conditional(#[cfg(unix)] pair: (u64, u64)) -> Result<u64, LockError> {
+    Ok(pair.0)
+}
+
 fn answer(pair: &(u64, u64), _: &Busy) -> Result<u64, LockError> {
     Ok(pair.0)
 }
