@@ -4,9 +4,10 @@
 use proc_macro2::{TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Expr, Ident, Lit, LitStr, Path, Token};
+use syn::{Attribute, Expr, ExprLit, Ident, Lit, LitBool, LitStr, Path, Token};
 
 use crate::error::{Errors, argument};
+use crate::format_call;
 use crate::key::Key;
 use crate::string_literal::StringLiteral;
 
@@ -19,6 +20,10 @@ pub(crate) struct Args {
     presumed: Vec<Key>,
     /// The arguments whose value is a string literal, each with its key as written.
     literals: Vec<(Key, Ident, StringLiteral)>,
+    /// The value of `name` if it is an expression and not a string literal.
+    pub(crate) name: Option<Expr>,
+    /// The function that `on_busy` names.
+    pub(crate) on_busy: Option<Path>,
     pub(crate) provider: Option<Expr>,
     pub(crate) crate_path: Option<Path>,
 }
@@ -63,6 +68,7 @@ impl Args {
 
     /// Reads one argument with the comma after it.
     fn argument(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
+        Self::attributes(input, errors)?;
         let Some((ident, key)) = self.key(input, errors)? else {
             return skip(input).map(drop);
         };
@@ -71,6 +77,11 @@ impl Args {
             return skip(input).map(drop);
         }
         self.given.push(key);
+        if input.peek(Token![:]) && !input.peek(Token![::]) {
+            let colon = input.parse::<Token![:]>()?;
+            errors.push(colon.span, argument::colon(key, &skip(input)?.to_string()));
+            return Ok(());
+        }
         if input.parse::<Option<Token![=]>>()?.is_none() || is_end(input) {
             errors.push(ident.span(), argument::no_value(key));
             return skip(input).map(drop);
@@ -78,11 +89,25 @@ impl Args {
         match key {
             Key::Provider => self.provider(input, errors)?,
             Key::Crate => self.crate_path(input, errors)?,
-            Key::Name | Key::Duration(_) | Key::AcquireTimeout | Key::OnBusy | Key::OnLost | Key::Release => {
-                self.string(ident, key, input, errors)?;
-            }
+            Key::Name if self.lock_name(input)? => {}
+            Key::OnBusy if is_path(input) => self.on_busy = Some(input.call(Path::parse_mod_style)?),
+            Key::Name
+            | Key::Duration(_)
+            | Key::AcquireTimeout
+            | Key::OnBusy
+            | Key::OnLost
+            | Key::Release
+            | Key::Escape => self.string(ident, key, input, errors)?,
         }
         end(input, errors)
+    }
+
+    /// Skips attributes before an argument, which are reported.
+    fn attributes(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
+        for attribute in input.call(Attribute::parse_outer)? {
+            errors.push_spanned(attribute, argument::attribute());
+        }
+        Ok(())
     }
 
     /// Reads the key of an argument; a value without a key and an unknown key are reported.
@@ -108,11 +133,12 @@ impl Args {
         if let Some(key) = Key::find(&word) {
             return Ok(Some((ident, key)));
         }
-        match Key::with_choice(&word).filter(|_| is_end(input)) {
+        let choice = Key::with_choice(&word).filter(|_| is_end(input) || is_true(input));
+        match choice {
             Some(key) => errors.push(ident.span(), argument::value_alone(key, &word)),
             None => errors.push(ident.span(), argument::unknown(&word)),
         }
-        self.presumed.extend(Key::nearest(&word));
+        self.presumed.extend(choice.or_else(|| Key::meant(&word)));
         Ok(None)
     }
 
@@ -136,9 +162,23 @@ impl Args {
             return Ok(());
         }
         let value = skip_value(input)?;
-        let write = with_quotes(key, &value);
+        let write = match key {
+            Key::Name => format_call::template(&value).map(|template| format!("name = {template:?}")),
+            _ => with_quotes(key, &value),
+        };
         errors.push_spanned(value, argument::not_a_string(key, write));
         Ok(())
+    }
+
+    /// Reads the value of `name` if it has the form of a lock name that is declared elsewhere.
+    fn lock_name(&mut self, input: ParseStream<'_>) -> syn::Result<bool> {
+        let ahead = input.fork();
+        let is_lock_name = ahead.parse::<Expr>().is_ok_and(|expr| is_lock_name(&expr))
+            && (is_end(&ahead) || is_next_argument(&ahead));
+        if is_lock_name {
+            self.name = Some(input.parse()?);
+        }
+        Ok(is_lock_name)
     }
 
     /// Reads the value of `provider`.
@@ -178,9 +218,42 @@ impl Args {
     }
 }
 
+/// Whether an expression can be a lock name: a path such as `Lock::Nightly`, or a struct or a tuple variant with its
+/// fields. Any other call gives the name as text, which is not accepted.
+fn is_lock_name(expr: &Expr) -> bool {
+    match expr {
+        Expr::Path(_) | Expr::Struct(_) => true,
+        Expr::Group(group) => is_lock_name(&group.expr),
+        Expr::Call(call) => match &*call.func {
+            Expr::Path(path) => path.path.segments.last().is_some_and(|last| {
+                let name = last.ident.unraw().to_string();
+                name.starts_with(char::is_uppercase)
+            }),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
 /// Whether the argument ends here.
 fn is_end(input: ParseStream<'_>) -> bool {
     input.is_empty() || input.peek(Token![,])
+}
+
+/// Whether the value is the path of a function, and not one of the words that need quotes.
+fn is_path(input: ParseStream<'_>) -> bool {
+    let ahead = input.fork();
+    let path = ahead.call(Path::parse_mod_style);
+    let word = |path: &Path| path.get_ident().map(|word| word.to_string().to_lowercase());
+    path.is_ok_and(|path| !word(&path).is_some_and(|word| Key::OnBusy.choices().contains(&word.as_str())))
+        && (is_end(&ahead) || is_next_argument(&ahead))
+}
+
+/// Whether the value is `true`, as in `skip = true`.
+fn is_true(input: ParseStream<'_>) -> bool {
+    let ahead = input.fork();
+    let equals = ahead.parse::<Token![=]>().is_ok();
+    equals && ahead.parse::<LitBool>().is_ok_and(|value| value.value) && is_end(&ahead)
 }
 
 /// Whether another argument starts here, which means that a comma is missing.
@@ -219,6 +292,7 @@ fn skip(input: ParseStream<'_>) -> syn::Result<TokenStream> {
 fn with_quotes(key: Key, value: &TokenStream) -> Option<String> {
     let mut tokens = value.clone().into_iter();
     let word = match (tokens.next()?, tokens.next()) {
+        (TokenTree::Ident(_), Some(_)) => constructed_duration(value)?,
         (TokenTree::Ident(word), None) if key != Key::Name => word.to_string().to_lowercase(),
         (TokenTree::Literal(literal), None) => match Lit::new(literal) {
             Lit::Int(number) if number.suffix().is_empty() => format!("{}s", number.base10_digits()),
@@ -228,12 +302,39 @@ fn with_quotes(key: Key, value: &TokenStream) -> Option<String> {
         _ => return None,
     };
     let known = match key {
-        Key::OnBusy | Key::OnLost | Key::Release => key.choices().contains(&word.as_str()),
+        Key::OnBusy | Key::OnLost | Key::Release | Key::Escape => key.choices().contains(&word.as_str()),
         Key::AcquireTimeout if word == "none" => true,
         Key::AcquireTimeout | Key::Duration(_) => crate::duration::parse(&word).is_ok(),
         Key::Name | Key::Provider | Key::Crate => false,
     };
     known.then(|| format!("{} = \"{word}\"", key.as_str()))
+}
+
+/// The duration that a constructor such as `Duration::from_secs(90)` stands for.
+fn constructed_duration(value: &TokenStream) -> Option<String> {
+    let Expr::Call(call) = syn::parse2(value.clone()).ok()? else {
+        return None;
+    };
+    let Expr::Path(constructor) = &*call.func else {
+        return None;
+    };
+    let unit = match constructor.path.segments.last()?.ident.to_string().as_str() {
+        "from_millis" => "ms",
+        "from_secs" => "s",
+        "from_mins" => "m",
+        "from_hours" => "h",
+        "from_days" => "d",
+        _ => return None,
+    };
+    match call.args.iter().collect::<Vec<_>>().as_slice() {
+        [
+            Expr::Lit(ExprLit {
+                lit: Lit::Int(number),
+                ..
+            }),
+        ] => Some(format!("{}{unit}", number.base10_digits())),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

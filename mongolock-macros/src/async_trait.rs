@@ -1,14 +1,17 @@
-//! The output of `#[async_trait]`: a plain function whose body ends in `Box::pin(async move { … })`. The lock is acquired
-//! inside the box, so that a future that is never polled acquires no lock.
+//! The output of `#[async_trait]`: a plain function whose body is `Box::pin(async move { … })` and nothing else. The lock
+//! is acquired inside the box, so that a future that is never polled acquires no lock.
+//!
+//! Code before `Box::pin` would run without the lock: it could return another future, or shadow an argument that the name
+//! is made of.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::{AssocType, GenericArgument, PathArguments, ReturnType, Type, TypeParamBound};
 
-use crate::function::Function;
+use crate::function::{Function, split_inner_attributes};
 
 /// A function that returns a boxed `async move` block.
 pub(crate) struct BoxedFuture {
-    /// The body up to and including `Box::pin`.
+    /// The inner attributes of the function and `Box::pin`.
     pub(crate) before: TokenStream,
     /// The parentheses of the call, which have its source position.
     pub(crate) call: Group,
@@ -30,14 +33,15 @@ impl BoxedFuture {
             return None;
         };
         let output = future_output(returned)?.clone();
-        let mut before: Vec<TokenTree> = function.body.stream().into_iter().collect();
-        let call = group(before.pop()?, Delimiter::Parenthesis)?;
-        if !ends_with_box_pin(&before) {
+        let (attributes, body) = split_inner_attributes(&function.body);
+        let mut path: Vec<TokenTree> = body.stream().into_iter().collect();
+        let call = group(path.pop()?, Delimiter::Parenthesis)?;
+        if !is_box_pin(&path) {
             return None;
         }
         let (keywords, block) = async_move_block(&call)?;
         Some(Self {
-            before: before.into_iter().collect(),
+            before: attributes.into_iter().chain(path).collect(),
             call,
             keywords,
             block,
@@ -46,18 +50,10 @@ impl BoxedFuture {
     }
 }
 
-/// Whether the last tokens are `Box::pin`, with any path before them.
-fn ends_with_box_pin(tokens: &[TokenTree]) -> bool {
-    match tokens {
-        [
-            ..,
-            TokenTree::Ident(outer),
-            TokenTree::Punct(_),
-            TokenTree::Punct(colon),
-            TokenTree::Ident(pin),
-        ] => outer == "Box" && colon.as_char() == ':' && pin == "pin",
-        _ => false,
-    }
+/// Whether the tokens are `Box::pin`, or `::std::boxed::Box::pin` as `#[tracing::instrument]` writes it.
+fn is_box_pin(tokens: &[TokenTree]) -> bool {
+    let path: String = tokens.iter().map(ToString::to_string).collect();
+    matches!(path.as_str(), "Box::pin" | "::std::boxed::Box::pin")
 }
 
 /// The words and the block of `async move { … }`, if this is the only argument of the call.
@@ -153,12 +149,15 @@ mod tests {
                 Box<dyn ::core::future::Future<Output = Result<(), E>> + ::core::marker::Send + 'a>,
             >
         );
-        let boxed = with(&returned, &quote!(let x = 1; Box::pin(async move { body }))).unwrap();
+        let boxed = with(&returned, &quote!(#![allow(x)] Box::pin(async move { body }))).unwrap();
         assert_eq!(
             boxed.output.to_token_stream().to_string(),
             quote!(Result<(), E>).to_string()
         );
-        assert_eq!(boxed.before.to_string(), quote!(let x = 1; Box::pin).to_string());
+        assert_eq!(
+            boxed.before.to_string(),
+            quote!(#![allow(x)] Box::pin).to_string()
+        );
         assert_eq!(boxed.keywords.to_string(), "async move");
         assert_eq!(boxed.block.stream().to_string(), "body");
         assert!(with(&returned, &quote!(::std::boxed::Box::pin(async move { body },))).is_some());
@@ -170,6 +169,11 @@ mod tests {
         for body in [
             quote!(Box::pin(async { body })),
             quote!(Box::pin(inner())),
+            quote!(let x = 1; Box::pin(async move { body })),
+            quote!(if x { return y; } Box::pin(async move { body })),
+            quote!({} Box::pin(async move { body })),
+            quote!(return Box::pin(async move { body })),
+            quote!(other::Box::pin(async move { body })),
             quote!(Rc::pin(async move { body })),
             quote!(Box::new(async move { body })),
             quote!(pin(async move { body })),

@@ -1,4 +1,4 @@
-//! Every message of the attribute, and the collection that reports the messages together.
+//! Every message of the macros, and the collection that reports the messages together.
 
 use std::fmt;
 
@@ -39,7 +39,10 @@ impl Errors {
 }
 
 pub(crate) mod argument;
+pub(crate) mod busy_function;
 pub(crate) mod duration;
+pub(crate) mod lock_argument;
+pub(crate) mod lock_name;
 pub(crate) mod placeholder;
 pub(crate) mod target;
 pub(crate) mod template;

@@ -1,18 +1,21 @@
 //! Generates the locked function. The arguments have been validated, so nothing here can fail.
 
-use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Expr, ExprReference, Token, Type};
+use syn::{Expr, ExprReference, Path, Token, Type};
 
 use crate::async_trait::BoxedFuture;
 use crate::bind::{Part, Value};
 use crate::erase::erase_opaque_types;
 use crate::function::{Function, split_inner_attributes};
+use crate::identifier::identifier;
 use crate::key::DurationKey;
+use crate::lock_argument::LockArgument;
+use crate::mark;
 use crate::outcome::{self, first_and_last_span};
 use crate::shape::Shape;
 use crate::template::Step;
-use crate::validate::{Lock, OnBusy, OnLost, Timeout};
+use crate::validate::{Lock, LockName, OnBusy, OnLost, Timeout};
 
 /// The function with its body under the lock.
 pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStream {
@@ -20,7 +23,7 @@ pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStr
     match shape {
         Shape::Async { returned } => {
             let (attributes, block) = split_inner_attributes(&function.body);
-            let body = locked_body(lock, &returned, &block);
+            let body = locked_body(function, lock, &returned, &block);
             // The outer braces keep their source position, because the compiler reports an unused function only if it
             // ends at a position of the user's code.
             let body = group_at(function.body.span(), Delimiter::Brace, quote!(#attributes #body));
@@ -33,7 +36,7 @@ pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStr
             block,
             output,
         }) => {
-            let body = locked_body(lock, &output, &block);
+            let body = locked_body(function, lock, &output, &block);
             let mut inside = Group::new(Delimiter::Parenthesis, quote!(#keywords { #body }));
             inside.set_span(call.span());
             let body = group_at(function.body.span(), Delimiter::Brace, quote!(#before #inside));
@@ -44,20 +47,30 @@ pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStr
 
 /// Renders the name, acquires the lock, runs the body and releases the lock. Every local variable is mixed-site, so that
 /// none can clash with a variable of the user, and every path is absolute.
-fn locked_body(lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
+fn locked_body(function: &Function, lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
     let returned = &erase_opaque_types(returned);
     let call = build_call(lock);
     let name = build_name(lock);
-    let acquire = match lock.on_busy {
+    let acquire = match &lock.on_busy {
         OnBusy::Wait => quote!(wait),
         OnBusy::Skip => quote!(skip),
         OnBusy::Fail => quote!(fail),
+        OnBusy::Call(_) => quote!(acquired_or_busy),
     };
     let failed = outcome::failed(&private_module(lock), returned);
-    let outcomes = match lock.on_busy {
-        OnBusy::Wait | OnBusy::Fail => run_body(lock, returned, block),
+    let run = run_body(function, lock, returned, block);
+    let outcomes = match &lock.on_busy {
+        OnBusy::Wait | OnBusy::Fail => run,
+        OnBusy::Call(busy_function) => {
+            let answer = outcome::answered(busy_function, returned);
+            quote_spanned! {Span::mixed_site()=>
+                match acquired {
+                    ::core::result::Result::Ok(acquired) => #run,
+                    ::core::result::Result::Err(busy) => #answer,
+                }
+            }
+        }
         OnBusy::Skip => {
-            let run = run_body(lock, returned, block);
             let skipped = outcome::skipped(&private_module(lock), returned);
             quote_spanned! {Span::mixed_site()=>
                 match acquired {
@@ -67,10 +80,11 @@ fn locked_body(lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
             }
         }
     };
+    let variable = mark::variable();
     quote_spanned! {Span::mixed_site()=>
-        let call = #call;
+        let #variable = #call;
         let name = #name;
-        return match call.#acquire(name).await {
+        return match #variable.#acquire(name).await {
             ::core::result::Result::Err(error) => #failed,
             ::core::result::Result::Ok(acquired) => #outcomes,
         };
@@ -81,18 +95,39 @@ fn locked_body(lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
 /// `?` and tail expression; it is outside the block, so that items of the user cannot shadow the type. The `match` with
 /// one arm keeps the braces of the block, which have the source position that errors and lints need, without a lint
 /// about unnecessary braces.
-fn run_body(lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
+fn run_body(function: &Function, lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
     let (start, _) = first_and_last_span(returned);
     let anchor = quote_spanned! {start=>
         if let ::core::option::Option::Some(returned) = ::core::option::Option::None::<#returned> {
             return returned;
         }
     };
-    let finished_body = quote_spanned! {Span::mixed_site()=>
-        acquired.run(async move { #anchor match () { () => #block } }).await
+    let private = private_module(lock);
+    let output = outcome::output(&private, returned);
+    let run = quote_spanned! {Span::mixed_site()=>
+        acquired.run(
+            ::core::pin::pin!(#private::Body::new(async move { #anchor match () { () => #block } })),
+            #output,
+        ).await
     };
-    let finish = outcome::finish(&private_module(lock), returned, &finished_body);
-    quote_spanned!(Span::mixed_site()=> #finish.await)
+    let Some(LockArgument {
+        pattern,
+        ty,
+        attributes,
+    }) = &function.lock_argument
+    else {
+        return run;
+    };
+    let (start, end) = first_and_last_span(ty);
+    let context = quote_spanned!(start=> acquired.context);
+    let call = group_at(end, Delimiter::Parenthesis, TokenStream::new());
+    // The variable is outside the block, like every argument; its type is written, so that another type is an error there.
+    quote_spanned! {Span::mixed_site()=>
+        {
+            #(#attributes)* let #pattern: #ty = #context #call;
+            #run
+        }
+    }
 }
 
 /// The call with its provider and its options.
@@ -153,19 +188,43 @@ fn options(lock: &Lock) -> TokenStream {
 fn build_name(lock: &Lock) -> TokenStream {
     let private = private_module(lock);
     let span = Span::mixed_site();
-    let parts = lock.name.iter().map(|part| match part {
+    match &lock.name {
+        LockName::Template { template, parts } => {
+            let parts = rendered_parts(parts);
+            quote_spanned!(span=> #private::Name::of_template(#template) #parts)
+        }
+        // The value lives in this statement only, so a borrow in it is not part of the future.
+        LockName::Value(value) => {
+            let (start, end) = first_and_last_span(value);
+            let declared = quote_spanned!(start=> #private::declared_lock_name);
+            let and = Token![&](start);
+            let argument = group_at(end, Delimiter::Parenthesis, quote!(#and #value));
+            quote!(#declared #argument)
+        }
+    }
+}
+
+/// The method calls that append the parts of a name.
+pub(crate) fn rendered_parts(parts: &[Part]) -> TokenStream {
+    let span = Span::mixed_site();
+    let calls = parts.iter().map(|part| match part {
         Part::Text(text) => quote_spanned!(span=> .text(#text)),
         Part::Value(value) => {
             let written = value.written.trim_matches(['<', '>']);
             let reference = reference(value);
             let at = span.located_at(value.span);
-            quote_spanned!(at=> .value(#written, #reference))
+            if let Some(separator) = value.separator {
+                quote_spanned!(at=> .escaped(#written, #separator, #reference))
+            } else {
+                quote_spanned!(at=> .value(#written, #reference))
+            }
         }
     });
-    quote_spanned!(span=> #private::Name::new() #(#parts)*)
+    quote!(#(#calls)*)
 }
 
-/// A reference to the value of a placeholder, so that the body can still move the argument.
+/// A reference to the value of a placeholder, so that the body can still move the argument. The first method is called on
+/// a reference: it can neither consume the argument nor change it before the lock is held.
 fn reference(value: &Value) -> TokenStream {
     let Value {
         root, steps, span, ..
@@ -173,7 +232,22 @@ fn reference(value: &Value) -> TokenStream {
     // The span is not that of the root, which the compiler takes for the user's code: its suggestions would then change
     // the string literal.
     let span = Span::mixed_site().located_at(*span);
-    let steps = steps.iter().map(|step| match step {
+    let and = Token![&](span);
+    let is_method = |step: &Step| matches!(step, Step::Method(_));
+    let (place, rest) = steps.split_at(steps.iter().position(is_method).unwrap_or(steps.len()));
+    let place = place.iter().map(|one| step(one, span));
+    let place = quote!(#and #root #(#place)*);
+    if rest.is_empty() {
+        return place;
+    }
+    let receiver = group_at(span, Delimiter::Parenthesis, place);
+    let rest = rest.iter().map(|one| step(one, span));
+    quote!(#and #receiver #(#rest)*)
+}
+
+/// One step of a placeholder, with its dot.
+fn step(step: &Step, span: Span) -> TokenStream {
+    match step {
         Step::Field(name) => {
             let field = identifier(name, span);
             quote_spanned!(span=> .#field)
@@ -186,30 +260,21 @@ fn reference(value: &Value) -> TokenStream {
             let method = identifier(name, span);
             quote_spanned!(span=> .#method())
         }
-    });
-    let and = Token![&](span);
-    quote!(#and #root #(#steps)*)
-}
-
-/// The identifier for a name of a template, in which keywords have no `r#`.
-fn identifier(name: &str, span: Span) -> Ident {
-    let ident = Ident::new(name, span);
-    // The keyword list of `syn` lacks `gen`, which is a keyword since edition 2024.
-    if name != "gen" && syn::parse2::<Ident>(ident.to_token_stream()).is_ok() {
-        ident
-    } else {
-        Ident::new_raw(name, span)
     }
 }
 
 /// The path of the module that the expansion uses.
 fn private_module(lock: &Lock) -> TokenStream {
-    let span = Span::mixed_site();
-    let path = lock
-        .crate_path
-        .as_ref()
-        .map_or_else(|| quote_spanned!(span=> ::mongolock), ToTokens::to_token_stream);
-    quote_spanned!(span=> #path::__private)
+    let runtime = runtime_crate(lock.crate_path.as_ref());
+    quote_spanned!(Span::mixed_site()=> #runtime::attribute)
+}
+
+/// The path of the runtime crate.
+pub(crate) fn runtime_crate(path: Option<&Path>) -> TokenStream {
+    path.map_or_else(
+        || quote_spanned!(Span::mixed_site()=> ::mongolock),
+        ToTokens::to_token_stream,
+    )
 }
 
 /// Puts tokens between delimiters that have this source position.

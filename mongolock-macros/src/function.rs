@@ -2,18 +2,22 @@
 //! cannot break the attribute and the body compiles exactly as written.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::ToTokens;
+use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, FnArg, Pat, Signature, Token, Visibility};
 
 use crate::error::{Errors, target};
+use crate::lock_argument::LockArgument;
+use crate::mark;
 
 /// A function with a body.
 pub(crate) struct Function {
-    /// The attributes, the visibility and the signature, as unchanged tokens.
+    /// The attributes, the visibility and the signature, as unchanged tokens; without the `#[lock]` argument.
     pub(crate) head: TokenStream,
+    /// The signature without the `#[lock]` argument.
     pub(crate) signature: Signature,
+    pub(crate) lock_argument: Option<LockArgument>,
     pub(crate) body: Group,
 }
 
@@ -28,8 +32,8 @@ impl Function {
         }
         let head: TokenStream = head.into_iter().collect();
         let read = |input: ParseStream<'_>| signature(input, errors);
-        let signature = match read.parse2(head.clone()) {
-            Ok(signature) => signature?,
+        let (before, mut signature) = match read.parse2(head.clone()) {
+            Ok(parsed) => parsed?,
             Err(error) => {
                 errors.add(error);
                 return None;
@@ -42,11 +46,32 @@ impl Function {
             );
             return None;
         };
+        if mark::is_locked(body.stream()) {
+            errors.push(Span::call_site(), target::stacked());
+        }
+        let lock_argument = LockArgument::take(&mut signature, errors);
+        let head = if lock_argument.is_some() {
+            quote!(#before #signature)
+        } else {
+            head
+        };
         Some(Self {
             head,
             signature,
+            lock_argument,
             body,
         })
+    }
+
+    /// The function without the attribute, for its callers, after a mistake.
+    pub(crate) fn unlocked(&self, item: TokenStream) -> TokenStream {
+        let Some(argument) = &self.lock_argument else {
+            return item;
+        };
+        let (attributes, block) = split_inner_attributes(&self.body);
+        let body = argument.without_value(&attributes, &block);
+        let head = &self.head;
+        quote!(#head #body)
     }
 
     /// The name of the function, without `r#`.
@@ -91,9 +116,12 @@ fn body(last: TokenTree) -> Option<Group> {
     }
 }
 
-/// Parses everything before the body; an item that is not a function is reported.
-fn signature(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<Signature>> {
-    for attribute in input.call(Attribute::parse_outer)? {
+/// Parses everything before the body, to what stands before the signature and the signature; an item that is not a
+/// function is reported.
+fn signature(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<(TokenStream, Signature)>> {
+    // An attribute of another name is found when it is expanded: by the mark in the body.
+    let attributes = input.call(Attribute::parse_outer)?;
+    for attribute in &attributes {
         if attribute
             .path()
             .segments
@@ -117,11 +145,11 @@ fn signature(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<
         input.parse::<TokenStream>()?;
         return Ok(None);
     }
-    input.parse::<Visibility>()?;
-    input.parse::<Option<Token![default]>>()?;
+    let visibility = input.parse::<Visibility>()?;
+    let default = input.parse::<Option<Token![default]>>()?;
     let signature = input.parse()?;
     input.parse::<Option<Token![;]>>()?;
-    Ok(Some(signature))
+    Ok(Some((quote!(#(#attributes)* #visibility #default), signature)))
 }
 
 /// Whether the next words are `fn` or qualifiers before it: `const`, `async`, `unsafe`, `safe`, `extern "C"`.

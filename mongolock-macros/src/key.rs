@@ -11,6 +11,7 @@ pub(crate) enum Key {
     OnBusy,
     OnLost,
     Release,
+    Escape,
     Provider,
     Crate,
 }
@@ -26,7 +27,7 @@ pub(crate) enum DurationKey {
 
 impl Key {
     /// Every argument, in the order in which messages list them and in which the rules check them.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Name,
         Self::Duration(DurationKey::Expiry),
         Self::Duration(DurationKey::RenewInterval),
@@ -36,6 +37,7 @@ impl Key {
         Self::OnBusy,
         Self::OnLost,
         Self::Release,
+        Self::Escape,
         Self::Provider,
         Self::Crate,
     ];
@@ -57,6 +59,7 @@ impl Key {
             Self::OnBusy => "on_busy = \"skip\"",
             Self::OnLost => "on_lost = \"continue\"",
             Self::Release => "release = \"background\"",
+            Self::Escape => "escape = \"none\"",
             Self::Provider => "provider = self.provider",
             Self::Crate => "crate = my_crate::mongolock",
         }
@@ -68,18 +71,41 @@ impl Key {
             Self::OnBusy => &["wait", "skip", "fail"],
             Self::OnLost => &["cancel", "continue"],
             Self::Release => &["awaited", "background"],
+            Self::Escape => &["none"],
             Self::Name | Self::Duration(_) | Self::AcquireTimeout | Self::Provider | Self::Crate => &[],
         }
     }
 
-    /// The choice that accepts this value.
+    /// The only choice that accepts this value; `none` is also a value of `acquire_timeout`.
     pub(crate) fn with_choice(value: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|key| key.choices().contains(&value))
+        Self::ALL
+            .into_iter()
+            .find(|key| *key != Self::Escape && key.choices().contains(&value))
     }
 
     /// The argument with exactly this name.
     pub(crate) fn find(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|key| key.as_str() == word)
+    }
+
+    /// The argument that a misspelt name, or one of another library, probably means.
+    pub(crate) fn meant(word: &str) -> Option<Self> {
+        Self::synonym(word).or_else(|| Self::nearest(word))
+    }
+
+    /// The argument that other libraries call by this name.
+    pub(crate) fn synonym(word: &str) -> Option<Self> {
+        let folded: String = word.chars().filter(char::is_ascii_alphanumeric).collect();
+        match folded.to_lowercase().as_str() {
+            "ttl" | "lease" | "leasetime" | "leaseduration" | "lockatmostfor" => {
+                Some(Self::Duration(DurationKey::Expiry))
+            }
+            "heartbeat" | "keepalive" => Some(Self::Duration(DurationKey::RenewInterval)),
+            "timeout" | "wait" | "waittimeout" | "maxwait" => Some(Self::AcquireTimeout),
+            "lockatleastfor" => Some(Self::Duration(DurationKey::MinHold)),
+            "key" | "resource" | "lockname" => Some(Self::Name),
+            _ => None,
+        }
     }
 
     /// The argument that a misspelt name probably means.

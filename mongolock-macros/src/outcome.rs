@@ -1,14 +1,15 @@
 //! How a call ends: the three expressions that require a trait of the return type. Each of them has the return type as
 //! its only generic argument, so the compiler reports an unsuitable type once, at its source position.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Delimiter, Group, Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
 use syn::Type;
 
-/// The future that releases the lock after the body and determines what the call returns.
-pub(crate) fn finish(private: &TokenStream, returned: &Type, finished_body: &TokenStream) -> TokenStream {
-    let output = quote_spanned!(first_and_last_span(returned).0=> #private::output::<#returned>());
-    quote_spanned!(Span::mixed_site()=> #private::finish(#finished_body, #output))
+use crate::busy_function::BusyFunction;
+
+/// How the return type carries an error, for the end of the call.
+pub(crate) fn output(private: &TokenStream, returned: &Type) -> TokenStream {
+    quote_spanned!(first_and_last_span(returned).0=> #private::output::<#returned>())
 }
 
 /// What the call returns if the lock could not be acquired.
@@ -20,6 +21,27 @@ pub(crate) fn failed(private: &TokenStream, returned: &Type) -> TokenStream {
 /// What the call returns if another holder has the lock.
 pub(crate) fn skipped(private: &TokenStream, returned: &Type) -> TokenStream {
     quote_spanned!(first_and_last_span(returned).0=> #private::skipped::<#returned>())
+}
+
+/// What the user's function returns for a busy lock. Every token is at the path, so that a function of another signature
+/// is one error there; the type is that of the call.
+pub(crate) fn answered(function: &BusyFunction, returned: &Type) -> TokenStream {
+    let BusyFunction { path, arguments } = function;
+    let (start, end) = first_and_last_span(path);
+    let arguments = arguments.iter().map(|argument| {
+        let mut argument = argument.clone();
+        argument.set_span(start.resolved_at(argument.span()));
+        quote_spanned!(start=> &#argument,)
+    });
+    let arguments = quote_spanned!(start=> #(#arguments)* &busy);
+    let mut call = Group::new(Delimiter::Parenthesis, arguments);
+    call.set_span(end);
+    quote_spanned! {start=>
+        {
+            let answer: #returned = #path #call;
+            answer
+        }
+    }
 }
 
 /// Mixed-site spans at the first and the last token. An expression that starts with one and ends with the other is

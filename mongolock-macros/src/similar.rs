@@ -10,6 +10,13 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|(_, candidate)| candidate)
 }
 
+/// Whether two texts differ in one character, or only in case, `_` and `-`. Each has at least four letters, because short
+/// texts are often similar by chance.
+pub(crate) fn differ_by_one(one: &str, other: &str) -> bool {
+    let is_long = |text: &str| text.chars().filter(|c| c.is_alphabetic()).count() >= 4;
+    one != other && is_long(one) && is_long(other) && distance(&fold(one), &fold(other)) <= 1
+}
+
 /// The letters of a word in lower case, so that `onBusy`, `on-busy` and `on_busy` are equal.
 fn fold(word: &str) -> Vec<char> {
     word.chars()
@@ -66,6 +73,15 @@ mod tests {
         assert_eq!(nearest("x", ["y"]), None);
         assert_eq!(nearest("", ["y", ""]), Some(""));
         assert_eq!(nearest("name", []), None);
+    }
+
+    #[test]
+    fn only_texts_of_four_letters_differ_by_one() {
+        assert!(differ_by_one("report:", "reports:"));
+        assert!(differ_by_one("user:", "User:"));
+        assert!(!differ_by_one("user:", "user:"));
+        assert!(!differ_by_one("a:", "x:"));
+        assert!(!differ_by_one("job:", "jobs:"));
     }
 
     proptest! {

@@ -22,10 +22,21 @@ pub(crate) enum Piece {
 pub(crate) struct Placeholder {
     /// The position of the placeholder in the template, in bytes, brackets included.
     pub(crate) range: Range<usize>,
-    /// The first name of the path: an argument or `self`.
-    pub(crate) root: String,
-    /// What follows the first name.
+    /// Where the path begins.
+    pub(crate) root: Root,
+    /// What follows the root.
     pub(crate) steps: Vec<Step>,
+}
+
+/// The value at which the path of a placeholder begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Root {
+    /// A name such as `id`, `self` or `N`.
+    Name(String),
+    /// The position of a field, which only `#[derive(LockName)]` accepts.
+    Index(u32),
+    /// An associated constant such as `T::KIND` or `Self::KIND`.
+    Constant { of: String, name: String },
 }
 
 /// What follows a dot in a placeholder.
@@ -67,6 +78,44 @@ pub(crate) enum TemplateMistake {
     Braced { written: String, write: Option<String> },
     Brace { brace: String },
     Adjacent { left: String, right: String },
+    Percent { after: String },
+}
+
+/// The character that is escaped in the placeholder at this position: the first one of the text that follows. `None`
+/// for the last placeholder, whose value ends where the fixed text at the end of the name begins.
+pub(crate) fn separator(pieces: &[Piece], at: usize) -> Option<char> {
+    let (next, later) = pieces.get(at + 1..)?.split_first()?;
+    let Piece::Text(text) = next else {
+        return None;
+    };
+    let is_last = !later.iter().any(|piece| matches!(piece, Piece::Placeholder(_)));
+    text.chars().next().filter(|_| !is_last)
+}
+
+/// The separators that cannot be escaped: a value that ends with `%` and one that is followed by an escaped character
+/// would look the same.
+pub(crate) fn ambiguous_separators(template: &str, pieces: &[Piece]) -> Vec<(Range<usize>, TemplateMistake)> {
+    let mut mistakes = Vec::new();
+    for (at, piece) in pieces.iter().enumerate() {
+        if let Piece::Placeholder(placeholder) = piece
+            && separator(pieces, at) == Some('%')
+        {
+            let end = placeholder.range.end;
+            let after = template[placeholder.range.clone()].to_owned();
+            mistakes.push((end..end + 1, TemplateMistake::Percent { after }));
+        }
+    }
+    mistakes
+}
+
+impl TemplateMistake {
+    /// The mistake of a placeholder, as written with its brackets, that is not a path.
+    pub(crate) fn not_a_path(placeholder: &str) -> Self {
+        Self::Syntax {
+            written: placeholder.trim_matches(['<', '>']).to_owned(),
+            write: None,
+        }
+    }
 }
 
 /// The state of the parser.
@@ -180,11 +229,8 @@ impl<'a> Reader<'a> {
                 .push((both, TemplateMistake::Adjacent { left, right }));
         }
         self.at = range.end;
-        self.pieces.push(Piece::Placeholder(Placeholder {
-            range,
-            root: root.to_owned(),
-            steps,
-        }));
+        self.pieces
+            .push(Piece::Placeholder(Placeholder { range, root, steps }));
     }
 
     /// Reports a brace, or the whole `{…}`, which is a placeholder of `format!` but not of a template.
@@ -197,8 +243,8 @@ impl<'a> Reader<'a> {
         {
             Some(end) if rest.starts_with('{') => {
                 let written = &inner[..end];
-                let write = path(written)
-                    .map(|_| written.to_owned())
+                let write = suggested_path(written)
+                    .map(str::to_owned)
                     .or_else(|| suggest(written));
                 self.mistake(
                     end + 2,
@@ -224,12 +270,25 @@ fn is_blank(c: char) -> bool {
 }
 
 /// Parses `root.field.method()`, the content of a placeholder.
-fn path(written: &str) -> Option<(&str, Vec<Step>)> {
+fn path(written: &str) -> Option<(Root, Vec<Step>)> {
     let mut parts = written.split('.');
-    let root = parts
-        .next()
-        .filter(|root| *root == "self" || is_identifier(root))?;
+    let root = root(parts.next()?)?;
     Some((root, parts.map(step).collect::<Option<_>>()?))
+}
+
+/// Parses the first part of a path.
+fn root(written: &str) -> Option<Root> {
+    if let Some((of, name)) = written.split_once("::") {
+        let is_constant = (of == "Self" || is_identifier(of)) && is_identifier(name);
+        return is_constant.then(|| Root::Constant {
+            of: of.to_owned(),
+            name: name.to_owned(),
+        });
+    }
+    if written == "self" || is_identifier(written) {
+        return Some(Root::Name(written.to_owned()));
+    }
+    index(written).map(Root::Index)
 }
 
 /// Parses one step of a path.
@@ -240,8 +299,13 @@ fn step(written: &str) -> Option<Step> {
     if is_identifier(written) {
         return Some(Step::Field(written.to_owned()));
     }
+    index(written).map(Step::Index)
+}
+
+/// Parses the position of a field.
+fn index(written: &str) -> Option<u32> {
     let plain = written == "0" || !written.starts_with(['0', '+']);
-    plain.then(|| written.parse().ok().map(Step::Index)).flatten()
+    plain.then(|| written.parse().ok()).flatten()
 }
 
 /// Whether a name can be part of a placeholder. Keywords can, because the code may have them as raw identifiers; the
@@ -267,9 +331,21 @@ fn is_one_identifier(tokens: TokenStream, word: &str) -> bool {
 fn suggest(written: &str) -> Option<String> {
     let dense: String = written.chars().filter(|c| !c.is_whitespace()).collect();
     let bare = dense.trim_start_matches(['&', '*']).replace("r#", "");
-    let bare = bare.split_once(':').map_or(bare.as_str(), |(before, _)| before);
+    let bare = match bare.find(':') {
+        Some(colon) if !bare[colon..].starts_with("::") => &bare[..colon],
+        _ => bare.as_str(),
+    };
     let bare = bare.trim_end_matches(['?', '.']);
-    path(bare).map(|_| bare.to_owned()).filter(|_| bare != written)
+    suggested_path(bare)
+        .filter(|_| bare != written)
+        .map(str::to_owned)
+}
+
+/// The path as written, if messages can suggest it: a position is a field of a tuple variant only.
+fn suggested_path(written: &str) -> Option<&str> {
+    path(written)
+        .filter(|(root, _)| !matches!(root, Root::Index(_)))
+        .map(|_| written)
 }
 
 #[cfg(test)]

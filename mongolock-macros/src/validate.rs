@@ -3,17 +3,19 @@
 use std::ops::RangeInclusive;
 
 use proc_macro2::Span;
+use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::{Expr, FnArg, Pat, Path};
 
 use crate::args::Args;
 use crate::bind::{self, Part};
+use crate::busy_function::BusyFunction;
 use crate::duration::{self, DAY};
-use crate::error::{self, Errors, argument};
+use crate::error::{self, Errors, argument, lock_argument};
 use crate::function::Function;
 use crate::key::{DurationKey, Key};
+use crate::lock_argument::LockArgument;
 use crate::string_literal::StringLiteral;
-use crate::template;
 
 /// The shortest accepted `expiry`, in milliseconds; it equals the bound that the runtime checks.
 const MIN_EXPIRY: u64 = 100;
@@ -22,8 +24,7 @@ const MAX_DURATION: u64 = 7 * DAY;
 
 /// A lock that can be expanded.
 pub(crate) struct Lock {
-    /// The parts of the lock name, in their order.
-    pub(crate) name: Vec<Part>,
+    pub(crate) name: LockName,
     /// The durations that were given, in milliseconds; the provider's value applies to an omitted one.
     pub(crate) durations: Vec<(DurationKey, u64)>,
     /// How long a call waits; the provider's timeout applies to an omitted one.
@@ -38,6 +39,14 @@ pub(crate) struct Lock {
     pub(crate) crate_path: Option<Path>,
 }
 
+/// Where the lock name comes from.
+pub(crate) enum LockName {
+    /// A template, with its parts in their order.
+    Template { template: String, parts: Vec<Part> },
+    /// A value whose type has derived `LockName`.
+    Value(Expr),
+}
+
 /// `acquire_timeout` as given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timeout {
@@ -48,11 +57,13 @@ pub(crate) enum Timeout {
 }
 
 /// What a call does while another holder has the lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum OnBusy {
     Wait,
     Skip,
     Fail,
+    /// A function of the user's makes the return value.
+    Call(BusyFunction),
 }
 
 /// What happens to the body when the lock is lost.
@@ -67,17 +78,26 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
     let name = name(&args, function, errors);
     let durations = durations(&args, errors);
     let acquire_timeout = timeout(&args, errors);
-    let on_busy = choice(
-        &args,
-        Key::OnBusy,
-        &[OnBusy::Wait, OnBusy::Skip, OnBusy::Fail],
-        errors,
-    );
+    let on_busy = match &args.on_busy {
+        Some(path) => OnBusy::Call(BusyFunction::new(path.clone(), function, errors)),
+        None => choice(
+            &args,
+            Key::OnBusy,
+            &[OnBusy::Wait, OnBusy::Skip, OnBusy::Fail],
+            errors,
+        ),
+    };
     let on_lost = choice(&args, Key::OnLost, &[OnLost::Cancel, OnLost::Continue], errors);
     let await_release = args
         .literal(Key::Release)
         .map(|_| choice(&args, Key::Release, &[true, false], errors));
-    check_timeout(&args, on_busy, acquire_timeout, errors);
+    if args.literal(Key::Escape).is_some() {
+        choice(&args, Key::Escape, &[()], errors);
+    }
+    check_timeout(&args, &on_busy, acquire_timeout, errors);
+    if let Some(provider) = &args.provider {
+        check_lock_argument(provider, function, lock_argument::in_provider, errors);
+    }
     let Args {
         provider, crate_path, ..
     } = args;
@@ -94,34 +114,79 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
 }
 
 /// Reads the lock name; without a function, its placeholders cannot be resolved and only its syntax is checked.
-fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> Vec<Part> {
-    match (args.literal(Key::Name), function) {
-        (Some((_, literal)), Some(function)) => bind::bind(literal, function, errors),
-        (Some((_, literal)), None) => {
-            for (range, mistake) in template::parse(literal.value()).1 {
-                errors.push(literal.span_of(range), mistake);
-            }
-            Vec::new()
+fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockName {
+    if let Some(value) = &args.name {
+        check_lock_name(value, args, function, errors);
+        check_lock_argument(value, function, lock_argument::in_name, errors);
+        return LockName::Value(value.clone());
+    }
+    let Some((_, literal)) = args.literal(Key::Name) else {
+        if !args.mentions(Key::Name) {
+            errors.push(Span::call_site(), argument::missing_name(&example_name(function)));
         }
-        (None, _) => {
-            if !args.mentions(Key::Name) {
-                errors.push(Span::call_site(), argument::missing_name(&example_name(function)));
-            }
-            Vec::new()
-        }
+        return LockName::Template {
+            template: String::new(),
+            parts: Vec::new(),
+        };
+    };
+    let escapes = args.literal(Key::Escape).is_none();
+    let parts = if let Some(function) = function {
+        bind::bind(literal, escapes, function, errors)
+    } else {
+        bind::pieces(literal, escapes, errors);
+        Vec::new()
+    };
+    LockName::Template {
+        template: literal.value().to_owned(),
+        parts,
+    }
+}
+
+/// Reports a lock name that is a single word in lower case but not an argument: a name without its quotes. Also reports
+/// `escape` beside a value, whose type has chosen how it is rendered.
+fn check_lock_name(value: &Expr, args: &Args, function: Option<&Function>, errors: &mut Errors) {
+    if let Expr::Path(path) = value
+        && let Some(word) = path.path.get_ident()
+        && let Some(function) = function
+        && word.unraw().to_string().starts_with(char::is_lowercase)
+        && word != "self"
+        && !function.bindings().contains(&word)
+        && function.lock_argument.as_ref().and_then(LockArgument::name) != Some(word)
+    {
+        let write = format!("name = \"{}\"", word.unraw());
+        errors.push(word.span(), argument::not_a_string(Key::Name, Some(write)));
+    }
+    if let Some((key, _)) = args.literal(Key::Escape) {
+        errors.push(key.span(), argument::escape_of_a_value());
     }
 }
 
 /// Reports a timeout that has no effect together with `on_busy`.
-fn check_timeout(args: &Args, on_busy: OnBusy, timeout: Option<Timeout>, errors: &mut Errors) {
+fn check_timeout(args: &Args, on_busy: &OnBusy, timeout: Option<Timeout>, errors: &mut Errors) {
     if let Some((key, _)) = args.literal(Key::AcquireTimeout) {
         match (on_busy, timeout) {
             (OnBusy::Fail, _) => errors.push(key.span(), error::duration::timeout_with_fail()),
-            (OnBusy::Skip, Some(Timeout::Unlimited)) => {
+            (OnBusy::Skip | OnBusy::Call(_), Some(Timeout::Unlimited)) => {
                 errors.push(key.span(), error::duration::endless_skip());
             }
             _ => {}
         }
+    }
+}
+
+/// Reports an expression that names the `#[lock]` argument but is evaluated before the lock is acquired.
+fn check_lock_argument(
+    value: &Expr,
+    function: Option<&Function>,
+    message: fn(&str) -> String,
+    errors: &mut Errors,
+) {
+    let argument = function.and_then(|function| function.lock_argument.as_ref());
+    if let Some(argument) = argument
+        && argument.is_named_in(value.to_token_stream())
+    {
+        let name = argument.name().map(ToString::to_string).unwrap_or_default();
+        errors.push_spanned(value, message(&name));
     }
 }
 
@@ -156,7 +221,7 @@ fn durations(args: &Args, errors: &mut Errors) -> Vec<(DurationKey, u64)> {
             read.extend(duration(key, literal, bounds, shown, errors).map(|millis| (duration_key, millis)));
         }
     }
-    check_renewal(args, &read, errors);
+    check_pairs(args, &read, errors);
     read
 }
 
@@ -170,26 +235,29 @@ fn bounds(key: DurationKey) -> (RangeInclusive<u64>, &'static str) {
     }
 }
 
-/// Reports a renewal interval that is not shorter than the expiry, if both were given and could be read.
-fn check_renewal(args: &Args, durations: &[(DurationKey, u64)], errors: &mut Errors) {
-    let millis = |wanted| {
-        let found = durations.iter().find(|(key, _)| *key == wanted);
-        found.map(|(_, millis)| *millis)
+/// Reports a renewal interval that is not shorter than the expiry, and a maximum hold that is shorter than the minimum
+/// hold, if both were given and could be read.
+fn check_pairs(args: &Args, durations: &[(DurationKey, u64)], errors: &mut Errors) {
+    use DurationKey::{Expiry, MaxHold, MinHold, RenewInterval};
+    let mut check = |shorter, longer, is_valid: fn(&u64, &u64) -> bool, message: fn(&str, &str) -> String| {
+        let millis = |wanted| {
+            durations
+                .iter()
+                .find(|(key, _)| *key == wanted)
+                .map(|(_, millis)| millis)
+        };
+        let keys = [shorter, longer].map(Key::Duration);
+        if let [Some(short), Some(long)] = [shorter, longer].map(millis)
+            && !is_valid(short, long)
+            && let [Some((_, short)), Some((_, long))] = keys.map(|key| args.literal(key))
+        {
+            let later = args.later_literal(keys[0], keys[1]);
+            let span = later.map_or_else(Span::call_site, StringLiteral::span);
+            errors.push(span, message(short.value(), long.value()));
+        }
     };
-    let expiry_key = Key::Duration(DurationKey::Expiry);
-    let renew_key = Key::Duration(DurationKey::RenewInterval);
-    if let (Some(expiry), Some(renew)) = (millis(DurationKey::Expiry), millis(DurationKey::RenewInterval))
-        && renew >= expiry
-        && let (Some((_, expiry)), Some((_, renew))) = (args.literal(expiry_key), args.literal(renew_key))
-    {
-        let span = args
-            .later_literal(expiry_key, renew_key)
-            .map_or_else(Span::call_site, StringLiteral::span);
-        errors.push(
-            span,
-            error::duration::renews_too_late(renew.value(), expiry.value()),
-        );
-    }
+    check(RenewInterval, Expiry, u64::lt, error::duration::renews_too_late);
+    check(MinHold, MaxHold, u64::le, error::duration::lost_within_min_hold);
 }
 
 /// Parses a duration and checks its bounds, which `shown` states to users.
@@ -233,10 +301,10 @@ fn timeout(args: &Args, errors: &mut Errors) -> Option<Timeout> {
 }
 
 /// Reads a choice: `values` are in the order of `Key::choices`, and the first is the default.
-fn choice<T: Copy>(args: &Args, key: Key, values: &[T], errors: &mut Errors) -> T {
+fn choice<T: Clone>(args: &Args, key: Key, values: &[T], errors: &mut Errors) -> T {
     let known = key.choices();
     let Some((_, literal)) = args.literal(key) else {
-        return values[0];
+        return values[0].clone();
     };
     let position = known.iter().position(|name| *name == literal.value());
     position.map_or_else(
@@ -245,9 +313,9 @@ fn choice<T: Copy>(args: &Args, key: Key, values: &[T], errors: &mut Errors) -> 
                 literal.span(),
                 argument::unknown_value(key, literal.value(), known),
             );
-            values[0]
+            values[0].clone()
         },
-        |position| values[position],
+        |position| values[position].clone(),
     )
 }
 

@@ -18,6 +18,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use mongolock::{LockError, LockProvider, distributed_lock};
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How long the requests that hold a lock may go on after SIGTERM.
+const GRACE: Duration = Duration::from_secs(8);
 
 #[distributed_lock(name = "report:<id>", acquire_timeout = "2s")]
 async fn rebuild_report(id: u32) -> Result<String, ServiceError> {
@@ -79,15 +83,21 @@ async fn main() -> anyhow::Result<()> {
     let routes = Router::new().route("/reports/{id}", post(rebuild));
     let listener = TcpListener::bind(("127.0.0.1", 3000)).await?;
     println!(
-        "listening on http://{}; Ctrl-C ends the program",
+        "listening on http://{}; SIGTERM ends the program",
         listener.local_addr()?
     );
-    axum::serve(listener, routes)
-        .with_graceful_shutdown(async {
-            let _ = tokio::signal::ctrl_c().await;
-        })
-        .await?;
-    // The last request is answered: confirm the releases at the server before the process ends.
-    locks.shutdown().await;
-    Ok(())
+    let server = axum::serve(listener, routes).with_graceful_shutdown(sigterm());
+    // The requests that hold a lock go on, and those that wait for one get `ShutDown`, a 503. All locks are released when
+    // this ends.
+    let ending = async {
+        sigterm().await;
+        locks.shutdown_after(GRACE).await;
+    };
+    let (ended, ()) = tokio::join!(server.into_future(), ending);
+    Ok(ended?)
+}
+
+async fn sigterm() {
+    let mut signal = signal(SignalKind::terminate()).expect("the runtime handles signals");
+    signal.recv().await;
 }

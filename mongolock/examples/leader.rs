@@ -16,8 +16,7 @@ use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
 ///
 /// A short expiry replaces a crashed leader soon, but the leader also loses the lock in every longer outage of MongoDB.
 #[distributed_lock(name = "leader:billing", expiry = "10s", acquire_timeout = "none")]
-async fn lead() -> Result<(), LockError> {
-    let lock = LockContext::current().expect("the attribute sets a context");
+async fn lead(#[lock] lock: LockContext) -> Result<(), LockError> {
     // Pass the token to all data that the leader writes: a leader that was paused does not know that it was replaced.
     println!(
         "{} is the leader, with fencing token {}",

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
 
-/// `<id>` is the argument, so calls for different reports do not wait for each other. A call waits for up to 10 s.
+/// `<id>` is the argument, so calls for different reports do not wait for each other. A call waits for up to 10 s. The
+/// attribute fills in the argument `lock`; callers do not pass it.
 #[distributed_lock(name = "report:<id>")]
-async fn rebuild_report(id: u32, caller: &str) -> Result<(), LockError> {
-    let lock = LockContext::current().expect("the attribute sets a context");
+async fn rebuild_report(id: u32, caller: &str, #[lock] lock: LockContext) -> Result<(), LockError> {
     println!(
         "{caller} begins report {id} with fencing token {}",
         lock.fencing_token()

@@ -13,12 +13,10 @@ use std::time::Duration;
 
 use mongolock::{LockError, LockProvider, distributed_lock};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
-use tokio::time::timeout;
 
-/// How long a job may go on after SIGTERM. `shutdown` takes up to 15 s after that; Kubernetes kills after 30 s in all,
-/// unless `terminationGracePeriodSeconds` says otherwise.
-const GRACE: Duration = Duration::from_secs(10);
+/// How long a job may go on after SIGTERM. If MongoDB does not answer, the end takes up to 22 s more; Kubernetes kills after
+/// 30 s in all, unless `terminationGracePeriodSeconds` says otherwise.
+const GRACE: Duration = Duration::from_secs(8);
 
 #[distributed_lock(name = "order:<order>", on_busy = "skip")]
 async fn process(order: u32) -> Result<(), LockError> {
@@ -29,15 +27,16 @@ async fn process(order: u32) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Processes one order after the other until it is to stop.
-async fn work(stop: watch::Receiver<bool>) {
+/// Processes one order after the other until the provider is shut down.
+async fn work() {
     for order in (1..=100).cycle() {
-        if *stop.borrow() {
-            break;
-        }
-        if let Err(error) = process(order).await {
-            eprintln!("order {order} failed: {error}");
-            tokio::time::sleep(Duration::from_secs(1)).await;
+        match process(order).await {
+            Ok(()) => {}
+            Err(LockError::ShutDown { .. }) => break,
+            Err(error) => {
+                eprintln!("order {order} failed: {error}");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
         }
     }
 }
@@ -51,17 +50,13 @@ async fn main() -> anyhow::Result<()> {
     locks.clone().set_global()?;
 
     let mut terminate = signal(SignalKind::terminate())?;
-    let (stop, stopping) = watch::channel(false);
-    let mut worker = tokio::spawn(work(stopping));
+    let worker = tokio::spawn(work());
 
     terminate.recv().await;
     println!("SIGTERM: waiting for the job in progress");
-    stop.send_replace(true);
-    if timeout(GRACE, &mut worker).await.is_err() {
-        println!("the job takes too long and is cancelled");
-    }
-    // Releases all locks at the server. A job that still runs is cancelled at its next await point.
-    locks.shutdown().await;
+    // No other job gets its lock. A job that still runs after the grace period is cancelled at its next await point.
+    locks.shutdown_after(GRACE).await;
+    worker.await?;
     println!("all locks are released");
     Ok(())
 }

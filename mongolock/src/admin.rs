@@ -1,7 +1,7 @@
 mod force_release;
 mod info_stream;
 
-use std::fmt::{self, Display};
+use std::fmt;
 use std::sync::Arc;
 
 use tracing::Instrument;
@@ -10,9 +10,10 @@ pub use self::force_release::ForceRelease;
 pub use self::info_stream::LockInfoStream;
 use crate::engine::Engine;
 use crate::index_task;
+use crate::name;
 use crate::store::{IndexState, WaitersState};
 use crate::timing::ADMIN_REPLY_LIMIT;
-use crate::{LockError, LockFilter, LockInfo, task, trace};
+use crate::{IntoLockName, LockError, LockFilter, LockInfo, task, trace};
 
 /// The operator's interface: lists, reads and releases the locks of all processes that use the same collection. Made by
 /// [`LockProvider::admin`](crate::LockProvider::admin).
@@ -131,7 +132,8 @@ impl LockAdmin {
     /// # Errors
     ///
     /// [`LockError::CorruptDocument`] if the document cannot be read. [`LockError::Mongo`] if MongoDB refuses the
-    /// query, needs more than 5 s for it, or has not replied within 30 s.
+    /// query, needs more than 5 s for it, or has not replied within 30 s. [`LockError::InvalidName`] if the `Display` of
+    /// the name returns an error.
     ///
     /// # Cancel safety
     ///
@@ -140,8 +142,8 @@ impl LockAdmin {
     /// # Panics
     ///
     /// Outside a tokio runtime with time enabled.
-    pub async fn get(&self, name: impl Display) -> Result<Option<LockInfo>, LockError> {
-        let (store, name) = (Arc::clone(&self.engine.store), name.to_string());
+    pub async fn get(&self, name: impl IntoLockName) -> Result<Option<LockInfo>, LockError> {
+        let (store, name) = (Arc::clone(&self.engine.store), name::whole(name)?);
         let margin = self.engine.config.options.takeover_margin;
         request("query", async move { store.get(&name, margin).await }).await
     }
@@ -178,8 +180,8 @@ impl LockAdmin {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn force_release(&self, name: impl Display) -> ForceRelease {
-        ForceRelease::new(&self.engine, name.to_string())
+    pub fn force_release(&self, name: impl IntoLockName) -> ForceRelease {
+        ForceRelease::new(&self.engine, name::whole(name))
     }
 
     /// Releases all locks of an owner by force, as [`force_release`](Self::force_release) does, and returns their

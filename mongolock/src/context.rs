@@ -30,6 +30,8 @@ pub struct LockContext {
 /// One nesting level of holds in a task.
 struct Level {
     lease: Arc<Lease>,
+    /// The template of the name that the call of this level has used, or the label of its lock.
+    template: Option<&'static str>,
     /// The engine, whose drop would stop the background task that renews the lease.
     engine: Arc<Engine>,
     /// The context of the enclosing call, of the same lock or of another one. A link to a call that has ended is
@@ -53,15 +55,21 @@ impl Drop for Level {
 }
 
 impl LockContext {
-    pub(crate) fn new(lease: Arc<Lease>, engine: &Arc<Engine>) -> Self {
-        let context = Self::within(lease, engine, Self::current());
+    pub(crate) fn new(lease: Arc<Lease>, engine: &Arc<Engine>, template: Option<&'static str>) -> Self {
+        let context = Self::within(lease, engine, template, Self::current());
         context.cut_ended_calls();
         context
     }
 
-    fn within(lease: Arc<Lease>, engine: &Arc<Engine>, outer: Option<Self>) -> Self {
+    fn within(
+        lease: Arc<Lease>,
+        engine: &Arc<Engine>,
+        template: Option<&'static str>,
+        outer: Option<Self>,
+    ) -> Self {
         let level = Level {
             lease,
+            template,
             engine: Arc::clone(engine),
             outer: Mutex::new(outer),
             has_ended: AtomicBool::new(false),
@@ -110,6 +118,31 @@ impl LockContext {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.lease().key.name
+    }
+
+    /// The template of the lock's name, as the attribute or the [`LockName`](crate::LockName) value has it, or the
+    /// [`label`](crate::DistributedLock::label) of the lock. `None` if the lock has neither.
+    ///
+    /// It has few values, where the name has one for each report or order, so it can label a metric. The spans have it
+    /// in the field `lock.template`.
+    ///
+    /// ```
+    /// use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
+    ///
+    /// #[distributed_lock(name = "report:<id>")]
+    /// async fn rebuild(id: u64, #[lock] lock: LockContext) -> Result<Option<&'static str>, LockError> {
+    ///     Ok(lock.template())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LockError> {
+    /// assert_eq!(LockProvider::in_memory().scope(rebuild(42)).await?, Some("report:<id>"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn template(&self) -> Option<&'static str> {
+        self.level.template
     }
 
     /// The fencing token of this hold; see [`FencingToken`].
@@ -176,8 +209,12 @@ impl LockContext {
     /// use mongolock::{LockContext, LockError, distributed_lock};
     ///
     /// #[distributed_lock(name = "account:<from>")]
-    /// async fn withdraw(from: i64, client: &Client, accounts: Collection<Document>) -> Result<(), LockError> {
-    ///     let lock = LockContext::current().expect("inside the attribute");
+    /// async fn withdraw(
+    ///     from: i64,
+    ///     client: &Client,
+    ///     accounts: Collection<Document>,
+    ///     #[lock] lock: LockContext,
+    /// ) -> Result<(), LockError> {
     ///     let mut session = client.start_session().await?;
     ///     let transaction = session.start_transaction();
     ///     // The driver repeats the whole transaction after transient errors.
@@ -251,6 +288,12 @@ impl LockContext {
     pub(crate) fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<Self> {
         let is_it = |context: &Self| Arc::ptr_eq(&context.level.engine, engine) && context.name() == name;
         std::iter::successors(Self::current(), Self::outer).find(is_it)
+    }
+
+    /// Whether the caller runs under a lock of this provider that is still held.
+    pub(crate) fn is_inside_hold(engine: &Arc<Engine>) -> bool {
+        let is_one = |context: Self| Arc::ptr_eq(&context.level.engine, engine) && !context.is_lost();
+        std::iter::successors(Self::current(), Self::outer).any(is_one)
     }
 
     pub(crate) fn lease(&self) -> &Arc<Lease> {
@@ -330,7 +373,7 @@ mod tests {
         let chain = || {
             let links = std::iter::repeat_n(guard.lease(), 300_000);
             links.fold(guard.context(), |outer, lease| {
-                LockContext::within(Arc::clone(lease), outer.engine(), Some(outer.clone()))
+                LockContext::within(Arc::clone(lease), outer.engine(), None, Some(outer.clone()))
             })
         };
         drop(chain());

@@ -1,7 +1,25 @@
-//! Durations as messages show them.
+//! Durations as messages and reports show them.
 
 use std::fmt;
 use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+/// A duration as a number of seconds.
+pub(crate) fn as_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}
+
+/// A duration as a number of seconds, or nothing.
+#[expect(clippy::ref_option, reason = "serde passes a reference")]
+pub(crate) fn as_optional_seconds<S: Serializer>(
+    duration: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    duration
+        .map(|duration| duration.as_secs_f64())
+        .serialize(serializer)
+}
 
 /// The units from the smallest to the largest: the seconds of one of them, its symbol, and the seconds from which on the
 /// next unit is used.

@@ -1,15 +1,19 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::index_task::IndexTask;
 use crate::lease::Queues;
 use crate::lease::renewer::Renewer;
 use crate::line::Lines;
+use crate::meter::Meter;
 use crate::notifier::ReleaseNotifier;
 use crate::options::Config;
+use crate::probe::Probe;
 use crate::store::{ProviderMark, Store};
 use crate::timing::SHUTDOWN_LIMIT;
 
@@ -20,15 +24,28 @@ pub(crate) struct Engine {
     pub(crate) queues: Arc<Queues>,
     pub(crate) notifier: Arc<ReleaseNotifier>,
     pub(crate) lines: Arc<Lines>,
-    index_task: IndexTask,
+    pub(crate) index_task: IndexTask,
+    pub(crate) probe: Probe,
     pub(crate) config: Config,
     pub(crate) owner: Arc<str>,
     /// The mark of this provider, which is in the id of each of its claims.
     pub(crate) mark: ProviderMark,
-    /// Whether the provider is shut down.
-    closed: AtomicBool,
-    /// Notified when a shutdown begins.
-    closing: Notify,
+    pub(crate) meter: Meter,
+    /// The number of calls that wait for a lock.
+    waiting: AtomicUsize,
+    /// The present [`Phase`].
+    phase: AtomicU8,
+    /// Notified when a phase begins.
+    phase_changed: Notify,
+}
+
+/// Which acquires a provider accepts.
+#[derive(Clone, Copy)]
+enum Phase {
+    Open,
+    /// Only acquires inside a hold of this provider go on, because the body of that hold needs them to end.
+    Draining,
+    Closed,
 }
 
 impl Engine {
@@ -52,14 +69,17 @@ impl Engine {
             renewer: Arc::new(renewer),
             notifier: Arc::new(notifier),
             index_task: IndexTask::new(Arc::clone(&store), config.ttl_options()),
+            probe: Probe::new(Arc::clone(&store)),
             store,
             queues,
             config,
             owner,
             mark,
             lines,
-            closed: AtomicBool::new(false),
-            closing: Notify::new(),
+            meter: Meter::new(),
+            waiting: AtomicUsize::new(0),
+            phase: AtomicU8::new(Phase::Open as u8),
+            phase_changed: Notify::new(),
         }
     }
 
@@ -84,27 +104,72 @@ impl Engine {
         crate::task::spawn(entering.in_current_span());
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+    /// Counts a call that waits for a lock.
+    pub(crate) fn wait_begins(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) async fn until_closed(&self) {
-        let closing = self.closing.notified();
-        if !self.is_closed() {
-            closing.await;
+    pub(crate) fn wait_ends(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The number of calls that wait for a lock.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Whether the provider is shut down.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.has_begun(Phase::Closed)
+    }
+
+    /// Whether an acquire is refused, which may be inside a hold of this provider.
+    pub(crate) fn refuses(&self, is_inside_hold: bool) -> bool {
+        self.has_begun(refusing(is_inside_hold))
+    }
+
+    /// Resolves when an acquire is refused.
+    pub(crate) async fn until_refused(&self, is_inside_hold: bool) {
+        loop {
+            let changed = self.phase_changed.notified();
+            if self.refuses(is_inside_hold) {
+                return;
+            }
+            changed.await;
         }
     }
 
-    /// Rejects waiters, ends all leases, and waits until the server has confirmed the releases. The tasks end even if the
-    /// future is dropped before.
-    pub(crate) async fn shut_down(&self) {
+    /// Rejects waiters, ends all leases, and waits until the server has confirmed the releases. With a grace period, the
+    /// holds get that time to end by themselves, with the locks that they need. If the future is dropped, the leases end
+    /// at once, and so do the tasks.
+    pub(crate) async fn shut_down(&self, grace: Option<Duration>) {
         let _stopping = Stopping(self);
-        self.closed.store(true, Ordering::Release);
-        self.closing.notify_waiters();
+        if let Some(grace) = grace {
+            self.enter(Phase::Draining);
+            let _ = timeout(grace, self.queues.until_idle()).await;
+        }
+        self.close();
+        let released = timeout(SHUTDOWN_LIMIT, self.queues.until_idle());
+        let _ = tokio::join!(released, self.lines.leave_all());
+        self.stop();
+        self.store.close().await;
+    }
+
+    /// Ends all leases, and has their claims released.
+    fn close(&self) {
+        self.enter(Phase::Closed);
         self.renewer.ensure_running();
         self.renewer.end_leases();
-        let released = tokio::time::timeout(SHUTDOWN_LIMIT, self.queues.until_idle());
-        let _ = tokio::join!(released, self.lines.leave_all());
+    }
+
+    fn has_begun(&self, phase: Phase) -> bool {
+        self.phase.load(Ordering::Acquire) >= phase as u8
+    }
+
+    /// Enters a phase, unless a later one has begun.
+    fn enter(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        self.phase_changed.notify_waiters();
     }
 
     fn stop(&self) {
@@ -114,11 +179,24 @@ impl Engine {
     }
 }
 
-/// Ends the tasks of a provider that is shut down.
+/// The first phase in which an acquire is refused.
+fn refusing(is_inside_hold: bool) -> Phase {
+    if is_inside_hold {
+        Phase::Closed
+    } else {
+        Phase::Draining
+    }
+}
+
+/// Ends the leases and the tasks of a provider whose shutdown is dropped before its end.
 struct Stopping<'a>(&'a Engine);
 
 impl Drop for Stopping<'_> {
     fn drop(&mut self) {
+        if !self.0.is_closed() {
+            self.0.enter(Phase::Closed);
+            self.0.renewer.end_leases();
+        }
         self.0.stop();
     }
 }

@@ -116,10 +116,11 @@ pub enum LockError {
     ProviderAlreadySet,
     /// The lock's name breaks a rule.
     ///
-    /// A name has 1 to 1024 bytes and no control characters, and no placeholder renders to an empty string.
+    /// A name has 1 to 1024 bytes, no control characters and no white space at its ends. No placeholder renders to an
+    /// empty string, and no `Display` that the name is rendered with returns an error.
     #[non_exhaustive]
     InvalidName {
-        /// The name as it was rendered; a long one is shortened.
+        /// The name as far as it was rendered; a long one is shortened.
         name: String,
         /// The rule that is broken.
         reason: String,

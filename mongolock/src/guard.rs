@@ -34,7 +34,8 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    pub(crate) fn new(hold: Hold, engine: &Arc<Engine>) -> Self {
+    pub(crate) fn new(hold: Hold, engine: &Arc<Engine>, template: Option<&'static str>) -> Self {
+        hold.lease().set_template(template);
         Self {
             hold,
             engine: Arc::clone(engine),
@@ -59,7 +60,7 @@ impl LockGuard {
     pub fn context(&self) -> LockContext {
         self.context
             .0
-            .get_or_init(|| LockContext::new(Arc::clone(self.lease()), &self.engine))
+            .get_or_init(|| LockContext::new(Arc::clone(self.lease()), &self.engine, self.lease().template()))
             .clone()
     }
 

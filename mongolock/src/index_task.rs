@@ -1,4 +1,3 @@
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::task::JoinHandle;
 
@@ -16,7 +15,8 @@ pub(crate) struct IndexTask {
     store: Arc<Store>,
     wanted: TtlOptions,
     task: Mutex<Option<JoinHandle<()>>>,
-    is_ready: Arc<AtomicBool>,
+    /// The state at the last check.
+    state: Arc<Mutex<Option<IndexState>>>,
 }
 
 impl IndexTask {
@@ -25,25 +25,29 @@ impl IndexTask {
             store,
             wanted,
             task: Mutex::new(None),
-            is_ready: Arc::default(),
+            state: Arc::default(),
         }
     }
 
     /// Starts the task on the caller's runtime, unless the index is known to exist or the task is running: it ends with
     /// the runtime that it was started on.
     pub(crate) fn ensure_running(&self) {
-        if self.is_ready.load(Ordering::Relaxed) {
+        if *lock(&self.state) == Some(IndexState::Ready) {
             return;
         }
         let mut task = lock(&self.task);
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             let (store, wanted) = (Arc::clone(&self.store), self.wanted);
-            let is_ready = Arc::clone(&self.is_ready);
+            let state = Arc::clone(&self.state);
             *task = Some(task::spawn(async move {
-                until_ready(|| begin(&store, wanted)).await;
-                is_ready.store(true, Ordering::Relaxed);
+                until_ready(|| begin(&store, wanted), &state).await;
             }));
         }
+    }
+
+    /// The state of the index at the last check of the task; `None` before that.
+    pub(crate) fn state(&self) -> Option<IndexState> {
+        lock(&self.state).clone()
     }
 
     pub(crate) fn stop(&self) {
@@ -55,19 +59,19 @@ impl IndexTask {
 
 /// Checks the index until it exists, one check at a time: each check that hangs behind an index build keeps a connection
 /// of the pool, and without a free connection locks would hang as well.
-async fn until_ready(begin: impl Fn() -> Check) {
-    let mut reported = None;
+async fn until_ready(begin: impl Fn() -> Check, known: &Mutex<Option<IndexState>>) {
     let mut checking = begin();
     loop {
         let IndexCheck { state, next } = outcome(&mut checking).await;
         // Each new state is reported once, so that a missing index does not fill the log.
-        if reported.as_ref() != Some(&state) {
-            trace::index(state == IndexState::Ready, &state);
+        let is_ready = state == IndexState::Ready;
+        let before = lock(known).replace(state.clone());
+        if before.as_ref() != Some(&state) {
+            trace::index(is_ready, &state);
         }
-        if state == IndexState::Ready {
+        if is_ready {
             return;
         }
-        reported = Some(state);
         tokio::time::sleep(next).await;
         if checking.is_finished() {
             checking = begin();
@@ -124,7 +128,7 @@ mod tests {
                 Ok(check)
             })
         };
-        until_ready(begin).await;
+        until_ready(begin, &Mutex::default()).await;
         let checks = lock(&checks);
         checks.clone()
     }

@@ -12,6 +12,8 @@
 mod acquire;
 mod admin;
 mod backoff;
+pub mod blocking;
+mod busy;
 mod commit;
 mod context;
 mod duration;
@@ -25,10 +27,13 @@ mod lease;
 mod line;
 mod lock;
 mod lock_id;
+mod meter;
 mod name;
 mod notifier;
+mod opaque;
 mod options;
 mod output;
+mod probe;
 mod provider;
 mod queue;
 mod run;
@@ -42,18 +47,19 @@ mod token;
 mod trace;
 
 #[doc(hidden)]
-#[path = "private.rs"]
-pub mod __private;
+pub mod attribute;
 
 pub use admin::{ForceRelease, LockAdmin, LockInfoStream};
+pub use busy::Busy;
 pub use context::LockContext;
 pub use error::{LockError, LossReason};
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};
 pub use guard::LockGuard;
 pub use lock::DistributedLock;
 #[doc(inline)]
-pub use mongolock_macros::distributed_lock;
+pub use mongolock_macros::{LockName, distributed_lock};
+pub use name::{IntoLockName, LockName, escape};
 pub use output::{LockOutput, Skipped};
-pub use provider::{LockProvider, LockProviderBuilder};
+pub use provider::{Health, HeldInfo, LockProvider, LockProviderBuilder, WakeUp};
 pub use store::{IndexState, LockFilter, LockInfo, LockState, WaiterInfo, WaitersState};
 pub use token::FencingToken;

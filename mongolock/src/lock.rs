@@ -1,14 +1,16 @@
 use std::future::{Future, IntoFuture};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::Acquire;
 use crate::context::LockContext;
 use crate::engine::Engine;
+use crate::lease::Hold;
+use crate::name::RenderedName;
 use crate::options::Options;
-use crate::run::{Acquired, OnLost};
-use crate::{LockError, LockGuard, LockOutput, name, output};
+use crate::run::{Acquiring, Body, OnLost, RunningHold};
+use crate::{LockError, LockGuard, LockOutput, output};
 
 /// A distributed lock with its name and its options; made by [`LockProvider::lock`](crate::LockProvider::lock).
 ///
@@ -34,7 +36,7 @@ use crate::{LockError, LockGuard, LockOutput, name, output};
 #[must_use = "the lock is not held before it is awaited, acquired or run; then bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the lock at once"]
 pub struct DistributedLock {
     engine: Arc<Engine>,
-    name: Arc<str>,
+    name: RenderedName,
     options: Arc<Options>,
 }
 
@@ -47,7 +49,7 @@ pub(crate) enum OnBusy {
 }
 
 impl DistributedLock {
-    pub(crate) fn new(engine: &Arc<Engine>, name: Arc<str>) -> Self {
+    pub(crate) fn new(engine: &Arc<Engine>, name: RenderedName) -> Self {
         Self {
             engine: Arc::clone(engine),
             name,
@@ -55,14 +57,33 @@ impl DistributedLock {
         }
     }
 
+    /// Sets a label for the metrics, for the span field `lock.template` and for [`LockContext::template`], for a name
+    /// without a template. It should have few values, such as the kind of what is locked, because metrics have a set of
+    /// time series for each.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// # let order = 42;
+    /// let guard = provider.lock(format!("order:{order}")).label("order").acquire().await?;
+    /// assert_eq!(guard.context().template(), Some("order"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn label(mut self, label: &'static str) -> Self {
+        self.name.set_template(label);
+        self
+    }
+
     pub(crate) fn with(self, options: Arc<Options>) -> Self {
         Self { options, ..self }
     }
 
-    /// The lock's name.
+    /// The lock's name; of one that is longer than 1024 bytes, and so cannot be acquired, only the beginning.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        self.name.text()
     }
 
     /// Sets for how long the lease lasts without a renewal (its TTL): 100 ms to 7 days, in whole milliseconds.
@@ -99,7 +120,8 @@ impl DistributedLock {
         self
     }
 
-    /// Sets the time after which the lease is no longer renewed, counted from the acquisition: 0 to 7 days.
+    /// Sets the time after which the lease is no longer renewed, counted from the acquisition: 0 to 7 days, and not less
+    /// than [`min_hold`](Self::min_hold).
     ///
     /// It limits how long a body that hangs or a leaked guard keeps the lock: the lock is lost at most one `expiry`
     /// later.
@@ -171,7 +193,7 @@ impl DistributedLock {
             lock.check()?;
             lock.refuse_own()?;
             let hold = lock.acquiring().wait().await?;
-            Ok(LockGuard::new(hold, &lock.engine))
+            Ok(lock.guard(hold))
         }
     }
 
@@ -196,7 +218,7 @@ impl DistributedLock {
         self.check()?;
         self.refuse_own()?;
         let hold = self.acquiring().try_once().await?.ok();
-        Ok(hold.map(|hold| LockGuard::new(hold, &self.engine)))
+        Ok(hold.map(|hold| self.guard(hold)))
     }
 
     /// Runs a body under the lock and then releases it: the closure form of `#[distributed_lock]`.
@@ -238,11 +260,12 @@ impl DistributedLock {
         B::Output: LockOutput,
     {
         let lock = self.clone();
+        let acquiring = Acquiring::new(async move { lock.hold(OnBusy::Wait, OnLost::Cancel).await });
         async move {
-            match lock.hold(OnBusy::Wait, OnLost::Cancel).await {
+            match acquiring.await {
                 Ok(acquired) => {
-                    let body = body(acquired.context().clone());
-                    acquired.run(body).await.finish(output::output()).await
+                    let body = pin!(Body::new(body(acquired.context())));
+                    acquired.run(body, output::output()).await
                 }
                 Err(error) => LockOutput::from_lock_error(error),
             }
@@ -250,68 +273,78 @@ impl DistributedLock {
     }
 
     /// Acquires the lock for a body, or joins the hold that the caller already runs under.
-    pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<Acquired, LockError> {
+    pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
         self.check()?;
-        if let Some(outer) = LockContext::enclosing(&self.engine, &self.name) {
-            return join(&outer, on_busy, on_lost).await;
+        if let Some(outer) = LockContext::enclosing(&self.engine, self.name()) {
+            return self.join(&outer, on_busy, on_lost).await;
         }
         let acquire = self.acquiring();
         let hold = match on_busy {
             OnBusy::Wait => acquire.wait().await?,
             OnBusy::TryOnce => {
                 let tried = acquire.try_once().await?;
-                tried.map_err(|holder| holder.busy_error(&self.name))?
+                tried.map_err(|holder| holder.busy_error(self.name.text()))?
             }
         };
-        Ok(Acquired::own(
-            LockGuard::new(hold, &self.engine),
+        Ok(RunningHold::own(
+            self.guard(hold),
             self.options.await_release,
             on_lost,
         ))
     }
 
+    /// Joins the hold of the enclosing call. The hold is busy only while another inner call runs under it. The lock options
+    /// of the inner call do not apply.
+    async fn join(
+        &self,
+        outer: &LockContext,
+        on_busy: OnBusy,
+        on_lost: OnLost,
+    ) -> Result<RunningHold, LockError> {
+        let lease = outer.lease();
+        lease.ensure_held()?;
+        let inner_calls = outer.inner_calls();
+        let permit = match on_busy {
+            OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
+            OnBusy::Wait => tokio::select! {
+                biased;
+                permit = inner_calls.acquire_owned() => permit.ok(),
+                () = lease.until_over() => return Err(lease.lost_error()),
+            },
+        };
+        // The hold may have ended during the wait for another inner call.
+        lease.ensure_held()?;
+        match permit {
+            Some(permit) => Ok(RunningHold::joined(outer, self.name.template(), permit, on_lost)),
+            None => Err(LockError::Busy {
+                name: outer.name().to_owned(),
+                holder: Some(outer.owner().to_owned()),
+                remaining: Some(lease.remaining()),
+            }),
+        }
+    }
+
+    fn guard(&self, hold: Hold) -> LockGuard {
+        LockGuard::new(hold, &self.engine, self.name.template())
+    }
+
     fn acquiring(&self) -> Acquire<'_> {
-        Acquire::new(&self.engine, &self.name, &self.options)
+        let is_inside_hold = LockContext::is_inside_hold(&self.engine);
+        Acquire::new(&self.engine, &self.name, &self.options, is_inside_hold)
     }
 
     fn check(&self) -> Result<(), LockError> {
-        name::check(&self.name)?;
+        self.name.check()?;
         self.options.check()
     }
 
     fn refuse_own(&self) -> Result<(), LockError> {
-        match LockContext::enclosing(&self.engine, &self.name) {
+        match LockContext::enclosing(&self.engine, self.name()) {
             Some(own) if !own.is_lost() => Err(LockError::Reentrant {
-                name: self.name.to_string(),
+                name: self.name().to_owned(),
             }),
             _ => Ok(()),
         }
-    }
-}
-
-/// Joins the hold of the enclosing call. The hold is busy only while another inner call runs under it. The lock options
-/// of the inner call do not apply.
-async fn join(outer: &LockContext, on_busy: OnBusy, on_lost: OnLost) -> Result<Acquired, LockError> {
-    let lease = outer.lease();
-    lease.ensure_held()?;
-    let inner_calls = outer.inner_calls();
-    let permit = match on_busy {
-        OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
-        OnBusy::Wait => tokio::select! {
-            biased;
-            permit = inner_calls.acquire_owned() => permit.ok(),
-            () = lease.until_over() => return Err(lease.lost_error()),
-        },
-    };
-    // The hold may have ended during the wait for another inner call.
-    lease.ensure_held()?;
-    match permit {
-        Some(permit) => Ok(Acquired::joined(outer, permit, on_lost)),
-        None => Err(LockError::Busy {
-            name: outer.name().to_owned(),
-            holder: Some(outer.owner().to_owned()),
-            remaining: Some(lease.remaining()),
-        }),
     }
 }
 
@@ -327,7 +360,7 @@ impl IntoFuture for DistributedLock {
 impl std::fmt::Debug for DistributedLock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DistributedLock")
-            .field("name", &self.name)
+            .field("name", &self.name())
             .field("options", &self.options)
             .finish_non_exhaustive()
     }

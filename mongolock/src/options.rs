@@ -181,8 +181,15 @@ impl Options {
         self.acquire_timeout.map_or(Ok(()), |d| {
             within("acquire_timeout", d, Duration::ZERO..=WEEK, week)
         })?;
-        self.max_hold
-            .map_or(Ok(()), |d| within("max_hold", d, Duration::ZERO..=WEEK, week))
+        let Some(max_hold) = self.max_hold else {
+            return Ok(());
+        };
+        within("max_hold", max_hold, Duration::ZERO..=WEEK, week)?;
+        if max_hold < self.min_hold {
+            let bound = format!("it must not be shorter than `min_hold` ({:?})", self.min_hold);
+            return Err(refused("max_hold", max_hold, bound));
+        }
+        Ok(())
     }
 }
 
@@ -244,6 +251,20 @@ mod tests {
         assert_eq!(refuses(|o| o.acquire_timeout = Some(WEEK * 2)), "acquire_timeout");
         assert_eq!(refuses(|o| o.min_hold = WEEK * 2), "min_hold");
         assert_eq!(refuses(|o| o.max_hold = Some(WEEK * 2)), "max_hold");
+    }
+
+    #[test]
+    fn the_maximum_hold_is_at_least_the_minimum_hold() {
+        let options = |min: u64, max: u64| Options {
+            min_hold: Duration::from_secs(min),
+            max_hold: Some(Duration::from_secs(max)),
+            ..Options::default()
+        };
+        assert!(options(60, 60).check().is_ok());
+        let message = options(61, 60).check().unwrap_err().to_string();
+        for part in ["max_hold", "60s", "min_hold", "61s"] {
+            assert!(message.contains(part), "{message}");
+        }
     }
 
     #[test]

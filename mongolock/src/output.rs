@@ -21,7 +21,8 @@ use crate::LockError;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot report a failure to take the lock",
     label = "cannot carry a `mongolock::LockError`",
-    note = "return a `Result<_, E>` where `E: From<mongolock::LockError>`, or implement `mongolock::LockOutput` for your own type"
+    note = "return a `Result<_, E>` where `E: From<mongolock::LockError>`: add a variant `Lock(#[from] mongolock::LockError)` to `E`, or return `anyhow::Result`",
+    note = "a type of your own that is not a `Result` implements `mongolock::LockOutput`"
 )]
 pub trait LockOutput: Sized {
     /// The value of a successful call. With `on_busy = "skip"` it must implement [`Skipped`].
@@ -34,9 +35,13 @@ pub trait LockOutput: Sized {
     fn from_lock_error(error: LockError) -> Self;
 
     /// Whether the body succeeded. If it failed, the call returns its failure even if the lock was lost as well.
+    ///
+    /// It is called after every body that has returned, before the lock is released: it must be quick and must not block.
     fn is_success(&self) -> bool;
 }
 
+// The error about an unsuitable type is about the whole `Result`, without a list of what its error can be made from.
+#[diagnostic::do_not_recommend]
 impl<T, E: From<LockError>> LockOutput for Result<T, E> {
     type Success = T;
 
@@ -94,7 +99,7 @@ pub struct Output<T> {
 
 /// The functions by which this return type carries an error.
 #[must_use]
-pub fn output<T: LockOutput>() -> Output<T> {
+pub(crate) fn output<T: LockOutput>() -> Output<T> {
     Output {
         from_lock_error: T::from_lock_error,
         is_success: T::is_success,

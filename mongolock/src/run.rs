@@ -1,213 +1,307 @@
 //! A call under its lock, from the acquisition to the release: the common path of the attribute and of `run`.
+//!
+//! Nothing here depends on the type of the body, so that it is compiled once and not for each annotated function.
+//! [`locked_body`] has the part that does depend on it, and [`blocking_body`] has it for a body that does not await.
+
+mod blocking_body;
+mod hold;
+mod locked_body;
 
 use std::any::Any;
+use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::task::futures::TaskLocalFuture;
-use tracing::Span;
 
-use crate::context::{CURRENT, LockContext};
+pub(crate) use blocking_body::run_blocking;
+use hold::{EndedHold, Step};
+pub(crate) use hold::{OnLost, RunningHold};
+pub use locked_body::Body;
+use locked_body::LockedBody;
+
 use crate::lease::Lease;
 use crate::output::Output;
-use crate::{LockError, LockGuard, trace};
+use crate::{LockContext, LockError};
+
+/// A body as the call sees it.
+trait AnyBody {
+    /// Polls the body. When it has returned, it is dropped with its captured values; the result is whether it succeeded.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool>;
+
+    /// Drops a body that has not returned.
+    fn drop_unfinished(&mut self);
+}
+
+/// A call without its body. It is on the heap and behind a `dyn`: the future of an annotated function contains only a
+/// pointer to it, and the compiler's proofs and layouts for nested calls end there.
+trait LockedCall: Send + Sync {
+    /// Acquires the lock, or joins the hold of the enclosing call.
+    fn poll_acquired(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), LockError>>;
+
+    /// Runs the body under the lock, and then releases the lock; an error is what the call returns instead of the value
+    /// of the body.
+    fn poll_body(
+        self: Pin<&mut Self>,
+        body: &mut dyn AnyBody,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), LockError>>;
+
+    /// Drops the body of a call that is cancelled, under its lock.
+    fn drop_body(self: Pin<&mut Self>, body: &mut dyn AnyBody);
+
+    /// The context of the lock.
+    fn context(self: Pin<&Self>) -> LockContext;
+}
+
+/// The future of the lock of a call.
+#[must_use = "futures do nothing unless polled"]
+pub struct Acquiring(Option<Pin<Box<dyn LockedCall>>>);
 
 /// The lock of a call: one that it has acquired itself, or that of the enclosing call.
-pub struct Acquired {
-    context: LockContext,
-    source: LockSource,
-    on_lost: OnLost,
+pub struct Acquired(Pin<Box<dyn LockedCall>>);
+
+impl Acquiring {
+    /// A call that gets its lock by this future.
+    pub(crate) fn new(
+        acquiring: impl Future<Output = Result<RunningHold, LockError>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Some(Box::pin(Call {
+            stage: Stage::Acquiring { acquiring },
+            outcome: None,
+            stages: Stages {
+                until_cancelled,
+                release: RunningHold::release,
+            },
+        })))
+    }
 }
 
-/// What happens to the body when the lock is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OnLost {
-    Cancel,
-    Continue,
-}
+impl Future for Acquiring {
+    type Output = Result<Acquired, LockError>;
 
-enum LockSource {
-    Own {
-        guard: LockGuard,
-        /// Whether the call waits until the server has confirmed the release.
-        await_release: bool,
-    },
-    Joined(Joined),
-}
-
-/// A call within an enclosing hold of the same name.
-struct Joined {
-    context: LockContext,
-    /// The permit of the enclosing hold, under which only one joined call runs at a time.
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Drop for Joined {
-    fn drop(&mut self) {
-        self.context.end();
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(call) = &mut self.0 else {
+            unreachable!("polled after it was ready")
+        };
+        let acquired = ready!(call.as_mut().poll_acquired(cx));
+        let Some(call) = self.0.take() else {
+            unreachable!("it has just been polled")
+        };
+        Poll::Ready(acquired.map(|()| Acquired(call)))
     }
 }
 
 impl Acquired {
-    pub(crate) fn own(guard: LockGuard, await_release: bool, on_lost: OnLost) -> Self {
-        Self {
-            context: guard.context(),
-            source: LockSource::Own { guard, await_release },
-            on_lost,
-        }
+    /// The context of the lock, which the body gets as an argument.
+    #[must_use]
+    pub fn context(&self) -> LockContext {
+        self.0.as_ref().context()
     }
 
-    pub(crate) fn joined(outer: &LockContext, permit: OwnedSemaphorePermit, on_lost: OnLost) -> Self {
-        let context = LockContext::new(Arc::clone(outer.lease()), outer.engine());
-        let joined = Joined {
-            context: context.clone(),
-            _permit: permit,
-        };
-        Self {
-            context,
-            source: LockSource::Joined(joined),
-            on_lost,
-        }
-    }
-
-    pub(crate) fn context(&self) -> &LockContext {
-        &self.context
-    }
-
-    /// Runs the body under the lock. The future contains the body and adds a constant to the body's size.
-    pub fn run<B: Future>(self, body: B) -> LockedBody<B, impl Future<Output = ()>> {
-        let lease = Arc::clone(self.context.lease());
-        LockedBody {
-            span: trace::hold_span(&lease.fields()),
-            body: Some(CURRENT.scope(self.context, body)),
-            cancelled: async move { lease.cancelled().await },
-            source: Some(self.source),
-            on_lost: self.on_lost,
-        }
+    /// Runs the body under the lock, releases the lock, and determines what the call returns.
+    pub fn run<B: Future>(
+        self,
+        body: Pin<&mut Body<B, B::Output>>,
+        output: Output<B::Output>,
+    ) -> LockedBody<'_, B, B::Output> {
+        LockedBody::new(self, body, output)
     }
 }
 
-impl LockSource {
-    fn lease(&self) -> &Arc<Lease> {
-        match self {
-            Self::Own { guard, .. } => guard.lease(),
-            Self::Joined(joined) => joined.context.lease(),
-        }
-    }
-
-    async fn release(&mut self) -> Result<(), LockError> {
-        match self {
-            Self::Own { guard, await_release } => {
-                if !*await_release && let Some(released) = guard.end_unawaited() {
-                    return released;
-                }
-                guard.end().await
-            }
-            Self::Joined(joined) => joined.context.ensure_held(),
-        }
-    }
+/// Waits until a body may be cancelled.
+async fn until_cancelled(lease: Arc<Lease>) {
+    lease.cancelled().await;
 }
 
 pin_project! {
-    /// The body of a call while it runs under its lock.
-    pub struct LockedBody<B, L> {
-        // The body stands before the source of the lock, so that a cancelled call drops it while the lock is still
-        // held.
+    /// A call that gets its lock by the future `A`, learns by the future `C` that the body may be cancelled, and releases
+    /// the lock by the future `R`.
+    struct Call<A, C, R> {
         #[pin]
-        body: Option<TaskLocalFuture<LockContext, B>>,
-        #[pin]
-        cancelled: L,
-        source: Option<LockSource>,
-        on_lost: OnLost,
-        span: Span,
+        stage: Stage<A, C, R>,
+        outcome: Option<Outcome>,
+        stages: Stages<C, R>,
     }
 }
 
-impl<B: Future, L: Future<Output = ()>> Future for LockedBody<B, L> {
-    type Output = Finished<B::Output>;
+/// The functions that begin the later stages of a call.
+struct Stages<C, R> {
+    until_cancelled: fn(Arc<Lease>) -> C,
+    release: fn(RunningHold, &'static str, bool) -> R,
+}
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        let _entered = this.span.enter();
-        let cancel = *this.on_lost == OnLost::Cancel;
-        let lost = this
-            .source
-            .as_ref()
-            .is_none_or(|source| source.lease().should_cancel());
-        // The lock is checked before the body goes on: after a pause of the process the body must not take another step
-        // without the lock.
-        let outcome = if cancel && lost {
-            BodyOutcome::Lost
-        } else {
-            let Some(body) = this.body.as_mut().as_pin_mut() else {
-                unreachable!("polled after it was ready");
-            };
-            match catch_unwind(AssertUnwindSafe(|| body.poll(cx))) {
-                Ok(Poll::Ready(output)) => BodyOutcome::Returned(output),
-                Err(payload) => BodyOutcome::Panicked(payload),
-                Ok(Poll::Pending) if cancel && this.cancelled.poll(cx).is_ready() => BodyOutcome::Lost,
-                Ok(Poll::Pending) => return Poll::Pending,
-            }
-        };
-        // The body with its captured values is dropped before the lock is released.
-        this.body.set(None);
-        let Some(source) = this.source.take() else {
-            unreachable!("the hold is taken once")
-        };
-        trace::hold_ended(this.span, &source.lease().fields(), outcome.name());
-        Poll::Ready(Finished {
-            outcome,
-            source,
-            on_lost: *this.on_lost,
-        })
+pin_project! {
+    /// How far a call has come. The stages share one place in memory.
+    #[project = StageProjection]
+    #[project_ref = StageRef]
+    enum Stage<A, C, R> {
+        Acquiring { #[pin] acquiring: A },
+        Running { hold: Option<RunningHold>, #[pin] cancelled: C },
+        Releasing { #[pin] releasing: R },
+        Ended,
     }
 }
 
-/// A call whose body has ended, and whose lock is not released yet.
-pub struct Finished<T> {
-    outcome: BodyOutcome<T>,
-    source: LockSource,
-    on_lost: OnLost,
-}
-
-enum BodyOutcome<T> {
-    Returned(T),
+/// How the body has ended.
+enum Outcome {
+    Returned {
+        is_success: bool,
+    },
     Lost,
-    Panicked(Box<dyn Any + Send>),
+    /// The payload is in a mutex, which makes it `Sync`.
+    Panicked(Mutex<Box<dyn Any + Send>>),
 }
 
-impl<T> BodyOutcome<T> {
-    fn name(&self) -> &'static str {
+impl Outcome {
+    /// The value of the span's field `outcome`.
+    fn as_str(&self) -> &'static str {
         match self {
-            Self::Returned(_) => "returned",
+            Self::Returned { .. } => "returned",
             Self::Lost => "lost",
             Self::Panicked(_) => "panicked",
         }
     }
+
+    /// Whether the body was cancelled because of the loss of the lock.
+    fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost)
+    }
+
+    /// What the call returns after the release: the value of the body, or an error.
+    fn after(self, ended: EndedHold) -> Result<(), LockError> {
+        let error = match self {
+            Self::Returned { is_success: true } => ended.loss_of_success,
+            // The failure of the body comes before the loss of the lock.
+            Self::Returned { is_success: false } => None,
+            Self::Lost => ended.lost,
+            Self::Panicked(payload) => {
+                resume_unwind(payload.into_inner().unwrap_or_else(PoisonError::into_inner))
+            }
+        };
+        error.map_or(Ok(()), Err)
+    }
 }
 
-impl<T> Finished<T> {
-    /// Releases the lock and decides what the call returns: the failure of the body comes before the loss of the lock.
-    pub async fn finish(mut self, output: Output<T>) -> T {
-        let lost = self.source.lease().lost_error();
-        // After a guarded commit the work was done under the lock, even if the lock was lost later.
-        let reports_loss = self.on_lost == OnLost::Cancel && !self.source.lease().has_committed();
-        let released = self.source.release().await;
-        match self.outcome {
-            BodyOutcome::Panicked(payload) => resume_unwind(payload),
-            BodyOutcome::Lost => (output.from_lock_error)(lost),
-            BodyOutcome::Returned(value) => match released {
-                Err(error @ LockError::Lost { .. }) if reports_loss && (output.is_success)(&value) => {
-                    (output.from_lock_error)(error)
-                }
-                // A release that is not confirmed does not change the outcome: the work was done under the lock.
-                _ => value,
+/// Lets the body take a step under the lock. The result is how the body has ended.
+fn poll_outcome(
+    hold: &RunningHold,
+    cx: &mut Context<'_>,
+    cancelled: Pin<&mut impl Future<Output = ()>>,
+    body: &mut dyn AnyBody,
+) -> Poll<Outcome> {
+    let outcome = match hold.step(cx, cancelled, body) {
+        Step::Pending => return Poll::Pending,
+        Step::Returned { is_success } => Outcome::Returned { is_success },
+        Step::Lost => Outcome::Lost,
+        Step::Panicked(payload) => Outcome::Panicked(Mutex::new(payload)),
+    };
+    // The body with its captured values is dropped before the lock is released.
+    if !matches!(outcome, Outcome::Returned { .. }) {
+        hold.drop_body(body);
+    }
+    Poll::Ready(outcome)
+}
+
+impl<A, C, R> LockedCall for Call<A, C, R>
+where
+    A: Future<Output = Result<RunningHold, LockError>> + Send + Sync,
+    C: Future<Output = ()> + Send + Sync,
+    R: Future<Output = EndedHold> + Send + Sync,
+{
+    fn poll_acquired(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), LockError>> {
+        let mut this = self.project();
+        let StageProjection::Acquiring { acquiring } = this.stage.as_mut().project() else {
+            unreachable!("the lock is acquired once")
+        };
+        let next = match ready!(acquiring.poll(cx)) {
+            Ok(hold) => Stage::Running {
+                cancelled: (this.stages.until_cancelled)(Arc::clone(hold.lease())),
+                hold: Some(hold.begin()),
             },
+            Err(error) => {
+                this.stage.set(Stage::Ended);
+                return Poll::Ready(Err(error));
+            }
+        };
+        this.stage.set(next);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_body(
+        self: Pin<&mut Self>,
+        body: &mut dyn AnyBody,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), LockError>> {
+        let mut this = self.project();
+        if let StageProjection::Running {
+            hold: held,
+            cancelled,
+        } = this.stage.as_mut().project()
+        {
+            let Some(hold) = held else {
+                unreachable!("the hold is taken once")
+            };
+            let outcome = ready!(poll_outcome(hold, cx, cancelled, body));
+            let Some(hold) = held.take() else {
+                unreachable!("it has just been there")
+            };
+            let releasing = (this.stages.release)(hold, outcome.as_str(), outcome.is_lost());
+            *this.outcome = Some(outcome);
+            this.stage.set(Stage::Releasing { releasing });
         }
+        let StageProjection::Releasing { releasing } = this.stage.as_mut().project() else {
+            unreachable!("polled before the lock was acquired, or after it was released")
+        };
+        let ended = ready!(releasing.poll(cx));
+        this.stage.set(Stage::Ended);
+        match this.outcome.take() {
+            Some(outcome) => Poll::Ready(outcome.after(ended)),
+            None => unreachable!("the body has ended before the release"),
+        }
+    }
+
+    fn drop_body(self: Pin<&mut Self>, body: &mut dyn AnyBody) {
+        if let StageProjection::Running { hold: Some(hold), .. } = self.project().stage.project() {
+            hold.drop_body(body);
+        }
+    }
+
+    fn context(self: Pin<&Self>) -> LockContext {
+        match self.project_ref().stage.project_ref() {
+            StageRef::Running { hold: Some(hold), .. } => hold.context().clone(),
+            _ => unreachable!("the body has not begun"),
+        }
+    }
+}
+
+impl fmt::Debug for Acquiring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquiring").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Acquired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquired").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::LockProvider;
+    use crate::lock::OnBusy;
+    use crate::run::{Acquiring, OnLost};
+
+    /// Allocators have a fast path for small values; that of glibc ends at 1032 bytes.
+    #[test]
+    fn a_call_is_small() {
+        let lock = LockProvider::in_memory().lock("small");
+        let call = Acquiring::new(async move { lock.hold(OnBusy::Wait, OnLost::Cancel).await });
+        let size = call.0.as_deref().map(size_of_val);
+        assert!(size.is_some_and(|size| size <= 1024), "{size:?}");
     }
 }

@@ -20,7 +20,15 @@ pub(crate) use tokio::spawn;
 pub(crate) async fn run_to_end<T: Send + 'static>(
     request: impl Future<Output = Result<T, LockError>> + Send + 'static,
 ) -> Result<T, LockError> {
-    joined(spawn(request.in_current_span()).await)
+    start(request).await
+}
+
+/// Starts a request at once, on a task of its own. The returned future waits for its end and does not contain it.
+pub(crate) fn start<T: Send + 'static>(
+    request: impl Future<Output = Result<T, LockError>> + Send + 'static,
+) -> impl Future<Output = Result<T, LockError>> + Send + Sync {
+    let task = spawn(request.in_current_span());
+    async move { joined(task.await) }
 }
 
 /// Runs a request that never waits, without a task.

@@ -142,6 +142,14 @@ pub(crate) const LATE_RELEASES: [Duration; 3] = [seconds(10), seconds(30), secon
 /// The time for which `shutdown` waits until every release is confirmed.
 pub(crate) const SHUTDOWN_LIMIT: Duration = seconds(15);
 
+/// The time for which the end of a shutdown waits until the tasks of this process have dropped their commands: they do so
+/// when they are next polled.
+pub(crate) const CLOSE_LIMIT: Duration = seconds(1);
+
+/// The time for which a shutdown waits for the end of the client that the provider has made itself. The client closes its
+/// cursors and sessions at the server, which takes one round trip.
+pub(crate) const CLIENT_LIMIT: Duration = seconds(3);
+
 // Guarded commits.
 
 /// The time for which a commit whose outcome is not known is repeated.
@@ -164,6 +172,18 @@ pub(crate) const ADMIN_REPLY_LIMIT: Duration = seconds(30);
 /// reply: the server has ended the command, a claim was released by its id, and a lease was confirmed by another renewal
 /// or has ended.
 pub(crate) const DEAD_CONNECTION: Duration = seconds(60);
+
+// Health.
+
+/// The time for which a health check waits for a server: probes of load balancers have limits of a few seconds.
+pub(crate) const PROBE_LIMIT: Duration = seconds(2);
+
+/// The part of it for which a health check waits for the primary, before any other member may reply.
+pub(crate) const PROBE_PRIMARY: Duration = seconds(1);
+
+/// The time after which a health check's request without a reply is given up, which closes its connection, so that a
+/// later check sends another one.
+pub(crate) const PROBE_NO_REPLY: Duration = seconds(5);
 
 // The change stream.
 
@@ -338,7 +358,11 @@ const _: () = {
     // The server ends a release before this process repeats it, and a caller knows the outcome before a shutdown ends.
     assert!(is_less(RELEASE_REPEAT_LIMIT, RELEASE_LIMIT) && is_less(RELEASE_LIMIT, RELEASE_NO_REPLY));
     assert!(is_less(RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT) && is_less(RELEASE_REPLY_LIMIT, SHUTDOWN_LIMIT));
+    // What follows a shutdown is short beside it.
+    assert!(is_less(CLOSE_LIMIT, CLIENT_LIMIT) && is_less(CLIENT_LIMIT, SHUTDOWN_LIMIT));
 
+    assert!(is_less(UNREACHABLE, PROBE_LIMIT) && is_less(PROBE_LIMIT, PROBE_NO_REPLY));
+    assert!(is_less(PROBE_PRIMARY, PROBE_LIMIT));
     assert!(is_less(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX) && is_less(HANDOVER_MIN, HANDOVER_MAX));
     assert!(is_less(HANDOVER_MAX, HANDOVER_MAX_SLOW));
     assert!(is_less(COMMIT_NO_REPLY, COMMIT_LIMIT) && is_less(COMMAND_LIMIT, ADMIN_REPLY_LIMIT));

@@ -7,6 +7,7 @@ use mongodb::Namespace;
 use tokio::time::Instant;
 use tracing::{Level, Span, debug, info, span, trace, warn};
 
+use crate::meter::AcquireOutcome;
 use crate::{FencingToken, LockError, LossReason, lock_id};
 
 macro_rules! target {
@@ -24,10 +25,10 @@ macro_rules! event {
 }
 
 /// The wait for a lock, from the call to its outcome.
-pub(crate) fn acquire_span(name: &str, owner: &str) -> Span {
+pub(crate) fn acquire_span(name: &str, template: Option<&'static str>, owner: &str) -> Span {
     span!(
         target: target!(), Level::DEBUG, "mongolock.acquire",
-        lock.name = name, lock.owner = owner,
+        lock.name = name, lock.template = template, lock.owner = owner,
         lock.token = tracing::field::Empty, waited_ms = tracing::field::Empty, outcome = tracing::field::Empty,
     )
 }
@@ -36,23 +37,15 @@ pub(crate) fn acquire_span(name: &str, owner: &str) -> Span {
 pub(crate) fn acquire_ended(
     span: &Span,
     waited: Duration,
-    outcome: Result<Option<FencingToken>, &LockError>,
+    outcome: AcquireOutcome,
+    token: Option<FencingToken>,
 ) {
     if span.is_disabled() {
         return;
     }
     span.record("waited_ms", millis(waited));
-    span.record(
-        "outcome",
-        match outcome {
-            Ok(Some(_)) => "acquired",
-            Ok(None) => "busy",
-            Err(LockError::Timeout { .. }) => "timeout",
-            Err(LockError::ShutDown { .. }) => "shut_down",
-            Err(_) => "error",
-        },
-    );
-    if let Ok(Some(token)) = outcome {
+    span.record("outcome", outcome.as_str());
+    if let Some(token) = token {
         span.record("lock.token", token.get());
     }
 }
@@ -78,11 +71,11 @@ impl HoldFields<'_> {
 }
 
 /// The body of an annotated function, or of `run`, under its lock.
-pub(crate) fn hold_span(hold: &HoldFields<'_>) -> Span {
+pub(crate) fn hold_span(hold: &HoldFields<'_>, template: Option<&'static str>) -> Span {
     span!(
         target: target!(), Level::DEBUG, "mongolock.hold",
-        lock.name = hold.name, lock.owner = hold.owner(), lock.token = hold.token.get(),
-        held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
+        lock.name = hold.name, lock.template = template, lock.owner = hold.owner(),
+        lock.token = hold.token.get(), held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
     )
 }
 

@@ -31,9 +31,11 @@ const RUNTIME_LAYERS: &[Layer] = &[
         name: "public API",
         modules: &[
             "lib",
-            "__private",
+            "attribute",
             "provider",
+            "blocking",
             "lock",
+            "busy",
             "guard",
             "context",
             "commit",
@@ -65,7 +67,7 @@ const RUNTIME_LAYERS: &[Layer] = &[
     },
     Layer {
         name: "queue",
-        modules: &["queue", "index_task"],
+        modules: &["queue", "index_task", "probe"],
     },
     Layer {
         name: "store",
@@ -74,8 +76,8 @@ const RUNTIME_LAYERS: &[Layer] = &[
     Layer {
         name: "values and tools",
         modules: &[
-            "error", "duration", "token", "output", "name", "lock_id", "options", "timing", "backoff",
-            "sync", "task", "trace",
+            "error", "duration", "token", "output", "name", "lock_id", "opaque", "options", "timing",
+            "backoff", "sync", "task", "meter", "trace",
         ],
     },
 ];

@@ -87,9 +87,62 @@ fn refuses_unknown_keys() {
         one(quote!(renewInterval = "x")),
         "unknown argument `renewInterval`: did you mean `renew_interval`?"
     );
-    assert!(one(quote!(ttl = "30s")).starts_with("unknown argument `ttl`: expected `name`, `expiry`, "));
-    assert!(one(quote!(ttl = "30s")).ends_with("`provider` or `crate`"));
+    assert!(
+        one(quote!(colour = "30s")).starts_with("unknown argument `colour`: expected `name`, `expiry`, ")
+    );
+    assert!(one(quote!(colour = "30s")).ends_with("`provider` or `crate`"));
     assert!(parse(quote!(nam = "x")).0.mentions(Key::Name));
+}
+
+#[test]
+fn the_words_of_other_libraries_are_known() {
+    assert_eq!(
+        one(quote!(ttl = "30s")),
+        r#"unknown argument `ttl`: it is called `expiry` here: write `expiry = "30s"`"#
+    );
+    for (word, key) in [
+        (quote!(lease), "expiry"),
+        (quote!(lock_at_most_for), "expiry"),
+        (quote!(lockAtLeastFor), "min_hold"),
+        (quote!(timeout), "acquire_timeout"),
+        (quote!(wait), "acquire_timeout"),
+        (quote!(key), "name"),
+        (quote!(heartbeat), "renew_interval"),
+    ] {
+        let message = one(quote!(#word = "30s"));
+        assert!(
+            message.contains(&format!("it is called `{key}` here")),
+            "{message}"
+        );
+    }
+    assert!(parse(quote!(key = "x")).0.mentions(Key::Name));
+    assert_eq!(
+        one(quote!(skip = true)),
+        r#"`skip` is a value and not an argument: write `on_busy = "skip"`"#
+    );
+    assert!(one(quote!(skip = false)).starts_with("unknown argument `skip`"));
+}
+
+#[test]
+fn refuses_attributes_of_arguments() {
+    let (args, errors) = parse(quote!(
+        #[cfg(x)]
+        name = "x",
+        #[a]
+        #[b]
+        expiry = "1s"
+    ));
+    assert!(args.literal(Key::Name).is_some(), "{errors:?}");
+    assert_eq!(errors.matches("compile_error").count(), 3, "{errors}");
+}
+
+#[test]
+fn a_path_is_the_function_of_on_busy() {
+    for path in [quote!(busy), quote!(Self::busy), quote!(crate::answers::busy)] {
+        let (args, errors) = parse(quote!(name = "x", on_busy = #path, expiry = "1s"));
+        assert!(errors.is_empty(), "{errors:?}");
+        assert!(args.on_busy.is_some() && args.literal(Key::OnBusy).is_none());
+    }
 }
 
 #[test]
@@ -128,32 +181,34 @@ fn refuses_values_without_a_key() {
 
 #[test]
 fn refuses_keys_without_a_value() {
-    for tokens in [
-        quote!(name),
-        quote!(name =),
-        quote!(name = ,),
-        quote!(name("x")),
-        quote!(name: "x"),
-    ] {
+    for tokens in [quote!(name), quote!(name =), quote!(name = ,), quote!(name("x"))] {
         assert_eq!(
             one(tokens),
             r#"`name` needs a value: write `name = "report:<id>"`"#
         );
     }
+    assert_eq!(
+        one(quote!(name: "x")),
+        r#"`name` takes its value after `=`: write `name = "x"`"#
+    );
 }
 
 #[test]
 fn refuses_values_of_the_wrong_kind() {
     let string =
         |message: &str, write: &str| format!("`{message}` must be a string literal: write `{write}`");
-    let name = string("name", r#"name = "report:<id>""#);
+    let name = "`name` must be a string literal, or a path or struct expression of a type with \
+                `#[derive(LockName)]`: write `name = \"report:<id>\"`";
     for tokens in [
-        quote!(name = NAME),
+        quote!(name = name_of(id)),
+        quote!(name = &Lock::A),
+        quote!(name = self.lock),
+        quote!(name = Lock::A.name()),
         quote!(name = concat!("a", "b")),
         quote!(name = "a" + "b"),
         quote!(name = b"a"),
         quote!(name = 'a'),
-        quote!(name = format!("{}", x)),
+        quote!(name = format!("{}", x + 1)),
         quote!(name = c"a"),
     ] {
         assert_eq!(one(tokens), name);
@@ -166,7 +221,15 @@ fn refuses_values_of_the_wrong_kind() {
     assert_eq!(one(quote!(expiry = 1.5)), string("expiry", r#"expiry = "30s""#));
     assert_eq!(
         one(quote!(min_hold = Duration::from_secs(1))),
+        string("min_hold", r#"min_hold = "1s""#)
+    );
+    assert_eq!(
+        one(quote!(min_hold = Duration::from_secs(seconds))),
         string("min_hold", r#"min_hold = "1m""#)
+    );
+    assert_eq!(
+        one(quote!(name = format!("{}", x))),
+        string("name", r#"name = "<x>""#)
     );
     assert_eq!(
         one(quote!(on_busy = fail)),
@@ -194,6 +257,27 @@ fn refuses_values_of_the_wrong_kind() {
     );
     assert!(one(quote!(provider = )).starts_with("`provider` needs a value"));
     assert!(one(quote!(provider = =)).starts_with("`provider` must be an expression"));
+}
+
+#[test]
+fn reads_names_that_are_declared_elsewhere() {
+    for value in [
+        quote!(Lock::Nightly),
+        quote!(NIGHTLY),
+        quote!(Lock::Report {
+            tenant,
+            id: order.id()?
+        }),
+        quote!(locks::Lock::<'_>::Invoice(number)),
+        quote!(Self::LOCK),
+    ] {
+        let name = accepted(quote!(name = #value, expiry = "1s")).name;
+        assert_eq!(name.to_token_stream().to_string(), value.to_string());
+        let group = proc_macro2::Group::new(proc_macro2::Delimiter::None, value);
+        assert!(accepted(quote!(name = #group)).name.is_some());
+    }
+    let (args, errors) = parse(quote!(name = Lock::A expiry = "1s"));
+    assert!(args.name.is_some() && errors.contains("expected `,`"));
 }
 
 #[test]

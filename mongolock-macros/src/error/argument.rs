@@ -4,7 +4,7 @@ use crate::key::Key;
 use crate::similar::nearest;
 
 /// The words as a sentence lists them: `a`, `b` or `c`, each in backticks.
-fn list<'a>(words: impl IntoIterator<Item = &'a str>, last: &str) -> String {
+pub(crate) fn list<'a>(words: impl IntoIterator<Item = &'a str>, last: &str) -> String {
     let words: Vec<_> = words.into_iter().map(|word| format!("`{word}`")).collect();
     match words.as_slice() {
         [first @ .., end] if !first.is_empty() => format!("{} {last} {end}", first.join(", ")),
@@ -18,6 +18,13 @@ fn all_names() -> String {
 }
 
 pub(crate) fn unknown(written: &str) -> String {
+    if let Some(key) = Key::synonym(written) {
+        return format!(
+            "unknown argument `{written}`: it is called `{}` here: write `{}`",
+            key.as_str(),
+            key.example()
+        );
+    }
     match Key::nearest(written) {
         Some(key) => format!("unknown argument `{written}`: did you mean `{}`?", key.as_str()),
         None => format!("unknown argument `{written}`: expected {}", all_names()),
@@ -51,11 +58,34 @@ pub(crate) fn no_value(key: Key) -> String {
     format!("`{}` needs a value: write `{}`", key.as_str(), key.example())
 }
 
+/// The message about `name: value`.
+pub(crate) fn colon(key: Key, value: &str) -> String {
+    let key = key.as_str();
+    format!("`{key}` takes its value after `=`: write `{key} = {value}`")
+}
+
+pub(crate) fn attribute() -> &'static str {
+    "an argument cannot have an attribute: write the whole lock twice, as `#[cfg_attr(condition, distributed_lock(..))]`"
+}
+
 pub(crate) fn no_comma() -> &'static str {
     "expected `,` between two arguments"
 }
 
 pub(crate) fn not_a_string(key: Key, write: Option<String>) -> String {
+    if key == Key::OnBusy && write.is_none() {
+        return format!(
+            "`on_busy` must be a string literal or the path of a function: write `{}` or `on_busy = my_function`",
+            key.example()
+        );
+    }
+    if key == Key::Name && write.is_none() {
+        return format!(
+            "`name` must be a string literal, or a path or struct expression of a type with `#[derive(LockName)]`: \
+             write `{}`",
+            key.example()
+        );
+    }
     let write = write.unwrap_or_else(|| key.example().to_owned());
     format!("`{}` must be a string literal: write `{write}`", key.as_str())
 }
@@ -82,6 +112,10 @@ pub(crate) fn unknown_value(key: Key, written: &str, known: &[&str]) -> String {
         |near| format!("did you mean `{near}`?"),
     );
     format!("`{}` cannot be `{written}`: {meant}", key.as_str())
+}
+
+pub(crate) fn escape_of_a_value() -> &'static str {
+    "`escape` applies to a string literal only, because `#[derive(LockName)]` always escapes: remove it"
 }
 
 pub(crate) fn missing_name(example: &str) -> String {

@@ -41,10 +41,18 @@ pub(crate) fn renews_too_late(renew: &str, expiry: &str) -> String {
     )
 }
 
+/// The message about a lease whose renewals would end before its minimum hold.
+pub(crate) fn lost_within_min_hold(min: &str, max: &str) -> String {
+    format!(
+        "`max_hold` (`{max}`) must not be shorter than `min_hold` (`{min}`), otherwise the lock can be lost within its \
+         minimum hold: raise `max_hold` or lower `min_hold`"
+    )
+}
+
 pub(crate) fn timeout_with_fail() -> &'static str {
     "`acquire_timeout` has no effect with `on_busy = \"fail\"`, which tries only once: remove one of the two"
 }
 
 pub(crate) fn endless_skip() -> &'static str {
-    "`acquire_timeout = \"none\"` waits without a limit, so `on_busy = \"skip\"` would never skip: remove one of the two"
+    "`acquire_timeout = \"none\"` waits without a limit, so `on_busy` would have no effect: remove one of the two"
 }

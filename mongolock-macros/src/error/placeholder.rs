@@ -56,6 +56,26 @@ impl Nameable<'_> {
     }
 }
 
+/// The message about the placeholder `written`, which names a variable of the body.
+pub(crate) fn local_variable(written: &str, name: &str) -> String {
+    format!(
+        "`{name}` in `{written}` is a variable of the body, which runs only after its lock has a name: pass it as an argument"
+    )
+}
+
+/// The message about a placeholder that names the type parameter `name`.
+pub(crate) fn a_type(name: &str) -> String {
+    format!("`{name}` is a type: write an associated constant of it, such as `<{name}::KIND>`")
+}
+
+/// The message about the placeholder `written`, whose first method consumes a part of an argument.
+pub(crate) fn consumes(written: &str, method: &str) -> String {
+    format!(
+        "`{method}` in `{written}` takes the value away from the function, but a lock name is made of references: \
+         name a field, or a method that takes `&self`"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,7 +17,7 @@ pub(crate) fn no_body() -> &'static str {
 
 pub(crate) fn not_async() -> &'static str {
     "`#[distributed_lock]` needs an `async fn`; if another attribute removed the `async` (such as `#[tokio::test]`), \
-     put `#[distributed_lock]` above it"
+     put `#[distributed_lock]` above it; in a program without async code, use `mongolock::blocking::LockProvider::with`"
 }
 
 pub(crate) fn returns_a_future() -> &'static str {

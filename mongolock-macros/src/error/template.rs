@@ -69,6 +69,11 @@ impl fmt::Display for TemplateMistake {
                 "there is no text between `{left}` and `{right}`, so different values could give the same name: \
                  write a separator, such as `{left}:{right}`"
             ),
+            Self::Percent { after } => write!(
+                f,
+                "`%` after `{after}` could not be distinguished from an escaped character of the value: \
+                 begin the text with another separator, such as `{after}:%`"
+            ),
         }
     }
 }

@@ -36,6 +36,8 @@ fn cases() -> Vec<TokenStream> {
             expiry = "1s"
         ),
         quote! { name = "x", acquire_timeout = "none", renew_interval = "1s", min_hold = "1s", max_hold = "1s" },
+        quote!(name = id),
+        quote!(name = "<N>:<id>", escape = "none"),
     ]
 }
 
@@ -92,7 +94,7 @@ fn the_head_and_the_block_are_unchanged() {
         pub(crate) async fn job<T: X>(&self, id: u8, (a, b): P) -> Result<impl X + 'static, E> where T: Y
     };
     assert!(expanded.starts_with(&head.to_string()));
-    assert!(expanded.contains("{ # ! [allow (unused)] let call"));
+    assert!(expanded.contains("{ # ! [allow (unused)] let mongolock_call"));
     assert!(
         expanded.contains(
             &quote!(match () {
@@ -115,14 +117,33 @@ fn every_argument_is_in_the_expansion() {
     })
     .to_string();
     for part in [
-        quote!(c::__private::Call::on(&self.p)),
+        quote!(c::attribute::Call::on(&self.p)),
         quote!(.expiry(1000u64).renew_interval(10u64).min_hold(3000u64).max_hold(4000u64)),
         quote!(.acquire_timeout(::core::option::Option::Some(2000u64)).continue_when_lost().await_release(false)),
-        quote!(.text("a<:").value("self.type", &self.r#type).text(":").value("a.0.b()", &a.0.b())),
-        quote!(call.wait(name).await),
+        quote!(c::attribute::Name::of_template("a<<:<self.type>:<a.0.b()>")),
+        quote!(.text("a<:").escaped("self.type", ':', &self.r#type).text(":").value("a.0.b()", &(&a.0).b())),
+        quote!(mongolock_call.wait(name).await),
     ] {
         assert!(expanded.contains(&part.to_string()), "{part}\n{expanded}");
     }
+}
+
+#[test]
+fn a_declared_name_is_one_expression() {
+    let expanded = function(quote!(name = Lock::A { id: f(id)? })).to_string();
+    let name = quote! {
+        let name = ::mongolock::attribute::declared_lock_name(&Lock::A { id: f(id)? });
+    };
+    assert!(expanded.contains(&name.to_string()), "{expanded}");
+}
+
+#[test]
+fn constants_and_unescaped_values_are_rendered() {
+    let expanded = function(quote!(name = "<T::KIND>%<N>:<Self::KIND.id()>", escape = "none")).to_string();
+    let parts = quote!(.value("T::KIND", &T::KIND).text("%").value("N", &N).text(":"));
+    assert!(expanded.contains(&parts.to_string()), "{expanded}");
+    let last = quote!(.value("Self::KIND.id()", &(&Self::KIND).id()));
+    assert!(expanded.contains(&last.to_string()), "{expanded}");
 }
 
 #[test]
@@ -136,7 +157,7 @@ fn a_boxed_future_is_locked_inside_its_box() {
         },
     )
     .to_string();
-    assert!(expanded.contains("{ Box :: pin (async move { let call"));
+    assert!(expanded.contains("{ Box :: pin (async move { let mongolock_call"));
     assert!(
         expanded.contains(
             &quote!({

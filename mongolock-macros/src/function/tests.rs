@@ -109,3 +109,18 @@ fn moves_inner_attributes_out_of_the_body() {
     assert_eq!(attributes.to_string(), quote!(#![allow(unused)]).to_string());
     assert_eq!(block.stream().to_string(), quote!(let x = 1;).to_string());
 }
+
+#[test]
+fn a_function_with_a_lock_of_another_name_is_found() {
+    let item = quote!(
+        #[tracing::instrument]
+        async fn f() -> Result<(), E> {}
+    );
+    let once = crate::locked(quote!(name = "x"), item);
+    let twice = crate::locked(quote!(name = "y"), once.clone()).to_string();
+    assert!(
+        twice.contains("a function can have only one `#[distributed_lock]`"),
+        "{twice}"
+    );
+    assert!(twice.starts_with(&once.to_string()), "{twice}");
+}

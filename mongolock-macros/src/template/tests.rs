@@ -9,7 +9,7 @@ fn text(text: &str) -> Piece {
 fn placeholder(range: Range<usize>, root: &str, steps: Vec<Step>) -> Piece {
     Piece::Placeholder(Placeholder {
         range,
-        root: root.to_owned(),
+        root: Root::Name(root.to_owned()),
         steps,
     })
 }
@@ -75,6 +75,62 @@ fn reads_paths() {
     assert_eq!(
         pieces("<type.match>"),
         [placeholder(0..12, "type", vec![field("match")])]
+    );
+}
+
+#[test]
+fn reads_constants_and_positions() {
+    let constant = |of: &str, name: &str| Root::Constant {
+        of: of.to_owned(),
+        name: name.to_owned(),
+    };
+    for (template, root) in [
+        ("<T::KIND>", constant("T", "KIND")),
+        ("<Self::KIND>", constant("Self", "KIND")),
+        ("<0>", Root::Index(0)),
+        ("<12>", Root::Index(12)),
+    ] {
+        let range = 0..template.len();
+        let steps = Vec::new();
+        assert_eq!(
+            pieces(template),
+            [Piece::Placeholder(Placeholder { range, root, steps })]
+        );
+    }
+    assert!(matches!(
+        pieces("<T::KIND.name()>").as_slice(),
+        [Piece::Placeholder(Placeholder { root: Root::Constant { .. }, steps, .. })] if steps.len() == 1
+    ));
+}
+
+/// The separators of the placeholders of a template.
+fn separators(template: &str) -> Vec<Option<char>> {
+    let pieces = pieces(template);
+    let placeholders = (0..pieces.len()).filter(|at| matches!(pieces[*at], Piece::Placeholder(_)));
+    placeholders.map(|at| separator(&pieces, at)).collect()
+}
+
+#[test]
+fn a_separator_follows_each_placeholder_but_the_last() {
+    assert_eq!(separators("plain"), []);
+    assert_eq!(separators("a:<id>:b"), [None]);
+    assert_eq!(separators("<a>:<b>/x<c>-"), [Some(':'), Some('/'), None]);
+    assert_eq!(
+        separators("<a>>><b>"),
+        [Some('>'), None],
+        "doubled brackets are halved first"
+    );
+    assert_eq!(separators("<a>é<T::B>"), [Some('é'), None]);
+}
+
+#[test]
+fn refuses_a_percent_sign_as_a_separator() {
+    let ambiguous = |template: &str| ambiguous_separators(template, &pieces(template));
+    assert_eq!(ambiguous("%<a>:%<b>%"), []);
+    let after = "<b>".to_owned();
+    assert_eq!(
+        ambiguous("<a>:<b>%<c>"),
+        [(7..8, TemplateMistake::Percent { after })]
     );
 }
 
@@ -153,13 +209,27 @@ fn refuses_placeholders_that_are_not_paths() {
     assert_eq!(mistake("<v[0]>").1, syntax("v[0]", None));
     assert_eq!(mistake("<id()>").1, syntax("id()", None));
     assert_eq!(mistake("<o.get(1)>").1, syntax("o.get(1)", None));
-    assert_eq!(mistake("<0>").1, syntax("0", None));
     assert_eq!(mistake("<pair.00>").1, syntax("pair.00", None));
     assert_eq!(mistake("<pair.+1>").1, syntax("pair.+1", None));
     assert_eq!(mistake("<pair.4294967296>").1, syntax("pair.4294967296", None));
     assert_eq!(mistake("<fut.await>").1, syntax("fut.await", None));
     for word in [
-        "_", "Self", "super", "crate", "a.self", "a b", "a..b", "a-b", "\"a\"", "a.b()()",
+        "_",
+        "Self",
+        "super",
+        "crate",
+        "a.self",
+        "a b",
+        "a..b",
+        "a-b",
+        "\"a\"",
+        "a.b()()",
+        "::N",
+        "T::",
+        "T::Inner::N",
+        "self::N",
+        "T::new()",
+        "00",
     ] {
         assert!(
             matches!(mistake(&format!("<{word}>")).1, TemplateMistake::Syntax { .. }),

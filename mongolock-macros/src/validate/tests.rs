@@ -117,8 +117,14 @@ fn the_renew_interval_is_shorter_than_the_expiry() {
 
 #[test]
 fn choices_are_read() {
-    assert_eq!(accepted(&quote!(on_busy = "fail")).on_busy, OnBusy::Fail);
-    assert_eq!(accepted(&quote!(on_busy = "wait")).on_busy, OnBusy::Wait);
+    assert!(matches!(
+        accepted(&quote!(on_busy = "fail")).on_busy,
+        OnBusy::Fail
+    ));
+    assert!(matches!(
+        accepted(&quote!(on_busy = "wait")).on_busy,
+        OnBusy::Wait
+    ));
     assert_eq!(accepted(&quote!(on_lost = "continue")).on_lost, OnLost::Continue);
     assert_eq!(accepted(&quote!()).await_release, None);
     assert_eq!(accepted(&quote!(release = "awaited")).await_release, Some(true));
@@ -149,7 +155,7 @@ fn a_timeout_is_refused_where_it_has_no_effect() {
     );
     refused(
         &quote!(on_busy = "skip", acquire_timeout = "none"),
-        "would never skip",
+        "`on_busy` would have no effect",
     );
 }
 
@@ -244,4 +250,77 @@ fn all_mistakes_are_reported_at_once() {
         ),
     );
     assert_eq!(errors.matches("compile_error").count(), 9, "{errors}");
+}
+
+#[test]
+fn the_separators_of_a_name_are_escaped_unless_it_says_otherwise() {
+    let separators = |args: TokenStream| {
+        let (lock, errors) = validate(args, item());
+        assert_eq!(errors, "");
+        match lock.name {
+            LockName::Template { parts, .. } => parts
+                .into_iter()
+                .filter_map(|part| match part {
+                    Part::Value(value) => Some(value.separator),
+                    Part::Text(_) => None,
+                })
+                .collect::<Vec<_>>(),
+            LockName::Value(_) => panic!("a template was given"),
+        }
+    };
+    assert_eq!(separators(quote!(name = "<id>:<type>/x")), [Some(':'), None]);
+    assert_eq!(
+        separators(quote!(name = "<id>%<type>", escape = "none")),
+        [None, None]
+    );
+    refused_name(
+        "<id>%<type>",
+        "begin the text with another separator, such as `<id>:%`",
+    );
+    let refused = |args: TokenStream, message: &str| {
+        let (_, errors) = validate(args, item());
+        assert!(errors.contains(message), "{errors}");
+    };
+    refused(
+        quote!(name = "a", escape = "all"),
+        "`escape` cannot be `all`: write `none`",
+    );
+    refused(
+        quote!(name = L::A, escape = "none"),
+        "`escape` applies to a string literal only",
+    );
+}
+
+#[test]
+fn a_name_without_quotes_is_refused() {
+    let name = |name: TokenStream| validate(quote!(name = #name), item()).1;
+    assert!(name(quote!(nightly)).contains("write `name = \"nightly\"`"));
+    for declared in [
+        quote!(id),
+        quote!(self),
+        quote!(r#type),
+        quote!(NIGHTLY),
+        quote!(a::b),
+    ] {
+        assert_eq!(name(declared), "");
+    }
+}
+
+#[test]
+fn constants_are_found() {
+    let generic = quote!(
+        async fn job<const n: usize>(id: u8, max: u8) -> Result<(), E> {}
+    );
+    for name in ["<n>", "<N>", "<SHARD_2>", "<T::KIND>", "<Self::KIND.id()>"] {
+        assert_eq!(validate(quote!(name = #name), generic.clone()).1, "", "{name}");
+    }
+    for (name, message) in [
+        ("<MAX>", "`job` has no argument `MAX`: did you mean `<max>`?"),
+        ("<Shard>", "`job` has no argument `Shard`"),
+        ("<shard>", "`job` has no argument `shard`"),
+        ("<0>", "`<0>` must name an argument"),
+    ] {
+        let (_, errors) = validate(quote!(name = #name), generic.clone());
+        assert!(errors.contains(message), "{errors}");
+    }
 }

@@ -15,6 +15,9 @@ use crate::acquire::attempt::{Attempt, AttemptOutcome};
 use crate::acquire::pacing::Pacing;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
+use crate::meter::{AcquireOutcome, LockMeter};
+use crate::name::RenderedName;
+use crate::opaque::boxed;
 use crate::options::Options;
 use crate::queue::{FrontStatus, Holder};
 use crate::store::{ACQUIRE_REQUEST, LeaseId, driver_error};
@@ -24,8 +27,11 @@ use crate::{LockError, task, trace};
 /// One call that acquires a lock.
 pub(crate) struct Acquire<'a> {
     engine: &'a Arc<Engine>,
-    name: &'a Arc<str>,
+    name: &'a RenderedName,
     options: &'a Arc<Options>,
+    /// Whether the caller runs under another lock of this provider, which it keeps until it gets this one.
+    is_inside_hold: bool,
+    meter: LockMeter,
     /// The time at which the call began.
     begun: Instant,
 }
@@ -48,53 +54,58 @@ enum Step {
 type First = Box<(Attempt, Option<AttemptOutcome>)>;
 
 impl<'a> Acquire<'a> {
-    pub(crate) fn new(engine: &'a Arc<Engine>, name: &'a Arc<str>, options: &'a Arc<Options>) -> Self {
+    pub(crate) fn new(
+        engine: &'a Arc<Engine>,
+        name: &'a RenderedName,
+        options: &'a Arc<Options>,
+        is_inside_hold: bool,
+    ) -> Self {
         Self {
             engine,
             name,
             options,
+            is_inside_hold,
+            meter: engine.meter.of(name.template()),
             begun: Instant::now(),
         }
     }
 
+    fn name(&self) -> &'a Arc<str> {
+        self.name.text()
+    }
+
     /// Waits for the lock until the acquire timeout.
     pub(crate) async fn wait(&self) -> Result<Hold, LockError> {
-        let span = trace::acquire_span(self.name, &self.engine.owner);
+        let waiting = Waiting::begin(self);
+        let span = trace::acquire_span(self.name(), self.name.template(), &self.engine.owner);
         let outcome = match self.options.acquire_timeout {
             // A call with a timeout of zero still sends one request.
-            Some(Duration::ZERO) => Box::pin(self.attempt_once()).instrument(span.clone()).await,
+            Some(Duration::ZERO) => boxed(self.attempt_once()).instrument(span.clone()).await,
             limit => {
                 let deadline = limit.map(|limit| self.begun + limit);
                 self.wait_in_turn(deadline).instrument(span.clone()).await.map(Ok)
             }
         };
-        self.record(&span, &outcome);
+        waiting.end(&span, &outcome);
         outcome?.map_err(|holder| self.timeout_error(&holder))
     }
 
     /// Tries to acquire the lock, or returns its holder; no request is sent if another caller in this process holds the
     /// lock or waits for it.
     pub(crate) async fn try_once(&self) -> Result<Tried, LockError> {
-        let span = trace::acquire_span(self.name, &self.engine.owner);
+        let waiting = Waiting::begin(self);
+        let span = trace::acquire_span(self.name(), self.name.template(), &self.engine.owner);
         let outcome = self.attempt_once().instrument(span.clone()).await;
-        self.record(&span, &outcome);
+        waiting.end(&span, &outcome);
         outcome
-    }
-
-    /// Records how the call ended on its span.
-    fn record(&self, span: &Span, outcome: &Result<Tried, LockError>) {
-        let token = outcome
-            .as_ref()
-            .map(|hold| hold.as_ref().ok().map(|hold| hold.lease().token));
-        trace::acquire_ended(span, self.begun.elapsed(), token);
     }
 
     async fn attempt_once(&self) -> Result<Tried, LockError> {
         self.ensure_open()?;
-        let entry = self.engine.queues.join(self.name);
+        let entry = self.engine.queues.join(self.name());
         let turn = match entry.try_turn() {
             Some(turn) => turn,
-            None => match Box::pin(self.turn_unless_busy(&entry)).await? {
+            None => match boxed(self.turn_unless_busy(&entry)).await? {
                 Ok(turn) => turn,
                 Err(holder) => return Ok(Err(holder)),
             },
@@ -103,10 +114,10 @@ impl<'a> Acquire<'a> {
         let attempting = self.bounded(
             &entry,
             deadline,
-            Box::pin(self.request_until_reply(&entry, &turn, deadline)),
+            boxed(self.request_until_reply(&entry, &turn, deadline)),
         );
         match attempting.await? {
-            Some(result) => Ok(result?.map(|hold| deliver(hold, &entry, turn))),
+            Some(result) => Ok(result?.map(|hold| self.deliver(hold, &entry, turn))),
             None => match entry.front().status() {
                 FrontStatus::Held(holder) => Ok(Err(holder)),
                 status => Err(self.gave_up_error(&entry, status)),
@@ -124,7 +135,7 @@ impl<'a> Acquire<'a> {
         if let Some(hold) = self.take_over_hold(entry, turn).await {
             return Ok(Ok(hold));
         }
-        let mut pacing = Pacing::new(self.engine, self.name, entry, self.begun);
+        let mut pacing = Pacing::new(self.engine, self.name(), entry, self.begun);
         let mut attempt = self.new_attempt(entry).unlimited();
         loop {
             let outcome = match attempt.request(deadline).await {
@@ -148,20 +159,20 @@ impl<'a> Acquire<'a> {
     /// future on the heap: it may cost an allocation, and the future of a call stays small.
     async fn wait_in_turn(&self, deadline: Option<Instant>) -> Result<Hold, LockError> {
         self.ensure_open()?;
-        let entry = self.engine.queues.join(self.name);
+        let entry = self.engine.queues.join(self.name());
         let (turn, first) = match entry.try_turn() {
-            Some(turn) if turn.is_fresh() && self.engine.lines.place_until(self.name).is_none() => {
+            Some(turn) if turn.is_fresh() && self.engine.lines.place_until(self.name()).is_none() => {
                 let mut attempt = self.new_attempt(&entry);
                 match self.first_outcome(&mut attempt, deadline).await? {
                     Some(AttemptOutcome::Acquired(hold)) if !hold.lease().is_over() => {
-                        return Ok(deliver(hold, &entry, turn));
+                        return Ok(self.deliver(hold, &entry, turn));
                     }
                     outcome => (Some(turn), Some(Box::new((attempt, outcome)))),
                 }
             }
             turn => (turn, None),
         };
-        Box::pin(self.wait_until_deadline(entry, turn, first, deadline)).await
+        boxed(self.wait_until_deadline(entry, turn, first, deadline)).await
     }
 
     /// The outcome of the first request; `None` if it cannot be sent at once or its reply is overdue.
@@ -179,7 +190,7 @@ impl<'a> Acquire<'a> {
         tokio::select! {
             biased;
             outcome = tokio::time::timeout_at(overdue, attempt.next_outcome()) => Ok(outcome.ok()),
-            () = self.engine.until_closed() => Err(self.shut_down_error()),
+            () = self.engine.until_refused(self.is_inside_hold) => Err(self.shut_down_error()),
         }
     }
 
@@ -213,9 +224,9 @@ impl<'a> Acquire<'a> {
         if first.is_none()
             && let Some(hold) = self.take_over_or_yield(entry, &turn).await
         {
-            return Ok(deliver(hold, entry, turn));
+            return Ok(self.deliver(hold, entry, turn));
         }
-        let mut pacing = Pacing::new(self.engine, self.name, entry, self.begun);
+        let mut pacing = Pacing::new(self.engine, self.name(), entry, self.begun);
         if first.is_none() {
             pacing.wait_for_place(deadline).await;
         }
@@ -228,13 +239,13 @@ impl<'a> Acquire<'a> {
                 Step::Acquired(hold) => {
                     // A late reply to a query of the notifier must not replace the holder that is noted now.
                     drop(pacing);
-                    return Ok(deliver(hold, entry, turn));
+                    return Ok(self.deliver(hold, entry, turn));
                 }
                 Step::Held(holder) => {
                     turn.budget().shrink();
                     let remaining = holder.remaining();
                     let pause = pacing.after_held(attempt.lock_id(), remaining);
-                    trace::waiting(self.name, remaining, pause);
+                    trace::waiting(self.name(), remaining, pause);
                     pause
                 }
                 Step::Retry(pause) => pause,
@@ -246,6 +257,13 @@ impl<'a> Acquire<'a> {
                 () = pacing.pause(pause) => None,
             };
         }
+    }
+
+    /// Delivers the hold to the caller: the turn goes with the lease, and the waiters behind wait for its holder.
+    fn deliver(&self, hold: Hold, entry: &Entry, turn: Turn) -> Hold {
+        entry.front().set_held(Holder::local(&hold.lease().key.lock_id));
+        hold.lease().deliver(turn, &self.meter);
+        hold
     }
 
     /// Sends a request, unless there is an outcome already, and decides what the call does after it.
@@ -274,7 +292,7 @@ impl<'a> Acquire<'a> {
     ) -> Result<Step, LockError> {
         let error = match outcome {
             AttemptOutcome::RuntimeStopped => return Err(self.shut_down_error()),
-            _ if self.engine.is_closed() => return Err(self.shut_down_error()),
+            _ if self.engine.refuses(self.is_inside_hold) => return Err(self.shut_down_error()),
             AttemptOutcome::Acquired(hold) if !hold.lease().is_over() => return Ok(Step::Acquired(hold)),
             // The lease was over before the caller's thread took it. The old claim releases itself, and its id must not
             // be used again.
@@ -284,7 +302,7 @@ impl<'a> Acquire<'a> {
             }
             AttemptOutcome::Held { lock_id, remaining } => {
                 if let Some(lock_id) = &lock_id {
-                    self.engine.lines.held_by(self.name, lock_id);
+                    self.engine.lines.held_by(self.name(), lock_id);
                 }
                 let holder = Holder::new(lock_id.clone(), remaining);
                 let Some((key, min_hold)) = self.given_up(lock_id) else {
@@ -292,7 +310,7 @@ impl<'a> Acquire<'a> {
                     return Ok(Step::Held(holder));
                 };
                 // The future is large and seldom needed.
-                match Box::pin(self.release_given_up(key, min_hold)).await {
+                match boxed(self.release_given_up(key, min_hold)).await {
                     Ok(()) => return Ok(Step::Retry(Duration::ZERO)),
                     Err(error) => error,
                 }
@@ -307,7 +325,7 @@ impl<'a> Acquire<'a> {
             return Err(error);
         }
         let pause = pacing.after_error();
-        trace::retrying(self.name, &error, pause);
+        trace::retrying(self.name(), &error, pause);
         entry.front().set_failed(error);
         Ok(Step::Retry(pause))
     }
@@ -317,7 +335,7 @@ impl<'a> Acquire<'a> {
     fn given_up(&self, holder: Option<Arc<str>>) -> Option<(LeaseId, Duration)> {
         let lock_id = holder?;
         let min_hold = self.engine.renewer.given_up.find(&lock_id)?;
-        let name = Arc::clone(self.name);
+        let name = Arc::clone(self.name());
         Some((LeaseId { name, lock_id }, min_hold))
     }
 
@@ -325,11 +343,9 @@ impl<'a> Acquire<'a> {
     async fn release_given_up(&self, key: LeaseId, min_hold: Duration) -> Result<(), LockError> {
         let store = Arc::clone(&self.engine.store);
         let overdue = Arc::clone(&self.engine.queues.overdue);
-        // It is boxed, because every waiter would have room for it, and it is rare.
-        let release =
-            Box::pin(async move { overdue.count(store.release(&key, min_hold, RELEASE_LIMIT)).await });
+        let release = async move { overdue.count(store.release(&key, min_hold, RELEASE_LIMIT)).await };
         // Without a reply the next acquire request shows whether the claim still has the lock.
-        match tokio::time::timeout(ACQUIRE_OVERDUE, task::run_to_end(release)).await {
+        match tokio::time::timeout(ACQUIRE_OVERDUE, task::start(release)).await {
             Ok(reply) => reply.map(drop),
             Err(_) => Ok(()),
         }
@@ -359,14 +375,14 @@ impl<'a> Acquire<'a> {
             Err(other) => {
                 // The outcome of the release does not matter to this call; a missing reply does.
                 entry.front().request_sent();
-                Box::pin(other.release()).await;
+                boxed(other.release()).await;
                 None
             }
         }
     }
 
     fn ensure_open(&self) -> Result<(), LockError> {
-        if self.engine.is_closed() {
+        if self.engine.refuses(self.is_inside_hold) {
             return Err(self.shut_down_error());
         }
         self.engine.ensure_running();
@@ -374,7 +390,7 @@ impl<'a> Acquire<'a> {
     }
 
     fn new_attempt(&self, entry: &Arc<Entry>) -> Attempt {
-        let attempt = Attempt::new(self.engine, self.name, self.options, entry);
+        let attempt = Attempt::new(self.engine, self.name(), self.options, entry);
         if self.options.await_release {
             attempt
         } else {
@@ -398,7 +414,7 @@ impl<'a> Acquire<'a> {
         tokio::select! {
             biased;
             output = step => Ok(Some(output)),
-            () = self.engine.until_closed() => Err(self.shut_down_error()),
+            () = self.engine.until_refused(self.is_inside_hold) => Err(self.shut_down_error()),
             () = time_is_up => Ok(None),
         }
     }
@@ -441,21 +457,54 @@ impl<'a> Acquire<'a> {
     }
 
     fn timeout_error(&self, holder: &Holder) -> LockError {
-        holder.timeout_error(self.name, self.begun.elapsed())
+        holder.timeout_error(self.name(), self.begun.elapsed())
     }
 
     fn shut_down_error(&self) -> LockError {
         LockError::ShutDown {
-            name: self.name.to_string(),
+            name: self.name().to_string(),
         }
     }
 }
 
-/// Delivers the hold to the caller: the turn goes with the lease, and the waiters behind wait for its holder.
-fn deliver(hold: Hold, entry: &Entry, turn: Turn) -> Hold {
-    entry.front().set_held(Holder::local(&hold.lease().key.lock_id));
-    hold.lease().deliver(turn);
-    hold
+/// One call that waits for a lock. It was cancelled if it is dropped before its end.
+struct Waiting<'a, 'b> {
+    acquire: &'a Acquire<'b>,
+    outcome: AcquireOutcome,
+}
+
+impl<'a, 'b> Waiting<'a, 'b> {
+    fn begin(acquire: &'a Acquire<'b>) -> Self {
+        acquire.engine.wait_begins();
+        acquire.meter.wait_begins();
+        Self {
+            acquire,
+            outcome: AcquireOutcome::Cancelled,
+        }
+    }
+
+    /// Records how the call ended, also on its span.
+    fn end(mut self, span: &Span, outcome: &Result<Tried, LockError>) {
+        self.outcome = match outcome {
+            Ok(Ok(_)) => AcquireOutcome::Acquired,
+            Ok(Err(_)) => AcquireOutcome::Busy,
+            Err(LockError::Timeout { .. }) => AcquireOutcome::Timeout,
+            Err(LockError::ShutDown { .. }) => AcquireOutcome::ShutDown,
+            Err(_) => AcquireOutcome::Error,
+        };
+        let hold = outcome.as_ref().ok().and_then(|tried| tried.as_ref().ok());
+        let token = hold.map(|hold| hold.lease().token);
+        trace::acquire_ended(span, self.acquire.begun.elapsed(), self.outcome, token);
+    }
+}
+
+impl Drop for Waiting<'_, '_> {
+    fn drop(&mut self) {
+        self.acquire.engine.wait_ends();
+        self.acquire
+            .meter
+            .wait_ends(self.outcome, self.acquire.begun.elapsed());
+    }
 }
 
 #[cfg(test)]
@@ -487,9 +536,10 @@ mod tests {
     #[tokio::test]
     async fn the_future_of_a_wait_is_small() {
         let provider = LockProvider::in_memory();
-        let (engine, name, options) = (provider.engine(), Arc::from("n"), Arc::new(Options::default()));
-        let acquire = Acquire::new(engine, &name, &options);
-        let entry = engine.queues.join(&name);
+        let (engine, name) = (provider.engine(), RenderedName::new("n"));
+        let options = Arc::new(Options::default());
+        let acquire = Acquire::new(engine, &name, &options, false);
+        let entry = engine.queues.join(name.text());
         let size = size_of_val(&acquire.wait_until_deadline(entry, None, None, None));
         assert!(size <= 1152, "{size}");
     }

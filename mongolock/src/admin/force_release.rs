@@ -35,7 +35,7 @@ use crate::{FencingToken, LockError, trace};
 ///
 /// [`LockError::Mongo`] if MongoDB refuses the command, or has not confirmed it within 30 s: the lock may be released
 /// or not. Repeating the request is safe with `only_if`. Without it, a repeated request can also end a hold that has
-/// begun in the meantime.
+/// begun in the meantime. [`LockError::InvalidName`] if the `Display` of the name returns an error.
 ///
 /// # Cancel safety
 ///
@@ -48,13 +48,14 @@ use crate::{FencingToken, LockError, trace};
 #[must_use = "nothing is released before the request is awaited"]
 pub struct ForceRelease {
     engine: Arc<Engine>,
-    name: String,
+    /// The name, or the error of its `Display`.
+    name: Result<String, LockError>,
     /// The fencing token that the document must have; `None` releases whichever hold there is.
     only_if: Option<FencingToken>,
 }
 
 impl ForceRelease {
-    pub(super) fn new(engine: &Arc<Engine>, name: String) -> Self {
+    pub(super) fn new(engine: &Arc<Engine>, name: Result<String, LockError>) -> Self {
         Self {
             engine: Arc::clone(engine),
             name,
@@ -83,6 +84,7 @@ impl ForceRelease {
             name,
             only_if,
         } = self;
+        let name = name?;
         let margin = engine.config.options.takeover_margin;
         let was_released = engine.store.force_release(&name, only_if, margin).await?;
         if was_released {

@@ -32,6 +32,9 @@ pub(crate) enum Failure {
     /// A task that ended with its runtime before the reply: the outcome of its request is not known.
     #[error("the tokio runtime ended before MongoDB answered")]
     RuntimeEnded,
+    /// A command that was in flight when its provider ended, or that came later: its outcome is not known.
+    #[error("the provider was shut down before MongoDB answered")]
+    Closed,
     /// A command that ran out of time or into a conflict at the document of a lock, while MongoDB works.
     #[error("an open transaction or another long operation blocks the document of lock `{name}`")]
     BlockedDocument { name: String, source: Error },
@@ -71,7 +74,9 @@ impl Failure {
             Self::NoReply { .. } => io::ErrorKind::TimedOut,
             Self::Unreachable { kind, .. } => *kind,
             Self::ConnectionString { .. } => io::ErrorKind::InvalidInput,
-            Self::RuntimeEnded | Self::BlockedDocument { .. } | Self::StreamEnded => io::ErrorKind::Other,
+            Self::RuntimeEnded | Self::Closed | Self::BlockedDocument { .. } | Self::StreamEnded => {
+                io::ErrorKind::Other
+            }
         }
     }
 }

@@ -20,7 +20,8 @@ impl LockError {
     /// assert_eq!(error.to_string(), "lock name \"\" is invalid: it is empty");
     /// assert_eq!(
     ///     error.help(),
-    ///     "Use 1 to 1024 bytes without control characters, and give every placeholder a value that is not empty."
+    ///     "Use 1 to 1024 bytes without control characters and without white space at the ends, and give every \
+    ///      placeholder a value that is not empty."
     /// );
     /// # }
     /// ```
@@ -48,7 +49,7 @@ impl LockError {
             }
             Self::ProviderAlreadySet => "Set it once at start-up, and use `LockProvider::scope` in tests.",
             Self::InvalidName { .. } => {
-                "Use 1 to 1024 bytes without control characters, and give every placeholder a value that is not empty."
+                "Use 1 to 1024 bytes without control characters and without white space at the ends, and give every placeholder a value that is not empty."
             }
             Self::InvalidOption { .. } => "Set the option to a value within its bounds.",
             Self::Reentrant { .. } => {
@@ -73,7 +74,8 @@ impl LossReason {
                  operator's log (`mongolock.forced`), and for other programs that write to the lock collection."
             }
             Self::ShutDown => {
-                "Repeat the work in another process, or after the restart. Finish the work before calling `shutdown`."
+                "Repeat the work in another process, or after the restart. `shutdown_after` with a longer grace period lets \
+                 work end before."
             }
         }
     }
@@ -91,6 +93,7 @@ fn mongo_help(error: &Error) -> &'static str {
              to it (firewall, bind address, TLS)."
         }
         (Some(Failure::RuntimeEnded), _) => "Await the call before the tokio runtime ends.",
+        (Some(Failure::Closed), _) => "Await the call before `shutdown`.",
         (Some(Failure::BlockedDocument { .. }), _) => {
             "Commit or abort open transactions that changed the lock's document, and look for long operations in \
              `db.currentOp()`."

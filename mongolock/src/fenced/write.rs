@@ -14,7 +14,7 @@ use super::FencedCollection;
 use super::fence::{Fence, Seen};
 use super::options::{Modify, Write};
 use crate::store::driver_error;
-use crate::{LockError, task, trace};
+use crate::{LockError, meter, task, trace};
 
 /// The number of times a write is made when the document is created or deleted between a refusal and its diagnosis.
 const ROUNDS: usize = 10;
@@ -187,6 +187,7 @@ impl<O: Write> PreparedWrite<O> {
             None => Ok(Found::Nothing),
             Some(Seen::NotLater) => Ok(Found::Open),
             Some(Seen::Later(seen)) => {
+                meter::stale_write();
                 trace::stale(&self.documents.namespace(), self.fence.token, seen);
                 Err(self.fence.stale(seen))
             }

@@ -185,6 +185,9 @@ impl Renewer {
                 self.lines.released(&release.key.name);
             }
         }
+        if self.store().is_closed() {
+            return;
+        }
         let next = ended.iter().filter_map(|release| release.next(is_confirmed));
         self.release_in_background(next.collect());
     }
@@ -251,7 +254,10 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease
         batch = batch.into_iter().map(BackgroundRelease::without_turn).collect();
         let pause = backoff.next();
         if driver_error::forbids_release(&error) || Instant::now() + pause >= last_end {
-            trace::release_failed(keys.len(), &keys[0].name, &error);
+            // A late release is a precaution, which ends with the provider.
+            if !(driver_error::is_closed(&error) && batch.iter().all(|release| release.is_late)) {
+                trace::release_failed(keys.len(), &keys[0].name, &error);
+            }
             return renewer.released(&batch, false);
         }
         if batch.len() > 1 && driver_error::is_out_of_time(&error) {

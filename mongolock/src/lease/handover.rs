@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::renewer::Renewer;
 use super::{Hold, Lease, QueueSlot, Turn, release};
+use crate::meter::HandoverKind;
 use crate::options::Options;
 use crate::{LockError, trace};
 
@@ -68,6 +69,9 @@ impl Unreleased {
         };
         self.is_settled = true;
         trace::released(&self.lease.fields());
+        if let Some(meter) = self.lease.meter() {
+            meter.handed_over(HandoverKind::NextCaller);
+        }
         Ok(self.renewer.hold(next))
     }
 

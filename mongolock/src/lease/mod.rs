@@ -22,7 +22,7 @@ pub(crate) mod renewer;
 mod schedule;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -34,6 +34,7 @@ pub(crate) use handover::Handover;
 pub(crate) use hold::Hold;
 
 use crate::lease::copies::Copies;
+use crate::meter::LockMeter;
 use crate::options::Options;
 use crate::store::LeaseId;
 use crate::sync::lock;
@@ -86,6 +87,10 @@ pub(crate) struct Lease {
     unconfirmed: AtomicBool,
     /// Whether a caller has received the hold: from then on a minimum hold applies.
     delivered: AtomicBool,
+    /// The template of the name that the caller has used, for the context that a guard makes when it is asked for it.
+    template: OnceLock<&'static str>,
+    /// The metrics of the caller that has received the hold; they are set while the lease is live.
+    meter: OnceLock<LockMeter>,
     commits: Commits,
 }
 
@@ -116,7 +121,21 @@ impl Lease {
             copies: grant.copies,
             unconfirmed: AtomicBool::new(false),
             delivered: AtomicBool::new(false),
+            template: OnceLock::new(),
+            meter: OnceLock::new(),
             commits: Commits::default(),
+        }
+    }
+
+    /// The template of the name that the caller has used.
+    pub(crate) fn template(&self) -> Option<&'static str> {
+        self.template.get().copied()
+    }
+
+    /// Sets the template, when the caller gets the hold.
+    pub(crate) fn set_template(&self, template: Option<&'static str>) {
+        if let Some(template) = template {
+            self.template.get_or_init(|| template);
         }
     }
 
@@ -136,6 +155,8 @@ impl Lease {
             copies: self.copies.clone(),
             unconfirmed: AtomicBool::new(self.unconfirmed.load(Ordering::Relaxed)),
             delivered: AtomicBool::new(false),
+            template: OnceLock::new(),
+            meter: OnceLock::new(),
             commits: Commits::default(),
         })
     }
@@ -258,7 +279,7 @@ impl Lease {
             drop(slot);
             drop(ended);
         }
-        trace::lost(&self.fields(), reason);
+        self.report_loss(reason);
     }
 
     /// Ends the lease for a release and returns its deadline; `None` if it was over before.
@@ -273,12 +294,36 @@ impl Lease {
     }
 
     /// Notes that a caller has received the hold, and keeps the caller's turn until the hold ends.
-    pub(crate) fn deliver(&self, turn: Turn) {
+    pub(crate) fn deliver(&self, turn: Turn, meter: &LockMeter) {
         self.delivered.store(true, Ordering::Relaxed);
+        self.measure(meter);
         self.put_slot(QueueSlot::Turn(turn));
         if self.deadline().is_none() {
             drop(self.take_slot());
         }
+    }
+
+    /// Begins to measure the hold, unless it is over.
+    fn measure(&self, meter: &LockMeter) {
+        let state = lock(&self.state);
+        if let State::Live { .. } = *state
+            && self.meter.set(meter.clone()).is_ok()
+        {
+            meter.hold_begins();
+        }
+    }
+
+    /// The metrics of the caller that has received the hold.
+    pub(crate) fn meter(&self) -> Option<&LockMeter> {
+        self.meter.get()
+    }
+
+    /// Reports that the hold was not held until its release.
+    pub(crate) fn report_loss(&self, reason: LossReason) {
+        if let Some(meter) = self.meter() {
+            meter.lost(reason);
+        }
+        trace::lost(&self.fields(), reason);
     }
 
     pub(crate) fn put_slot(&self, slot: QueueSlot) {
@@ -358,6 +403,10 @@ impl Lease {
             return None;
         };
         *state = end;
+        drop(state);
+        if let Some(meter) = self.meter() {
+            meter.hold_ends(self.acquired.elapsed());
+        }
         Some(deadline)
     }
 }

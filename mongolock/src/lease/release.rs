@@ -15,6 +15,7 @@ use super::handover::{Handover, Unreleased};
 use super::renewer::Renewer;
 use super::{Entry, Lease, QueueSlot, Turn};
 use crate::backoff::Backoff;
+use crate::meter::HandoverKind;
 use crate::store::driver_error;
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT};
 use crate::{LockError, LossReason, task, trace};
@@ -162,6 +163,9 @@ fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> b
         return false;
     };
     trace::released(&lease.fields());
+    if let Some(meter) = lease.meter() {
+        meter.handed_over(HandoverKind::Waiter);
+    }
     turn.hand_over(Handover::Hold(renewer.hold(next)));
     true
 }
@@ -258,7 +262,7 @@ fn report_outcome(lease: &Lease, had_claim: bool, is_first: bool) -> bool {
     if had_claim {
         trace::released(&lease.fields());
     } else if is_first {
-        trace::lost(&lease.fields(), LossReason::Gone);
+        lease.report_loss(LossReason::Gone);
     }
     had_claim || !is_first
 }

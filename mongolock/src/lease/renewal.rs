@@ -58,8 +58,12 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, turn: RenewalTurn, leases: Vec<
     let sent = Instant::now();
     match in_turn(turn, renewer.store().renew(&keys, expiry, limit)).await {
         Ok(reply) => {
+            renewer.note_renewal();
             for lease in &leases {
                 if reply.includes(&lease.key) {
+                    if let Some(meter) = lease.meter() {
+                        meter.renewed(lease.confirmed().elapsed());
+                    }
                     lease.extend(sent);
                     trace::renewed(&lease.fields());
                 } else {

@@ -53,6 +53,8 @@ struct State {
     last_number: u64,
     /// The time at which the task wakes up by itself; a lease that is due later need not wake it.
     wakes_at: Option<Instant>,
+    /// The time at which a renewal was last confirmed.
+    last_renewal: Option<Instant>,
     /// Whether the provider is shut down: then no lease is renewed any more.
     closing: bool,
     /// Whether the task ends after one more round.
@@ -163,6 +165,20 @@ impl Renewer {
                 crate::task::spawn(background_release::send(Arc::clone(self), batch));
             }
         }
+    }
+
+    /// The leases that are held at present.
+    pub(crate) fn held(&self) -> Vec<Arc<Lease>> {
+        lock(&self.state).schedule.leases(|lease| !lease.is_over())
+    }
+
+    /// The time at which a renewal was last confirmed.
+    pub(crate) fn last_renewal(&self) -> Option<Instant> {
+        lock(&self.state).last_renewal
+    }
+
+    pub(super) fn note_renewal(&self) {
+        lock(&self.state).last_renewal = Some(Instant::now());
     }
 
     pub(crate) fn store(&self) -> &Store {

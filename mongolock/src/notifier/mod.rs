@@ -299,6 +299,11 @@ impl ReleaseNotifier {
         self.look.notify_one();
     }
 
+    /// Whether the change stream is open and replies at present.
+    pub(crate) fn is_open(&self) -> bool {
+        lock(&self.state).is_open()
+    }
+
     /// Whether there is no waiter, no open stream, and no task for the looks.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
@@ -316,9 +321,11 @@ impl ReleaseNotifier {
 impl State {
     /// Whether the stream reports releases of this lock at present.
     fn reports(&self, name: &str) -> bool {
-        self.stream == StreamState::Open
-            && self.last_reply.elapsed() < STREAM_SILENT
-            && self.filter.present().admits(name)
+        self.is_open() && self.filter.present().admits(name)
+    }
+
+    fn is_open(&self) -> bool {
+        self.stream == StreamState::Open && self.last_reply.elapsed() < STREAM_SILENT
     }
 
     fn wake(&mut self, name: &str) {

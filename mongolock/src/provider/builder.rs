@@ -5,11 +5,12 @@ use std::time::Duration;
 use mongodb::{Client, Database};
 
 use crate::engine::Engine;
+use crate::opaque::Opaque;
 use crate::options::{Config, refused};
 #[cfg(test)]
 use crate::simulation::Link;
 use crate::store::takeover::MARK_PREFIX;
-use crate::store::{MemoryStore, MongoStore, Reachability, Store, WAITERS_SUFFIX};
+use crate::store::{Connection, MemoryStore, MongoStore, Store, WAITERS_SUFFIX};
 use crate::{LockError, LockProvider};
 
 /// The shortest pause between two polls: with a shorter one a waiter would poll in a hot loop.
@@ -42,8 +43,8 @@ const MAX_RETENTION: Duration = Duration::from_secs(i32::MAX as u64);
 pub struct LockProviderBuilder {
     place: Place,
     background: Option<Client>,
-    /// What the driver says about the servers of a client that this library has made.
-    reachability: Option<Arc<Reachability>>,
+    /// The client of the database, if this library has made it.
+    connection: Option<Arc<Connection>>,
     collection: String,
     config: Config,
     owner: Option<String>,
@@ -62,9 +63,13 @@ impl LockProviderBuilder {
         Self::at(Place::Database(database.clone()))
     }
 
-    pub(crate) fn watched(mut self, reachability: Arc<Reachability>) -> Self {
-        self.reachability = Some(reachability);
-        self
+    /// A builder for the database that the connection string names.
+    pub(crate) fn connected(connection: Arc<Connection>) -> Self {
+        let client = &connection.client;
+        let database = client.default_database();
+        let mut builder = Self::new(&database.unwrap_or_else(|| client.database("mongolock")));
+        builder.connection = Some(connection);
+        builder
     }
 
     pub(crate) fn in_memory() -> Self {
@@ -80,7 +85,7 @@ impl LockProviderBuilder {
         Self {
             place,
             background: None,
-            reachability: None,
+            connection: None,
             collection: "distributed_locks".to_owned(),
             config: Config::default(),
             owner: None,
@@ -152,8 +157,8 @@ impl LockProviderBuilder {
         self
     }
 
-    /// Sets the time after which a lease is no longer renewed, counted from the acquisition: 0 to 7 days; unlimited by
-    /// default. See [`DistributedLock::max_hold`](crate::DistributedLock::max_hold).
+    /// Sets the time after which a lease is no longer renewed, counted from the acquisition: 0 to 7 days, and not less than
+    /// [`min_hold`](Self::min_hold); unlimited by default. See [`DistributedLock::max_hold`](crate::DistributedLock::max_hold).
     pub fn max_hold(mut self, hold: Duration) -> Self {
         Arc::make_mut(&mut self.config.options).max_hold = Some(hold);
         self
@@ -270,12 +275,12 @@ impl LockProviderBuilder {
 
     fn store(&self) -> Store {
         match &self.place {
-            Place::Database(database) => Store::Mongo(MongoStore::new(
+            Place::Database(database) => Store::Mongo(Opaque::new(MongoStore::new(
                 database,
                 self.background.as_ref(),
                 &self.collection,
-                self.reachability.clone(),
-            )),
+                self.connection.clone(),
+            ))),
             Place::Memory(store) => {
                 store.set_retention(self.config.retention);
                 Store::Memory(Arc::clone(store))

@@ -1,19 +1,24 @@
 mod builder;
+mod health;
 
-use std::fmt::{self, Display};
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mongodb::Database;
 use once_cell::sync::OnceCell;
 
-use crate::LockError;
 use crate::admin::LockAdmin;
 use crate::engine::Engine;
 use crate::lock::DistributedLock;
+use crate::name::RenderedName;
+use crate::opaque::Opaque;
 use crate::options::Options;
 use crate::store;
+use crate::{IntoLockName, LockError};
 pub use builder::LockProviderBuilder;
+pub use health::{Health, HeldInfo, WakeUp};
 
 static GLOBAL: OnceCell<LockProvider> = OnceCell::new();
 
@@ -40,7 +45,7 @@ tokio::task_local! {
 pub struct LockProvider {
     engine: Arc<Engine>,
     /// The builder that the provider was made with, for [`to_builder`](Self::to_builder).
-    builder: Arc<LockProviderBuilder>,
+    builder: Opaque<LockProviderBuilder>,
 }
 
 impl LockProvider {
@@ -73,11 +78,8 @@ impl LockProvider {
     ///
     /// Cancel safe: nothing has been started when it is dropped.
     pub async fn connect(uri: impl AsRef<str>) -> Result<Self, LockError> {
-        let (client, reachability) = store::connect(uri.as_ref()).await?;
-        let database = client
-            .default_database()
-            .unwrap_or_else(|| client.database("mongolock"));
-        Ok(Self::builder(&database).watched(reachability).with_defaults())
+        let connection = store::connect(uri.as_ref()).await?;
+        Ok(LockProviderBuilder::connected(connection).with_defaults())
     }
 
     /// Makes a provider that keeps its locks in memory, without a server, for tests of programs that use locks.
@@ -111,16 +113,20 @@ impl LockProvider {
     fn from_parts(engine: Engine, builder: LockProviderBuilder) -> Self {
         Self {
             engine: Arc::new(engine),
-            builder: Arc::new(builder),
+            builder: Opaque::new(builder),
         }
     }
 
     /// Makes the lock of this name. The name is any value that implements `Display`, such as an `ObjectId`, a number or
-    /// a string.
+    /// a string, or one whose type derives [`LockName`](macro@crate::LockName).
     ///
-    /// Nothing is sent. The name is checked when the lock is acquired: 1 to 1024 bytes without control characters.
-    pub fn lock(&self, name: impl Display) -> DistributedLock {
-        self.named(name.to_string().into())
+    /// Nothing is sent. The name is checked when the lock is acquired: 1 to 1024 bytes without control characters, and
+    /// without white space at its ends. It is rendered here, up to that length. If its `Display` returns an error,
+    /// acquiring the lock does, too.
+    ///
+    /// In a name that is made of several values, [`escape`](crate::escape()) keeps the values apart.
+    pub fn lock(&self, name: impl IntoLockName) -> DistributedLock {
+        self.named(RenderedName::new(name))
     }
 
     #[cfg(test)]
@@ -132,7 +138,7 @@ impl LockProvider {
         &self.engine.config.options
     }
 
-    pub(crate) fn named(&self, name: Arc<str>) -> DistributedLock {
+    pub(crate) fn named(&self, name: RenderedName) -> DistributedLock {
         DistributedLock::new(&self.engine, name)
     }
 
@@ -186,12 +192,100 @@ impl LockProvider {
         LockAdmin::new(&self.engine)
     }
 
-    /// Shuts down this provider and all its clones, as the last step of a graceful shutdown: releases all locks, and
-    /// returns when the server has confirmed it.
+    /// The state of this provider and of its connection to MongoDB, for a status page or a log.
     ///
-    /// New and waiting acquisitions return [`LockError::ShutDown`], and held locks are lost: the bodies of annotated
-    /// functions are cancelled. Without a confirmation of the server the call returns after 15 s; the remaining leases
-    /// then expire on their own.
+    /// It sends one `hello` command, which needs no privilege, and returns within 2 s even if no server replies. Calls at
+    /// the same time share the command. [`is_ready`](Self::is_ready) is cheaper, for the probes of a load balancer.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let _guard = provider.lock("report:1").await?;
+    /// let health = provider.health().await;
+    /// assert!(health.has_primary && health.held == 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn health(&self) -> Health {
+        health::health(&self.engine).await
+    }
+
+    /// Whether locks can be acquired at present: no shutdown has begun, and MongoDB has confirmed a write of this provider
+    /// within the last `renew_interval`, or a primary replies to a `hello` command within 2 s.
+    ///
+    /// It sends nothing while the provider is in use. For a readiness probe; the guide's page on
+    /// [production](crate::guide::production#health-checks) says when to use one, and why never for liveness.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// assert!(provider.is_ready().await);
+    /// provider.shutdown().await;
+    /// assert!(!provider.is_ready().await);
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn is_ready(&self) -> bool {
+        health::is_ready(&self.engine).await
+    }
+
+    /// The locks that this provider holds in this process, in the order of their names. Nothing is sent;
+    /// [`LockAdmin::list`](crate::LockAdmin::list) returns those of all processes.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let guard = provider.lock("report:1").await?;
+    /// let held = provider.held();
+    /// assert_eq!(held[0].name, "report:1");
+    /// assert_eq!(held[0].fencing_token, guard.fencing_token());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn held(&self) -> Vec<HeldInfo> {
+        health::held(&self.engine)
+    }
+
+    /// Shuts down this provider and all its clones at once: releases all locks, and returns when the server has confirmed
+    /// it. [`shutdown_after`](Self::shutdown_after) lets running work end before.
+    ///
+    /// New and waiting acquisitions return [`LockError::ShutDown`], and held locks are lost with
+    /// [`LossReason::ShutDown`](crate::LossReason::ShutDown): the bodies of annotated functions are cancelled. Without a
+    /// confirmation of the server this takes 15 s; the remaining leases then expire on their own.
+    ///
+    /// After that, the provider ends its change stream and its requests without a reply, within a second, and sends
+    /// nothing by itself any more. The client of a [`connect`](Self::connect) provider is shut down, within 6 s, unless
+    /// another provider from [`to_builder`](Self::to_builder) uses it. A client of your own is yours to end: call the
+    /// driver's `Client::shutdown` after this, otherwise the driver may print the panic of one of its tasks when the
+    /// runtime ends.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let locks = mongolock::LockProvider::in_memory();
+    /// locks.shutdown().await;
+    /// // client.shutdown().await;
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     ///
@@ -201,7 +295,50 @@ impl LockProvider {
     ///
     /// Outside a tokio runtime with time enabled.
     pub async fn shutdown(&self) {
-        self.engine.shut_down().await;
+        self.engine.shut_down(None).await;
+    }
+
+    /// Shuts down this provider and all its clones in good order, as the last step of a program: running work ends first,
+    /// for at most the grace period.
+    ///
+    /// At once, new and waiting acquisitions return [`LockError::ShutDown`]. The only exception are those inside the body
+    /// of a hold of this provider (the attribute, [`run`](crate::DistributedLock::run), or a
+    /// [`LockContext::scope`](crate::LockContext::scope)): they go on until the grace period ends, because the body could
+    /// not end without them. When all locks are released, or when the grace period ends, the rest is as for
+    /// [`shutdown`](Self::shutdown): work that still runs is cancelled, and its locks are lost with
+    /// [`LossReason::ShutDown`](crate::LossReason::ShutDown).
+    ///
+    /// With the grace period `grace`, the call takes at most `grace` and 16 s, and 6 s more for a
+    /// [`connect`](Self::connect) provider. It returns sooner if MongoDB confirms the releases.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mongolock::{LockError, LockProvider};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let locks = LockProvider::in_memory();
+    /// let running = tokio::spawn(locks.lock("report:1").run(async |_| {
+    ///     tokio::time::sleep(Duration::from_millis(50)).await;
+    ///     Ok::<_, LockError>("done")
+    /// }));
+    /// # tokio::task::yield_now().await;
+    /// locks.shutdown_after(Duration::from_secs(20)).await;
+    /// assert_eq!(running.await.unwrap().unwrap(), "done");
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the grace period: the provider is then shut down as by a dropped
+    /// [`shutdown`](Self::shutdown). A call of `shutdown` meanwhile ends it as well.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn shutdown_after(&self, grace: Duration) {
+        self.engine.shut_down(Some(grace)).await;
     }
 }
 
@@ -222,8 +359,6 @@ impl fmt::Debug for LockProvider {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::task::is_pending;
 

@@ -59,7 +59,7 @@ impl Wish {
         let is_hasty = plan.knobs.late_effects > 0 && rng.bool();
         let least = if is_hasty { 0.02 } else { 0.1 };
         let leaks = max_hold.is_some() && rng.bool();
-        Self {
+        let wish = Self {
             name,
             expiry,
             renew_interval: (is_hasty || unusual && rng.bool())
@@ -86,6 +86,11 @@ impl Wish {
                 _ => End::Release,
             },
             await_release: rng.bool(),
+        };
+        Self {
+            // A maximum hold below the minimum hold is refused.
+            max_hold: wish.max_hold.map(|cap| cap.max(wish.min_hold)),
+            ..wish
         }
     }
 

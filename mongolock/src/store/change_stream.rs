@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
 
 use mongodb::Collection;
@@ -10,9 +11,11 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
+use super::gate::{Gate, Passage};
 use super::memory::MemoryStore;
 use super::mongo::{MongoStore, millis};
 use crate::LockError;
+use crate::meter::CommandKind;
 use crate::store::driver_error;
 use crate::store::takeover::is_claim;
 use crate::task::with_reply_limit;
@@ -33,6 +36,9 @@ impl StreamFilter {
         }
     }
 }
+
+type Event = ChangeStreamEvent<Document>;
+type Stream = ChangeStream<Event>;
 
 /// What happens to a lock.
 #[derive(Debug, Clone)]
@@ -68,10 +74,13 @@ enum Source {
 /// A change stream of the server, which filters it: a process that waits for few locks costs little then, however many
 /// others are released.
 struct MongoStream {
-    locks: Collection<Document>,
-    stream: Box<ChangeStream<ChangeStreamEvent<Document>>>,
+    // The stream is dropped before the passage, because a shutdown waits until it is.
+    stream: Box<Stream>,
     /// The filter that the stream shall have, if it is another one.
     switch: Option<Switch>,
+    locks: Collection<Document>,
+    passage: Passage,
+    gate: Arc<Gate>,
 }
 
 /// A change of the filter. The server has no command for it: another stream is opened, which begins at a time up to which
@@ -140,26 +149,22 @@ impl LockStream {
 }
 
 impl MongoStream {
-    /// Opens a stream that begins now or at a time of the server.
-    async fn open(
-        locks: &Collection<Document>,
-        filter: &StreamFilter,
-        at: Option<Timestamp>,
-    ) -> Result<Box<ChangeStream<ChangeStreamEvent<Document>>>, LockError> {
-        let watch = locks
-            .watch()
-            .pipeline(pipeline(filter))
-            .max_await_time(STREAM_AWAIT);
-        let stream = match at {
-            Some(at) => watch.start_at_operation_time(at).await?,
-            None => watch.await?,
-        };
-        Ok(Box::new(stream))
+    /// Opens a stream that begins now.
+    async fn begin(store: &MongoStore, filter: &StreamFilter) -> Result<Self, LockError> {
+        let (gate, passage) = (Arc::clone(&store.gate), store.gate.enter()?);
+        let opening = pin!(open(&store.background, filter, None));
+        Ok(Self {
+            stream: gate.run(CommandKind::Stream, opening).await?,
+            switch: None,
+            locks: store.background.clone(),
+            passage,
+            gate,
+        })
     }
 
     /// The next event, and the filter that the stream has from now on if that has changed.
     async fn next(&mut self) -> Result<(Option<LockEvent>, Option<StreamFilter>), LockError> {
-        let event = with_reply_limit(async { Ok(self.stream.next_if_any().await?) }).await?;
+        let event = next_event(&mut self.stream, &mut self.passage).await?;
         // A stream that has ended with its collection returns nothing any more.
         if event.is_none() && !self.stream.is_alive() {
             return Err(driver_error::ended());
@@ -171,22 +176,23 @@ impl MongoStream {
         };
         let mut switched = None;
         if let Some(switch) = self.switch.take_if(|switch| is_read_up_to(switch.at)) {
-            let opening = Self::open(&self.locks, &switch.filter, Some(switch.at));
-            self.stream = with_reply_limit(opening).await?;
+            let opening = Box::pin(open(&self.locks, &switch.filter, Some(switch.at)));
+            self.stream = self.gate.run(CommandKind::Stream, pin!(opening)).await?;
             switched = Some(switch.filter);
         }
         Ok((event.as_ref().and_then(lock_event), switched))
     }
 
     async fn begin_switch(&mut self, filter: StreamFilter) -> Result<(), LockError> {
-        let at = with_reply_limit(majority_time(&self.locks)).await?;
+        let asking = pin!(majority_time(&self.locks));
+        let at = self.gate.run(CommandKind::Stream, asking).await?;
         self.switch = at.map(|at| Switch { filter, at });
         Ok(())
     }
 }
 
 /// What an event of the server says of a lock. A `lockId` that is empty or a mark belongs to no holder.
-fn lock_event(event: &ChangeStreamEvent<Document>) -> Option<LockEvent> {
+fn lock_event(event: &Event) -> Option<LockEvent> {
     let name = event.document_key.as_ref()?.get_str("_id").ok().map(Arc::from)?;
     let document = event.full_document.as_ref();
     let lock_id = document.and_then(|document| document.get_str("lockId").ok());
@@ -197,6 +203,28 @@ fn lock_event(event: &ChangeStreamEvent<Document>) -> Option<LockEvent> {
         },
         None => LockEvent::Released { name },
     })
+}
+
+async fn next_event(stream: &mut Stream, passage: &mut Passage) -> Result<Option<Event>, LockError> {
+    let next = pin!(async { Ok(stream.next_if_any().await?) });
+    passage.run(with_reply_limit(next)).await
+}
+
+/// Opens a stream that begins now or at a time of the server.
+async fn open(
+    locks: &Collection<Document>,
+    filter: &StreamFilter,
+    at: Option<Timestamp>,
+) -> Result<Box<Stream>, LockError> {
+    let watch = locks
+        .watch()
+        .pipeline(pipeline(filter))
+        .max_await_time(STREAM_AWAIT);
+    let stream = match at {
+        Some(at) => watch.start_at_operation_time(at).await?,
+        None => watch.await?,
+    };
+    Ok(Box::new(stream))
 }
 
 /// The stages of the server for releases, deletions and acquisitions of these locks. Renewals are not sent: they change
@@ -233,11 +261,7 @@ async fn majority_time(locks: &Collection<Document>) -> Result<Option<Timestamp>
 
 impl MongoStore {
     pub(super) async fn watch(&self, filter: StreamFilter) -> Result<LockStream, LockError> {
-        let source = Source::Mongo(MongoStream {
-            stream: MongoStream::open(&self.background, &filter, None).await?,
-            locks: self.background.clone(),
-            switch: None,
-        });
+        let source = Source::Mongo(MongoStream::begin(self, &filter).await?);
         Ok(LockStream { source, filter })
     }
 }

@@ -2,23 +2,59 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mongodb::Client;
 use mongodb::error::{Error, ErrorKind};
 use mongodb::options::ClientOptions;
+use tokio::time::timeout;
 
 use super::reachability::Reachability;
 use crate::LockError;
 use crate::error::failure::Failure;
+use crate::timing::CLIENT_LIMIT;
+
+/// A client that this library has made, with what its monitoring says. Providers that are made from one another share it,
+/// and the last one that is shut down ends it.
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    pub(super) reachability: Arc<Reachability>,
+    /// The number of providers that use the client.
+    users: AtomicUsize,
+}
+
+impl Connection {
+    pub(super) fn join(&self) {
+        self.users.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that a provider no longer uses the client, and returns whether no other one does.
+    pub(super) fn leave(&self) -> bool {
+        self.users.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Ends the client: its cursors and sessions at the server, and its tasks.
+    pub(super) async fn shut_down(&self) {
+        let shutdown = |immediate| timeout(CLIENT_LIMIT, self.client.clone().shutdown().immediate(immediate));
+        if shutdown(false).await.is_err() {
+            // A server that does not answer must not keep the process.
+            let _ = shutdown(true).await;
+        }
+    }
+}
 
 /// Makes a client whose monitoring tells why MongoDB cannot be reached. Nothing is awaited from a server, except for the
 /// DNS records that a `mongodb+srv` string names.
-pub(crate) async fn connect(uri: &str) -> Result<(Client, Arc<Reachability>), LockError> {
+pub(crate) async fn connect(uri: &str) -> Result<Arc<Connection>, LockError> {
     let refused = |error| refused(uri, error);
     let mut options = ClientOptions::parse(uri).await.map_err(refused)?;
     let reachability = Reachability::watch(&mut options);
     let client = Client::with_options(options).map_err(refused)?;
-    Ok((client, reachability))
+    Ok(Arc::new(Connection {
+        client,
+        reachability,
+        users: AtomicUsize::new(0),
+    }))
 }
 
 /// The error for a connection string that the driver has refused. Its message may quote a part of the string, and a part

@@ -82,11 +82,18 @@ pub(crate) fn is_permanent(error: &LockError) -> bool {
     refused && !was_partly_applied(error)
 }
 
-/// Whether repeating a release is useless, because the user has no right to write. A failed authentication does not
-/// count: passwords are changed, and servers that fail over refuse authentication with many errors.
+/// Whether the command was ended by a shutdown, after which this process sends no more commands of its own.
+pub(crate) fn is_closed(error: &LockError) -> bool {
+    matches!(error, LockError::Mongo(error) if matches!(Failure::of(error), Some(Failure::Closed)))
+}
+
+/// Whether repeating a release is useless, because the user has no right to write or the provider was shut down. A failed
+/// authentication does not count: passwords are changed, and servers that fail over refuse authentication with many
+/// errors.
 pub(crate) fn forbids_release(error: &LockError) -> bool {
-    is_permanent(error)
-        && !matches!(error, LockError::Mongo(error) if matches!(&*error.kind, ErrorKind::Authentication { .. }))
+    is_closed(error)
+        || is_permanent(error)
+            && !matches!(error, LockError::Mongo(error) if matches!(&*error.kind, ErrorKind::Authentication { .. }))
 }
 
 /// Whether the server cannot have applied the command: it has refused it, or has never received it.

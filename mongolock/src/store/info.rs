@@ -5,6 +5,7 @@ use serde::ser::Error;
 use serde::{Serialize, Serializer};
 
 use super::takeover::margin_after;
+use crate::duration::as_seconds;
 use crate::{FencingToken, LockError, lock_id};
 
 /// The first moment of the year 0 in milliseconds since 1970: RFC 3339 has no earlier one.
@@ -106,10 +107,6 @@ fn as_rfc3339<S: Serializer>(date: &DateTime, serializer: S) -> Result<S::Ok, S:
     let millis = date.timestamp_millis().clamp(FIRST_DATE, LAST_DATE);
     let text = DateTime::from_millis(millis).try_to_rfc3339_string();
     serializer.serialize_str(&text.map_err(S::Error::custom)?)
-}
-
-fn as_seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(duration.as_secs_f64())
 }
 
 /// A part of the locks that meet a filter, in the order of their names.

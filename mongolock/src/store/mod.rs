@@ -5,6 +5,7 @@ mod change_stream;
 mod connection;
 pub(crate) mod driver_error;
 mod filter;
+mod gate;
 mod index_state;
 mod info;
 mod look;
@@ -19,13 +20,15 @@ mod waiters;
 mod waiters_state;
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
+use tokio::time::Instant;
 
 pub(crate) use change_stream::{LockEvent, LockStream, StreamFilter};
-pub(crate) use connection::connect;
+pub(crate) use connection::{Connection, connect};
 pub use filter::LockFilter;
 pub(crate) use index_state::IndexCheck;
 pub use index_state::IndexState;
@@ -34,14 +37,16 @@ pub use info::{LockInfo, LockState, WaiterInfo};
 pub(crate) use look::{RunningLease, RunningLeases};
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::{MongoStore, WAITERS_SUFFIX};
-pub(crate) use reachability::Reachability;
 pub(crate) use waiters::ProviderMark;
 pub(crate) use waiters::{Lines, Waiter, WaiterEntry};
 pub use waiters_state::WaitersState;
 
+use crate::meter::CommandKind;
+use crate::opaque::Opaque;
 use crate::options::TtlOptions;
 #[cfg(test)]
 use crate::simulation::Link;
+#[cfg(test)]
 use crate::task::with_reply_limit;
 use crate::{FencingToken, LockError};
 
@@ -118,13 +123,26 @@ pub(crate) enum GuardOutcome {
 /// The server. Each method sends one command unless its comment says otherwise. A caller must not drop a future before
 /// its end: the store itself gives up a command without a reply, when its outcome no longer depends on the reply.
 pub(crate) enum Store {
-    Mongo(MongoStore),
+    Mongo(Opaque<MongoStore>),
     Memory(Arc<MemoryStore>),
     #[cfg(test)]
     Simulated(Arc<Link>),
 }
 
 impl Store {
+    /// Ends every command and stream at the end of a shutdown, and the client if no other provider uses it. After this
+    /// only an operator's commands are sent.
+    pub(crate) async fn close(&self) {
+        if let Self::Mongo(store) = self {
+            store.close().await;
+        }
+    }
+
+    /// Whether the store was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self, Self::Mongo(store) if store.gate.is_closed())
+    }
+
     /// Whether every command ends at once: then a request needs no task, because it cannot be cut off half-way.
     pub(crate) fn never_waits(&self) -> bool {
         matches!(self, Self::Memory(_))
@@ -138,7 +156,12 @@ impl Store {
         limit: Duration,
     ) -> Result<AcquireReply, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.claim(key, request, limit)).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(CommandKind::Acquire, pin!(store.claim(key, request, limit)))
+                    .await
+            }
             Self::Memory(store) => Ok(store.claim(key, request)),
             #[cfg(test)]
             Self::Simulated(link) => with_reply_limit(link.claim(key, request, limit)).await,
@@ -155,6 +178,31 @@ impl Store {
         }
     }
 
+    /// Whether a primary replies; `false` if only another member of a replica set does.
+    pub(crate) async fn hello(&self) -> Result<bool, LockError> {
+        match self {
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run_always(CommandKind::Hello, pin!(store.hello()))
+                    .await
+            }
+            Self::Memory(_) => Ok(true),
+            #[cfg(test)]
+            Self::Simulated(_) => Ok(true),
+        }
+    }
+
+    /// The time at which the server last confirmed a write; `None` without a server.
+    pub(crate) fn last_confirmed(&self) -> Option<Instant> {
+        match self {
+            Self::Mongo(store) => store.last_confirmed(),
+            Self::Memory(_) => None,
+            #[cfg(test)]
+            Self::Simulated(_) => None,
+        }
+    }
+
     /// Renews all of these claims. If not all of them have their locks, a second command finds out which do.
     pub(crate) async fn renew(
         &self,
@@ -163,7 +211,12 @@ impl Store {
         limit: Duration,
     ) -> Result<RenewReply, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.renew(keys, expiry, limit)).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(CommandKind::Renew, pin!(store.renew(keys, expiry, limit)))
+                    .await
+            }
             Self::Memory(store) => Ok(store.renew(keys, expiry)),
             #[cfg(test)]
             Self::Simulated(link) => with_reply_limit(link.renew(keys, expiry, limit)).await,
@@ -179,7 +232,12 @@ impl Store {
         limit: Duration,
     ) -> Result<bool, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.release(key, min_hold, limit)).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(CommandKind::Release, pin!(store.release(key, min_hold, limit)))
+                    .await
+            }
             Self::Memory(store) => Ok(store.release(key, min_hold)),
             #[cfg(test)]
             Self::Simulated(link) => with_reply_limit(link.release(key, min_hold, limit)).await,
@@ -194,7 +252,15 @@ impl Store {
         limit: Duration,
     ) -> Result<(), LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.release_many(keys, min_hold, limit)).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(
+                        CommandKind::Release,
+                        pin!(store.release_many(keys, min_hold, limit)),
+                    )
+                    .await
+            }
             Self::Memory(store) => {
                 for key in keys {
                     store.release(key, min_hold);
@@ -215,7 +281,8 @@ impl Store {
         session: &mut ClientSession,
     ) -> Result<GuardOutcome, LockError> {
         if let Self::Mongo(store) = self {
-            return store.guard(key, expiry, session).await;
+            let guarding = pin!(store.guard(key, expiry, session));
+            return store.gate.count(CommandKind::Commit, guarding).await;
         }
         Err(LockError::NoTransaction {
             name: key.name.to_string(),
@@ -228,7 +295,8 @@ impl Store {
     pub(crate) async fn ensure_index(&self, wanted: TtlOptions) -> IndexCheck {
         match self {
             Self::Mongo(store) => {
-                let checked = with_reply_limit(async { Ok(store.ensure_index(wanted).await) }).await;
+                let checking = async { Ok(store.ensure_index(wanted).await) };
+                let checked = store.gate.run_always(CommandKind::Index, pin!(checking)).await;
                 checked.unwrap_or_else(|error| IndexState::unknown(&error).into())
             }
             Self::Memory(_) => IndexState::Ready.into(),
@@ -245,7 +313,10 @@ impl Store {
         takeover_margin: Duration,
     ) -> Result<Page, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.page(filter, after, takeover_margin)).await,
+            Self::Mongo(store) => {
+                let asking = pin!(store.page(filter, after, takeover_margin));
+                store.gate.run_always(CommandKind::Admin, asking).await
+            }
             Self::Memory(store) => Ok(store.page(filter, takeover_margin)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().page(filter, takeover_margin)),
@@ -258,7 +329,10 @@ impl Store {
         takeover_margin: Duration,
     ) -> Result<Option<LockInfo>, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.get(name, takeover_margin)).await,
+            Self::Mongo(store) => {
+                let asking = pin!(store.get(name, takeover_margin));
+                store.gate.run_always(CommandKind::Admin, asking).await
+            }
             Self::Memory(store) => Ok(store.get(name, takeover_margin)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().get(name, takeover_margin)),
@@ -273,7 +347,10 @@ impl Store {
         takeover_margin: Duration,
     ) -> Result<bool, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.force_release(name, only_if, takeover_margin)).await,
+            Self::Mongo(store) => {
+                let asking = pin!(store.force_release(name, only_if, takeover_margin));
+                store.gate.run_always(CommandKind::Admin, asking).await
+            }
             Self::Memory(store) => Ok(store.force_release(name, only_if, takeover_margin)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().force_release(name, only_if, takeover_margin)),
@@ -287,7 +364,10 @@ impl Store {
         takeover_margin: Duration,
     ) -> Result<u64, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.release_owner(owner, takeover_margin)).await,
+            Self::Mongo(store) => {
+                let asking = pin!(store.release_owner(owner, takeover_margin));
+                store.gate.run_always(CommandKind::Admin, asking).await
+            }
             Self::Memory(store) => Ok(store.release_owner(owner, takeover_margin)),
             #[cfg(test)]
             Self::Simulated(link) => Ok(link.memory().release_owner(owner, takeover_margin)),
@@ -303,7 +383,10 @@ impl Store {
         limit: Duration,
     ) -> Result<RunningLeases, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.look(names, takeover_margin, limit)).await,
+            Self::Mongo(store) => {
+                let looking = pin!(store.look(names, takeover_margin, limit));
+                store.gate.run(CommandKind::Look, looking).await
+            }
             Self::Memory(store) => Ok(store.look(names, takeover_margin)),
             #[cfg(test)]
             Self::Simulated(link) => with_reply_limit(link.look(names, takeover_margin, limit)).await,
@@ -313,7 +396,7 @@ impl Store {
     /// Opens the stream of the releases and deletions of these locks.
     pub(crate) async fn watch(&self, filter: StreamFilter) -> Result<LockStream, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.watch(filter)).await,
+            Self::Mongo(store) => store.watch(filter).await,
             Self::Memory(store) => Ok(store.watch(filter)),
             #[cfg(test)]
             Self::Simulated(link) => {

@@ -1,5 +1,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
@@ -8,13 +9,18 @@ use mongodb::options::{
 };
 use mongodb::{Collection, Database};
 use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
 
-use super::{AcquireReply, AcquireRequest, Reachability, RenewReply, reply};
+use super::connection::Connection;
+use super::gate::Gate;
+use super::reachability::Reachability;
+use super::{AcquireReply, AcquireRequest, RenewReply, reply};
 use crate::error::failure::Failure;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::store::takeover::{free, margin_after};
-use crate::timing::LATE_COMMAND;
+use crate::sync::lock;
+use crate::timing::{LATE_COMMAND, PROBE_PRIMARY};
 use crate::{FencingToken, LockError};
 
 /// What is added to the name of the collection of the locks for that of their waiters.
@@ -30,8 +36,15 @@ pub(crate) struct MongoStore {
     pub(super) waiters: Collection<Document>,
     /// Held while the index is checked: one check at a time.
     pub(super) index_check: Mutex<()>,
-    /// What the driver says about the servers; `None` for a client of the application, whose events it cannot send here.
-    reachability: Option<Arc<Reachability>>,
+    /// The client and what it says about the servers, if this library has made it; the events of a client of the
+    /// application do not come here.
+    connection: Option<Arc<Connection>>,
+    /// The time at which the server last confirmed a write.
+    last_confirmed: std::sync::Mutex<Option<Instant>>,
+    /// What ends the commands at the end of a shutdown.
+    pub(super) gate: Arc<Gate>,
+    /// Whether the provider no longer uses the client.
+    has_left: AtomicBool,
 }
 
 impl MongoStore {
@@ -39,8 +52,11 @@ impl MongoStore {
         database: &Database,
         background: Option<&mongodb::Client>,
         collection: &str,
-        reachability: Option<Arc<Reachability>>,
+        connection: Option<Arc<Connection>>,
     ) -> Self {
+        if let Some(connection) = &connection {
+            connection.join();
+        }
         let locks = collection_of(database, collection);
         let other = background.map(|client| client.database(database.name()));
         let background = match &other {
@@ -53,13 +69,66 @@ impl MongoStore {
             background,
             waiters: collection_of(other.as_ref().unwrap_or(database), &waiters),
             index_check: Mutex::default(),
-            reachability,
+            connection,
+            last_confirmed: std::sync::Mutex::default(),
+            gate: Arc::new(Gate::new()),
+            has_left: AtomicBool::new(false),
         }
     }
 
-    /// The failure of an acquire request without a reply.
+    /// Ends every command and stream, and the client if this library has made it and no other provider uses it.
+    pub(super) async fn close(&self) {
+        self.gate.close().await;
+        if let Some(connection) = self.leave() {
+            connection.shut_down().await;
+        }
+    }
+
+    /// Gives the client up, and returns it if no other provider uses it.
+    fn leave(&self) -> Option<&Connection> {
+        let connection = self.connection.as_deref()?;
+        let is_last = !self.has_left.swap(true, Ordering::AcqRel) && connection.leave();
+        is_last.then_some(connection)
+    }
+
+    fn reachability(&self) -> Option<&Reachability> {
+        Some(&self.connection.as_ref()?.reachability)
+    }
+
+    /// Whether a primary replies. If none does for a while, any other member may reply: a client that is new knows only
+    /// some members, so it must not ask them first.
+    pub(super) async fn hello(&self) -> Result<bool, LockError> {
+        let hello = async {
+            let primary = self.hello_from(ReadPreference::Primary);
+            if let Ok(Ok(reply)) = timeout(PROBE_PRIMARY, primary).await {
+                return Ok(reply);
+            }
+            let secondary = ReadPreference::SecondaryPreferred { options: None };
+            self.hello_from(secondary).await
+        };
+        match self.reachability() {
+            Some(reachability) => reachability.unless_unreachable(hello).await,
+            None => hello.await,
+        }
+    }
+
+    /// Whether the server of this kind that replies is a primary.
+    async fn hello_from(&self, server: ReadPreference) -> Result<bool, LockError> {
+        let database = self.locks.client().database(&self.locks.namespace().db);
+        let hello = database
+            .run_command(doc! { "hello": 1 })
+            .selection_criteria(SelectionCriteria::ReadPreference(server));
+        Ok(hello.await?.get_bool("isWritablePrimary").unwrap_or(false))
+    }
+
+    /// The time at which the server last confirmed a write.
+    pub(super) fn last_confirmed(&self) -> Option<Instant> {
+        *lock(&self.last_confirmed)
+    }
+
+    /// The failure of a request without a reply.
     pub(super) fn unanswered(&self, request: &str, waited: Duration) -> Failure {
-        match &self.reachability {
+        match self.reachability() {
             Some(reachability) => reachability.unanswered(request, waited),
             None => Failure::NoReply {
                 request: request.to_owned(),
@@ -76,7 +145,7 @@ impl MongoStore {
         limit: Duration,
     ) -> Result<AcquireReply, LockError> {
         let claiming = self.send_claim(key, request, limit);
-        match &self.reachability {
+        match self.reachability() {
             Some(reachability) => reachability.unless_unreachable(claiming).await,
             None => claiming.await,
         }
@@ -224,7 +293,15 @@ impl MongoStore {
         command.insert("maxTimeMS", millis(limit).max(1));
         let database = collection.client().database(&collection.namespace().db);
         let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
-        reply::outcome(database.run_command(command).selection_criteria(primary).await)
+        let reply = reply::outcome(database.run_command(command).selection_criteria(primary).await)?;
+        *lock(&self.last_confirmed) = Some(Instant::now());
+        Ok(reply)
+    }
+}
+
+impl Drop for MongoStore {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

@@ -185,6 +185,6 @@ mod tests {
 
     #[test]
     fn no_lock_of_a_user_can_have_the_name_of_the_internal_lock() {
-        assert!(crate::name::check(BUILD_LOCK).is_err());
+        assert!(crate::name::RenderedName::new(BUILD_LOCK).check().is_err());
     }
 }

@@ -18,13 +18,13 @@ pub async fn ordinary(id: u8) -> Result<u8, LockError> {
 
 #[tracing::instrument(skip(id))]
 #[distributed_lock(name = "b:<id>")]
-async fn span_outside(id: u8) -> Result<u8, LockError> {
+async fn span_under_the_lock(id: u8) -> Result<u8, LockError> {
     Ok(id)
 }
 
 #[distributed_lock(name = "c:<id>")]
 #[tracing::instrument(err, fields(half = id / 2))]
-async fn span_inside(id: u8) -> Result<u8, LockError> {
+async fn span_around_the_lock(id: u8) -> Result<u8, LockError> {
     Ok(id)
 }
 
@@ -92,12 +92,11 @@ impl Service for Local {
 /// A function of the shape that `#[async_trait]` generates, written by hand.
 #[distributed_lock(name = "l:<id>")]
 fn boxed(id: u8) -> Pin<Box<dyn Future<Output = Result<u8, LockError>> + Send>> {
-    let doubled = id * 2;
     Box::pin(async move {
         if id == 0 {
             return Ok(0);
         }
-        Ok(doubled)
+        Ok(id * 2)
     })
 }
 
@@ -106,7 +105,7 @@ async fn attributes_beside_the_lock() -> anyhow::Result<()> {
     LockProvider::in_memory()
         .scope(async {
             assert_eq!(
-                ordinary(1).await? + span_outside(2).await? + span_inside(3).await?,
+                ordinary(1).await? + span_under_the_lock(2).await? + span_around_the_lock(3).await?,
                 6
             );
             assert_eq!(with_abi(1).await?, 1);

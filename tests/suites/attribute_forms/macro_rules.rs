@@ -80,6 +80,18 @@ macro_rules! provider {
     };
 }
 
+/// A const generic and a template of which one comes from the macro and the other from its caller.
+macro_rules! constant {
+    ($function:ident, $n:ident, $name:literal) => {
+        #[distributed_lock(name = $name)]
+        async fn $function<const $n: u8, const M: u8>() -> Result<String, LockError> {
+            locked()
+        }
+    };
+}
+
+constant!(constant_of_caller, N, "n:<N>");
+constant!(constant_of_macro, N, "m:<M>");
 whole!(first);
 name_from_caller!(second, "b:<id>");
 name_as_expression!(third, "c:<id>");
@@ -102,6 +114,8 @@ impl Service {
 async fn names_and_arguments_from_the_macro_or_its_caller() -> Result<(), LockError> {
     LockProvider::in_memory()
         .scope(async {
+            assert_eq!(constant_of_caller::<1, 2>().await?, "n:1");
+            assert_eq!(constant_of_macro::<1, 2>().await?, "m:2");
             assert_eq!(first(1).await?, "a:1");
             assert_eq!(second(1).await?, "b:1");
             assert_eq!(third(1).await?, "c:1");

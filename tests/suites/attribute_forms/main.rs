@@ -7,8 +7,12 @@
 mod arguments;
 mod attributes;
 mod body;
+mod busy_functions;
 mod generics;
 mod hygiene;
+mod injective;
+mod lock_argument;
+mod lock_names;
 mod macro_rules;
 mod names;
 mod options;

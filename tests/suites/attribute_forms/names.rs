@@ -2,7 +2,9 @@
 
 #![deny(warnings)]
 
+use std::fmt::{self, Display, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
 
@@ -93,4 +95,111 @@ async fn names_are_rendered() -> Result<(), LockError> {
             Ok(())
         })
         .await
+}
+
+#[distributed_lock(name = "limits:<first>:<second>")]
+async fn limits(first: impl Display, second: impl Display) -> Result<String, LockError> {
+    locked()
+}
+
+/// Writes this many kilobytes, and counts those that were accepted.
+struct Kilobytes(usize, AtomicUsize);
+
+impl Display for Kilobytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for _ in 0..self.0 {
+            f.write_str(&"k".repeat(1024))?;
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// Writes a text whether it is accepted or not.
+struct Careless(String);
+
+impl Display for Careless {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let _ = f.write_str(&self.0);
+        let _ = f.write_char('z');
+        Ok(())
+    }
+}
+
+/// Writes a part of its text, and then fails.
+struct Broken(&'static str);
+
+impl Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)?;
+        Err(fmt::Error)
+    }
+}
+
+/// The reason why the name is refused, by the attribute and by `lock`.
+async fn reasons(first: impl Display, second: impl Display) -> [String; 2] {
+    let provider = LockProvider::in_memory();
+    let by_hand = provider.lock(format_args!("limits:{first}:{second}")).acquire();
+    let by_hand = by_hand.await.map(|guard| guard.name().to_owned());
+    let attribute = provider.scope(limits(first, second)).await;
+    [attribute, by_hand].map(|outcome| match outcome {
+        Err(error @ LockError::InvalidName { .. }) => {
+            assert!(error.to_string().len() < 400, "{} bytes", error.to_string().len());
+            error.to_string()
+        }
+        other => panic!("{other:?}"),
+    })
+}
+
+#[tokio::test]
+async fn a_long_value_is_not_rendered_to_its_end() {
+    let huge = Kilobytes(16 * 1024, AtomicUsize::new(0));
+    for reason in reasons(&huge, "").await {
+        assert!(reason.contains("longer than 1024 bytes"), "{reason}");
+    }
+    let written = huge.1.load(Ordering::Relaxed);
+    assert!(written < 4, "{written} KiB were accepted");
+    let after = reasons("", &Kilobytes(1, AtomicUsize::new(0))).await;
+    assert!(
+        after[0].contains("`<first>` rendered to an empty string"),
+        "{}",
+        after[0]
+    );
+}
+
+/// The limit can lie inside a character: what is kept then has fewer bytes than a valid name may have.
+#[tokio::test]
+async fn a_name_that_was_cut_is_never_valid() {
+    let fits = "n".repeat(1024 - "limits::".len() - 3);
+    for end in ["😀", "😀1", "éé", "é\u{301}", "1234"] {
+        for value in [
+            Careless(format!("{fits}{end}")),
+            Careless(format!("{fits}x{end}")),
+        ] {
+            for reason in reasons(&value, "a").await {
+                assert!(reason.contains("longer than 1024 bytes"), "{reason}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_value_that_cannot_be_rendered_is_refused() {
+    for value in [Broken(""), Broken("part")] {
+        let [attribute, by_hand] = reasons(&value, 1).await;
+        assert!(attribute.contains("`<first>`"), "{attribute}");
+        for reason in [attribute, by_hand] {
+            assert!(reason.contains("its `Display` returned an error"), "{reason}");
+        }
+        let admin = LockProvider::in_memory().admin();
+        for refused in [
+            admin.get(&value).await.map(|_| ()),
+            admin.force_release(&value).await.map(|_| ()),
+        ] {
+            assert!(
+                matches!(refused, Err(LockError::InvalidName { .. })),
+                "{refused:?}"
+            );
+        }
+    }
 }

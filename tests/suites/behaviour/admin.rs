@@ -105,7 +105,7 @@ async fn a_list_meets_every_condition_of_its_filter(fixture: Fixture) {
 
 /// Strings that serve as a name, a prefix and an owner. None of them may work as a pattern or an expression.
 const STRINGS: [&str; 41] = [
-    "a", "A", "aa", "ab", "abc", "a.c", "a#", "a#b", "a#b#c", "#", "##", "a b", " a", "^a", "a$", "$",
+    "a", "A", "aa", "ab", "abc", "a.c", "a#", "a#b", "a#b#c", "#", "##", "a b", "_a", "^a", "a$", "$",
     "$$NOW", ".", ".*", "a|b", "(a)", "[a]", "a{1}", "a+", "a?", "*", "\\", "\\a", "\\d", "\\Qa", "\\E",
     "(?i)a", "'a'", "\"a\"", "/a/", "é", "éa", "日本", "😀", "a😀", "1",
 ];

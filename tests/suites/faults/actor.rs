@@ -41,15 +41,10 @@ impl Actor {
 
     /// Starts a process that runs the part of this name, which is a test function of this binary.
     pub(crate) fn start(part: &str, db: &TestDb, expiry: Duration, environment: &[(&str, String)]) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", part, "--nocapture"])
-            .env(URI, db.uri())
-            .env(DATABASE, db.name())
-            .env(EXPIRY, expiry.as_millis().to_string())
+        let mut child = command(part, db, expiry)
             .envs(environment.iter().map(|(key, value)| (*key, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .kill_on_drop(true)
             .spawn()
             .unwrap();
         let orders = child.stdin.take().unwrap();
@@ -95,6 +90,18 @@ impl Actor {
     }
 }
 
+/// The command for a process that runs the part of this name, which is a test function of this binary.
+pub(crate) fn command(part: &str, db: &TestDb, expiry: Duration) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", part, "--nocapture"])
+        .env(URI, db.uri())
+        .env(DATABASE, db.name())
+        .env(EXPIRY, expiry.as_millis().to_string())
+        .kill_on_drop(true);
+    command
+}
+
 /// The database and the expiry that a process gets from the test.
 pub(crate) struct Part {
     pub(crate) database: Database,
@@ -112,6 +119,15 @@ impl Part {
         let database = connect(&uri, &std::env::var(DATABASE).unwrap()).await;
         let expiry = Duration::from_millis(std::env::var(EXPIRY).unwrap().parse().unwrap());
         Some(Self { database, expiry })
+    }
+}
+
+impl Part {
+    /// The connection string that names the database; `None` in the test process itself.
+    pub(crate) fn uri() -> Option<String> {
+        let uri = std::env::var(URI).ok()?;
+        let (hosts, options) = uri.split_once("/?").expect("it has options");
+        Some(format!("{hosts}/{}?{options}", std::env::var(DATABASE).unwrap()))
     }
 }
 

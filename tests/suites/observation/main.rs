@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use mongolock::{FencedExt, FencingToken, LockError, LockProvider};
+use mongolock::{FencedExt, FencingToken, LockContext, LockError, LockProvider, distributed_lock};
 use mongolock_tests::test_db;
 use tracing::field::{Field, Visit};
 use tracing::instrument::WithSubscriber;
@@ -230,6 +230,64 @@ fn one_hold_of_300_ms(notes: &Notes) {
     assert!(hold.0["lock.token"].parse::<i64>().is_ok());
 }
 
+#[distributed_lock(name = "report:<id>")]
+async fn report(id: u64) -> Result<(), LockError> {
+    assert_eq!(
+        LockContext::current().and_then(|context| context.template()),
+        Some("report:<id>")
+    );
+    labelled(id).await
+}
+
+/// A nested call, which joins the lock and keeps its own template.
+#[distributed_lock(name = "report:<nested>")]
+async fn labelled(nested: u64) -> Result<(), LockError> {
+    assert_eq!(
+        LockContext::current().and_then(|context| context.template()),
+        Some("report:<nested>")
+    );
+    Ok(())
+}
+
+#[test]
+fn spans_have_the_template_of_the_name() {
+    let notes = observed(async |provider| {
+        provider.scope(report(7)).await.unwrap();
+        let order = provider.lock("order:1").label("order");
+        order.run(async |_| Ok::<_, LockError>(())).await.unwrap();
+        provider
+            .lock("plain")
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+    });
+    let templates = |span: &str| -> Vec<(String, Option<String>)> {
+        let spans = notes.spans(span);
+        let fields = |span: &Fields| (span.0["lock.name"].clone(), span.0.get("lock.template").cloned());
+        spans.iter().map(fields).collect()
+    };
+    let some = |name: &str, template: &str| (format!("{name:?}"), Some(format!("{template:?}")));
+    assert_eq!(
+        templates("mongolock.acquire"),
+        [
+            some("report:7", "report:<id>"),
+            some("order:1", "order"),
+            ("\"plain\"".to_owned(), None)
+        ]
+    );
+    let holds = templates("mongolock.hold");
+    for hold in [
+        some("report:7", "report:<id>"),
+        some("report:7", "report:<nested>"),
+        some("order:1", "order"),
+    ] {
+        assert!(holds.contains(&hold), "{holds:?}");
+    }
+}
+
 fn levels_of_events(notes: &Notes) {
     for (event, level) in [
         ("mongolock.acquired", Level::DEBUG),
@@ -340,4 +398,27 @@ fn events_are_in_the_span_of_their_caller() {
     ] {
         assert_eq!(notes.event(event).expect(event).within, within, "{event}");
     }
+}
+
+#[tracing::instrument]
+#[distributed_lock(name = "job")]
+async fn span_under_the_lock() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(name = "job")]
+#[tracing::instrument]
+async fn span_around_the_lock() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[test]
+fn an_instrumented_function_has_its_span_under_the_lock_or_around_it() {
+    let notes = observed(async |provider| provider.scope(span_under_the_lock()).await.unwrap());
+    let acquired = notes.event("mongolock.acquired").unwrap();
+    assert_eq!(acquired.within, ["mongolock.acquire"]);
+    assert_eq!(notes.spans("span_under_the_lock").len(), 1);
+    let notes = observed(async |provider| provider.scope(span_around_the_lock()).await.unwrap());
+    let acquired = notes.event("mongolock.acquired").unwrap();
+    assert_eq!(acquired.within, ["mongolock.acquire", "span_around_the_lock"]);
 }

@@ -42,7 +42,10 @@ pub(crate) fn exists(link: &str, sources: &Sources) -> bool {
     match (page, place.strip_suffix(".html")) {
         _ if matches!(place, "" | "guide/index.html") => true,
         (Some(page), _) => page_part(page, anchor, sources),
-        (None, Some(item)) => item_part(item, anchor, sources),
+        (None, Some(item)) => match item.strip_suffix("/index") {
+            Some(module) => anchor.is_none() && is_module(module, sources),
+            None => item_part(item, anchor, sources),
+        },
         (None, None) => false,
     }
 }
@@ -70,6 +73,12 @@ fn slug(heading: &str) -> String {
         .collect()
 }
 
+/// Whether the crate has a public module of this name.
+fn is_module(name: &str, sources: &Sources) -> bool {
+    let root = sources.with_end("mongolock/src/lib.rs");
+    root.is_some_and(|text| has_word(text, &format!("pub mod {name}")))
+}
+
 /// Whether an item such as `struct.LockGuard` exists, and has the method or the variant that the anchor names.
 fn item_part(item: &str, anchor: Option<&str>, sources: &Sources) -> bool {
     let Some((kind, name)) = item.split_once('.') else {
@@ -77,6 +86,7 @@ fn item_part(item: &str, anchor: Option<&str>, sources: &Sources) -> bool {
     };
     let declared = match kind {
         "attr" => format!("#[proc_macro_attribute]\npub fn {name}"),
+        "derive" => format!("#[proc_macro_derive({name}"),
         _ => format!("pub {kind} {name}"),
     };
     let part = match anchor.and_then(|anchor| anchor.split_once('.')) {
@@ -102,6 +112,8 @@ fn a_link_that_leads_nowhere_is_reported() {
         "struct.LockGuard.html#method.release",
         "enum.LockError.html#variant.Timeout",
         "attr.distributed_lock.html",
+        "blocking/index.html",
+        "derive.LockName.html",
         "guide/fencing/index.html#one-document-fencedcollection",
     ] {
         assert!(exists(link, &sources), "{link}");
@@ -111,6 +123,8 @@ fn a_link_that_leads_nowhere_is_reported() {
         "struct.LockGuard.html#method.releases",
         "enum.LockError.html#variant.Time",
         "attr.lock.html",
+        "waiting/index.html",
+        "derive.Lock.html",
         "struct.LockGuard",
         "guide/fences/index.html",
         "guide/fencing/index.html#no-such-heading",

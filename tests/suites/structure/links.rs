@@ -167,6 +167,7 @@ fn relative_links_and_pages_that_do_not_exist_are_refused() {
             "attr.distributed_lock.html",
             "struct.distributed_lock.html",
         ),
+        (DOCUMENTATION, "derive.LockName.html", "derive.Lock.html"),
     ] {
         assert!(!is_refused(&format!("{base}{good}")), "{good}");
         assert!(is_refused(&format!("{base}{bad}")), "{bad}");

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use mongolock_tests::must;
 
 /// The root file or folder of each suite that the table names, below the root of the repository.
-const SUITES: [(&str, &str); 6] = [
+const SUITES: [(&str, &str); 7] = [
+    ("attribute_forms", "tests/suites/attribute_forms"),
     ("behaviour", "tests/suites/behaviour"),
     ("faults", "tests/suites/faults"),
     ("observation", "tests/suites/observation"),

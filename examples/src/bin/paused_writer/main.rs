@@ -183,8 +183,8 @@ async fn deposit(
     way: Way,
     accounts: &Collection<Account>,
     work: impl AsyncFnOnce(FencingToken, i64) -> anyhow::Result<()>,
+    #[lock] lock: LockContext,
 ) -> anyhow::Result<()> {
-    let lock = LockContext::current().expect("inside the attribute");
     let mut account = read(accounts, way).await?;
     work(lock.fencing_token(), account.balance).await?;
     account.balance += amount;

@@ -69,22 +69,31 @@ impl Reports {
     /// When a client closes its connection, the server drops the handler and with it this call, at whichever await point
     /// it is. Nothing stays behind: the call leaves the queue, or its lock is released.
     #[distributed_lock(name = "report:<id>", expiry = "10s", provider = self.locks)]
-    pub(crate) async fn change(&self, id: u32, work: Work) -> Result<Changed, ServiceError> {
-        self.read_work_write(id, work).await
+    pub(crate) async fn change(
+        &self,
+        id: u32,
+        work: Work,
+        #[lock] lock: LockContext,
+    ) -> Result<Changed, ServiceError> {
+        self.read_work_write(id, work, lock).await
     }
 
     /// The same for a request that is refused instead of waiting.
     #[distributed_lock(name = "report:<id>", expiry = "10s", provider = self.locks, on_busy = "fail")]
-    pub(crate) async fn change_if_free(&self, id: u32, work: Work) -> Result<Changed, ServiceError> {
-        self.read_work_write(id, work).await
+    pub(crate) async fn change_if_free(
+        &self,
+        id: u32,
+        work: Work,
+        #[lock] lock: LockContext,
+    ) -> Result<Changed, ServiceError> {
+        self.read_work_write(id, work, lock).await
     }
 
     /// Loses updates if two of these run at the same time for one report.
-    async fn read_work_write(&self, id: u32, work: Work) -> Result<Changed, ServiceError> {
+    async fn read_work_write(&self, id: u32, work: Work, lock: LockContext) -> Result<Changed, ServiceError> {
         // The body begins after the lock is acquired and ends before it is released. The spans `mongolock.acquire` and
         // `mongolock.hold` pass the same times to a subscriber of `tracing`, without any code here.
         let (waited, begun) = (work.requested.elapsed(), Instant::now());
-        let lock = LockContext::current().expect("the callers have the attribute");
         let (token, instance) = (lock.fencing_token(), lock.owner().to_owned());
 
         let mut report = self.read(id).await?.unwrap_or_else(|| Report {

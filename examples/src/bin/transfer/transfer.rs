@@ -26,8 +26,11 @@ pub(crate) enum Outcome {
 /// With `on_lost = "continue"` the commit decides, which is what this program shows. Without it a body is dropped at its
 /// first await point after the loss; a commit that has begun is never cancelled.
 #[distributed_lock(name = "transfer:<order.pair()>", on_lost = "continue")]
-pub(crate) async fn transfer(order: &Order, bank: &Bank) -> Result<Outcome, LockError> {
-    let lock = LockContext::current().expect("inside the attribute");
+pub(crate) async fn transfer(
+    order: &Order,
+    bank: &Bank,
+    #[lock] lock: LockContext,
+) -> Result<Outcome, LockError> {
     let token = lock.fencing_token();
 
     let moved = bank.moved(&order.pair()).await?;

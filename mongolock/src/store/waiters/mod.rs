@@ -12,6 +12,7 @@ mod mongo;
 mod tests;
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use mongodb::bson::DateTime;
 pub(crate) use self::mark::ProviderMark;
 use super::{Store, WaiterInfo, WaitersState};
 use crate::LockError;
-use crate::task::with_reply_limit;
+use crate::meter::CommandKind;
 
 /// What a provider writes about itself for one name.
 #[derive(Debug, Clone)]
@@ -75,7 +76,12 @@ impl Store {
         limit: Duration,
     ) -> Result<DateTime, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.move_to_end(entry, last, limit)).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(CommandKind::Line, pin!(store.move_to_end(entry, last, limit)))
+                    .await
+            }
             Self::Memory(store) => Ok(store.move_to_end(entry, last)),
             #[cfg(test)]
             Self::Simulated(link) => link.move_to_end(entry, last).await,
@@ -90,7 +96,15 @@ impl Store {
         limit: Duration,
     ) -> Result<(), LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.prolong_waits(provider, names, limit)).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(
+                        CommandKind::Line,
+                        pin!(store.prolong_waits(provider, names, limit)),
+                    )
+                    .await
+            }
             Self::Memory(store) => {
                 store.prolong_waits(provider, names);
                 Ok(())
@@ -108,7 +122,12 @@ impl Store {
         limit: Duration,
     ) -> Result<(), LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.leave_lines(provider, names, limit)).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(CommandKind::Line, pin!(store.leave_lines(provider, names, limit)))
+                    .await
+            }
             Self::Memory(store) => {
                 store.leave_lines(provider, names);
                 Ok(())
@@ -121,7 +140,12 @@ impl Store {
     /// The lines of these names, with one query.
     pub(crate) async fn lines(&self, names: &[Arc<str>], limit: Duration) -> Result<Lines, LockError> {
         match self {
-            Self::Mongo(store) => with_reply_limit(store.lines(names, limit)).await,
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(CommandKind::Line, pin!(store.lines(names, limit)))
+                    .await
+            }
             Self::Memory(store) => Ok(store.lines(names)),
             #[cfg(test)]
             Self::Simulated(link) => link.lines(names).await,
@@ -133,7 +157,8 @@ impl Store {
     pub(crate) async fn check_waiters(&self) -> WaitersState {
         match self {
             Self::Mongo(store) => {
-                let checked = with_reply_limit(async { Ok(store.check_waiters().await) }).await;
+                let checking = async { Ok(store.check_waiters().await) };
+                let checked = store.gate.run_always(CommandKind::Admin, pin!(checking)).await;
                 checked.unwrap_or_else(|error| WaitersState::after(&error))
             }
             Self::Memory(_) => WaitersState::Ready,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mongolock::{DistributedLock, LockError};
+use mongolock::{DistributedLock, LockError, LockName};
 use mongolock_tests::AMPLE;
 
 use super::conformance;
@@ -13,6 +13,7 @@ conformance!(
     invalid_names_and_options_are_refused_before_any_command,
     the_minimum_hold_of_a_provider_applies_to_its_locks,
     a_minimum_hold_out_of_bounds_is_refused_by_the_builder,
+    a_maximum_hold_below_the_minimum_hold_is_refused,
 );
 
 /// S2.3
@@ -23,6 +24,9 @@ async fn a_name_is_any_displayable_value(fixture: Fixture) {
             write!(f, "order:{}", self.0)
         }
     }
+    #[derive(LockName)]
+    #[lock("declared:<0>:<1>")]
+    struct Declared(&'static str, u32);
     let id = mongodb::bson::oid::ObjectId::new();
     let uuid = mongodb::bson::Uuid::new();
     let provider = &fixture.provider;
@@ -33,20 +37,34 @@ async fn a_name_is_any_displayable_value(fixture: Fixture) {
         provider.lock("text"),
         provider.lock(String::from("owned")),
         provider.lock(Order(3)),
+        provider.lock(Declared("a:b", 4)),
     ];
     let names: Vec<&str> = locks.iter().map(DistributedLock::name).collect();
     assert_eq!(
         names,
-        [&id.to_hex(), &uuid.to_string(), "-7", "text", "owned", "order:3"]
+        [
+            &id.to_hex(),
+            &uuid.to_string(),
+            "-7",
+            "text",
+            "owned",
+            "order:3",
+            "declared:a%3Ab:4"
+        ]
     );
     for lock in &locks {
         acquire_and_release(lock).await;
     }
+    let admin = provider.admin();
+    let declared = Declared("a:b", 4);
+    assert!(admin.get(&declared).await.unwrap().is_some());
+    assert!(!admin.force_release(&declared).await.unwrap(), "it is free");
+    assert!(admin.get(Declared("a", 4)).await.unwrap().is_none());
 }
 
 async fn invalid_names_and_options_are_refused_before_any_command(fixture: Fixture) {
     let lock = |name: &str| fixture.provider.lock(name);
-    for name in ["", "a\nb", &"n".repeat(1025)] {
+    for name in ["", "a\nb", " a", "a\u{3000}", &"n".repeat(1025)] {
         assert!(matches!(
             lock(name).acquire().await,
             Err(LockError::InvalidName { .. })
@@ -131,4 +149,40 @@ async fn a_minimum_hold_out_of_bounds_is_refused_by_the_builder(fixture: Fixture
             other => panic!("{refused:?} was not refused: {other:?}"),
         }
     }
+}
+
+async fn a_maximum_hold_below_the_minimum_hold_is_refused(fixture: Fixture) {
+    let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(60 * 60));
+    let refused = |error: LockError| match error {
+        LockError::InvalidOption {
+            option, value, bound, ..
+        } => {
+            assert_eq!((option, value.as_str()), ("max_hold", "60s"));
+            assert!(bound.contains("`min_hold` (3600s)"), "{bound}");
+        }
+        other => panic!("it was not refused: {other:?}"),
+    };
+    let with = |min, max| fixture.provider.to_builder().min_hold(min).max_hold(max).build();
+    refused(with(hour, minute).expect_err("a refusal"));
+    let provider = with(minute, minute).expect("equal holds are accepted");
+    let lock = fixture.provider.lock("n").min_hold(hour).max_hold(minute);
+    refused(lock.acquire().await.expect_err("a refusal"));
+    refused(lock.try_acquire().await.expect_err("a refusal"));
+    refused(
+        lock.run(async |_| Ok::<_, LockError>(()))
+            .await
+            .expect_err("a refusal"),
+    );
+    refused(
+        provider
+            .lock("n")
+            .min_hold(hour)
+            .acquire()
+            .await
+            .expect_err("a refusal"),
+    );
+    assert!(
+        fixture.provider.admin().get("n").await.unwrap().is_none(),
+        "nothing was sent"
+    );
 }

@@ -1,6 +1,8 @@
 //! The single-file examples of the library (`mongolock/examples`), run as their readers run them. Only `axum_service` is
 //! not run, because it listens on a fixed port.
 
+mod service;
+
 use std::collections::HashMap;
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -35,6 +37,7 @@ fn build() -> Command {
         "build",
         "--workspace",
         "--examples",
+        "--features=mongolock/metrics",
         "--locked",
         "--message-format=json",
     ]);

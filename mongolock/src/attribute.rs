@@ -1,86 +1,45 @@
-//! The items that the expansion of `#[distributed_lock]` names. They are not part of the public interface: any release
+//! The items that the expansions of `#[distributed_lock]` and `#[derive(LockName)]` name. They are not part of the public interface: any release
 //! may change them.
 
-use std::fmt::{self, Display, Write};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::busy::Busy;
 use crate::lock::{DistributedLock, OnBusy};
+pub use crate::name::{Name, NameValue, SignedInteger, UnsignedInteger, declared_lock_name};
 use crate::options::Options;
-pub use crate::output::{Output, output};
+use crate::output::{self, Output};
 use crate::run::OnLost;
-pub use crate::run::{Acquired, Finished, LockedBody};
+pub use crate::run::{Acquired, Acquiring, Body};
 use crate::{LockError, LockProvider};
 pub use crate::{LockOutput, Skipped};
-
-/// A lock's name while it is rendered.
-#[derive(Debug, Default)]
-pub struct Name {
-    rendered: String,
-    /// The first placeholder whose value rendered to an empty string.
-    empty: Option<&'static str>,
-}
-
-/// A value that a placeholder in a lock name can stand for.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be used in a lock name",
-    label = "it does not implement `std::fmt::Display`",
-    note = "implement `Display` for `{Self}`, or name a field or an argument-less method of it that does"
-)]
-pub trait NameValue: Display {}
-
-impl<T: Display + ?Sized> NameValue for T {}
-
-impl Name {
-    /// An empty name.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Appends fixed text.
-    #[must_use]
-    pub fn text(mut self, text: &str) -> Self {
-        self.rendered.push_str(text);
-        self
-    }
-
-    /// Appends the value of a placeholder.
-    #[must_use]
-    pub fn value<T: NameValue + ?Sized>(mut self, placeholder: &'static str, value: &T) -> Self {
-        let before = self.rendered.len();
-        let written = write!(self.rendered, "{value}");
-        if self.rendered.len() == before || written.is_err() {
-            self.empty.get_or_insert(placeholder);
-        }
-        self
-    }
-
-    fn finish(self) -> Result<String, LockError> {
-        match self.empty {
-            None => Ok(self.rendered),
-            Some(placeholder) => Err(LockError::InvalidName {
-                name: self.rendered,
-                reason: format!(
-                    "`<{placeholder}>` rendered to an empty string, with which different values would share one lock"
-                ),
-            }),
-        }
-    }
-}
 
 // The return type is the only generic argument of these functions. The compiler then reports a return type that cannot
 // carry an error once, at the place where the type is written.
 
-/// Releases the lock after the body, and returns the return value of the call. The type has no bound, because the
-/// compiler would report the bound of an opaque future a second time, at the attribute.
-pub fn finish<T>(finished: Finished<T>, output: Output<T>) -> impl Future<Output = T> {
-    finished.finish(output)
+/// A return type of an annotated function.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot report a failure to take the lock",
+    label = "cannot carry a `mongolock::LockError`",
+    note = "return a `Result<_, E>` where `E: From<mongolock::LockError>`: add a variant `Lock(#[from] mongolock::LockError)` to `E`, or return `anyhow::Result`",
+    note = "a type of your own that is not a `Result` implements `mongolock::LockOutput`"
+)]
+pub trait CallOutput: LockOutput {}
+
+// The error is about this trait, and not about the one that it is made of.
+#[diagnostic::do_not_recommend]
+impl<T: LockOutput> CallOutput for T {}
+
+/// How a return type carries an error.
+#[must_use]
+pub fn output<T: CallOutput>() -> Output<T> {
+    output::output()
 }
 
 /// The return value of a call whose lock was not acquired.
 #[must_use]
-pub fn failed<T: LockOutput>(error: LockError) -> T {
+pub fn failed<T: CallOutput>(error: LockError) -> T {
     T::from_lock_error(error)
 }
 
@@ -102,6 +61,18 @@ impl<T: LockOutput<Success: Skipped>> SkipOutput for T {
     }
 }
 
+/// The value of `provider`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a `LockProvider`",
+    label = "`provider` must be `AsRef<LockProvider>`",
+    note = "for a `static` of the type `LazyLock<LockProvider>` write `*` before its name, such as `provider = *LOCKS`"
+)]
+pub trait ProviderValue: AsRef<LockProvider> {}
+
+// The error is about this trait, and not about the one that it is made of.
+#[diagnostic::do_not_recommend]
+impl<T: AsRef<LockProvider> + ?Sized> ProviderValue for T {}
+
 /// One call of an annotated function: its provider and its options.
 pub struct Call {
     provider: Result<LockProvider, LockError>,
@@ -120,7 +91,7 @@ impl Call {
 
     /// A call with this provider.
     #[must_use]
-    pub fn on<P: AsRef<LockProvider> + ?Sized>(provider: &P) -> Self {
+    pub fn on<P: ProviderValue + ?Sized>(provider: &P) -> Self {
         Self::new(Ok(provider.as_ref().clone()))
     }
 
@@ -191,18 +162,27 @@ impl Call {
     // them.
 
     /// Acquires the lock with `on_busy = "wait"`.
-    pub fn wait(self, name: Name) -> impl Future<Output = Result<Acquired, LockError>> {
+    pub fn wait(self, name: Name) -> Acquiring {
         self.hold(name, OnBusy::Wait)
     }
 
     /// Acquires the lock with `on_busy = "fail"`.
-    pub fn fail(self, name: Name) -> impl Future<Output = Result<Acquired, LockError>> {
+    pub fn fail(self, name: Name) -> Acquiring {
         self.hold(name, OnBusy::TryOnce)
     }
 
     /// Acquires the lock with `on_busy = "skip"`: it makes one attempt, or waits for the `acquire_timeout` if the
     /// attribute itself sets one.
     pub fn skip(self, name: Name) -> impl Future<Output = Result<Option<Acquired>, LockError>> {
+        let acquiring = self.acquired_or_busy(name);
+        async move { acquiring.await.map(Result::ok) }
+    }
+
+    /// Acquires the lock with `on_busy = path`, as long as with `on_busy = "skip"`.
+    pub fn acquired_or_busy(
+        self,
+        name: Name,
+    ) -> impl Future<Output = Result<Result<Acquired, Busy>, LockError>> {
         let on_busy = if self.has_acquire_timeout {
             OnBusy::Wait
         } else {
@@ -211,25 +191,20 @@ impl Call {
         let acquiring = self.hold(name, on_busy);
         async move {
             match acquiring.await {
-                Ok(acquired) => Ok(Some(acquired)),
-                Err(LockError::Busy { .. } | LockError::Timeout { .. }) => Ok(None),
-                Err(error) => Err(error),
+                Ok(acquired) => Ok(Ok(acquired)),
+                Err(error) => Busy::from_error(error).map(Err),
             }
         }
     }
 
-    fn hold(self, name: Name, on_busy: OnBusy) -> impl Future<Output = Result<Acquired, LockError>> {
+    fn hold(self, name: Name, on_busy: OnBusy) -> Acquiring {
         let on_lost = self.on_lost;
         let lock = self.lock(name);
-        async move {
-            let lock = lock?;
-            lock.hold(on_busy, on_lost).await
-        }
+        Acquiring::new(async move { lock?.hold(on_busy, on_lost).await })
     }
 
     fn lock(self, name: Name) -> Result<DistributedLock, LockError> {
-        let name = name.finish()?;
-        Ok(self.provider?.named(name.into()).with(self.options))
+        Ok(self.provider?.named(name.finish()).with(self.options))
     }
 }
 

@@ -1,0 +1,166 @@
+//! The example `service` under load, with a kill of MongoDB in between: what its probes and its metrics say.
+
+use std::net::TcpListener;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must};
+use reqwest::{Client, StatusCode};
+use tokio::process::{Child, Command};
+use tokio::task::JoinSet;
+
+use crate::EXECUTABLES;
+
+/// The callers, which send requests one after the other for four reports.
+const CALLERS: u32 = 8;
+
+struct Service {
+    process: Child,
+    url: String,
+    client: Client,
+}
+
+impl Service {
+    fn start(uri: &str) -> Self {
+        // The port is free now, and most likely still is when the service binds it.
+        let port = TcpListener::bind(("127.0.0.1", 0))
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let process = Command::new(&EXECUTABLES["service"])
+            .env("MONGODB_URI", uri)
+            .env("PORT", port.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn();
+        Self {
+            process: must(process),
+            url: format!("http://127.0.0.1:{port}"),
+            client: Client::new(),
+        }
+    }
+
+    async fn get(&self, path: &str) -> Option<(StatusCode, String)> {
+        let response = self.client.get(format!("{}{path}", self.url)).send().await.ok()?;
+        Some((response.status(), response.text().await.ok()?))
+    }
+
+    /// Waits until the readiness probe has this status, and returns what `/health` says then.
+    async fn until_ready(&self, status: StatusCode) -> serde_json::Value {
+        let probe = async || (self.get("/ready").await?.0 == status).then_some(());
+        must(eventually(AMPLE, "readiness", probe).await);
+        let (_, health) = self.get("/health").await.unwrap();
+        println!("/ready {status}, /health {health}");
+        must(serde_json::from_str(&health))
+    }
+
+    /// The sum of the series of a metric whose labels contain this text.
+    async fn metric(&self, name: &str, label: &str) -> f64 {
+        let (_, metrics) = self.get("/metrics").await.unwrap();
+        let series = metrics.lines().filter_map(|line| line.rsplit_once(' '));
+        let matching =
+            series.filter(|(series, _)| series.split('{').next() == Some(name) && series.contains(label));
+        matching.map(|(_, value)| value.parse::<f64>().unwrap()).sum()
+    }
+}
+
+#[tokio::test]
+async fn service_says_what_happens_when_mongodb_is_killed() {
+    let server = must(Server::start(ServerOptions::single()).await);
+    let service = Service::start(&server.uri());
+    let before = service.until_ready(StatusCode::OK).await;
+    assert_eq!(
+        (&before["has_primary"], &before["is_shut_down"]),
+        (&true.into(), &false.into())
+    );
+
+    let (goes_on, rebuilt) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU32::new(0)));
+    let mut callers = JoinSet::new();
+    for caller in 0..CALLERS {
+        let (client, goes_on, rebuilt) = (service.client.clone(), Arc::clone(&goes_on), Arc::clone(&rebuilt));
+        let url = format!("{}/reports/{}", service.url, caller % 4);
+        callers.spawn(async move {
+            while goes_on.load(Ordering::Relaxed) {
+                match client.post(&url).send().await {
+                    Ok(response) if response.status() == StatusCode::OK => {
+                        rebuilt.fetch_add(1, Ordering::Relaxed);
+                    }
+                    // After the end of the service a caller gets no answer.
+                    Ok(_) | Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
+                }
+            }
+        });
+    }
+    let until_rebuilt = async |number: u32| {
+        let enough = async || (rebuilt.load(Ordering::Relaxed) >= number).then_some(());
+        must(eventually(AMPLE, "rebuilt reports", enough).await);
+    };
+    until_rebuilt(100).await;
+    assert!(service.metric("mongolock_acquires_total", "acquired").await >= 100.0);
+    assert!(
+        service.metric("mongolock_waiting", "").await > 0.0,
+        "callers compete for four locks"
+    );
+    assert!(service.metric("mongolock_hold_seconds_count", "").await >= 100.0);
+
+    must(server.node().kill().await);
+    let down = service.until_ready(StatusCode::SERVICE_UNAVAILABLE).await;
+    assert_eq!(down["is_reachable"], false);
+    assert!(
+        down["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("127.0.0.1")),
+        "{down}"
+    );
+    assert_eq!(service.get("/live").await.unwrap().0, StatusCode::OK);
+    assert!(
+        service
+            .metric("mongolock_commands_total", r#"outcome="error""#)
+            .await
+            > 0.0
+    );
+
+    must(server.node().restart().await);
+    let again = service.until_ready(StatusCode::OK).await;
+    assert_eq!(again["error"], serde_json::Value::Null);
+    until_rebuilt(rebuilt.load(Ordering::Relaxed) + 100).await;
+    assert!(service.metric("mongolock_held", "").await <= 4.0);
+    let (_, metrics) = service.get("/metrics").await.unwrap();
+    let shown = |line: &&str| {
+        line.contains("_total{") || line.contains("_count{") || line.starts_with("mongolock_held{")
+    };
+    println!("{}", metrics.lines().filter(shown).collect::<Vec<_>>().join("\n"));
+
+    let id = must(i32::try_from(service.process.id().unwrap()));
+    let id = rustix::process::Pid::from_raw(id).unwrap();
+    must(rustix::process::kill_process(id, rustix::process::Signal::TERM));
+    let output = must(
+        tokio::time::timeout(AMPLE, service.process.wait_with_output())
+            .await
+            .unwrap(),
+    );
+    goes_on.store(false, Ordering::Relaxed);
+    assert!(output.status.success(), "{output:?}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.ends_with("all locks are released\n"), "{printed}");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stderr),
+        "",
+        "no request was interrupted"
+    );
+    while callers.join_next().await.is_some() {}
+    let client = must(server.client().await);
+    let held = mongodb::bson::doc! { "lockId": { "$ne": "" } };
+    assert_eq!(
+        must(
+            mongolock_tests::locks(&client.database("mongolock"))
+                .find_one(held)
+                .await
+        ),
+        None
+    );
+}

@@ -1,0 +1,69 @@
+//! The metrics of a provider; without the feature `metrics` they are empty types and cost nothing.
+//!
+//! The handles of the metrics are made once for each provider and label, at the first acquire: after that, a measurement is
+//! a few atomic operations. A label is a constant of the program, never the name of a lock: there may be very many names,
+//! and each label is a time series of its own.
+
+#[cfg(feature = "metrics")]
+mod recorded;
+#[cfg(not(feature = "metrics"))]
+mod silent;
+
+#[cfg(feature = "metrics")]
+pub(crate) use recorded::{CommandMeter, LockMeter, Meter, stale_write};
+#[cfg(not(feature = "metrics"))]
+pub(crate) use silent::{CommandMeter, LockMeter, Meter, stale_write};
+
+/// How a call that waited for a lock ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AcquireOutcome {
+    Acquired,
+    Busy,
+    Timeout,
+    ShutDown,
+    Error,
+    /// The caller has dropped the future.
+    Cancelled,
+}
+
+/// How a hold passed to another caller in this process without a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HandoverKind {
+    /// A waiter got it at the end of a hold.
+    Waiter,
+    /// The next caller took it after a call that does not wait for its release.
+    NextCaller,
+}
+
+/// What a command is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CommandKind {
+    Acquire,
+    Renew,
+    Release,
+    /// The statement that guards a commit.
+    Commit,
+    /// One query that looks at the locks of many waiters.
+    Look,
+    /// A command on the documents of waiters.
+    Line,
+    /// The opening of the change stream, and a change of its filter.
+    Stream,
+    Index,
+    Hello,
+    Admin,
+}
+
+impl AcquireOutcome {
+    /// The value of the label `outcome`, and of the field of the span `mongolock.acquire`.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Acquired => "acquired",
+            Self::Busy => "busy",
+            Self::Timeout => "timeout",
+            Self::ShutDown => "shut_down",
+            Self::Error => "error",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}

@@ -1,0 +1,149 @@
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use crate::duration::{as_optional_seconds, as_seconds};
+use crate::engine::Engine;
+use crate::{FencingToken, IndexState, LockError};
+
+/// The state of a provider and of its connection to MongoDB; returned by
+/// [`LockProvider::health`](crate::LockProvider::health).
+///
+/// It implements [`Serialize`] for a status page: the fields have their Rust names in this order, times are numbers of
+/// seconds, and `error` is a text, which names hosts.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let provider = mongolock::LockProvider::in_memory();
+/// let _guard = provider.lock("report:1").await?;
+/// let json = serde_json::to_value(provider.health().await)?;
+/// // {"is_reachable":true,"has_primary":true,"error":null,"last_renewal":null,"smallest_remaining":29.6,
+/// //  "wake_up":"idle","index":{"state":"ready"},"held":1,"waiting":0,"is_shut_down":false}
+/// assert_eq!(json["held"], 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Health {
+    /// Whether a server of the deployment replied to a `hello` command within 2 s.
+    pub is_reachable: bool,
+    /// Whether a primary replied: locks are acquired and renewed at the primary. Another member is asked if none replies
+    /// within 1 s. The router of a sharded cluster and a standalone server count as a primary.
+    pub has_primary: bool,
+    /// Why no server replied.
+    #[serde(serialize_with = "as_text")]
+    pub error: Option<LockError>,
+    /// How long ago a renewal was last confirmed; `None` if this provider has not renewed a lease yet. A lease is first
+    /// renewed one `renew_interval` after its acquisition.
+    #[serde(serialize_with = "as_optional_seconds")]
+    pub last_renewal: Option<Duration>,
+    /// The shortest time until a lease of this provider ends if it is not renewed again; `None` if it holds no lock.
+    /// Below two thirds of the `expiry`, a renewal is overdue.
+    #[serde(serialize_with = "as_optional_seconds")]
+    pub smallest_remaining: Option<Duration>,
+    /// How waiters learn of releases in other processes.
+    pub wake_up: WakeUp,
+    /// The state of the TTL index at its last check; `None` before the first one.
+    pub index: Option<IndexState>,
+    /// The number of locks that this provider holds.
+    pub held: usize,
+    /// The number of calls that wait for a lock or for the reply to their request.
+    pub waiting: usize,
+    /// Whether a shutdown has begun: new acquires are refused.
+    pub is_shut_down: bool,
+}
+
+/// How the waiters of a provider learn of releases in other processes; see
+/// [`LockProviderBuilder::wake_up`](crate::LockProviderBuilder::wake_up).
+///
+/// It implements [`Serialize`] as `"idle"`, `"stream"` or `"polling"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum WakeUp {
+    /// No call waits, so none has to be woken.
+    Idle,
+    /// A change stream is open and reports releases at once.
+    Stream,
+    /// Waiters poll within `retry_interval`: change streams are switched off, not supported, not allowed or not yet open.
+    Polling,
+}
+
+/// A lock that this process holds; returned by [`LockProvider::held`](crate::LockProvider::held).
+///
+/// It implements [`Serialize`]: the fields have their Rust names in this order, and times are numbers of seconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct HeldInfo {
+    /// The lock's name.
+    pub name: String,
+    /// The fencing token of this hold.
+    pub fencing_token: FencingToken,
+    /// The time since the lock was acquired.
+    #[serde(serialize_with = "as_seconds")]
+    pub held_for: Duration,
+    /// The time until the lease ends if it is not renewed again.
+    #[serde(serialize_with = "as_seconds")]
+    pub remaining: Duration,
+}
+
+pub(super) async fn health(engine: &Engine) -> Health {
+    let reply = engine.probe.finds_primary().await;
+    let leases = engine.renewer.held();
+    Health {
+        is_reachable: reply.is_ok(),
+        has_primary: *reply.as_ref().unwrap_or(&false),
+        error: reply.err(),
+        last_renewal: engine.renewer.last_renewal().map(|at| at.elapsed()),
+        smallest_remaining: leases.iter().map(|lease| lease.remaining()).min(),
+        wake_up: wake_up(engine),
+        index: engine.index_task.state(),
+        held: leases.len(),
+        waiting: engine.waiting(),
+        is_shut_down: engine.refuses(false),
+    }
+}
+
+fn wake_up(engine: &Engine) -> WakeUp {
+    if engine.waiting() == 0 {
+        WakeUp::Idle
+    } else if engine.notifier.is_open() {
+        WakeUp::Stream
+    } else {
+        WakeUp::Polling
+    }
+}
+
+pub(super) async fn is_ready(engine: &Engine) -> bool {
+    if engine.refuses(false) {
+        return false;
+    }
+    let interval = engine.config.options.renew_interval();
+    let confirmed = engine.store.last_confirmed();
+    confirmed.is_some_and(|at| at.elapsed() < interval)
+        || matches!(engine.probe.finds_primary().await, Ok(true))
+}
+
+/// The locks that the provider holds, in the order of their names.
+pub(super) fn held(engine: &Engine) -> Vec<HeldInfo> {
+    let leases = engine.renewer.held();
+    let mut held: Vec<HeldInfo> = leases
+        .iter()
+        .map(|lease| HeldInfo {
+            name: lease.key.name.to_string(),
+            fencing_token: lease.token,
+            held_for: lease.acquired.elapsed(),
+            remaining: lease.remaining(),
+        })
+        .collect();
+    held.sort_by(|one, other| one.name.cmp(&other.name));
+    held
+}
+
+#[expect(clippy::ref_option, reason = "serde passes a reference")]
+fn as_text<S: Serializer>(error: &Option<LockError>, serializer: S) -> Result<S::Ok, S::Error> {
+    let text = error.as_ref().map(|error| error.with_cause().to_string());
+    text.serialize(serializer)
+}

@@ -1,0 +1,173 @@
+use std::future::Future;
+use std::pin::Pin;
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::LockError;
+use crate::error::failure::Failure;
+use crate::meter::{CommandKind, CommandMeter};
+use crate::task::with_reply_limit;
+use crate::timing::CLOSE_LIMIT;
+
+/// The commands and streams of a store that is closed at the end of a shutdown.
+///
+/// The driver panics on its own task if the runtime ends while a command of a client is in flight or one of its cursors
+/// is open, and `Client::shutdown` waits for all of them. A shutdown therefore ends those of this library itself.
+pub(super) struct Gate {
+    is_closed: watch::Sender<bool>,
+    meter: CommandMeter,
+}
+
+/// A stream that is open, counted until it is dropped.
+pub(crate) struct Passage(watch::Receiver<bool>);
+
+impl Gate {
+    pub(super) fn new() -> Self {
+        Self {
+            is_closed: watch::Sender::new(false),
+            meter: CommandMeter::new(),
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        *self.is_closed.borrow()
+    }
+
+    /// Begins to count something that ends when the gate is closed.
+    pub(super) fn enter(&self) -> Result<Passage, LockError> {
+        let passage = Passage(self.is_closed.subscribe());
+        if self.is_closed() {
+            return Err(Failure::Closed.into_error());
+        }
+        Ok(passage)
+    }
+
+    /// Runs a command until its reply, or until the gate is closed. The command is pinned by the caller, because each
+    /// function that took it by value would double the size of its future.
+    pub(super) async fn run<T>(
+        &self,
+        kind: CommandKind,
+        command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
+    ) -> Result<T, LockError> {
+        let mut counted = Counted::begin(&self.meter, kind);
+        let reply = self.enter()?.run(with_reply_limit(command)).await;
+        counted.is_ok = reply.is_ok();
+        reply
+    }
+
+    /// Runs a command for which a caller waits and which may begin after the end of a shutdown.
+    pub(super) async fn run_always<T>(
+        &self,
+        kind: CommandKind,
+        command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
+    ) -> Result<T, LockError> {
+        let mut counted = Counted::begin(&self.meter, kind);
+        let reply = match self.enter() {
+            Ok(mut passage) => passage.run(with_reply_limit(command)).await,
+            Err(_) => with_reply_limit(command).await,
+        };
+        counted.is_ok = reply.is_ok();
+        reply
+    }
+
+    /// Counts a command in a session of the caller. It runs to its end, because the session is the caller's.
+    pub(super) async fn count<T>(
+        &self,
+        kind: CommandKind,
+        command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
+    ) -> Result<T, LockError> {
+        let mut counted = Counted::begin(&self.meter, kind);
+        let reply = command.await;
+        counted.is_ok = reply.is_ok();
+        reply
+    }
+
+    /// Ends all commands and streams, and waits until they are dropped: each is dropped by the task that waits for it.
+    pub(super) async fn close(&self) {
+        self.is_closed.send_replace(true);
+        // A task can be late only on a runtime that is blocked.
+        let _ = timeout(CLOSE_LIMIT, self.is_closed.closed()).await;
+    }
+}
+
+/// A command that is counted when it ends; one that is dropped has no reply.
+struct Counted<'a> {
+    meter: &'a CommandMeter,
+    kind: CommandKind,
+    is_ok: bool,
+}
+
+impl<'a> Counted<'a> {
+    fn begin(meter: &'a CommandMeter, kind: CommandKind) -> Self {
+        Self {
+            meter,
+            kind,
+            is_ok: false,
+        }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.meter.count(self.kind, self.is_ok);
+    }
+}
+
+impl Passage {
+    /// Runs a command until its reply, or until the gate is closed; the connection of a dropped command is closed.
+    pub(super) async fn run<T>(
+        &mut self,
+        command: impl Future<Output = Result<T, LockError>>,
+    ) -> Result<T, LockError> {
+        tokio::select! {
+            biased;
+            reply = command => reply,
+            // It fails only without a gate, and the gate lives as long as its store.
+            _ = self.0.wait_for(|closed| *closed) => Err(Failure::Closed.into_error()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::pin::pin;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::store::driver_error;
+
+    #[tokio::test(start_paused = true)]
+    async fn closing_ends_commands_and_streams_and_waits_until_they_are_dropped() {
+        let gate = Arc::new(Gate::new());
+        let stream = gate.enter().unwrap();
+        let running = Arc::clone(&gate);
+        let command = tokio::spawn(async move {
+            running
+                .run(CommandKind::Renew, pin!(pending::<Result<(), _>>()))
+                .await
+        });
+        tokio::task::yield_now().await;
+        let begun = tokio::time::Instant::now();
+        let dropping = async {
+            tokio::time::sleep(CLOSE_LIMIT / 2).await;
+            drop(stream);
+        };
+        tokio::join!(gate.close(), dropping);
+        assert_eq!(begun.elapsed(), CLOSE_LIMIT / 2);
+        let error = command.await.unwrap().unwrap_err();
+        assert!(driver_error::is_closed(&error), "{error}");
+        assert!(gate.enter().is_err());
+        assert!(
+            gate.run(CommandKind::Renew, pin!(async { Ok(()) }))
+                .await
+                .is_err()
+        );
+        assert!(
+            gate.run_always(CommandKind::Admin, pin!(async { Ok(()) }))
+                .await
+                .is_ok()
+        );
+    }
+}

@@ -1,0 +1,164 @@
+//! `on_busy = path`: a function of the user's makes the return value of a call whose lock is busy.
+
+#![deny(warnings)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use mongolock::{Busy, LockContext, LockError, LockProvider, distributed_lock};
+
+mod answers {
+    use super::{Busy, LockError};
+
+    pub(super) fn somebody(text: &str, busy: &Busy) -> Result<String, LockError> {
+        Ok(format!(
+            "{} has {} for {text}",
+            busy.holder.as_deref().unwrap_or("?"),
+            busy.name
+        ))
+    }
+}
+
+/// A return type that has nothing to do with `Result`.
+#[derive(Debug, PartialEq)]
+enum Reply {
+    Done,
+    Busy(u64, Option<Duration>),
+    Failed,
+}
+
+impl mongolock::LockOutput for Reply {
+    type Success = ();
+
+    fn from_success((): ()) -> Self {
+        Self::Done
+    }
+
+    fn from_lock_error(_: LockError) -> Self {
+        Self::Failed
+    }
+
+    fn is_success(&self) -> bool {
+        *self == Self::Done
+    }
+}
+
+#[distributed_lock(name = "busy", on_busy = answers::somebody)]
+async fn borrows(text: &str) -> Result<String, LockError> {
+    Ok(text.to_owned())
+}
+
+#[distributed_lock(name = "busy", on_busy = owned_answer, acquire_timeout = "1ms")]
+async fn owns(id: u64, names: Vec<String>, #[lock] lock: LockContext) -> Reply {
+    drop((id, names, lock));
+    Reply::Done
+}
+
+fn owned_answer(id: &u64, names: &[String], busy: &Busy) -> Reply {
+    assert_eq!(names.len(), 2);
+    Reply::Busy(*id, busy.remaining)
+}
+
+#[distributed_lock(name = "<value>", on_busy = generic_answer)]
+async fn generic<T: std::fmt::Display + Clone>(value: T) -> anyhow::Result<T> {
+    Ok(value)
+}
+
+fn generic_answer<T: Clone>(value: &T, _: &Busy) -> anyhow::Result<T> {
+    Ok(value.clone())
+}
+
+struct Service {
+    name: String,
+}
+
+impl Service {
+    #[distributed_lock(name = "busy", on_busy = Self::busy)]
+    async fn by_reference(&self, id: u64) -> Result<String, LockError> {
+        Ok(format!("{} {id}", self.name))
+    }
+
+    #[distributed_lock(name = "busy", on_busy = Self::busy)]
+    async fn by_mutable_reference(&mut self, id: u64) -> Result<String, LockError> {
+        self.name.push('!');
+        Ok(format!("{} {id}", self.name))
+    }
+
+    #[distributed_lock(name = "busy", on_busy = Service::busy)]
+    async fn by_value(self, id: u64) -> Result<String, LockError> {
+        Ok(format!("{} {id}", self.name))
+    }
+
+    #[distributed_lock(name = "busy", on_busy = Self::busy)]
+    async fn by_arc(self: Arc<Self>, id: u64) -> Result<String, LockError> {
+        Ok(format!("{} {id}", self.name))
+    }
+
+    fn busy(&self, id: &u64, busy: &Busy) -> Result<String, LockError> {
+        Ok(format!("{} is busy for {} {id}", busy.name, self.name))
+    }
+}
+
+#[async_trait]
+trait Boxed {
+    async fn run(&self, id: u64) -> Result<String, LockError>;
+}
+
+#[async_trait]
+impl Boxed for Service {
+    #[distributed_lock(name = "busy", on_busy = Service::busy)]
+    async fn run(&self, id: u64) -> Result<String, LockError> {
+        Ok(format!("{} {id}", self.name))
+    }
+}
+
+fn service() -> Service {
+    Service { name: "s".to_owned() }
+}
+
+fn send<F: Future + Send>(future: F) -> F {
+    future
+}
+
+#[tokio::test]
+async fn the_function_makes_the_return_value() -> anyhow::Result<()> {
+    let provider = LockProvider::in_memory().to_builder().owner("o").build()?;
+    let busy = provider.lock("busy").await?;
+    let busy_too = provider.lock("3").await?;
+    let inside = async {
+        assert_eq!(send(borrows("x")).await?, "o has busy for x");
+        let names = || vec![String::new(), String::new()];
+        assert!(matches!(owns(7, names()).await, Reply::Busy(7, _)));
+        assert_eq!(generic(3).await?, 3);
+        let mut service = service();
+        assert_eq!(service.by_reference(1).await?, "busy is busy for s 1");
+        assert_eq!(service.by_mutable_reference(2).await?, "busy is busy for s 2");
+        assert_eq!(Boxed::run(&service, 5).await?, "busy is busy for s 5");
+        assert_eq!(service.by_value(3).await?, "busy is busy for s 3");
+        assert_eq!(Arc::new(self::service()).by_arc(4).await?, "busy is busy for s 4");
+        anyhow::Ok(())
+    };
+    provider.scope(inside).await?;
+    busy.release().await?;
+    busy_too.release().await?;
+    let inside = async {
+        assert_eq!(borrows("x").await?, "x");
+        assert_eq!(owns(7, Vec::new()).await, Reply::Done);
+        assert_eq!(generic(3).await?, 3);
+        assert_eq!(Arc::new(service()).by_arc(4).await?, "s 4");
+        anyhow::Ok(())
+    };
+    provider.scope(inside).await
+}
+
+#[tokio::test]
+async fn other_errors_do_not_reach_the_function() -> anyhow::Result<()> {
+    let provider = LockProvider::in_memory();
+    let outcome = provider.scope(generic("")).await;
+    let error = outcome.expect_err("an empty name").downcast::<LockError>()?;
+    assert!(matches!(error, LockError::InvalidName { .. }), "{error}");
+    provider.shutdown().await;
+    assert_eq!(provider.scope(owns(1, Vec::new())).await, Reply::Failed);
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! The argument `#[lock] lock: LockContext`, which the attribute fills in and which callers do not pass.
+
+#![deny(warnings)]
+
+use async_trait::async_trait;
+use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
+
+#[distributed_lock(name = "a:<id>")]
+async fn last(id: u64, #[lock] lock: LockContext) -> Result<String, LockError> {
+    Ok(format!("{} {id}", lock.name()))
+}
+
+#[distributed_lock(name = "b:<id>")]
+async fn first(#[lock] context: LockContext, id: u64) -> Result<String, LockError> {
+    let id = id + 1;
+    Ok(format!("{} {id}", context.name()))
+}
+
+#[distributed_lock(name = "c")]
+async fn only(#[lock] lock: mongolock::LockContext) -> Result<bool, LockError> {
+    let task = tokio::spawn(lock.clone().scope(async { LockContext::current().is_some() }));
+    lock.ensure_held()?;
+    task.await.map_err(|_| LockError::NoProvider)
+}
+
+#[distributed_lock(name = "d:<id>")]
+async fn unnamed<T: Fn(u64) -> u64>(id: u64, #[lock] _: LockContext, map: T) -> Result<u64, LockError>
+where
+    T: Send,
+{
+    #![allow(clippy::unused_async)]
+    Ok(map(id))
+}
+
+#[distributed_lock(name = "attributes")]
+async fn with_attributes(
+    #[allow(unused_variables)]
+    #[lock]
+    lock: LockContext,
+) -> Result<(), LockError> {
+    Ok(())
+}
+
+/// A function with the name of an argument.
+fn lock(provider: &LockProvider) -> LockProvider {
+    provider.clone()
+}
+
+#[distributed_lock(name = "function", provider = lock(&provider))]
+async fn beside_a_function(provider: LockProvider, #[lock] lock: LockContext) -> Result<String, LockError> {
+    Ok(lock.name().to_owned())
+}
+
+#[distributed_lock(name = "e", on_busy = "skip")]
+async fn skips(#[lock] lock: LockContext) -> Result<Option<String>, LockError> {
+    Ok(Some(lock.name().to_owned()))
+}
+
+struct Service {
+    region: String,
+}
+
+impl Service {
+    #[distributed_lock(name = "f:<self.region>")]
+    async fn borrowed<'a>(
+        &'a self,
+        text: &'a str,
+        #[lock] lock: LockContext,
+    ) -> Result<(&'a str, String), LockError> {
+        Ok((text, lock.name().to_owned()))
+    }
+
+    #[tracing::instrument(skip(self, lock))]
+    #[distributed_lock(name = "g:<self.region>")]
+    async fn below_a_span(&mut self, id: u64, #[lock] lock: LockContext) -> Result<String, LockError> {
+        self.region.push('!');
+        Ok(lock.name().to_owned())
+    }
+
+    #[distributed_lock(name = "h:<self.region>")]
+    #[tracing::instrument(skip(self))]
+    async fn above_a_span(self, id: u64, #[lock] lock: LockContext) -> Result<String, LockError> {
+        Ok(lock.name().to_owned())
+    }
+}
+
+trait Plain {
+    async fn run(&self, id: u64) -> Result<String, LockError>;
+}
+
+impl Plain for Service {
+    #[distributed_lock(name = "i:<id>")]
+    async fn run(&self, id: u64, #[lock] lock: LockContext) -> Result<String, LockError> {
+        Ok(lock.name().to_owned())
+    }
+}
+
+#[async_trait]
+trait Boxed {
+    async fn run(&self, id: u64) -> Result<String, LockError>;
+
+    #[distributed_lock(name = "default")]
+    async fn with_default(&self, #[lock] lock: LockContext) -> Result<String, LockError> {
+        Ok(lock.name().to_owned())
+    }
+}
+
+#[async_trait]
+impl Boxed for Service {
+    #[distributed_lock(name = "j:<self.region>:<id>")]
+    async fn run(&self, id: u64, #[lock] lock: LockContext) -> Result<String, LockError> {
+        if id == 0 {
+            return Ok("nothing".to_owned());
+        }
+        Ok(format!("{} {}", lock.name(), self.region))
+    }
+}
+
+macro_rules! job {
+    ($name:ident, $lock:ident) => {
+        #[distributed_lock(name = "k")]
+        async fn $name(#[lock] $lock: LockContext) -> Result<i64, LockError> {
+            Ok($lock.fencing_token().get())
+        }
+    };
+}
+
+job!(generated, held);
+
+fn send<F: Future + Send>(future: F) -> F {
+    future
+}
+
+#[tokio::test]
+async fn the_lock_is_an_argument() -> Result<(), LockError> {
+    LockProvider::in_memory()
+        .scope(async {
+            assert_eq!(send(last(1)).await?, "a:1 1");
+            assert_eq!(first(1).await?, "b:1 2");
+            assert!(only().await?);
+            with_attributes().await?;
+            let provider = LockProvider::in_memory();
+            assert_eq!(beside_a_function(provider).await?, "function");
+            assert_eq!(unnamed(1, |id| id + 1).await?, 2);
+            assert_eq!(skips().await?.as_deref(), Some("e"));
+            let mut service = Service {
+                region: "eu".to_owned(),
+            };
+            assert_eq!(service.borrowed("x").await?, ("x", "f:eu".to_owned()));
+            assert_eq!(service.below_a_span(1).await?, "g:eu");
+            assert_eq!(Plain::run(&service, 1).await?, "i:1");
+            assert_eq!(send(Boxed::run(&service, 1)).await?, "j:eu!:1 eu!");
+            assert_eq!(Boxed::run(&service, 0).await?, "nothing");
+            assert_eq!(service.with_default().await?, "default");
+            assert_eq!(service.above_a_span(1).await?, "h:eu!");
+            assert!(generated().await? > 0);
+            Ok(())
+        })
+        .await
+}

@@ -1,0 +1,170 @@
+//! What a provider says about itself: `health`, `is_ready` and `held`. Servers that do not reply: `faults/health.rs`.
+
+use std::time::Duration;
+
+use mongolock::{Health, IndexState, LockProvider, WakeUp};
+use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, names, recorded};
+
+use crate::conformance::conformance;
+use crate::fixture::{Fixture, restricted};
+
+conformance!(
+    the_locks_of_this_process_are_listed_and_counted,
+    the_smallest_remaining_lease_and_the_last_renewal_are_told,
+    a_provider_that_shuts_down_is_not_ready,
+);
+
+/// Waits until the health of the provider is as expected.
+async fn until(provider: &LockProvider, what: &str, expected: impl Fn(&Health) -> bool) {
+    let probe = async || expected(&provider.health().await).then_some(());
+    eventually(AMPLE, what, probe).await.unwrap();
+}
+
+async fn the_locks_of_this_process_are_listed_and_counted(fixture: Fixture) {
+    let (ours, theirs) = (&fixture.provider, fixture.rival());
+    let second = ours.lock("b").await.unwrap();
+    let first = ours.lock("a").await.unwrap();
+    let _theirs = theirs.lock("c").await.unwrap();
+    let health = ours.health().await;
+    assert!(health.is_reachable && health.has_primary && health.error.is_none());
+    assert_eq!((health.held, health.waiting), (2, 0));
+    assert!(!health.is_shut_down);
+
+    let held = ours.held();
+    let listed: Vec<_> = held
+        .iter()
+        .map(|lock| (lock.name.as_str(), lock.fencing_token))
+        .collect();
+    assert_eq!(
+        listed,
+        [("a", first.fencing_token()), ("b", second.fencing_token())]
+    );
+    assert!(held[0].held_for <= held[1].held_for);
+    assert!(held[0].remaining > Duration::from_secs(15) && held[0].remaining <= Duration::from_secs(30));
+
+    let waiters: Vec<_> = ["c", "c", "a"]
+        .map(|name| tokio::spawn(ours.lock(name).acquire()))
+        .into();
+    until(ours, "three waiting calls", |health| health.waiting == 3).await;
+    for waiter in waiters {
+        waiter.abort();
+        waiter.await.unwrap_err();
+    }
+    first.release().await.unwrap();
+    let health = ours.health().await;
+    assert_eq!((health.held, health.waiting), (1, 0));
+    drop(second);
+    assert!(ours.held().is_empty());
+}
+
+async fn the_smallest_remaining_lease_and_the_last_renewal_are_told(fixture: Fixture) {
+    let provider = &fixture.provider;
+    let health = provider.health().await;
+    assert_eq!((health.smallest_remaining, health.last_renewal), (None, None));
+    let _long = provider.lock("long").await.unwrap();
+    let expiry = Duration::from_secs(6);
+    let short = provider.lock("short").expiry(expiry).renew_interval(expiry / 20);
+    let short = short.acquire().await.unwrap();
+    let remaining = provider.health().await.smallest_remaining.unwrap();
+    assert!(remaining <= expiry, "{remaining:?}");
+    until(provider, "a renewal", |health| health.last_renewal.is_some()).await;
+    let renewed = provider.health().await.last_renewal.unwrap();
+    assert!(renewed < AMPLE, "{renewed:?}");
+    short.release().await.unwrap();
+    let remaining = provider.health().await.smallest_remaining.unwrap();
+    assert!(remaining > expiry, "{remaining:?}");
+}
+
+async fn a_provider_that_shuts_down_is_not_ready(fixture: Fixture) {
+    let provider = &fixture.provider;
+    assert!(provider.is_ready().await);
+    let guard = provider.lock("held").await.unwrap();
+    let checks = async {
+        until(provider, "begin of the shutdown", |health| health.is_shut_down).await;
+        assert!(!provider.is_ready().await, "during the grace period");
+        guard.release().await.unwrap();
+    };
+    tokio::join!(provider.shutdown_after(AMPLE), checks);
+    assert!(!provider.is_ready().await);
+    let health = provider.health().await;
+    assert!(health.is_shut_down && health.held == 0);
+    assert_eq!(health.wake_up, WakeUp::Idle);
+}
+
+/// A check sends no command while writes are confirmed, and one `hello` otherwise.
+#[tokio::test]
+async fn a_provider_in_use_is_ready_without_a_command() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let provider = LockProvider::new(&database);
+    commands.clear();
+    assert!(provider.is_ready().await);
+    assert_eq!(names(&commands.all()), ["hello"]);
+    provider.lock("used").await.unwrap().release().await.unwrap();
+    commands.clear();
+    assert!(provider.is_ready().await);
+    assert!(!names(&commands.all()).contains(&"hello"));
+
+    let builder = LockProvider::builder(&database).renew_interval(Duration::from_millis(1));
+    let provider = builder.build().unwrap();
+    provider.lock("used").await.unwrap().release().await.unwrap();
+    let asks = async || {
+        assert!(provider.is_ready().await);
+        names(&commands.all()).contains(&"hello").then_some(())
+    };
+    eventually(AMPLE, "`hello` after the renewal interval", asks)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn waiters_are_woken_by_a_stream() {
+    let fixture = Fixture::mongodb().await;
+    let _held = fixture.rival().lock("held").await.unwrap();
+    let provider = &fixture.provider;
+    assert_eq!(provider.health().await.wake_up, WakeUp::Idle);
+    let waiter = tokio::spawn(provider.lock("held").acquire());
+    until(provider, "stream", |health| health.wake_up == WakeUp::Stream).await;
+    waiter.abort();
+    until(provider, "no waiter", |health| health.wake_up == WakeUp::Idle).await;
+
+    let polling = provider.to_builder().wake_up(false).build().unwrap();
+    let waiter = tokio::spawn(polling.lock("held").acquire());
+    until(&polling, "polling", |health| health.wake_up == WakeUp::Polling).await;
+    waiter.abort();
+}
+
+#[tokio::test]
+async fn a_standalone_counts_as_a_primary_and_its_waiters_poll() {
+    let server = Server::start(ServerOptions::standalone()).await.unwrap();
+    let provider = LockProvider::new(&server.client().await.unwrap().database("app"));
+    let rival = provider.to_builder().owner("rival").build().unwrap();
+    let _held = rival.lock("held").await.unwrap();
+    assert!(provider.health().await.has_primary);
+    let waiter = tokio::spawn(provider.lock("held").acquire());
+    until(&provider, "a waiter", |health| health.waiting == 1).await;
+    // The server refuses the stream.
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(provider.health().await.wake_up, WakeUp::Polling);
+    }
+    waiter.abort();
+}
+
+#[tokio::test]
+async fn the_state_of_the_index_is_that_of_its_last_check() {
+    let server = Server::start(ServerOptions::standalone().auth()).await.unwrap();
+    let uri = restricted(&server, &["find", "insert", "update"]).await;
+    let client = mongodb::Client::with_uri_str(uri).await.unwrap();
+    let provider = LockProvider::new(&client.database("app"));
+    assert_eq!(provider.health().await.index, None, "nothing was sent before");
+    drop(provider.lock("used").await.unwrap());
+    let is_refused = |health: &Health| matches!(health.index, Some(IndexState::Unauthorized { .. }));
+    until(&provider, "refused index", is_refused).await;
+
+    let fixture = Fixture::mongodb().await;
+    drop(fixture.provider.lock("used").await.unwrap());
+    let is_ready = |health: &Health| health.index == Some(IndexState::Ready);
+    until(&fixture.provider, "index", is_ready).await;
+}

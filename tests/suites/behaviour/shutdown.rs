@@ -1,0 +1,219 @@
+//! The end of a provider: which calls go on during a grace period, and what is left after it.
+
+use std::time::Duration;
+
+use mongodb::bson::{Document, doc};
+use mongolock::{LockContext, LockError, LockProvider, LossReason};
+use mongolock_tests::{AMPLE, eventually};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use crate::conformance::conformance;
+use crate::fixture::{Fixture, acquire_and_release, assert_released};
+
+conformance!(
+    bodies_end_within_the_grace_period,
+    a_body_still_gets_the_locks_that_it_needs,
+    work_beyond_the_grace_period_is_cut,
+    a_dropped_grace_period_ends_at_once,
+    a_shutdown_ends_a_grace_period,
+);
+
+/// A grace period that no test lets pass.
+const GRACE: Duration = AMPLE;
+
+/// Starts a body that holds the lock `outer` and runs `work` as soon as the shutdown with this grace period has begun.
+/// Returns the outcome of the body when the shutdown has returned.
+async fn shut_down_around<T: Send + 'static>(
+    fixture: &Fixture,
+    grace: Duration,
+    work: impl Future<Output = Result<T, LockError>> + Send + 'static,
+) -> Result<T, LockError> {
+    let (begun, holds) = oneshot::channel();
+    let (go_on, may_go_on) = oneshot::channel();
+    let body = fixture.provider.lock("outer").run(async |_| {
+        begun.send(()).unwrap();
+        may_go_on.await.unwrap();
+        work.await
+    });
+    let body = tokio::spawn(body);
+    holds.await.unwrap();
+    let shutting_down = tokio::spawn({
+        let provider = fixture.provider.clone();
+        async move { provider.shutdown_after(grace).await }
+    });
+    until_refused(&fixture.provider).await;
+    go_on.send(()).unwrap();
+    timeout(AMPLE, shutting_down)
+        .await
+        .expect("the shutdown ends")
+        .unwrap();
+    body.await.unwrap()
+}
+
+async fn until_refused(provider: &LockProvider) {
+    let refused = async || match provider.lock("other").acquire().await {
+        Err(LockError::ShutDown { .. }) => Some(()),
+        _ => None,
+    };
+    eventually(AMPLE, "refusal of new acquires", refused)
+        .await
+        .unwrap();
+}
+
+async fn bodies_end_within_the_grace_period(fixture: Fixture) {
+    let rival = fixture.rival().lock("held").await.unwrap();
+    let waiting = fixture.provider.lock("held");
+    let waiter = tokio::spawn(async move { waiting.acquire().await });
+    let provider = fixture.provider.clone();
+    let ended = shut_down_around(&fixture, GRACE, async move {
+        // Calls outside of a hold are refused while the body runs, also those that try once.
+        let outside = tokio::spawn(async move { provider.lock("free").try_acquire().await });
+        assert!(matches!(outside.await.unwrap(), Err(LockError::ShutDown { .. })));
+        assert!(matches!(waiter.await.unwrap(), Err(LockError::ShutDown { .. })));
+        let context = LockContext::current().unwrap();
+        context.ensure_held()?;
+        Ok("ended")
+    });
+    let begun = Instant::now();
+    assert_eq!(ended.await.unwrap(), "ended");
+    assert!(begun.elapsed() < GRACE, "it does not wait for the grace period");
+    acquire_and_release(&fixture.rival().lock("outer")).await;
+    assert!(matches!(
+        fixture.provider.lock("outer").acquire().await,
+        Err(LockError::ShutDown { .. })
+    ));
+    rival.release().await.unwrap();
+}
+
+/// A lock that is free, one that a rival holds, and one by the guard of a task with the context of the body.
+async fn a_body_still_gets_the_locks_that_it_needs(fixture: Fixture) {
+    let rival = fixture.rival().lock("held").await.unwrap();
+    let provider = fixture.provider.clone();
+    let ended = shut_down_around(&fixture, GRACE, async move {
+        provider
+            .lock("free")
+            .run(async |_| Ok::<_, LockError>(()))
+            .await?;
+        let held = provider.lock("held");
+        let waiting = tokio::spawn(LockContext::current().unwrap().scope(held.acquire()));
+        tokio::task::yield_now().await;
+        rival.release().await?;
+        waiting.await.unwrap()?.release().await?;
+        Ok(provider.lock("tried").try_acquire().await?.is_some())
+    });
+    assert!(ended.await.unwrap());
+    for name in ["outer", "free", "held", "tried"] {
+        assert_released(&fixture.rival().lock(name)).await;
+    }
+}
+
+async fn work_beyond_the_grace_period_is_cut(fixture: Fixture) {
+    let grace = Duration::from_millis(300);
+    let _rival = fixture.rival().lock("held").await.unwrap();
+    let guard = fixture.provider.lock("guarded").await.unwrap();
+    let waiting = fixture.provider.lock("held");
+    let begun = Instant::now();
+    let ended = shut_down_around(&fixture, grace, async move { waiting.acquire().await.map(drop) });
+    let error = ended.await.unwrap_err();
+    assert!(begun.elapsed() >= grace, "{:?}", begun.elapsed());
+    // The acquire in the body and the body itself end at the same time.
+    match &error {
+        LockError::Lost { reason, .. } => {
+            assert_eq!(*reason, LossReason::ShutDown);
+            assert!(
+                error.to_string().ends_with("its provider was shut down"),
+                "{error}"
+            );
+        }
+        other => assert!(matches!(other, LockError::ShutDown { .. }), "{other}"),
+    }
+    assert!(guard.is_lost());
+    assert!(matches!(
+        guard.ensure_held(),
+        Err(LockError::Lost {
+            reason: LossReason::ShutDown,
+            ..
+        })
+    ));
+    for name in ["outer", "guarded"] {
+        let free = fixture.rival().lock(name).try_acquire().await.unwrap();
+        free.expect("the lock is released at the server when the shutdown returns")
+            .release()
+            .await
+            .unwrap();
+    }
+}
+
+async fn a_dropped_grace_period_ends_at_once(fixture: Fixture) {
+    let guard = fixture.provider.lock("held").await.unwrap();
+    let shutdown = timeout(Duration::from_millis(50), fixture.provider.shutdown_after(GRACE));
+    shutdown.await.expect_err("a guard is held");
+    assert!(guard.is_lost());
+    assert_released(&fixture.rival().lock("held")).await;
+}
+
+async fn a_shutdown_ends_a_grace_period(fixture: Fixture) {
+    let guard = fixture.provider.lock("held").await.unwrap();
+    let graceful = fixture.provider.shutdown_after(GRACE);
+    let at_once = async {
+        until_refused(&fixture.provider).await;
+        fixture.provider.shutdown().await;
+    };
+    timeout(GRACE / 2, async { tokio::join!(graceful, at_once) })
+        .await
+        .expect("the grace period ends");
+    assert!(guard.is_lost());
+}
+
+/// The change stream and the sessions of a provider are closed at the server when its shutdown has returned, and the
+/// client of a `connect` provider is shut down with the last provider that uses it.
+#[tokio::test]
+async fn a_shutdown_leaves_nothing_open_at_the_server() {
+    let fixture = Fixture::mongodb().await;
+    let (hosts, options) = fixture.db().uri().split_once("/?").expect("it has options");
+    let database = fixture.db().name();
+    let uri = format!("{hosts}/{database}?{options}&appName={database}_own");
+    let provider = LockProvider::connect(&uri).await.unwrap();
+    let second = provider.to_builder().owner("second").build().unwrap();
+    let guard = second.lock("held").await.unwrap();
+    let waiting = provider.lock("held").acquire_timeout(None);
+    let waiter = tokio::spawn(async move { waiting.acquire().await });
+    let open_streams = async || {
+        count(&fixture, doc! { "type": "idleCursor" }).await
+            + count(&fixture, doc! { "command.getMore": { "$exists": true } }).await
+    };
+    let is_open = async || (open_streams().await > 0).then_some(());
+    eventually(AMPLE, "change stream", is_open).await.unwrap();
+
+    provider.shutdown().await;
+    assert!(matches!(waiter.await.unwrap(), Err(LockError::ShutDown { .. })));
+    let is_closed = async || (open_streams().await == 0).then_some(());
+    eventually(AMPLE, "end of the stream", is_closed).await.unwrap();
+    guard.release().await.expect("the other provider's client works");
+    acquire_and_release(&second.lock("again")).await;
+    second.shutdown().await;
+    let is_alone = async || (count(&fixture, doc! {}).await == 0).then_some(());
+    eventually(AMPLE, "end of all connections", is_alone)
+        .await
+        .unwrap();
+    second
+        .admin()
+        .get("held")
+        .await
+        .expect_err("its client is shut down");
+}
+
+/// The number of operations and connections of a test's own client that match.
+async fn count(fixture: &Fixture, matching: Document) -> usize {
+    let admin = fixture.database().client().database("admin");
+    let own = doc! { "$match": { "appName": format!("{}_own", fixture.db().name()) } };
+    let all = doc! { "$currentOp": { "idleConnections": true, "idleCursors": true } };
+    let found = admin.aggregate([all, own, doc! { "$match": matching }]).await;
+    let mut found = found.unwrap();
+    let mut number = 0;
+    while found.advance().await.unwrap() {
+        number += 1;
+    }
+    number
+}
