@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -11,25 +12,24 @@ use super::{Lines, State, User};
 use crate::store::{Lines as ReadLines, WaiterEntry, driver_error};
 use crate::sync::lock;
 use crate::timing::{
-    LINE_CHECK, LINE_LIMIT, LINE_PROLONGED, LINE_READ, LINE_READ_LIMIT, LINE_REFUSED, LINE_SHUTDOWN,
+    LINE_CHECK, LINE_LIMIT, LINE_MARGIN, LINE_MOMENT_POLLING, LINE_PROLONGED, LINE_READ, LINE_READ_LIMIT,
+    LINE_REFUSED, LINE_SHUTDOWN,
 };
 use crate::{LockError, trace};
 
-/// The number of documents that are kept with one command.
-const BATCH: usize = 1000;
+/// The number of documents that are written with one command.
+const BATCH: usize = 500;
 
 /// The number of names whose lines are read with one query.
 const READ: usize = 100;
 
 impl Lines {
-    /// Starts the task that writes the document of a name, unless it runs: each write follows the one before.
+    /// Has the document of a name be written, which is not as it should be.
     pub(super) fn settle(self: &Arc<Self>, state: &mut State, name: &Arc<str>) {
-        if let Some(line) = state.names.get_mut(name)
-            && !line.is_writing
-        {
-            line.is_writing = true;
-            let settling = settle(Arc::clone(self), Arc::clone(name));
-            crate::task::spawn(settling.in_current_span());
+        state.unsettled.insert(Arc::clone(name));
+        if state.writer.as_ref().is_none_or(JoinHandle::is_finished) {
+            let writing = write(Arc::clone(self));
+            state.writer = Some(crate::task::spawn(writing.in_current_span()));
         }
     }
 
@@ -40,32 +40,45 @@ impl Lines {
         }
     }
 
-    /// The next write of a document, and what it writes; `None` if it is as it should be. A name that was left is
-    /// forgotten then.
-    fn next_write(&self, name: &Arc<str>, written: Option<Write>) -> Option<(Write, WaiterEntry)> {
+    /// The documents that are to be written now; `None` if all are as they should be.
+    fn next_writes(&self) -> Option<Writes> {
         let state = &mut *lock(&self.state);
-        let line = state.names.get_mut(name)?;
-        let Some(write) = line.take_write() else {
-            line.is_writing = false;
-            if matches!(written, Some(Write::Leave)) {
-                state.names.remove(name);
-                self.known.store(state.names.len(), Relaxed);
+        let mut writes = Writes::default();
+        while writes.moves.len() + writes.leaves.len() < BATCH
+            && let Some(name) = state.unsettled.pop_first()
+        {
+            let Some(line) = state.names.get_mut(&name) else {
+                continue;
+            };
+            match line.take_write() {
+                Some(Write::Move { waiting, last }) => writes.moves.push(WaiterEntry {
+                    name,
+                    provider: self.mark.clone(),
+                    owner: Arc::clone(&self.owner),
+                    waited: waiting.map(|since| since.elapsed()),
+                    moment: moment(line.has_stream(), state.round_trip),
+                    last,
+                }),
+                Some(Write::Leave) => writes.leaves.push(name),
+                None => {}
             }
+        }
+        if writes.moves.is_empty() && writes.leaves.is_empty() {
+            state.writer = None;
             return None;
-        };
-        let has_stream = line.has_stream();
-        let waiting = match write {
-            Write::Move { waiting, .. } => waiting,
-            Write::Leave => None,
-        };
-        let entry = WaiterEntry {
-            name: Arc::clone(name),
-            provider: self.mark.clone(),
-            owner: Arc::clone(&self.owner),
-            waited: waiting.map(|since| since.elapsed()),
-            moment: Self::moment(state, has_stream),
-        };
-        Some((write, entry))
+        }
+        Some(writes)
+    }
+
+    /// Forgets the names whose lines were left, unless this provider enters them again.
+    fn forget_left(&self, names: &[Arc<str>]) {
+        let state = &mut *lock(&self.state);
+        for name in names {
+            if state.names.get(name).is_some_and(|line| !line.wants_write()) {
+                state.names.remove(name);
+            }
+        }
+        self.known.store(state.names.len(), Relaxed);
     }
 
     /// Reads the lines of names, and returns those in which somebody stands.
@@ -198,30 +211,44 @@ impl Lines {
     }
 }
 
-/// Writes the document of one name until it is as it should be.
-async fn settle(lines: Arc<Lines>, name: Arc<str>) {
-    let mut written = None;
-    while let Some((write, entry)) = lines.next_write(&name, written) {
-        let result = match write {
-            Write::Move { last_place, .. } => {
-                let moved = lines.store.move_to_end(&entry, last_place, LINE_LIMIT).await;
-                match moved {
-                    Ok(_) => {
-                        lines.read(std::slice::from_ref(&name)).await;
-                        Ok(())
-                    }
-                    Err(error) => Err(error),
-                }
+/// The time that a provider needs from a release to its request, if its requests take this time.
+fn moment(has_stream: bool, round_trip: Duration) -> Duration {
+    let hearing = if has_stream {
+        LINE_MARGIN
+    } else {
+        LINE_MOMENT_POLLING
+    };
+    hearing + round_trip
+}
+
+/// The documents that are written with one round of commands.
+#[derive(Default)]
+struct Writes {
+    moves: Vec<WaiterEntry>,
+    leaves: Vec<Arc<str>>,
+}
+
+/// Writes the documents that are not as they should be. One round follows the other, so that no write of a document
+/// overtakes an earlier one.
+async fn write(lines: Arc<Lines>) {
+    while let Some(writes) = lines.next_writes() {
+        if !writes.leaves.is_empty() {
+            let leaving = lines.store.leave_lines(&lines.mark, &writes.leaves, LINE_LIMIT);
+            if let Err(error) = leaving.await {
+                lines.failed(&error);
             }
-            Write::Leave => {
-                let names = std::slice::from_ref(&name);
-                lines.store.leave_lines(&lines.mark, names, LINE_LIMIT).await
-            }
-        };
-        if let Err(error) = result {
-            lines.failed(&error);
+            lines.forget_left(&writes.leaves);
         }
-        written = Some(write);
+        if writes.moves.is_empty() {
+            continue;
+        }
+        match lines.store.move_to_end(&writes.moves, LINE_LIMIT).await {
+            Ok(()) => {
+                let names: Vec<Arc<str>> = writes.moves.into_iter().map(|entry| entry.name).collect();
+                lines.read(&names).await;
+            }
+            Err(error) => lines.failed(&error),
+        }
     }
 }
 

@@ -19,8 +19,6 @@ pub(super) struct Line {
     has_stream: bool,
     /// What the document has to become; `None` if it is as it should be.
     wanted: Option<Write>,
-    /// Whether a task writes the document.
-    pub(super) is_writing: bool,
     /// The greatest place that was seen in this line.
     last_place: Option<DateTime>,
     /// Given after a release while others wait: until then the next caller leaves the lock to them.
@@ -46,7 +44,7 @@ pub(super) enum Write {
     Move {
         /// The time at which the oldest waiting caller began to wait.
         waiting: Option<Instant>,
-        last_place: Option<DateTime>,
+        last: Option<DateTime>,
     },
     Leave,
 }
@@ -58,7 +56,6 @@ impl Line {
             user,
             has_stream,
             wanted: None,
-            is_writing: false,
             last_place: None,
             standing_back: None,
             was_last: true,
@@ -74,7 +71,7 @@ impl Line {
     pub(super) fn want_move(&mut self, waiting: Option<Instant>) {
         self.wanted = Some(Write::Move {
             waiting,
-            last_place: self.last_place,
+            last: self.last_place,
         });
     }
 

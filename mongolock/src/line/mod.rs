@@ -20,7 +20,7 @@ mod line;
 mod order;
 mod recent;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -32,7 +32,7 @@ use tokio::time::Instant;
 use crate::queue::Rivals;
 use crate::store::{ProviderMark, Store};
 use crate::sync::lock;
-use crate::timing::{LINE_MARGIN, LINE_MOMENT_POLLING, LINE_RETAKEN_EVERY};
+use crate::timing::LINE_RETAKEN_EVERY;
 use line::Line;
 use recent::RecentReleases;
 
@@ -78,6 +78,10 @@ struct State {
     /// The last time at which the lines of such names were read.
     retaken_read: Option<Instant>,
     keeper: Option<JoinHandle<()>>,
+    /// The names whose documents are not as they should be.
+    unsettled: BTreeSet<Arc<str>>,
+    /// The task that writes them.
+    writer: Option<JoinHandle<()>>,
     /// Whether a warning has said that the server refuses the documents.
     has_warned: bool,
     /// Whether the keeper has to read the lines.
@@ -269,16 +273,6 @@ impl Lines {
             return None;
         }
         lock(&self.state).names.get(name)?.place_until()
-    }
-
-    /// The time that this provider needs from a release to its request.
-    fn moment(state: &State, has_stream: bool) -> Duration {
-        let hearing = if has_stream {
-            LINE_MARGIN
-        } else {
-            LINE_MOMENT_POLLING
-        };
-        hearing + state.round_trip
     }
 }
 

@@ -26,17 +26,14 @@ enum Fault {
 }
 
 impl Link {
-    pub(crate) async fn move_to_end(
-        &self,
-        entry: &WaiterEntry,
-        last: Option<DateTime>,
-    ) -> Result<DateTime, LockError> {
+    pub(crate) async fn move_to_end(&self, entries: &[WaiterEntry]) -> Result<(), LockError> {
         self.line_command(|memory, is_wrong| {
-            let at = memory.move_to_end(entry, last);
+            memory.move_to_end(entries);
             if is_wrong {
-                memory.leave_lines(&entry.provider, std::slice::from_ref(&entry.name));
+                for entry in entries {
+                    memory.leave_lines(&entry.provider, std::slice::from_ref(&entry.name));
+                }
             }
-            at
         })
         .await
     }

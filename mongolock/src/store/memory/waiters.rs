@@ -21,22 +21,22 @@ struct WaiterDocument {
 }
 
 impl MemoryStore {
-    pub(crate) fn move_to_end(&self, entry: &WaiterEntry, last: Option<DateTime>) -> DateTime {
-        self.move_to_end_at(self.now(), entry, last)
+    pub(crate) fn move_to_end(&self, entries: &[WaiterEntry]) {
+        let now = self.now();
+        for entry in entries {
+            self.move_one(now, entry);
+        }
     }
 
-    pub(crate) fn move_to_end_at(
-        &self,
-        now: Duration,
-        entry: &WaiterEntry,
-        last: Option<DateTime>,
-    ) -> DateTime {
+    fn move_one(&self, now: Duration, entry: &WaiterEntry) {
         let mut names = lock(&self.waiters.0);
         let documents = names.entry(Arc::clone(&entry.name)).or_default();
         let is_own = |document: &WaiterDocument| *document.waiter.provider == *entry.provider.as_str();
         let own = documents.iter().position(is_own);
         let own = own.map(|place| documents.swap_remove(place).waiter.at);
-        let after_last = last.map(|last| DateTime::from_millis(last.timestamp_millis().saturating_add(1)));
+        let after_last = entry
+            .last
+            .map(|last| DateTime::from_millis(last.timestamp_millis().saturating_add(1)));
         let date = self.date(now);
         let at = [own, after_last].into_iter().flatten().fold(date, DateTime::max);
         let waiter = Waiter {
@@ -53,7 +53,6 @@ impl MemoryStore {
             waiter,
             until: now + WAITER_KEPT,
         });
-        at
     }
 
     pub(crate) fn prolong_waits(&self, provider: &ProviderMark, of: &[Arc<str>]) {

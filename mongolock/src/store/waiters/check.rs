@@ -26,9 +26,11 @@ impl MongoStore {
             owner: Arc::from("mongolock"),
             waited: None,
             moment: Duration::ZERO,
+            last: None,
         };
         let names = [Arc::clone(&entry.name)];
-        self.move_to_end(&entry, None, COMMAND_LIMIT).await?;
+        self.move_to_end(std::slice::from_ref(&entry), COMMAND_LIMIT)
+            .await?;
         self.prolong_waits(&entry.provider, &names, COMMAND_LIMIT).await?;
         self.lines(&names, COMMAND_LIMIT).await?;
         self.leave_lines(&entry.provider, &names, COMMAND_LIMIT).await
@@ -41,6 +43,6 @@ mod tests {
 
     #[test]
     fn no_lock_of_a_user_can_have_the_name_of_a_check() {
-        assert!(crate::name::check(CHECK_NAME).is_err());
+        assert!(crate::name::RenderedName::new(CHECK_NAME).check().is_err());
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct WaiterEntry {
     pub(crate) waited: Option<Duration>,
     /// The time that this process needs from a release to its claim, in whole milliseconds: the others leave it that.
     pub(crate) moment: Duration,
+    /// The last place that is known in the line: the new one is behind it.
+    pub(crate) last: Option<DateTime>,
 }
 
 /// A place in the line of one name, as a query returns it.
@@ -67,24 +69,24 @@ pub(super) fn infos(line: Option<&Vec<Waiter>>, lock_id: &str) -> Vec<WaiterInfo
 }
 
 impl Store {
-    /// Enters the line of a name, or moves to its end, and returns the new place; `last` is the last known place of the
-    /// line.
+    /// Enters the lines of these names, or moves to their ends, with one command. A place is later than the last known one
+    /// of its line, and never earlier than the one that the provider has.
     pub(crate) async fn move_to_end(
         &self,
-        entry: &WaiterEntry,
-        last: Option<DateTime>,
+        entries: &[WaiterEntry],
         limit: Duration,
-    ) -> Result<DateTime, LockError> {
+    ) -> Result<(), LockError> {
         match self {
             Self::Mongo(store) => {
-                store
-                    .gate
-                    .run(CommandKind::Line, pin!(store.move_to_end(entry, last, limit)))
-                    .await
+                let moving = pin!(store.move_to_end(entries, limit));
+                store.gate.run(CommandKind::Line, moving).await
             }
-            Self::Memory(store) => Ok(store.move_to_end(entry, last)),
+            Self::Memory(store) => {
+                store.move_to_end(entries);
+                Ok(())
+            }
             #[cfg(test)]
-            Self::Simulated(link) => link.move_to_end(entry, last).await,
+            Self::Simulated(link) => link.move_to_end(entries).await,
         }
     }
 

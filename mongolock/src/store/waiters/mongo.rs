@@ -13,32 +13,20 @@ use crate::timing::WAITER_KEPT;
 const DEFAULT_MOMENT: Duration = Duration::from_millis(5);
 
 impl MongoStore {
-    /// Enters the line of a name, or moves to its end, and returns the new place. The `_id` follows from the provider and
+    /// Enters the lines of these names, or moves to their ends, with one command. The `_id` follows from the provider and
     /// the name, so a document that was lost is written again, and there are never two.
     ///
-    /// The place is the server's time, and at least a millisecond after `last`, the last known place of the line: after a
-    /// failover to a clock that is behind, the end of the line is in the future. A command that takes effect late does
-    /// not take back what a later one has done.
+    /// A place is the server's time, and at least a millisecond after the last known place of the line: after a failover
+    /// to a clock that is behind, the end of the line is in the future. A command that takes effect late does not take
+    /// back what a later one has done.
     pub(crate) async fn move_to_end(
         &self,
-        entry: &WaiterEntry,
-        last: Option<DateTime>,
+        entries: &[WaiterEntry],
         limit: Duration,
-    ) -> Result<DateTime, LockError> {
-        let command = doc! {
-            "findAndModify": self.waiters.name(),
-            "query": { "_id": id(&entry.provider, &entry.name) },
-            "update": [place_stage(entry, last)],
-            "upsert": true,
-            "new": true,
-            "fields": { "_id": 0, "at": 1 },
-        };
-        let reply = self.write_hint(command, limit).await?;
-        let document = reply.get_document("value").map_err(|_| lost_place(&entry.name))?;
-        document
-            .get_datetime("at")
-            .copied()
-            .map_err(|_| lost_place(&entry.name))
+    ) -> Result<(), LockError> {
+        let updates: Vec<Document> = entries.iter().map(place_update).collect();
+        let command = doc! { "update": self.waiters.name(), "updates": updates, "ordered": false };
+        self.write_hint(command, limit).await.map(drop)
     }
 
     /// Keeps the documents of a provider for another while, those of all these names with one command. It writes no
@@ -101,16 +89,16 @@ impl MongoStore {
 
 /// The update of a document that enters a line or moves to its end. The caller's strings are literals, so that they are
 /// not read as field paths. A present place that is no date is ignored, so that a damaged document is repaired.
-fn place_stage(entry: &WaiterEntry, last: Option<DateTime>) -> Document {
+fn place_update(entry: &WaiterEntry) -> Document {
     let is_date = doc! { "$eq": [{ "$type": "$at" }, "date"] };
     let own = doc! { "$cond": [is_date, "$at", Bson::Null] };
-    let after_last = last.map_or(Bson::Null, |last| {
+    let after_last = entry.last.map_or(Bson::Null, |last| {
         DateTime::from_millis(last.timestamp_millis().saturating_add(1)).into()
     });
     let since = entry.waited.map_or(Bson::Null, |waited| {
         doc! { "$subtract": ["$$NOW", millis(waited)] }.into()
     });
-    doc! { "$set": {
+    let stage = doc! { "$set": {
         "name": { "$literal": &*entry.name },
         "provider": { "$literal": entry.provider.as_str() },
         "owner": { "$literal": &*entry.owner },
@@ -118,7 +106,8 @@ fn place_stage(entry: &WaiterEntry, last: Option<DateTime>) -> Document {
         "since": since,
         "moment": millis(entry.moment),
         "until": kept(),
-    } }
+    } };
+    doc! { "q": { "_id": id(&entry.provider, &entry.name) }, "u": [stage], "upsert": true }
 }
 
 /// The time until which a document is kept without being prolonged.
@@ -156,12 +145,5 @@ fn number(value: &Bson) -> Option<u64> {
         Bson::Int32(number) => u64::try_from(*number).ok(),
         Bson::Int64(number) => u64::try_from(*number).ok(),
         _ => None,
-    }
-}
-
-fn lost_place(name: &str) -> LockError {
-    LockError::CorruptDocument {
-        name: name.to_owned(),
-        problem: "the server returned no place in the line of its waiters".to_owned(),
     }
 }

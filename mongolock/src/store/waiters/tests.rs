@@ -8,6 +8,7 @@ use mongodb::{Collection, Database};
 use mongolock_tests::{AMPLE, TestDb, eventually, must, names, recorded, test_db};
 
 use super::{ProviderMark, Waiter, WaiterEntry, infos};
+use crate::opaque::Opaque;
 use crate::store::{AcquireRequest, IndexState, LeaseId, MemoryStore, MongoStore, Store, WaitersState};
 use crate::timing::{COMMAND_LIMIT, WAITER_KEPT};
 use crate::{LockFilter, LockInfo};
@@ -45,7 +46,7 @@ fn memory() -> Store {
 }
 
 fn mongodb(database: &Database) -> Store {
-    Store::Mongo(MongoStore::new(database, None, "locks", None))
+    Store::Mongo(Opaque::new(MongoStore::new(database, None, "locks", None)))
 }
 
 fn documents(db: &TestDb) -> Collection<Document> {
@@ -59,6 +60,7 @@ fn entry(name: &str, provider: &ProviderMark) -> WaiterEntry {
         owner: Arc::from("owner"),
         waited: Some(Duration::from_secs(2)),
         moment: Duration::from_millis(7),
+        last: None,
     }
 }
 
@@ -67,8 +69,20 @@ fn marks<const N: usize>() -> [ProviderMark; N] {
 }
 
 async fn move_to_end(store: &Store, name: &str, provider: &ProviderMark, last: Option<DateTime>) -> DateTime {
-    let entry = entry(name, provider);
-    store.move_to_end(&entry, last, COMMAND_LIMIT).await.unwrap()
+    let entry = WaiterEntry {
+        last,
+        ..entry(name, provider)
+    };
+    move_one(store, entry).await
+}
+
+/// Moves one document, and returns its place.
+async fn move_one(store: &Store, entry: WaiterEntry) -> DateTime {
+    let moved = store.move_to_end(std::slice::from_ref(&entry), COMMAND_LIMIT);
+    moved.await.unwrap();
+    let line = line(store, &entry.name).await;
+    let own = |waiter: &&Waiter| *waiter.provider == *entry.provider.as_str();
+    line.iter().find(own).expect("it stands in line").at
 }
 
 /// Enters these providers one behind the other, and returns the place of the last one.
@@ -176,12 +190,10 @@ async fn a_document_says_who_waits_and_since_when(store: Store) {
     let last = enter_all(&store, "n", &[holder.clone(), waiting.clone()]).await;
     let nobody = WaiterEntry {
         waited: None,
+        last: Some(last),
         ..entry("n", &idle)
     };
-    store
-        .move_to_end(&nobody, Some(last), COMMAND_LIMIT)
-        .await
-        .unwrap();
+    move_one(&store, nobody).await;
     let line = line(&store, "n").await;
     assert_eq!(line[1].moment, Duration::from_millis(7));
     assert_eq!((line[1].owner.as_str(), line[2].since), ("owner", None));
@@ -203,7 +215,7 @@ async fn names_and_owners_are_taken_literally(store: Store) {
             owner: Arc::from("$at"),
             ..entry(name, &a)
         };
-        store.move_to_end(&literal, None, COMMAND_LIMIT).await.unwrap();
+        move_one(&store, literal).await;
         let line = line(&store, name).await;
         assert_eq!((line.len(), line[0].owner.as_str()), (1, "$at"), "{name}");
     }
@@ -247,9 +259,10 @@ async fn an_operator_sees_the_other_providers_that_wait(store: Store) {
         let entry = WaiterEntry {
             owner: Arc::from(owner),
             waited,
+            last,
             ..entry("awaited", provider)
         };
-        last = Some(store.move_to_end(&entry, last, COMMAND_LIMIT).await.unwrap());
+        last = Some(move_one(&store, entry).await);
     }
     let owners =
         |info: &LockInfo| -> Vec<String> { info.waiters.iter().map(|waiter| waiter.owner.clone()).collect() };
@@ -394,16 +407,13 @@ async fn the_commands_are_those_of_hints() {
     let (store, [a]) = (mongodb(&database), marks());
     let limit = Duration::from_millis(1234);
     let of: Vec<Arc<str>> = (0..50).map(|name| Arc::from(name.to_string())).collect();
-    for name in &of {
-        let entry = entry(name, &a);
-        store.move_to_end(&entry, None, limit).await.unwrap();
-    }
-    assert_eq!(names(&commands.take()), ["findAndModify"; 50]);
+    let entries: Vec<WaiterEntry> = of.iter().map(|name| entry(name, &a)).collect();
+    store.move_to_end(&entries, limit).await.unwrap();
     store.prolong_waits(&a, &of, limit).await.unwrap();
     assert_eq!(store.lines(&of, limit).await.unwrap().len(), of.len());
     store.leave_lines(&a, &of, limit).await.unwrap();
     let sent = commands.take();
-    assert_eq!(names(&sent), ["update", "find", "delete"]);
+    assert_eq!(names(&sent), ["update", "update", "find", "delete"]);
     for command in sent {
         let text = command.to_string();
         assert!(text.contains("\"maxTimeMS\": 1234"), "{text}");
@@ -448,7 +458,7 @@ async fn the_indexes_are_created_once_and_remove_the_dead() {
         .to_string();
     assert!(plan.contains("\"line\"") && !plan.contains("\"SORT\""), "{plan}");
 
-    let (store, [dead, alive]) = (Store::Mongo(store), marks());
+    let (store, [dead, alive]) = (Store::Mongo(Opaque::new(store)), marks());
     enter_all(&store, "n", &[dead.clone(), alive.clone()]).await;
     let past = doc! { "$set": { "until": DateTime::from_millis(0) } };
     let documents = documents(&db);
