@@ -14,6 +14,9 @@ const REPLIES_BEFORE_STREAM: u32 = 2;
 /// The number of "held" replies after which a waiter stands in line with those of other processes.
 const REPLIES_BEFORE_LINE: u32 = 2;
 
+/// The least time that a call with a deadline keeps for its own requests: a healthy server replies to one within it.
+const OWN_REQUESTS: Duration = Duration::from_millis(100);
+
 /// The pauses between the requests of the waiter at the front of a queue.
 pub(crate) struct Pacing<'a> {
     engine: &'a Arc<Engine>,
@@ -85,7 +88,7 @@ impl<'a> Pacing<'a> {
     }
 
     /// Waits before the first request while this provider leaves the lock to others: after its own release, or because they
-    /// stand before it in line. A call with a deadline keeps half of its time for its own requests. Cancel safe.
+    /// stand before it in line. A call with a deadline keeps half of its time for its own requests, and at least [`OWN_REQUESTS`]. Cancel safe.
     pub(crate) async fn wait_for_place(&mut self, deadline: Option<Instant>) {
         let lines = &self.engine.lines;
         lines.set_user(self.name, &self.entry.user());
@@ -96,8 +99,9 @@ impl<'a> Pacing<'a> {
         subscription.rest_for_place(until);
         match deadline {
             Some(deadline) => {
-                let half = deadline.saturating_duration_since(Instant::now()) / 2;
-                subscription.woken_within(half).await;
+                let left = deadline.saturating_duration_since(Instant::now());
+                let own = (left / 2).max(OWN_REQUESTS);
+                subscription.woken_within(left.saturating_sub(own)).await;
             }
             None => subscription.woken().await,
         }
