@@ -23,14 +23,28 @@ impl Process {
         Self::start_with(setting, job, &[]).await
     }
 
+    /// The same for a server at this address, which may be a proxy.
+    pub(crate) async fn start_at(setting: &Setting, uri: &str, job: Job) -> anyhow::Result<Self> {
+        Self::spawn(setting, uri, job, &[]).await
+    }
+
     /// The same, with these variables in the environment of the process.
     pub(crate) async fn start_with(
         setting: &Setting,
         job: Job,
         variables: &[(&str, &str)],
     ) -> anyhow::Result<Self> {
+        Self::spawn(setting, setting.uri(), job, variables).await
+    }
+
+    async fn spawn(
+        setting: &Setting,
+        uri: &str,
+        job: Job,
+        variables: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         let order = Order {
-            uri: setting.uri().to_owned(),
+            uri: uri.to_owned(),
             database: setting.database_name().to_owned(),
             job,
         };
@@ -66,6 +80,11 @@ impl Process {
     pub(crate) async fn end(mut self) -> anyhow::Result<()> {
         self.child.wait().await?;
         Ok(())
+    }
+
+    /// Kills the process.
+    pub(crate) async fn kill(mut self) -> anyhow::Result<()> {
+        Ok(self.child.kill().await?)
     }
 
     async fn line(&mut self) -> anyhow::Result<String> {

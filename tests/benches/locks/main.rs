@@ -21,8 +21,10 @@ mod held;
 mod listeners;
 mod memory;
 mod names;
+mod order;
 mod plot;
 mod processes;
+mod queue;
 mod report;
 mod run;
 mod samples;
@@ -38,7 +40,7 @@ use crate::report::Report;
 use crate::setting::Setting;
 
 /// The groups with what they measure, and how long they take, exactly and with `--quick`.
-const GROUPS: [(&str, &str, &str); 10] = [
+const GROUPS: [(&str, &str, &str); 11] = [
     (
         "uncontended",
         "acquire and release, beside two floors",
@@ -54,6 +56,11 @@ const GROUPS: [(&str, &str, &str); 10] = [
         "processes",
         "2 and 4 processes for one lock: speed and fairness",
         "6 min / 30 s",
+    ),
+    (
+        "order",
+        "the order between processes: fairness and its cost",
+        "30 min / 3 min",
     ),
     (
         "names",
@@ -125,6 +132,7 @@ async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow:
         "attribute" => attribute::measure(setting, report).await,
         "contended" => contended::measure(setting, report).await,
         "processes" => processes::measure(setting, report).await,
+        "order" => order::measure(setting, report).await,
         "names" => names::measure(setting, report).await,
         "waiters" => waiters::measure(setting, report).await,
         "awaited" => awaited::measure(setting, report).await,

@@ -61,6 +61,57 @@ impl Run {
         ratio(self.waits.max(), self.waits.mean())
     }
 
+    /// The part of the sections that this process had.
+    pub(crate) fn share_of(&self, process: usize) -> f64 {
+        number(self.sections_of(process).count()) / number(self.sections.len().max(1))
+    }
+
+    /// The longest wait of this process.
+    pub(crate) fn longest_of(&self, process: usize) -> Duration {
+        self.sections_of(process).map(Section::wait).max().unwrap_or_default()
+    }
+
+    /// The sections of this process for each second.
+    pub(crate) fn rate_of(&self, process: usize) -> f64 {
+        let begun = self
+            .sections
+            .first()
+            .map(|section| section.begun)
+            .unwrap_or_default();
+        let ended = self
+            .sections
+            .last()
+            .map(|section| section.ended)
+            .unwrap_or_default();
+        number(self.sections_of(process).count()) / ended.saturating_sub(begun).as_secs_f64()
+    }
+
+    fn sections_of(&self, process: usize) -> impl Iterator<Item = &Section> {
+        self.sections
+            .iter()
+            .filter(move |section| section.process == process)
+    }
+
+    /// The turns of processes, each of them the sections of one process in a row: when they begin.
+    fn turn_begins(&self) -> Vec<Duration> {
+        let changes = self
+            .sections
+            .windows(2)
+            .filter(|pair| pair[0].process != pair[1].process);
+        changes.map(|pair| pair[1].begun).collect()
+    }
+
+    pub(crate) fn count_of_turns(&self) -> usize {
+        self.turn_begins().len()
+    }
+
+    /// The time that these turns take, counted from 1.
+    pub(crate) fn turns(&self, of: std::ops::RangeInclusive<usize>) -> Duration {
+        let begins = self.turn_begins();
+        let begin = |turn: usize| begins.get(turn - 1).copied().unwrap_or_default();
+        begin(of.end() + 1).saturating_sub(begin(*of.start()))
+    }
+
     /// The sections of the least and of the most served process, each divided by an equal share. Only the time counts in
     /// which all processes compete: every process does the same number of sections in the end.
     pub(crate) fn shares(&self, processes: usize) -> (f64, f64) {

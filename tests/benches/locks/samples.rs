@@ -36,6 +36,10 @@ impl Samples {
         self.percentile(95)
     }
 
+    pub(crate) fn p99(&self) -> Duration {
+        self.percentile(99)
+    }
+
     fn percentile(&self, percent: usize) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();

@@ -53,6 +53,11 @@ impl Setting {
         self.deployment.uri()
     }
 
+    /// The address of the server, if this program has started it.
+    pub(crate) fn address(&self) -> Option<&str> {
+        Some(self.deployment.server()?.node().address())
+    }
+
     pub(crate) fn database_name(&self) -> &str {
         &self.database
     }

@@ -7,7 +7,7 @@ use mongolock::{LockError, LockProvider};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use crate::{awaited, clock, held, names, setting};
+use crate::{awaited, clock, held, names, queue, setting};
 
 /// The length that a section asks for. The runtime's timer rounds it up to whole milliseconds, so that the real length is
 /// measured.
@@ -21,6 +21,7 @@ pub(crate) enum Job {
     WaitInMemory,
     UseNames(names::Use),
     Await(awaited::Waiting),
+    Queue(queue::Queueing),
 }
 
 /// A job and its server.
@@ -75,6 +76,7 @@ pub(crate) async fn run(order: &str) -> anyhow::Result<()> {
         Job::Hold(holding) => held::hold(&uri, &database, holding).await,
         Job::WaitInMemory => held::wait_in_memory().await,
         Job::UseNames(usage) => names::use_names(&uri, &database, usage).await,
+        Job::Queue(queueing) => queue::queue(&uri, &database, queueing).await,
         Job::Await(waiting) => awaited::wait(&uri, &database, waiting).await,
     }
 }
@@ -137,7 +139,7 @@ pub(crate) async fn compete(
     Ok(noted)
 }
 
-async fn section(asked: Duration) -> Result<Section, LockError> {
+pub(crate) async fn section(asked: Duration) -> Result<Section, LockError> {
     let begun = clock::now();
     tokio::time::sleep(SECTION).await;
     Ok(Section {

@@ -1,0 +1,337 @@
+//! The order between processes: how evenly the waits for one lock are spread, and what the order costs.
+//!
+//! Tasks ask again at once, for a fixed time, and a first part of it does not count. The figure for fairness is the longest
+//! wait divided by the mean one, and the wait of the slowest hundredth divided by it. The shapes are named by the number of
+//! processes and the tasks of each.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mongolock_tests::{Direction, Proxy};
+
+use crate::child::Process;
+use crate::queue::{Client, Queued, Queueing};
+use crate::report::Report;
+use crate::run::Run;
+use crate::samples::Turns;
+use crate::setting::Setting;
+use crate::worker::{Job, Section};
+
+/// The time that a message takes more on its way to or from a process that is far away.
+const FAR: Duration = Duration::from_millis(3);
+
+/// One competition: for each process what it runs, and the number of its tasks.
+struct Shape<'a> {
+    name: &'a str,
+    clients: Vec<(Client, usize)>,
+    /// Whether the last process is behind a proxy that delays each message by [`FAR`].
+    last_is_far: bool,
+    /// The number of processes that are killed while they wait, before the time counts.
+    dead: usize,
+}
+
+/// The outcome of one competition.
+struct Outcome {
+    run: Run,
+    commands: u64,
+    processes: usize,
+}
+
+impl<'a> Shape<'a> {
+    fn of(name: &'a str, client: Client, processes: usize, tasks: usize) -> Self {
+        Self {
+            name,
+            clients: vec![(client, tasks); processes],
+            last_is_far: false,
+            dead: 0,
+        }
+    }
+}
+
+pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    idle(setting, report).await?;
+    busy(setting, report).await?;
+    unequal(setting, report).await?;
+    without_push(setting, report).await?;
+    dead(setting, report).await?;
+    strangers(setting, report).await?;
+    many(setting, report).await
+}
+
+async fn idle(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    for (name, processes, tasks, longest, slow) in [
+        ("4 x 4", 4, 4, 1.6, 1.4),
+        ("4 x 2", 4, 2, 1.6, 1.4),
+        ("2 x 1", 2, 1, 3.0, 2.6),
+        ("8 x 1", 8, 1, 3.0, 2.6),
+    ] {
+        let shape = Shape::of(name, Client::Woken, processes, tasks);
+        let outcomes = repeat(setting, &shape, setting.pick(5, 1)).await?;
+        fairness(name, &outcomes, longest, slow, report);
+        if name == "4 x 4" {
+            let over: Turns = outcomes.iter().map(|outcome| outcome.run.over_ideal()).collect();
+            report.turns_at_most(1.25, format!("{name}: time / sum of the sections"), &over, "x");
+        }
+    }
+    Ok(())
+}
+
+/// The same while two threads of this program keep both processors busy.
+async fn busy(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    let load = Load::start(2);
+    for (name, processes, tasks, longest, slow) in [
+        ("busy machine, 4 x 4", 4, 4, 5.0, 3.0),
+        ("busy machine, 4 x 2", 4, 2, 5.0, 3.0),
+        ("busy machine, 2 x 1", 2, 1, 10.0, 6.0),
+        ("busy machine, 8 x 1", 8, 1, 10.0, 6.0),
+    ] {
+        let shape = Shape::of(name, Client::Woken, processes, tasks);
+        let outcomes = repeat(setting, &shape, setting.pick(5, 1)).await?;
+        fairness(name, &outcomes, longest, slow, report);
+    }
+    drop(load);
+    Ok(())
+}
+
+async fn unequal(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    if setting.address().is_none() {
+        // The proxy needs the address of one server.
+        return Ok(());
+    }
+    let shape = Shape {
+        last_is_far: true,
+        ..Shape::of("one of four is far", Client::Woken, 4, 4)
+    };
+    let outcome = compete(setting, &shape, 0).await?;
+    let share = outcome.run.share_of(3);
+    report.at_least(
+        0.2,
+        "4 x 4, one is 3 ms farther: its share of the turns",
+        share,
+        "x",
+    );
+    Ok(())
+}
+
+async fn without_push(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    let shape = Shape::of("4 x 4, all poll", Client::Polling, 4, 4);
+    let outcome = compete(setting, &shape, 0).await?;
+    longest_and_time(&shape, &outcome.run, Duration::from_millis(400), 1.3, report);
+    let mut shape = Shape::of("4 x 4, one polls", Client::Woken, 4, 4);
+    shape.clients[3].0 = Client::Polling;
+    let outcome = compete(setting, &shape, 0).await?;
+    let longest = outcome.run.longest_of(3);
+    let name = format!("{}: its longest wait", shape.name);
+    report.at_most(1000.0, name, longest.as_secs_f64() * 1000.0, "ms");
+    let name = format!("{}: time / sum of the sections", shape.name);
+    report.at_most(1.3, name, outcome.run.over_ideal(), "x");
+    Ok(())
+}
+
+/// Four processes are killed while they stand in line before the others.
+async fn dead(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    let turns = |run: &Run| run.turns(31..=60);
+    let without = compete(setting, &Shape::of("4 x 4", Client::Woken, 4, 4), 0).await?;
+    let shape = Shape {
+        dead: 4,
+        ..Shape::of("4 x 4 behind dead ones", Client::Woken, 4, 4)
+    };
+    let with = compete(setting, &shape, 1).await?;
+    let ratio = crate::samples::ratio(turns(&with.run), turns(&without.run));
+    report.at_most(
+        1.05,
+        "4 x 4 behind four dead processes: turns 31 to 60 / without them",
+        ratio,
+        "x",
+    );
+    Ok(())
+}
+
+/// Clients that stand in no line.
+async fn strangers(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    let mut shape = Shape::of(
+        "4 of .NET beside 4 that poll without order",
+        Client::Unordered,
+        1,
+        4,
+    );
+    shape.clients.push((Client::Dotnet, 4));
+    let outcome = compete(setting, &shape, 0).await?;
+    let name = format!("{}: the share of .NET", shape.name);
+    report.at_least(0.2, name, outcome.run.share_of(1), "x");
+    let mut shape = Shape::of("4 of .NET beside 4 x 4 in line", Client::Woken, 4, 4);
+    shape.clients.push((Client::Dotnet, 4));
+    let outcome = compete(setting, &shape, 0).await?;
+    let name = format!("{}: sections of .NET per second", shape.name);
+    report.at_least(3.0, name, outcome.run.rate_of(4), "/s");
+    Ok(())
+}
+
+async fn many(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    for (name, processes, tasks) in [
+        ("16 x 1", 16, 1),
+        ("64 x 1", 64, 1),
+        ("4 x 8", 4, 8),
+        ("4 x 32", 4, 32),
+    ] {
+        let outcome = compete(setting, &Shape::of(name, Client::Woken, processes, tasks), 0).await?;
+        let turns = outcome.run.count_of_turns().max(1);
+        let each = crate::samples::number(usize::try_from(outcome.commands)?) / crate::samples::number(turns);
+        report.at_most(
+            6.0,
+            format!("{name}: commands for each turn of a process"),
+            each,
+            "commands",
+        );
+    }
+    let outcome = compete(setting, &Shape::of("4 x 125", Client::Woken, 4, 125), 0).await?;
+    let gaps = outcome.run.gaps(|_, _| true);
+    let ratio = crate::samples::ratio(gaps.p99(), outcome.run.gaps_between_processes().p50());
+    report.at_most(
+        3.0,
+        "4 x 125: a hand-over, p99 / p50 of one between processes",
+        ratio,
+        "x",
+    );
+    Ok(())
+}
+
+fn fairness(name: &str, outcomes: &[Outcome], longest: f64, slow: f64, report: &mut Report) {
+    let waits: Turns = outcomes.iter().map(|outcome| outcome.run.unfairness()).collect();
+    report.turns_at_most(longest, format!("{name}: longest wait / mean wait"), &waits, "x");
+    let waits: Turns = outcomes
+        .iter()
+        .map(|outcome| crate::samples::ratio(outcome.run.waits.p99(), outcome.run.waits.mean()))
+        .collect();
+    report.turns_at_most(slow, format!("{name}: wait, p99 / mean"), &waits, "x");
+    let shares: Turns = outcomes
+        .iter()
+        .map(|outcome| outcome.run.shares(outcome.processes).0)
+        .collect();
+    report.turns(
+        format!("{name}: least served process / equal share"),
+        &shares,
+        "x",
+    );
+}
+
+fn longest_and_time(shape: &Shape<'_>, run: &Run, longest: Duration, time: f64, report: &mut Report) {
+    let name = format!("{}: longest wait", shape.name);
+    report.at_most(
+        longest.as_secs_f64() * 1000.0,
+        name,
+        run.waits.max().as_secs_f64() * 1000.0,
+        "ms",
+    );
+    let name = format!("{}: time / sum of the sections", shape.name);
+    report.at_most(time, name, run.over_ideal(), "x");
+}
+
+/// A proxy that delays each message.
+async fn far(address: &str) -> anyhow::Result<Proxy> {
+    let proxy = Proxy::start(address).await?;
+    proxy.set_delay(Direction::ToServer, FAR);
+    proxy.set_delay(Direction::ToClient, FAR);
+    Ok(proxy)
+}
+
+async fn repeat(setting: &Setting, shape: &Shape<'_>, times: usize) -> anyhow::Result<Vec<Outcome>> {
+    let mut outcomes = Vec::new();
+    for turn in 0..times {
+        outcomes.push(compete(setting, shape, turn).await?);
+    }
+    Ok(outcomes)
+}
+
+async fn compete(setting: &Setting, shape: &Shape<'_>, turn: usize) -> anyhow::Result<Outcome> {
+    let (warm_up, counted) = (
+        setting.pick(Duration::from_secs(2), Duration::from_millis(500)),
+        setting.pick(Duration::from_secs(30), Duration::from_secs(3)),
+    );
+    let queueing = |client, tasks| Queueing {
+        name: format!("order:{}:{turn}", shape.name),
+        client,
+        tasks,
+        warm_up,
+        counted,
+    };
+    let mut dead = Vec::new();
+    for _ in 0..shape.dead {
+        dead.push(Process::start(setting, Job::Queue(queueing(Client::Woken, 1))).await?);
+    }
+    let proxy = match setting.address() {
+        Some(address) if shape.last_is_far => Some(far(address).await?),
+        _ => None,
+    };
+    let mut processes = Vec::new();
+    for (number, (client, tasks)) in shape.clients.iter().enumerate() {
+        let job = Job::Queue(queueing(*client, *tasks));
+        let is_last = number + 1 == shape.clients.len();
+        let far = proxy.as_ref().filter(|_| is_last).map(Proxy::uri);
+        let uri = far.unwrap_or_else(|| setting.uri().to_owned());
+        processes.push(Process::start_at(setting, &uri, job).await?);
+    }
+    for process in &mut dead {
+        process.go().await?;
+    }
+    // They have entered the line by then.
+    if shape.dead > 0 {
+        tokio::time::sleep(warm_up).await;
+    }
+    for process in dead {
+        process.kill().await?;
+    }
+    for process in &mut processes {
+        process.go().await?;
+    }
+    let (mut sections, mut commands) = (Vec::new(), 0);
+    for (number, mut process) in processes.into_iter().enumerate() {
+        let queued: Queued = process.result().await?;
+        commands += queued.commands;
+        sections.extend(queued.sections.into_iter().map(|section| Section {
+            process: number,
+            ..section
+        }));
+        process.end().await?;
+    }
+    Ok(Outcome {
+        run: Run::of(sections),
+        commands,
+        processes: shape.clients.len(),
+    })
+}
+
+/// Threads that keep processors busy until the value is dropped.
+struct Load {
+    ends: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(threads: usize) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let spin = |_| {
+            let ends = Arc::clone(&ends);
+            std::thread::spawn(move || {
+                while !ends.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        };
+        Self {
+            threads: (0..threads).map(spin).collect(),
+            ends,
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A thread that spins does not panic.
+            let _ = thread.join();
+        }
+    }
+}

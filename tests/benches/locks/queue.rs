@@ -1,0 +1,148 @@
+//! The processes of the group `order`: tasks that ask for one lock again and again for a fixed time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mongodb::bson::{DateTime, Document, doc};
+use mongodb::event::EventHandler;
+use mongodb::event::command::CommandEvent;
+use mongodb::options::{ClientOptions, ReturnDocument};
+use mongodb::{Collection, Database};
+use mongolock::LockProvider;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use crate::clock;
+use crate::worker::{Section, print, ready, section, warm_up};
+
+/// What a process runs.
+#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Client {
+    /// A provider with the defaults.
+    Woken,
+    /// A provider without a change stream.
+    Polling,
+    /// A provider that polls and stands in no line.
+    Unordered,
+    /// The commands of DistributedLock.MongoDB, with its pauses.
+    Dotnet,
+}
+
+/// Tasks that ask for one lock again and again.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Queueing {
+    pub(crate) name: String,
+    pub(crate) client: Client,
+    pub(crate) tasks: usize,
+    /// The time before the one that counts.
+    pub(crate) warm_up: Duration,
+    pub(crate) counted: Duration,
+}
+
+/// What one process has done in the time that counts.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Queued {
+    pub(crate) sections: Vec<Section>,
+    /// The number of commands that it has sent, without those that read its change stream.
+    pub(crate) commands: u64,
+}
+
+/// Does the job of this process.
+pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyhow::Result<()> {
+    let (database, sent) = counted(uri, database).await?;
+    let provider = LockProvider::builder(&database)
+        .wake_up(queueing.client == Client::Woken)
+        .fair(matches!(queueing.client, Client::Woken | Client::Polling))
+        .build()?;
+    warm_up(&provider, 1).await?;
+    ready()?;
+    let begins = clock::now() + queueing.warm_up;
+    let ends = begins + queueing.counted;
+    let mut working = JoinSet::new();
+    for _ in 0..queueing.tasks {
+        let (provider, name) = (provider.clone(), queueing.name.clone());
+        let locks = database.collection("distributed_locks");
+        working.spawn(async move {
+            if queueing.client == Client::Dotnet {
+                dotnet(&locks, &name, ends).await
+            } else {
+                ours(&provider, &name, ends).await
+            }
+        });
+    }
+    tokio::time::sleep(queueing.warm_up).await;
+    let before = sent.load(Ordering::Relaxed);
+    tokio::time::sleep(queueing.counted).await;
+    let commands = sent.load(Ordering::Relaxed) - before;
+    let mut sections: Vec<Section> = Vec::new();
+    while let Some(own) = working.join_next().await {
+        sections.extend(own??);
+    }
+    sections.retain(|section| section.begun >= begins && section.ended <= ends);
+    print(&Queued { sections, commands })?;
+    provider.shutdown().await;
+    Ok(())
+}
+
+async fn ours(provider: &LockProvider, name: &str, ends: Duration) -> anyhow::Result<Vec<Section>> {
+    let lock = provider.lock(name).acquire_timeout(Duration::from_secs(120));
+    let mut noted = Vec::new();
+    while clock::now() < ends {
+        let asked = clock::now();
+        noted.push(lock.run(move |_| section(asked)).await?);
+    }
+    Ok(noted)
+}
+
+/// The same with the commands of DistributedLock.MongoDB, and pauses of 10 to 800 ms after an attempt that failed.
+async fn dotnet(locks: &Collection<Document>, name: &str, ends: Duration) -> anyhow::Result<Vec<Section>> {
+    let mut noted = Vec::new();
+    while clock::now() < ends {
+        let asked = clock::now();
+        let lock_id = format!("{:032x}", fastrand::u128(..));
+        while !dotnet_acquires(locks, name, &lock_id).await? {
+            if clock::now() >= ends {
+                return Ok(noted);
+            }
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(10..=800))).await;
+        }
+        noted.push(section(asked).await?);
+        locks.delete_one(doc! { "_id": name, "lockId": lock_id }).await?;
+    }
+    Ok(noted)
+}
+
+async fn dotnet_acquires(locks: &Collection<Document>, name: &str, lock_id: &str) -> anyhow::Result<bool> {
+    let free = doc! { "$lte": [{ "$ifNull": ["$expiresAt", DateTime::from_millis(0)] }, "$$NOW"] };
+    let end = doc! { "$dateAdd": { "startDate": "$$NOW", "unit": "millisecond", "amount": 30_000 } };
+    let next = doc! { "$add": [{ "$ifNull": ["$fencingToken", 0_i64] }, 1_i64] };
+    let stage = doc! { "$set": {
+        "lockId": { "$cond": [free.clone(), lock_id, "$lockId"] },
+        "expiresAt": { "$cond": [free.clone(), end, "$expiresAt"] },
+        "acquiredAt": { "$cond": [free.clone(), "$$NOW", "$acquiredAt"] },
+        "fencingToken": { "$cond": [free, next, "$fencingToken"] },
+    } };
+    let found = locks
+        .find_one_and_update(doc! { "_id": name }, vec![stage])
+        .upsert(true)
+        .return_document(ReturnDocument::After)
+        .await?;
+    Ok(found.is_some_and(|found| found.get_str("lockId") == Ok(lock_id)))
+}
+
+/// The database through a client that counts its commands, except those that read a change stream.
+async fn counted(uri: &str, name: &str) -> anyhow::Result<(Database, Arc<AtomicU64>)> {
+    let sent: Arc<AtomicU64> = Arc::default();
+    let count = Arc::clone(&sent);
+    let mut options = ClientOptions::parse(uri).await?;
+    options.command_event_handler = Some(EventHandler::callback(move |event| {
+        if let CommandEvent::Started(started) = event
+            && started.command_name != "getMore"
+        {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }));
+    let client = mongodb::Client::with_options(options)?;
+    Ok((client.database(name), sent))
+}
