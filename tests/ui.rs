@@ -23,16 +23,6 @@ fn every_mistake_has_its_message() {
     }
 }
 
-/// Programs that compile only as crates of their own: what one proof of the compiler has found is not looked for again in
-/// the same crate.
-#[test]
-fn deeply_nested_and_shared_futures_compile() {
-    if !skipped() {
-        let cases = trybuild::TestCases::new();
-        cases.pass("ui/pass/*.rs");
-    }
-}
-
 /// The crate has no warning of the compiler or of `clippy::pedantic` in three editions, and it runs. It prints the size
 /// that a lock adds to a future.
 #[test]

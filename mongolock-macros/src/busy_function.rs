@@ -7,7 +7,7 @@ use crate::error::{Errors, busy_function};
 use crate::function::Function;
 
 /// The function and what it is called with.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct BusyFunction {
     pub(crate) path: Path,
     /// `self` and the arguments, of which it gets references.

@@ -57,7 +57,7 @@ pub(crate) enum Timeout {
 }
 
 /// What a call does while another holder has the lock.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) enum OnBusy {
     Wait,
     Skip,

@@ -1,5 +1,5 @@
-//! The items that the expansions of `#[distributed_lock]` and `#[derive(LockName)]` name. They are not part of the public interface: any release
-//! may change them.
+//! The items that the expansions of `#[distributed_lock]` and `#[derive(LockName)]` name. They are not part of the public
+//! interface: any release may change them.
 
 use std::fmt;
 use std::sync::Arc;

@@ -62,8 +62,8 @@ impl<'a> Pacing<'a> {
         self.backoff.next()
     }
 
-    /// The longest pause after a reply to a request of this claim that found the lock held; a wake-up may end it early, and a look at the lock may
-    /// make it longer.
+    /// The longest pause after a reply to a request of this claim that found the lock held; a wake-up may end it early, and
+    /// a look at the lock may make it longer.
     pub(crate) fn after_held(&mut self, lock_id: &Arc<str>, remaining: Option<Duration>) -> Duration {
         self.held_replies += 1;
         let notifier = &self.engine.notifier;

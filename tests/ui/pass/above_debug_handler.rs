@@ -33,6 +33,8 @@ async fn rebuild(Path(id): Path<u64>, #[lock] lock: LockContext) -> Result<Strin
 async fn main() {
     LockProvider::in_memory().set_global().unwrap();
     let _: Router = Router::new().route("/reports/{id}", post(rebuild));
-    let Ok(text) = rebuild(Path(7)).await else { panic!("the lock is free") };
+    let Ok(text) = rebuild(Path(7)).await else {
+        panic!("the lock is free")
+    };
     assert_eq!(text, "7: report:7");
 }
