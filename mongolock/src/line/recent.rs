@@ -35,7 +35,7 @@ impl RecentReleases {
     pub(super) fn contains(&self, name: &str) -> bool {
         let (cell, hash) = self.cell(name);
         let value = cell.load(Relaxed);
-        let at = value as u32;
+        let at = low_half(value);
         value >> 32 == hash >> 32 && u128::from(self.now().wrapping_sub(at)) < LINE_RETAKEN.as_millis()
     }
 
@@ -43,11 +43,16 @@ impl RecentReleases {
         let hash = self.hasher.hash_one(name);
         // A cell that was never used is zero, and equals no name.
         let upper = (hash | 1 << 32) & !u64::from(u32::MAX);
-        (&self.cells[hash as usize % CELLS], upper)
+        (&self.cells[low_half(hash) as usize % CELLS], upper)
     }
 
     /// The time in milliseconds, which begins anew after 49 days.
     fn now(&self) -> u32 {
-        self.start.elapsed().as_millis() as u32
+        low_half(u64::try_from(self.start.elapsed().as_millis()).unwrap_or_default())
     }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the half is meant")]
+fn low_half(value: u64) -> u32 {
+    value as u32
 }
