@@ -254,6 +254,14 @@ pub(crate) const LINE_MOMENTS_MAX: Duration = millis(50);
 /// The time for which a process remembers that another one has acquired the lock: it may be one that cannot stand in line.
 pub(crate) const LINE_REMEMBER: Duration = millis(500);
 
+/// The time for which a process remembers that a program without a place in line has acquired the lock.
+pub(crate) const LINE_STRANGER: Duration = seconds(5);
+
+/// The moment that is left to such a program after each release in that time: it looks seldom and at any moment, and each
+/// millisecond in which the lock is free lets it in more often. Two processors and 4 of them beside 4 times 4 tasks: 1.8
+/// turns a second without it.
+pub(crate) const LINE_STRANGER_MOMENT: Duration = millis(1);
+
 /// The longest time for which a process waits after its own release until another one has acquired the lock.
 pub(crate) const STAND_BACK: Duration = millis(30);
 

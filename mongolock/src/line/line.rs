@@ -8,7 +8,7 @@ use super::order::Order;
 use super::{OwnAcquisition, User};
 use crate::queue::Rivals;
 use crate::store::{ProviderMark, Waiter};
-use crate::timing::{LINE_LINGER, LINE_POLL, LINE_POLL_PART};
+use crate::timing::{LINE_LINGER, LINE_POLL, LINE_POLL_PART, LINE_STRANGER_MOMENT};
 
 /// The line of one name, in which this provider stands.
 pub(super) struct Line {
@@ -142,8 +142,21 @@ impl Line {
         self.last_place = self.last_place.max(last);
     }
 
+    /// How long this provider leaves a lock that was released to others.
     pub(super) fn moments_ahead(&self) -> Duration {
-        self.order.moments_ahead()
+        let moments = self.order.moments_ahead();
+        if self.leaves_moment_to_strangers() {
+            moments.max(LINE_STRANGER_MOMENT)
+        } else {
+            moments
+        }
+    }
+
+    /// After its own release a program that stands in no line asks again at once, before anybody hears of the release.
+    fn leaves_moment_to_strangers(&self) -> bool {
+        let was_stranger = |holder: &Holder| ProviderMark::in_lock_id(&holder.lock_id).is_none();
+        let was_last = !self.was_last && self.holder.as_ref().is_some_and(was_stranger);
+        self.order.has_stranger() && !was_last
     }
 
     pub(super) fn ahead(&self) -> usize {

@@ -5,7 +5,9 @@ use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
 use crate::store::Waiter;
-use crate::timing::{LINE_MARGIN, LINE_MOMENTS_MAX, LINE_REMEMBER, STAND_BACK, STAND_BACK_POLLING};
+use crate::timing::{
+    LINE_MARGIN, LINE_MOMENTS_MAX, LINE_REMEMBER, LINE_STRANGER, STAND_BACK, STAND_BACK_POLLING,
+};
 
 /// The number of turns that the first in line may let pass before it is not counted any more: it may be dead. It is
 /// counted again when it moves.
@@ -23,6 +25,8 @@ pub(crate) struct Order {
     others: Vec<Other>,
     /// The time of the last acquisition by another provider.
     acquired_by_other: Option<Instant>,
+    /// The last time at which a program without a place in line acquired the lock.
+    acquired_by_stranger: Option<Instant>,
     /// The providers that have acquired the lock since this one did: they stand behind it, also where a line that was read
     /// does not have their new places yet.
     acquired_since: Vec<Arc<str>>,
@@ -79,7 +83,11 @@ impl Order {
     /// Notes that another provider has acquired the lock; `None` if the holder is not one of ours. It goes to the end of
     /// the line. If it was not the first, the first one has let a turn pass.
     pub(crate) fn acquired_by(&mut self, provider: Option<&str>) {
-        self.acquired_by_other = Some(Instant::now());
+        let now = Instant::now();
+        self.acquired_by_other = Some(now);
+        if provider.is_none() {
+            self.acquired_by_stranger = Some(now);
+        }
         if let Some(provider) = provider.filter(|provider| !self.has_acquired_since(provider)) {
             self.acquired_since.push(Arc::from(provider));
         }
@@ -138,6 +146,12 @@ impl Order {
     pub(crate) fn others_wait(&self) -> bool {
         let is_recent = |at: Instant| at.elapsed() < LINE_REMEMBER;
         self.others.iter().any(Other::is_counted) || self.acquired_by_other.is_some_and(is_recent)
+    }
+
+    /// Whether a program without a place in line wants the lock, as far as is known.
+    pub(crate) fn has_stranger(&self) -> bool {
+        let is_recent = |at: Instant| at.elapsed() < LINE_STRANGER;
+        self.acquired_by_stranger.is_some_and(is_recent)
     }
 
     /// The longest time for which this provider waits after its own release until another one has acquired the lock.

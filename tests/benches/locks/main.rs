@@ -12,6 +12,7 @@
 mod attribute;
 mod awaited;
 mod bare;
+mod barrier;
 mod child;
 mod clock;
 mod contended;
@@ -40,7 +41,7 @@ use crate::report::Report;
 use crate::setting::Setting;
 
 /// The groups with what they measure, and how long they take, exactly and with `--quick`.
-const GROUPS: [(&str, &str, &str); 11] = [
+const GROUPS: [(&str, &str, &str); 14] = [
     (
         "uncontended",
         "acquire and release, beside two floors",
@@ -60,7 +61,22 @@ const GROUPS: [(&str, &str, &str); 11] = [
     (
         "order",
         "the order between processes: fairness and its cost",
-        "30 min / 3 min",
+        "11 min / 20 s",
+    ),
+    (
+        "order-busy",
+        "the same while both processors are busy",
+        "11 min / 20 s",
+    ),
+    (
+        "order-mixed",
+        "far, polling, dead and foreign processes among others",
+        "5 min / 40 s",
+    ),
+    (
+        "order-many",
+        "many processes, and many tasks in few processes",
+        "3 min / 40 s",
     ),
     (
         "names",
@@ -132,7 +148,10 @@ async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow:
         "attribute" => attribute::measure(setting, report).await,
         "contended" => contended::measure(setting, report).await,
         "processes" => processes::measure(setting, report).await,
-        "order" => order::measure(setting, report).await,
+        "order" => order::idle(setting, report).await,
+        "order-busy" => order::busy(setting, report).await,
+        "order-mixed" => order::mixed(setting, report).await,
+        "order-many" => order::many(setting, report).await,
         "names" => names::measure(setting, report).await,
         "waiters" => waiters::measure(setting, report).await,
         "awaited" => awaited::measure(setting, report).await,

@@ -34,6 +34,8 @@ pub(crate) enum Client {
 pub(crate) struct Queueing {
     pub(crate) name: String,
     pub(crate) client: Client,
+    /// The number of providers, each with the same number of tasks.
+    pub(crate) providers: usize,
     pub(crate) tasks: usize,
     /// The time before the one that counts.
     pub(crate) warm_up: Duration,
@@ -51,24 +53,33 @@ pub(crate) struct Queued {
 /// Does the job of this process.
 pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyhow::Result<()> {
     let (database, sent) = counted(uri, database).await?;
-    let provider = LockProvider::builder(&database)
-        .wake_up(queueing.client == Client::Woken)
-        .fair(matches!(queueing.client, Client::Woken | Client::Polling))
-        .build()?;
-    warm_up(&provider, 1).await?;
+    let mut providers = Vec::new();
+    for _ in 0..queueing.providers {
+        let provider = LockProvider::builder(&database)
+            .wake_up(queueing.client == Client::Woken)
+            .fair(matches!(queueing.client, Client::Woken | Client::Polling))
+            .build()?;
+        warm_up(&provider, 1).await?;
+        providers.push(provider);
+    }
     ready()?;
     let begins = clock::now() + queueing.warm_up;
     let ends = begins + queueing.counted;
     let mut working = JoinSet::new();
-    for _ in 0..queueing.tasks {
+    let every = providers.iter().enumerate();
+    for (number, provider) in every.flat_map(|of| std::iter::repeat_n(of, queueing.tasks)) {
         let (provider, name) = (provider.clone(), queueing.name.clone());
         let locks = database.collection("distributed_locks");
         working.spawn(async move {
-            if queueing.client == Client::Dotnet {
-                dotnet(&locks, &name, ends).await
+            let mut sections = if queueing.client == Client::Dotnet {
+                dotnet(&locks, &name, ends).await?
             } else {
-                ours(&provider, &name, ends).await
+                ours(&provider, &name, ends).await?
+            };
+            for section in &mut sections {
+                section.process = number;
             }
+            anyhow::Ok(sections)
         });
     }
     tokio::time::sleep(queueing.warm_up).await;
@@ -81,7 +92,9 @@ pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyh
     }
     sections.retain(|section| section.begun >= begins && section.ended <= ends);
     print(&Queued { sections, commands })?;
-    provider.shutdown().await;
+    for provider in providers {
+        provider.shutdown().await;
+    }
     Ok(())
 }
 
