@@ -19,6 +19,10 @@ mod keeper;
 mod line;
 mod order;
 mod recent;
+#[cfg(test)]
+mod rules;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -147,3 +147,61 @@ fn number(value: &Bson) -> Option<u64> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A value of any type that a damaged or foreign document may have.
+    fn any_value() -> impl Strategy<Value = Bson> {
+        prop_oneof![
+            Just(Bson::Null),
+            Just(Bson::MaxKey),
+            Just(Bson::MinKey),
+            any::<bool>().prop_map(Bson::from),
+            any::<i32>().prop_map(Bson::from),
+            any::<i64>().prop_map(Bson::from),
+            any::<f64>().prop_map(Bson::from),
+            ".{0,20}".prop_map(Bson::from),
+            any::<i64>().prop_map(|at| DateTime::from_millis(at).into()),
+            any::<i64>().prop_map(|inner| doc! { "at": inner }.into()),
+            any::<i64>().prop_map(|inner| Bson::Array(vec![inner.into()])),
+        ]
+    }
+
+    const FIELDS: [&str; 9] = [
+        "_id", "name", "provider", "owner", "at", "since", "moment", "until", "unknown",
+    ];
+
+    proptest! {
+        /// What a document has of a waiter is read, and nothing else decides whether it is one.
+        #[test]
+        fn any_document_is_a_waiter_or_says_nothing(
+            changes in vec((0..FIELDS.len(), any_value(), any::<bool>()), 0..6),
+        ) {
+            let mut document = doc! {
+                "_id": "p:n", "name": "n", "provider": "p", "owner": "o", "at": DateTime::from_millis(1),
+                "since": Bson::Null, "moment": 7, "until": DateTime::from_millis(2),
+            };
+            for (field, value, is_removed) in changes {
+                document.remove(FIELDS[field]);
+                if !is_removed {
+                    document.insert(FIELDS[field], value);
+                }
+            }
+            let is_sound = document.get_str("name").is_ok()
+                && document.get_str("provider").is_ok()
+                && document.get_datetime("at").is_ok();
+            let read = waiter(&document);
+            prop_assert_eq!(read.is_some(), is_sound);
+            if let Some((name, waiter)) = read {
+                prop_assert_eq!(Ok(name), document.get_str("name"));
+                prop_assert_eq!(Ok(&waiter.at), document.get_datetime("at"));
+                prop_assert_eq!(waiter.since.as_ref(), document.get_datetime("since").ok());
+            }
+        }
+    }
+}
