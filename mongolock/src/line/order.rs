@@ -95,16 +95,29 @@ impl Order {
             .others
             .iter_mut()
             .filter(|other| other.is_ahead && other.is_counted());
-        let Some(first) = ahead.next() else { return };
-        if Some(&*first.provider) == provider {
-            first.is_ahead = false;
-            return;
+        let passed = ahead.next().filter(|first| Some(&*first.provider) != provider);
+        let is_passed = passed.is_some();
+        if let Some(first) = passed {
+            first.passes += 1;
         }
-        first.passes += 1;
-        if let Some(other) = ahead.find(|other| Some(&*other.provider) == provider) {
+        if let Some(provider) = provider {
+            self.moved_to_end(provider);
+        }
+        if is_passed {
+            self.stop_counting();
+        }
+    }
+
+    /// Notes that a provider has another place than the known one. So it is alive, also if it had let turns pass before.
+    fn moved_to_end(&mut self, provider: &str) {
+        for other in self
+            .others
+            .iter_mut()
+            .filter(|other| &*other.provider == provider)
+        {
             other.is_ahead = false;
+            other.passes = 0;
         }
-        self.stop_counting();
     }
 
     fn has_acquired_since(&self, provider: &str) -> bool {
@@ -233,6 +246,21 @@ mod tests {
         assert_eq!(order.ahead(), 0);
         order.read(&line(&["x", "dead", "own"])[1..], "own");
         assert_eq!(order.ahead(), 1, "it has moved");
+    }
+
+    /// A process that was too slow for its turns, and then acquires the lock, wants it again.
+    #[tokio::test(start_paused = true)]
+    async fn who_acquires_the_lock_is_alive() {
+        let mut order = order(&["slow", "own"]);
+        for _ in 0..PASSES {
+            order.acquired_by(Some("other"));
+        }
+        tokio::time::sleep(LINE_REMEMBER).await;
+        assert!(!order.others_wait(), "it seems to be dead");
+        order.acquired_by(Some("slow"));
+        tokio::time::sleep(LINE_REMEMBER).await;
+        assert!(order.others_wait());
+        assert_eq!(order.ahead(), 0, "it has gone to the end");
     }
 
     #[tokio::test(start_paused = true)]
