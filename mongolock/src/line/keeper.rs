@@ -56,7 +56,7 @@ impl Lines {
                     provider: self.mark.clone(),
                     owner: Arc::clone(&self.owner),
                     waited: waiting.map(|since| since.elapsed()),
-                    moment: moment(line.has_stream(), state.round_trip),
+                    moment: moment(line.has_stream(), state.round_trip) + line.extra(),
                     last,
                 }),
                 Some(Write::Leave) => writes.leaves.push(name),

@@ -159,6 +159,11 @@ impl Line {
         self.order.has_stranger() && !was_last
     }
 
+    /// The time that this provider asks for besides its usual moment.
+    pub(super) fn extra(&self) -> Duration {
+        self.order.extra()
+    }
+
     pub(super) fn ahead(&self) -> usize {
         self.order.ahead()
     }

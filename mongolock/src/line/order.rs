@@ -6,7 +6,8 @@ use tokio::time::Instant;
 
 use crate::store::Waiter;
 use crate::timing::{
-    LINE_MARGIN, LINE_MOMENTS_MAX, LINE_REMEMBER, LINE_STRANGER, STAND_BACK, STAND_BACK_POLLING,
+    LINE_EXTRA_MAX, LINE_MARGIN, LINE_MOMENTS_MAX, LINE_REMEMBER, LINE_STRANGER, STAND_BACK,
+    STAND_BACK_POLLING,
 };
 
 /// The number of turns that the first in line may let pass before it is not counted any more: it may be dead. It is
@@ -15,6 +16,10 @@ const PASSES: u32 = 6;
 
 /// The same number when others are not counted already: it is halved for each of them, down to this.
 const PASSES_LEAST: u32 = 2;
+
+/// The part of its extra time that a provider keeps after a turn in its place.
+const EXTRA_KEPT: u32 = 15;
+const EXTRA_PARTS: u32 = 16;
 
 /// What a provider knows of the line of one name: the waiters of other providers in their order.
 ///
@@ -27,6 +32,12 @@ pub(crate) struct Order {
     acquired_by_other: Option<Instant>,
     /// The last time at which a program without a place in line acquired the lock.
     acquired_by_stranger: Option<Instant>,
+    /// Whether this provider's own document was in the line that was read last, and it has not acquired the lock since.
+    has_place: bool,
+    /// Whether another provider in line has acquired the lock since this one was the first.
+    was_overtaken: bool,
+    /// The time that this provider asks for besides its usual moment: its requests came late when it was the first.
+    extra: Duration,
     /// The providers that have acquired the lock since this one did: they stand behind it, also where a line that was read
     /// does not have their new places yet.
     acquired_since: Vec<Arc<str>>,
@@ -56,6 +67,7 @@ impl Order {
     /// Takes over the line as a query has returned it; `own` is the mark of this provider.
     pub(crate) fn read(&mut self, line: &[Waiter], own: &str) {
         let place = line.iter().position(|waiter| &*waiter.provider == own);
+        self.has_place = place.is_some();
         let before = std::mem::take(&mut self.others);
         let passes = |waiter: &Waiter| {
             let same = |other: &&Other| other.provider == waiter.provider && other.at == waiter.at;
@@ -78,6 +90,24 @@ impl Order {
     /// Notes that this provider has acquired the lock, and goes to the end of the line.
     pub(crate) fn acquired(&mut self) {
         self.acquired_since.clear();
+        if !std::mem::take(&mut self.was_overtaken) {
+            self.extra = self.extra * EXTRA_KEPT / EXTRA_PARTS;
+        }
+        self.has_place = false;
+    }
+
+    /// The time that this provider asks for besides its usual moment.
+    pub(crate) fn extra(&self) -> Duration {
+        self.extra
+    }
+
+    /// Notes that a provider acquires the lock although this one may be the first in line: it needs a longer moment.
+    fn note_overtaking(&mut self, provider: Option<&str>) {
+        let is_in_line = |other: &Other| Some(&*other.provider) == provider;
+        if self.has_place && self.ahead() == 0 && self.others.iter().any(is_in_line) {
+            self.was_overtaken = true;
+            self.extra = (self.extra * 2).clamp(LINE_MARGIN, LINE_EXTRA_MAX);
+        }
     }
 
     /// Notes that another provider has acquired the lock; `None` if the holder is not one of ours. It goes to the end of
@@ -91,6 +121,7 @@ impl Order {
         if let Some(provider) = provider.filter(|provider| !self.has_acquired_since(provider)) {
             self.acquired_since.push(Arc::from(provider));
         }
+        self.note_overtaking(provider);
         let mut ahead = self
             .others
             .iter_mut()
@@ -261,6 +292,28 @@ mod tests {
         tokio::time::sleep(LINE_REMEMBER).await;
         assert!(order.others_wait());
         assert_eq!(order.ahead(), 0, "it has gone to the end");
+    }
+
+    /// Its requests come later than others expect, because it is far away or its machine is busy.
+    #[tokio::test(start_paused = true)]
+    async fn who_is_overtaken_as_the_first_asks_for_a_longer_moment_for_a_while() {
+        let mut order = order(&["own", "a", "b"]);
+        order.acquired_by(Some("stranger"));
+        order.acquired_by(None);
+        assert_eq!(order.extra(), Duration::ZERO, "they stand in no line");
+        order.acquired_by(Some("a"));
+        assert_eq!(order.extra(), LINE_MARGIN);
+        order.acquired_by(Some("b"));
+        order.acquired_by(Some("a"));
+        assert_eq!(order.extra(), LINE_EXTRA_MAX);
+        order.acquired();
+        order.acquired_by(Some("b"));
+        assert_eq!(order.extra(), LINE_EXTRA_MAX, "it is not the first any more");
+        for _ in 0..EXTRA_PARTS * 8 {
+            order.read(&line(&["own", "a", "b"]), "own");
+            order.acquired();
+        }
+        assert!(order.extra() < Duration::from_millis(1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -41,7 +41,7 @@ use crate::report::Report;
 use crate::setting::Setting;
 
 /// The groups with what they measure, and how long they take, exactly and with `--quick`.
-const GROUPS: [(&str, &str, &str); 14] = [
+const GROUPS: [(&str, &str, &str); 16] = [
     (
         "uncontended",
         "acquire and release, beside two floors",
@@ -70,8 +70,18 @@ const GROUPS: [(&str, &str, &str); 14] = [
     ),
     (
         "order-mixed",
-        "far, polling, dead and foreign processes among others",
-        "5 min / 40 s",
+        "polling and dead processes among others",
+        "2 min / 30 s",
+    ),
+    (
+        "order-far",
+        "one process of four is far from the server",
+        "2 min / 15 s",
+    ),
+    (
+        "order-foreign",
+        "clients that stand in no line among others",
+        "70 s / 10 s",
     ),
     (
         "order-many",
@@ -150,6 +160,8 @@ async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow:
         "processes" => processes::measure(setting, report).await,
         "order" => order::idle(setting, report).await,
         "order-busy" => order::busy(setting, report).await,
+        "order-far" => order::far(setting, report).await,
+        "order-foreign" => order::foreign(setting, report).await,
         "order-mixed" => order::mixed(setting, report).await,
         "order-many" => order::many(setting, report).await,
         "names" => names::measure(setting, report).await,

@@ -95,6 +95,7 @@ pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyh
     for provider in providers {
         provider.shutdown().await;
     }
+    database.client().clone().shutdown().immediate(true).await;
     Ok(())
 }
 
