@@ -13,7 +13,7 @@ use crate::store::{MemoryStore, ProviderMark, Store, Waiter};
 use crate::sync::lock;
 use crate::timing::{
     LINE_LINGER, LINE_MARGIN, LINE_MOMENT_POLLING, LINE_POLL, LINE_POLL_PART, LINE_READ, LINE_REMEMBER,
-    LINE_RETAKEN, LINE_RETAKEN_EVERY, STAND_BACK, STAND_BACK_POLLING, WAITER_KEPT,
+    LINE_RETAKEN, LINE_RETAKEN_EVERY, LINE_STRANGER, STAND_BACK, STAND_BACK_POLLING, WAITER_KEPT,
 };
 
 /// Longer than the tasks need to write what is due, and shorter than all pauses here.
@@ -372,7 +372,7 @@ async fn standing_back_ends_by_itself() {
         sleep(LINE_REMEMBER - SETTLES).await;
         line.released();
         assert_eq!(line.place_until(), Some(Instant::now() + longest));
-        sleep(longest).await;
+        sleep(LINE_STRANGER).await;
         assert_eq!(line.place_until(), None);
         line.released();
         assert_eq!(line.place_until(), None, "the stranger has not come back");
