@@ -113,6 +113,16 @@ async fn program(target: &Path, profile: &str, sources: &Path) -> PathBuf {
     cargo
         .args(["--message-format", "json", "--target-dir"])
         .arg(target);
+    // Some build scripts run again when these change, and the driver would be compiled again after them.
+    for (name, _) in std::env::vars_os() {
+        let of_this_package = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_NAME", "CARGO_BIN_"];
+        if of_this_package
+            .iter()
+            .any(|prefix| name.to_string_lossy().starts_with(prefix))
+        {
+            cargo.env_remove(name);
+        }
+    }
     if profile == "release" {
         cargo.arg("--release");
     }
