@@ -41,12 +41,15 @@ impl Actor {
 
     /// Starts a process that runs the part of this name, which is a test function of this binary.
     pub(crate) fn start(part: &str, db: &TestDb, expiry: Duration, environment: &[(&str, String)]) -> Self {
-        let mut child = command(part, db, expiry)
-            .envs(environment.iter().map(|(key, value)| (*key, value)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = command(part, db, expiry);
+        command.envs(environment.iter().map(|(key, value)| (*key, value)));
+        Self::spawn(command)
+    }
+
+    /// Starts the process of this command, which prints its steps as the parts below do.
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         let orders = child.stdin.take().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, orders, lines }
@@ -90,13 +93,17 @@ impl Actor {
     }
 }
 
+/// The environment variables that tell a process its server and its database.
+pub(crate) fn database_of(db: &TestDb) -> [(&'static str, String); 2] {
+    [(URI, db.uri().to_owned()), (DATABASE, db.name().to_owned())]
+}
+
 /// The command for a process that runs the part of this name, which is a test function of this binary.
 pub(crate) fn command(part: &str, db: &TestDb, expiry: Duration) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", part, "--nocapture"])
-        .env(URI, db.uri())
-        .env(DATABASE, db.name())
+        .envs(database_of(db))
         .env(EXPIRY, expiry.as_millis().to_string())
         .kill_on_drop(true);
     command
