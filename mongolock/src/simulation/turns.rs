@@ -13,9 +13,8 @@ use crate::sync::lock;
 /// an event and of a request. A holder that has crashed before it could release the lock is another matter.
 const LEFT_FREE: Duration = Duration::from_millis(80);
 
-/// The number of turns of others between two turns of a process that waits, for each process in the fleet, and for each
-/// that has crashed and may still stand in line.
-const PASSES: usize = 8;
+/// The number of turns of others between two turns of a process that waits, for each process in the fleet.
+const PASSES: usize = 6;
 
 /// The processes that live, and the turns for each name.
 #[derive(Default)]
@@ -25,8 +24,6 @@ pub(super) struct Turns(Mutex<State>);
 struct State {
     processes: HashMap<usize, Arc<Process>>,
     names: HashMap<Arc<str>, Record>,
-    /// The number of processes that have ended.
-    ended: usize,
 }
 
 #[derive(Default)]
@@ -47,7 +44,6 @@ impl Turns {
     pub(super) fn end(&self, process: &Process) {
         let state = &mut *lock(&self.0);
         state.processes.remove(&process.number);
-        state.ended += 1;
         for record in state.names.values_mut() {
             record.free_since = None;
             record.passes.remove(&process.number);
@@ -75,14 +71,14 @@ impl Turns {
         }
         // A process begins to count with its first turn: one that comes new waits for a look of those that are there.
         record.passes.insert(by, 0);
-        let most = PASSES * (state.processes.len() + state.ended.min(8));
+        let most = PASSES * state.processes.len();
         for (number, passes) in record.passes.iter_mut().filter(|(number, _)| **number != by) {
             let waiting = state
                 .processes
                 .get(number)
                 .is_some_and(|process| waits(process, name));
             *passes = if waiting { *passes + 1 } else { 0 };
-            if *passes == most {
+            if waiting && *passes == most {
                 breaches.push(format!(
                     "{number} waits for {name} while others have had {most} turns"
                 ));

@@ -73,15 +73,27 @@ async fn sources(target: &Path) -> Option<PathBuf> {
     assert!(unpacked.unwrap().success());
     // The dependencies are those of this build: they are there, and compiled.
     fs::copy(repository.join("Cargo.lock"), sources.join("Cargo.lock")).unwrap();
-    let manifest = sources.join("tests/Cargo.toml");
-    let mut text = fs::read_to_string(&manifest).unwrap();
-    text.push_str("\n[[test]]\nname = \"previous_worker\"\npath = \"previous/main.rs\"\nharness = false\n");
-    write_if_new(&manifest, &text);
+    // Cargo tells packages apart by name and version: with the same version its files would replace those of this build.
+    change(&sources.join("Cargo.toml"), |text| {
+        text.replacen("\nversion = \"0.1.0\"", "\nversion = \"0.0.1\"", 1)
+            .replace("\"=0.1.0\"", "\"=0.0.1\"")
+    });
+    let target = "[[test]]\nname = \"previous_worker\"\npath = \"previous/main.rs\"\nharness = false\n";
+    change(&sources.join("tests/Cargo.toml"), |text| {
+        text.replace("autotests = false", "autotests = false\nautobins = false") + "\n" + target
+    });
     let folder = sources.join("tests/previous");
     fs::create_dir_all(&folder).unwrap();
     write_if_new(&folder.join("main.rs"), PROGRAM);
     write_if_new(&folder.join("worker.rs"), include_str!("worker.rs"));
     Some(sources)
+}
+
+fn change(file: &Path, by: impl FnOnce(String) -> String) {
+    let before = fs::read_to_string(file).unwrap();
+    let after = by(before.clone());
+    assert_ne!(before, after, "{}", file.display());
+    fs::write(file, after).unwrap();
 }
 
 fn write_if_new(file: &Path, text: &str) {

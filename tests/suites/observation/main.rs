@@ -445,8 +445,8 @@ fn a_refused_line_is_one_warning() {
         }
         must(point.clear().await);
     });
-    let noted = notes.0.lock().unwrap();
-    let refusals = noted
+    let all = notes.0.lock().unwrap();
+    let refusals = all
         .events
         .iter()
         .filter(|event| event.name == "mongolock.line_refused");
