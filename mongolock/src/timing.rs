@@ -350,6 +350,10 @@ pub(crate) const INDEX_BUILD_LIMIT: Duration = seconds(1);
 /// The bounds in seconds of the random pause after a failed build: frequent builds would delay commands again and again.
 pub(crate) const INDEX_BUILD_PAUSE: RangeInclusive<u64> = 300..=600;
 
+/// The bounds in seconds of the random pause after which a provider that enters a line checks again whether the indexes of
+/// the waiters' documents exist: one command.
+pub(crate) const WAITERS_INDEX_CHECK: RangeInclusive<u64> = 60..=120;
+
 /// The time until the next check of an index that is missing, if the build did not fail.
 pub(crate) const INDEX_RETRY: Duration = seconds(60);
 

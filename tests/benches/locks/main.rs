@@ -2,7 +2,9 @@
 //!
 //! `cargo bench -p mongolock-tests --bench locks` prints a table and writes two files into cargo's target directory:
 //! `mongolock-bench.json` with all figures, and `mongolock-waits.svg`, a plot of waits by process. `-- --list` names the
-//! groups, `-- --only <group>` runs one of them, and `-- --quick` makes everything shorter and less exact.
+//! groups, `-- --only <group>` runs one of them, and `-- --quick` makes everything shorter and less exact. The group `soak`
+//! runs only if it is named, and writes `mongolock-soak.svg`
+//! and `mongolock-soak.csv`, with all sections and faults.
 //!
 //! The speed of the machine must not decide whether a goal is met. Most goals are therefore ratios to a floor: commands
 //! through the driver alone, or the same work without a lock. Floor and library are measured in turns within one run, and
@@ -31,6 +33,7 @@ mod run;
 mod samples;
 mod server;
 mod setting;
+mod soak;
 mod uncontended;
 mod waiters;
 mod worker;
@@ -41,7 +44,7 @@ use crate::report::Report;
 use crate::setting::Setting;
 
 /// The groups with what they measure, and how long they take, exactly and with `--quick`.
-const GROUPS: [(&str, &str, &str); 16] = [
+const GROUPS: [(&str, &str, &str); 17] = [
     (
         "uncontended",
         "acquire and release, beside two floors",
@@ -110,7 +113,15 @@ const GROUPS: [(&str, &str, &str); 16] = [
     ),
     ("held", "1,000, 10,000 and 100,000 held locks", "7 min / 2 min"),
     ("fencing", "fenced writes and guarded commits", "30 s / 5 s"),
+    (
+        SOAK,
+        "kills, stops and late messages; only with `--only soak`",
+        "24 min / 75 s",
+    ),
 ];
+
+/// The group that runs only if it is named.
+const SOAK: &str = "soak";
 
 /// What the command line asks for.
 #[derive(Default)]
@@ -143,7 +154,11 @@ async fn main() -> anyhow::Result<()> {
     let setting = Setting::new(arguments.quick).await?;
     let mut report = Report::new(&setting).await?;
     for (group, _, _) in GROUPS {
-        if arguments.only.as_deref().is_none_or(|only| only == group) {
+        if arguments
+            .only
+            .as_deref()
+            .map_or(group != SOAK, |only| only == group)
+        {
             report.begin(group);
             measure(group, &setting, &mut report).await?;
         }
@@ -170,6 +185,7 @@ async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow:
         "listeners" => listeners::measure(setting, report).await,
         "held" => held::measure(setting, report).await,
         "fencing" => fencing::measure(setting, report).await,
+        SOAK => soak::measure(setting, report).await,
         other => bail!("the group `{other}` is listed, but not measured"),
     }
 }

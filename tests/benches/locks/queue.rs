@@ -115,7 +115,7 @@ async fn dotnet(locks: &Collection<Document>, name: &str, ends: Duration) -> any
     while clock::now() < ends {
         let asked = clock::now();
         let lock_id = format!("{:032x}", fastrand::u128(..));
-        while !dotnet_acquires(locks, name, &lock_id).await? {
+        while dotnet_acquires(locks, name, &lock_id).await?.is_none() {
             if clock::now() >= ends {
                 return Ok(noted);
             }
@@ -127,7 +127,12 @@ async fn dotnet(locks: &Collection<Document>, name: &str, ends: Duration) -> any
     Ok(noted)
 }
 
-async fn dotnet_acquires(locks: &Collection<Document>, name: &str, lock_id: &str) -> anyhow::Result<bool> {
+/// One attempt of DistributedLock.MongoDB; returns the token if the lock is held then.
+pub(crate) async fn dotnet_acquires(
+    locks: &Collection<Document>,
+    name: &str,
+    lock_id: &str,
+) -> anyhow::Result<Option<i64>> {
     let free = doc! { "$lte": [{ "$ifNull": ["$expiresAt", DateTime::from_millis(0)] }, "$$NOW"] };
     let end = doc! { "$dateAdd": { "startDate": "$$NOW", "unit": "millisecond", "amount": 30_000 } };
     let next = doc! { "$add": [{ "$ifNull": ["$fencingToken", 0_i64] }, 1_i64] };
@@ -142,7 +147,8 @@ async fn dotnet_acquires(locks: &Collection<Document>, name: &str, lock_id: &str
         .upsert(true)
         .return_document(ReturnDocument::After)
         .await?;
-    Ok(found.is_some_and(|found| found.get_str("lockId") == Ok(lock_id)))
+    let own = found.filter(|found| found.get_str("lockId") == Ok(lock_id));
+    Ok(own.map(|own| own.get_i64("fencingToken")).transpose()?)
 }
 
 /// The database through a client that counts its commands, except those that read a change stream.
