@@ -219,7 +219,7 @@ async fn a_provider_that_enters_again_while_it_leaves_stands_in_line() {
         drop(queue);
         a.lines.waiter_left("n");
         // The removal is due at this time, and may be under way.
-        sleep(LINE_LINGER - SETTLES + Duration::from_micros(100 * round)).await;
+        sleep(LINE_LINGER.saturating_sub(SETTLES) + Duration::from_micros(100 * round)).await;
         let queue = Queue::new();
         a.enter("n", &queue).await;
         sleep(LINE_LINGER * 3).await;
@@ -369,7 +369,7 @@ async fn standing_back_ends_by_itself() {
             user: queue.user(),
             has_stream,
         });
-        sleep(LINE_REMEMBER - SETTLES).await;
+        sleep(LINE_REMEMBER.saturating_sub(SETTLES)).await;
         line.released();
         assert_eq!(line.place_until(), Some(Instant::now() + longest));
         sleep(LINE_STRANGER).await;
