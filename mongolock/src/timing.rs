@@ -284,6 +284,9 @@ pub(crate) const STAND_BACK_POLLING: Duration = millis(50);
 /// The time for which a process stays in line after its last user of the name has left: it often asks again.
 pub(crate) const LINE_LINGER: Duration = millis(100);
 
+/// The length of a wait from which on operators see it, if the provider stood in line when it began.
+pub(crate) const LINE_SHOWN: Duration = millis(500);
+
 /// The time after its own release within which a process that acquires the lock again looks whether others wait.
 pub(crate) const LINE_RETAKEN: Duration = millis(100);
 

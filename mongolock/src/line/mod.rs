@@ -143,6 +143,9 @@ impl Lines {
         let state = &mut *lock(&self.state);
         if let Some(line) = state.names.get_mut(name) {
             line.set_user(user);
+            if begun.is_some_and(|begun| line.note_wait(begun)) {
+                self.settle(state, name);
+            }
             return;
         }
         if !self.is_fair || state.is_stopped || state.is_refused() {
