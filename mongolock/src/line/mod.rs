@@ -143,9 +143,6 @@ impl Lines {
         let state = &mut *lock(&self.state);
         if let Some(line) = state.names.get_mut(name) {
             line.set_user(user);
-            if begun.is_some_and(|begun| line.note_wait(begun)) {
-                self.settle(state, name);
-            }
             return;
         }
         if !self.is_fair || state.is_stopped || state.is_refused() {
@@ -236,6 +233,21 @@ impl Lines {
         }
         let state = lock(&self.state);
         state.names.get(name).map_or(Duration::ZERO, Line::moments_ahead)
+    }
+
+    /// Notes that a caller still waits, since this time. Returns the number of waiters before this provider; `None` if it does
+    /// not stand in the line of this name.
+    pub(crate) fn waits(self: &Arc<Self>, name: &Arc<str>, since: Instant) -> Option<usize> {
+        if self.is_empty() {
+            return None;
+        }
+        let state = &mut *lock(&self.state);
+        let line = state.names.get_mut(name)?;
+        let ahead = line.ahead();
+        if line.note_wait(since) {
+            self.settle(state, name);
+        }
+        Some(ahead)
     }
 
     /// The number of waiters before this provider; `None` if it does not stand in the line of this name.

@@ -148,7 +148,7 @@ async fn a_long_wait_is_written_beside_the_place_that_the_provider_has() {
     let begun = Instant::now();
     for (waited, is_seen) in [(Duration::ZERO, false), (LINE_SHOWN, true), (LINE_SHOWN, true)] {
         sleep(waited).await;
-        a.lines.enter(&name, queue.user(), true, Some(begun));
+        assert_eq!(a.lines.waits(&name, begun), Some(0));
         sleep(SETTLES).await;
         assert_eq!(a.documents("n").await[0].since.is_some(), is_seen, "{waited:?}");
         assert_eq!(a.stands_at("n").await, Some(0));
