@@ -104,11 +104,7 @@ impl Lines {
     /// Reads the lines of the names that were acquired again soon after their release, and returns those for which others
     /// wait.
     pub(crate) async fn read_retaken(&self) -> Vec<Arc<str>> {
-        let names = {
-            let mut state = lock(&self.state);
-            state.retaken_read = Some(Instant::now());
-            std::mem::take(&mut state.retaken)
-        };
+        let names = std::mem::take(&mut lock(&self.state).retaken);
         let mut lines: HashMap<_, _> = self.read(&names).await;
         lines.retain(|_, line| line.iter().any(|waiter| &*waiter.provider != self.mark.as_str()));
         lines.into_keys().collect()

@@ -43,6 +43,9 @@ use indexes::Indexes;
 use line::Line;
 use recent::RecentReleases;
 
+/// The greatest number of names that are remembered until their lines are read; those that are left out come again.
+const RETAKEN_MOST: usize = 100;
+
 /// What uses a name in this process: its queue, which exists as long as a caller waits or holds.
 pub(crate) type User = Weak<dyn Send + Sync>;
 
@@ -187,12 +190,17 @@ impl Lines {
         if state.is_refused() || state.is_stopped {
             return false;
         }
-        if !state.retaken.contains(name) {
+        if state.retaken.len() < RETAKEN_MOST && !state.retaken.contains(name) {
             state.retaken.push(Arc::clone(name));
         }
-        state
+        let is_due = state
             .retaken_read
-            .is_none_or(|last| last.elapsed() >= LINE_RETAKEN_EVERY)
+            .is_none_or(|last| last.elapsed() >= LINE_RETAKEN_EVERY);
+        if is_due {
+            // One task reads for all calls that come before it runs.
+            state.retaken_read = Some(Instant::now());
+        }
+        is_due
     }
 
     /// Notes that this provider has released a lock. If others wait for it, the next caller in this process leaves it to
