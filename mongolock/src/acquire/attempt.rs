@@ -278,6 +278,8 @@ impl Attempt {
             }) => self.acquired(reply.sent, last_token, remaining),
             Ok(AcquireReply::Held { holder, remaining }) => {
                 self.class = self.class.map(|_| AdmissionClass::Woken);
+                // Known before the first acquisition: who is far away asks for a longer moment from the beginning.
+                self.shared.engine.lines.note_round_trip(reply.sent.elapsed());
                 AttemptOutcome::Held {
                     lock_id: holder,
                     remaining,

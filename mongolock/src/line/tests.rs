@@ -79,7 +79,7 @@ impl Provider {
     }
 
     fn hears_of(&self, name: &str, other: &Self) {
-        self.lines.held_by(name, &other.claim());
+        self.lines.held_by(&Arc::from(name), &other.claim());
     }
 
     /// The documents in the line of a name, which all providers share.
@@ -152,6 +152,26 @@ async fn a_long_wait_is_written_beside_the_place_that_the_provider_has() {
         sleep(SETTLES).await;
         assert_eq!(a.documents("n").await[0].since.is_some(), is_seen, "{waited:?}");
         assert_eq!(a.stands_at("n").await, Some(0));
+    }
+}
+
+/// Others believe that it is dead after some turns, unless it asks for more time.
+#[tokio::test(start_paused = true)]
+async fn who_is_overtaken_as_the_first_asks_for_a_longer_moment_in_its_place() {
+    let [a, b] = Provider::several();
+    let queue = Queue::new();
+    for provider in [&a, &b, &a] {
+        provider.enter("n", &queue).await;
+    }
+    let line = a.documents("n").await;
+    a.lines.read(&[Arc::from("n")]).await;
+    for extra in [LINE_MARGIN, LINE_MARGIN * 2] {
+        a.hears_of("n", &b);
+        sleep(SETTLES).await;
+        let now = a.documents("n").await;
+        assert_eq!(now[0].moment, line[0].moment + extra);
+        assert_eq!((now[0].at, now[0].since), (line[0].at, line[0].since));
+        assert_eq!(now[1], line[1]);
     }
 }
 
@@ -322,6 +342,14 @@ async fn who_is_not_fair_neither_enters_nor_stands_back() {
     assert_eq!(unfair.lines.place_until("n"), None);
     assert!(matches!(unfair.lines.rivals("n"), Rivals::Unknown));
     assert_eq!(unfair.lines.moments_ahead("n"), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_found_the_lock_held_tells_the_time_that_the_provider_needs() {
+    let [a] = Provider::several();
+    a.lines.note_round_trip(Duration::from_millis(7));
+    a.enter("n", &Queue::new()).await;
+    assert_eq!(a.documents("n").await[0].moment, LINE_MARGIN + Duration::from_millis(7));
 }
 
 #[tokio::test(start_paused = true)]
