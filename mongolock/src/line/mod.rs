@@ -38,7 +38,7 @@ use tokio::time::Instant;
 use crate::queue::Rivals;
 use crate::store::{ProviderMark, Store};
 use crate::sync::lock;
-use crate::timing::LINE_RETAKEN_EVERY;
+use crate::timing::{LINE_RETAKEN, LINE_RETAKEN_EVERY};
 use indexes::Indexes;
 use line::Line;
 use recent::RecentReleases;
@@ -85,8 +85,8 @@ struct State {
     refused_until: Option<Instant>,
     /// The names that were acquired again soon after their release, and whose lines are not read yet.
     retaken: Vec<Arc<str>>,
-    /// The last time at which the lines of such names were read.
-    retaken_read: Option<Instant>,
+    /// The last time at which the lines of such names were read, and the least pause until the next time.
+    retaken_read: Option<(Instant, Duration)>,
     keeper: Option<JoinHandle<()>>,
     /// The names whose documents are not as they should be.
     unsettled: BTreeSet<Arc<str>>,
@@ -208,14 +208,8 @@ impl Lines {
         if state.retaken.len() < RETAKEN_MOST && !state.retaken.contains(name) {
             state.retaken.push(Arc::clone(name));
         }
-        let is_due = state
-            .retaken_read
-            .is_none_or(|last| last.elapsed() >= LINE_RETAKEN_EVERY);
-        if is_due {
-            // One task reads for all calls that come before it runs.
-            state.retaken_read = Some(Instant::now());
-        }
-        is_due
+        // One task reads for all calls that come before it runs.
+        state.begins_to_read_retaken()
     }
 
     /// Notes that this provider has released a lock. If others wait for it, the next caller in this process leaves it to
@@ -280,17 +274,19 @@ impl Lines {
             return;
         }
         let state = &mut *lock(&self.state);
-        if state.names.get_mut(name).is_some_and(|line| line.held_by(lock_id)) {
+        if state
+            .names
+            .get_mut(name)
+            .is_some_and(|line| line.held_by(lock_id))
+        {
             self.settle(state, name);
         }
     }
 
     /// What this provider knows of others that want the lock.
     pub(crate) fn rivals(&self, name: &str) -> Rivals {
-        if !self.is_fair {
-            return Rivals::Unknown;
-        }
-        self.with_line(name, |line| line.rivals()).unwrap_or(Rivals::None)
+        self.with_line(name, |line| line.rivals())
+            .unwrap_or(Rivals::Unknown)
     }
 
     /// Until when the next caller leaves a lock that may be free to others; `None` if it does not.
@@ -302,6 +298,19 @@ impl Lines {
 impl State {
     fn is_refused(&self) -> bool {
         self.refused_until.is_some_and(|until| until > Instant::now())
+    }
+
+    /// Whether the lines of the names that were acquired again are to be read now. The pauses grow from the first such name
+    /// on: others that begin to wait then are found soon, and a process that is alone sends few queries.
+    fn begins_to_read_retaken(&mut self) -> bool {
+        let now = Instant::now();
+        let pause = match self.retaken_read {
+            Some((last, pause)) if now < last + pause => return false,
+            Some((last, pause)) if now < last + LINE_RETAKEN_EVERY * 2 => (pause * 2).min(LINE_RETAKEN_EVERY),
+            _ => LINE_RETAKEN,
+        };
+        self.retaken_read = Some((now, pause));
+        true
     }
 
     /// Keeps a moving mean of the time that requests take.
