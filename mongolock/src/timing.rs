@@ -297,7 +297,7 @@ pub(crate) const LINE_RETAKEN_EVERY: Duration = seconds(1);
 pub(crate) const LINE_SILENCE: Duration = seconds(1);
 
 /// The pause of the first in line without a change stream; the others pause longer by their places.
-pub(crate) const LINE_POLL: Duration = millis(22);
+pub(crate) const LINE_POLL: Duration = millis(20);
 
 /// The part of the time for which the present holder is known to have the lock that a waiter without a change stream pauses
 /// at least: it sends few requests for a lock that is held for long, and comes late by this part at most.

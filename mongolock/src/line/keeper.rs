@@ -204,14 +204,15 @@ impl Lines {
     }
 }
 
-/// The time that a provider needs from a release to its request, if its requests take this time.
+/// The time that a provider needs from a release to its request, if its requests take this time: it hears of the release
+/// about as late as it gets a reply.
 fn moment(has_stream: bool, round_trip: Duration) -> Duration {
     let hearing = if has_stream {
         LINE_MARGIN
     } else {
         LINE_MOMENT_POLLING
     };
-    hearing + round_trip
+    hearing + round_trip * 2
 }
 
 /// The documents that are written with one round of commands.

@@ -351,7 +351,7 @@ async fn a_request_that_found_the_lock_held_tells_the_time_that_the_provider_nee
     a.enter("n", &Queue::new()).await;
     assert_eq!(
         a.documents("n").await[0].moment,
-        LINE_MARGIN + Duration::from_millis(7)
+        LINE_MARGIN + Duration::from_millis(14)
     );
 }
 
@@ -364,10 +364,10 @@ async fn a_document_has_the_time_that_its_provider_needs() {
     let far = Duration::from_millis(40);
     a.acquire_within("n", &queue, far).await;
     a.acquire_within("n", &queue, far).await;
-    assert_eq!(a.documents("n").await[0].moment, LINE_MARGIN + far);
+    assert_eq!(a.documents("n").await[0].moment, LINE_MARGIN + far * 2);
     // One slow request changes little: the others would leave it too much.
     a.acquire_within("n", &queue, far * 5).await;
-    assert_eq!(a.documents("n").await[0].moment, LINE_MARGIN + far * 12 / 8);
+    assert_eq!(a.documents("n").await[0].moment, LINE_MARGIN + far * 24 / 8);
 
     let polling = OwnAcquisition {
         request: Duration::ZERO,
