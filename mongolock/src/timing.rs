@@ -242,7 +242,7 @@ pub(crate) const STREAM_PROVED: Duration = seconds(10 * 60);
 
 // The order between processes.
 
-/// The time that each waiter leaves to those before it after a release, besides the time that their requests take.
+/// The time that each waiter leaves to those before it after a release, besides twice the time that their requests take.
 pub(crate) const LINE_MARGIN: Duration = millis(5);
 
 /// The same for a waiter without a change stream, which learns of a release by polling.
@@ -258,7 +258,7 @@ pub(crate) const LINE_EXTRA_MAX: Duration = millis(20);
 /// the server more than the time until the next release.
 pub(crate) const LINE_FAR: usize = 8;
 
-/// These pauses. They are shorter than the turns of so many waiters together.
+/// The pause of such a provider after each reply of its stream. It is shorter than the turns of so many waiters together.
 pub(crate) const LINE_FAR_PAUSE: Duration = millis(25);
 
 /// The time from which on an event of the stream has come with a reply of its own; it was in memory already otherwise.
@@ -325,6 +325,9 @@ pub(crate) const LINE_PROLONGED: Duration = seconds(30);
 /// The limit at the server of one write of a document in line.
 pub(crate) const LINE_LIMIT: Duration = seconds(2);
 
+/// The time after which a command of the line without a reply is given up, which closes its connection.
+pub(crate) const LINE_NO_REPLY: Duration = seconds(4);
+
 /// The limit at the server of one query for lines.
 pub(crate) const LINE_READ_LIMIT: Duration = seconds(1);
 
@@ -332,7 +335,7 @@ pub(crate) const LINE_READ_LIMIT: Duration = seconds(1);
 pub(crate) const LINE_REFUSED: Duration = seconds(5 * 60);
 
 /// The time for which a shutdown waits until the documents of this process are removed.
-pub(crate) const LINE_SHUTDOWN: Duration = seconds(3);
+pub(crate) const LINE_SHUTDOWN: Duration = seconds(5);
 
 // The documents of waiters.
 
@@ -398,6 +401,7 @@ const _: () = {
     assert!(is_less(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX) && is_less(HANDOVER_MIN, HANDOVER_MAX));
     assert!(is_less(HANDOVER_MAX, HANDOVER_MAX_SLOW));
     assert!(is_less(COMMIT_NO_REPLY, COMMIT_LIMIT) && is_less(COMMAND_LIMIT, ADMIN_REPLY_LIMIT));
+    assert!(is_less(LINE_LIMIT, LINE_NO_REPLY) && is_less(LINE_READ_LIMIT, LINE_NO_REPLY));
     assert!(is_less(STAND_BACK, LINE_MOMENTS_MAX) && is_less(LINE_MOMENTS_MAX, LINE_SILENCE));
     assert!(is_less(STREAM_AWAIT, STREAM_SILENT) && is_less(STREAM_SILENT, DEAD_CONNECTION));
     assert!(is_less(STREAM_COST_WINDOW, STREAM_POLL_MIN) && is_less(STREAM_POLL_MIN, STREAM_POLL_MAX));

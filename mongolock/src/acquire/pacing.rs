@@ -74,7 +74,8 @@ impl<'a> Pacing<'a> {
         if self.held_replies > replies || lines.has(self.name) || notifier.has_many() {
             self.subscribe();
         }
-        if self.held_replies >= REPLIES_BEFORE_LINE {
+        // Who stands in line already says that its place is still needed.
+        if self.held_replies >= REPLIES_BEFORE_LINE || lines.has(self.name) {
             let has_stream = notifier.expects_stream();
             lines.enter(self.name, self.entry.user(), has_stream, Some(self.begun));
         }

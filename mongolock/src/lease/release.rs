@@ -132,7 +132,9 @@ async fn release_left(entry: &Arc<Entry>) {
 /// Leaves the hold for the next caller in this process, which may take it over before its release is sent.
 fn leave(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> Option<Arc<Entry>> {
     let turn = turn_to_hand_over(renewer, lease, deadline)?;
-    if lease.has_token_left()
+    // A caller that waits already was not given the hold, because others have their turn now.
+    if !turn.others_wait()
+        && lease.has_token_left()
         && turn
             .budget()
             .allows_handover(renewer.lines.rivals(&lease.key.name))

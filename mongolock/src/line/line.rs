@@ -84,9 +84,21 @@ impl Line {
     /// Notes that a caller waits since this time. Operators see it in the document, where it is written after a while:
     /// most waits of a provider that stands in line are short. Returns whether the document is to be written.
     pub(super) fn note_wait(&mut self, since: Instant) -> bool {
-        let is_new = self.shown_wait.is_none() && self.wanted.is_none() && since.elapsed() >= LINE_SHOWN;
+        // The caller whose wait is shown may have left.
+        let is_shown = self.shown_wait.is_some_and(|shown| since < shown + LINE_SHOWN);
+        let is_new = !is_shown && self.wanted.is_none() && since.elapsed() >= LINE_SHOWN;
         if is_new {
             self.want_place(Some(since), true);
+        }
+        is_new
+    }
+
+    /// Notes that this provider polls, for the lack of a stream. Returns whether the document is to be written, because others
+    /// have to leave it a longer moment.
+    pub(super) fn note_polling(&mut self) -> bool {
+        let is_new = std::mem::take(&mut self.has_stream) && self.wanted.is_none();
+        if is_new {
+            self.want_place(self.shown_wait, true);
         }
         is_new
     }
@@ -230,7 +242,7 @@ impl Line {
 
     /// Has the provider leave the line if the name has had no user for a while.
     pub(super) fn leave_if_idle(&mut self, now: Instant) {
-        if self.user.strong_count() > 0 {
+        if self.has_user() {
             if self.check_at().is_some_and(|at| at <= now) {
                 self.idle_since = None;
             }
@@ -243,8 +255,24 @@ impl Line {
         }
     }
 
-    /// Another user of the same name.
+    /// Another user of the same name: the provider does not leave the line.
     pub(super) fn set_user(&mut self, user: User) {
         self.user = user;
+        self.idle_since = None;
+        if matches!(self.wanted, Some(Write::Leave)) {
+            self.wanted = None;
+        }
+    }
+
+    pub(super) fn has_user(&self) -> bool {
+        self.user.strong_count() > 0
+    }
+
+    /// Notes that a write has failed, which is repeated unless there is another one.
+    pub(super) fn put_back(&mut self, write: Write) {
+        let is_used_again = matches!(write, Write::Leave) && self.has_user();
+        if !is_used_again && self.wanted.is_none() {
+            self.wanted = Some(write);
+        }
     }
 }

@@ -142,7 +142,7 @@ impl Lines {
         self.known.load(Relaxed) == 0
     }
 
-    /// Has this provider enter the line of a name, for a caller that began to wait then, if there is one. It does nothing
+    /// Enters the line of a name with this provider, for a caller that began to wait then, if there is one. It does nothing
     /// if it stands there, waits for no order, or the server refuses its documents.
     pub(crate) fn enter(
         self: &Arc<Self>,
@@ -154,6 +154,7 @@ impl Lines {
         let state = &mut *lock(&self.state);
         if let Some(line) = state.names.get_mut(name) {
             line.set_user(user);
+            self.ensure_keeper(state);
             return;
         }
         if !self.is_fair || state.is_stopped || state.is_refused() {
@@ -236,22 +237,28 @@ impl Lines {
         ProviderMark::in_lock_id(lock_id) == Some(self.mark.as_str())
     }
 
-    /// How long this provider leaves a lock that was released to those before it in line.
+    /// How long this provider waits after a release, so that those before it in line can acquire the lock.
     pub(crate) fn moments_ahead(&self, name: &str) -> Duration {
         self.with_line(name, |line| line.moments_ahead())
             .unwrap_or_default()
     }
 
-    /// Notes that a caller still waits, since this time. Returns the number of waiters before this provider; `None` if it does
-    /// not stand in the line of this name.
-    pub(crate) fn waits(self: &Arc<Self>, name: &Arc<str>, since: Instant) -> Option<usize> {
+    /// Notes that a caller still waits, since this time, and whether a stream is expected to wake it. Returns the number of
+    /// waiters before this provider; `None` if it does not stand in the line of this name.
+    pub(crate) fn waits(
+        self: &Arc<Self>,
+        name: &Arc<str>,
+        since: Instant,
+        expects_stream: bool,
+    ) -> Option<usize> {
         if self.is_empty() {
             return None;
         }
         let state = &mut *lock(&self.state);
         let line = state.names.get_mut(name)?;
         let ahead = line.ahead();
-        if line.note_wait(since) {
+        let is_polling_new = !expects_stream && line.note_polling();
+        if line.note_wait(since) || is_polling_new {
             self.settle(state, name);
         }
         Some(ahead)

@@ -17,6 +17,9 @@ const PASSES: u32 = 6;
 /// The same number when others are not counted already: it is halved for each of them, down to this.
 const PASSES_LEAST: u32 = 2;
 
+/// The number of providers that have acquired the lock since this one did from which on those that have left are forgotten.
+const ACQUIRED_MOST: usize = 256;
+
 /// The part of its extra time that a provider keeps after a turn in its place.
 const EXTRA_KEPT: u32 = 15;
 const EXTRA_PARTS: u32 = 16;
@@ -132,6 +135,7 @@ impl Order {
         }
         if let Some(provider) = provider.filter(|provider| !self.has_acquired_since(provider)) {
             self.acquired_since.push(Arc::from(provider));
+            self.forget_some_acquisitions();
         }
         let asks_for_more = self.note_overtaking(provider);
         let mut ahead = self
@@ -161,6 +165,16 @@ impl Order {
         {
             other.is_ahead = false;
             other.passes = 0;
+        }
+    }
+
+    /// Forgets those that have acquired the lock and stand in the line no more, if there are many: processes that live for a
+    /// short time each have a mark of their own.
+    fn forget_some_acquisitions(&mut self) {
+        if self.acquired_since.len() > ACQUIRED_MOST {
+            let others = &self.others;
+            self.acquired_since
+                .retain(|provider| others.iter().any(|other| other.provider == *provider));
         }
     }
 
@@ -305,6 +319,17 @@ mod tests {
         tokio::time::sleep(LINE_REMEMBER).await;
         assert!(order.others_wait());
         assert_eq!(order.ahead(), 0, "it has gone to the end");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_short_lived_providers_are_not_remembered() {
+        let mut order = order(&["a", "own"]);
+        order.acquired_by(Some("a"));
+        for number in 0..10_000 {
+            order.acquired_by(Some(&number.to_string()));
+        }
+        assert!(order.acquired_since.len() <= ACQUIRED_MOST + 1);
+        assert!(order.has_acquired_since("a"), "it stands in line");
     }
 
     #[tokio::test(start_paused = true)]

@@ -148,7 +148,7 @@ async fn a_long_wait_is_written_beside_the_place_that_the_provider_has() {
     let begun = Instant::now();
     for (waited, is_seen) in [(Duration::ZERO, false), (LINE_SHOWN, true), (LINE_SHOWN, true)] {
         sleep(waited).await;
-        assert_eq!(a.lines.waits(&name, begun), Some(0));
+        assert_eq!(a.lines.waits(&name, begun, true), Some(0));
         sleep(SETTLES).await;
         assert_eq!(a.documents("n").await[0].since.is_some(), is_seen, "{waited:?}");
         assert_eq!(a.stands_at("n").await, Some(0));
@@ -173,6 +173,56 @@ async fn who_is_overtaken_as_the_first_asks_for_a_longer_moment_in_its_place() {
         assert_eq!((now[0].at, now[0].since), (line[0].at, line[0].since));
         assert_eq!(now[1], line[1]);
     }
+}
+
+/// A hold of an hour is awaited by calls with short timeouts, one after the other.
+#[tokio::test(start_paused = true)]
+async fn the_document_tells_of_a_later_caller_when_the_first_has_left() {
+    let [a] = Provider::several();
+    let (queue, name) = (Queue::new(), Arc::from("n"));
+    a.enter("n", &queue).await;
+    let entered = a.documents("n").await;
+    let second = Instant::now() + LINE_SHOWN;
+    sleep(LINE_SHOWN * 2).await;
+    for since in [second, second] {
+        a.lines.waits(&name, since, true);
+        sleep(SETTLES).await;
+        let now = a.documents("n").await;
+        assert_eq!(now[0].at, entered[0].at);
+        let later = now[0].since.unwrap().timestamp_millis() - entered[0].since.unwrap().timestamp_millis();
+        assert!(later >= 490, "{later}");
+    }
+}
+
+/// It was expected to have a stream when it entered, and has no right to one.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_turns_out_to_poll_asks_for_a_longer_moment() {
+    let [a] = Provider::several();
+    a.enter("n", &Queue::new()).await;
+    a.lines.waits(&Arc::from("n"), Instant::now(), false);
+    sleep(SETTLES).await;
+    assert_eq!(a.documents("n").await[0].moment, LINE_MOMENT_POLLING);
+}
+
+#[test]
+fn a_write_that_failed_is_wanted_again_unless_there_is_another_one() {
+    let queue = Queue::new();
+    let mut line = Line::new(queue.user(), true);
+    line.want_move(None);
+    let write = line.take_write().unwrap();
+    line.put_back(write);
+    assert!(matches!(line.take_write(), Some(Write::Place(place)) if !place.is_kept));
+    line.want_move(None);
+    line.put_back(Write::Leave);
+    assert!(matches!(line.take_write(), Some(Write::Place(_))));
+    line.put_back(Write::Leave);
+    assert!(!line.wants_write(), "the name is in use");
+    drop(queue);
+    line.put_back(Write::Leave);
+    assert!(line.wants_write());
+    let again = Queue::new();
+    line.set_user(again.user());
+    assert!(!line.wants_write(), "it does not leave");
 }
 
 #[tokio::test(start_paused = true)]

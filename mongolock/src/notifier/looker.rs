@@ -186,7 +186,9 @@ impl ReleaseNotifier {
             let Some(lease) = lease else {
                 waiter.entry.front().replied(waiter.entry.has_requests());
                 if waiter.leaves_to_others(self.lines.ahead(name)) {
-                    self.rest(&mut state, name, None);
+                    let moments = self.lines.moments_ahead(name).max(*self.retry_interval.start());
+                    state.waiters.look_at(name, Instant::now() + moments);
+                    self.reschedule(&mut state);
                 } else {
                     state.wake(name);
                 }

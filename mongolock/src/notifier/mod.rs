@@ -186,7 +186,10 @@ impl ReleaseNotifier {
         let Some(waiter) = state.waiters.get(name) else {
             return Duration::ZERO;
         };
-        let ahead = self.lines.waits(name, waiter.since);
+        let expects_stream = state.stream.is_expected();
+        let oldest = waiter.entry.waiting_since();
+        let since = oldest.map_or(waiter.since, |oldest| oldest.min(waiter.since));
+        let ahead = self.lines.waits(name, since, expects_stream);
         waiter.looks = !is_reported && ahead.is_some_and(|ahead| ahead > 0);
         let pause = if waiter.is_outdated {
             Duration::ZERO
@@ -205,7 +208,9 @@ impl ReleaseNotifier {
         } else {
             waiter.backoff.next()
         };
-        let pause = state.waiters.rest(name, pause, remaining);
+        // A lease that ends is followed in the order of the line as well.
+        let until_free = remaining.map(|remaining| remaining + self.lines.moments_ahead(name));
+        let pause = state.waiters.rest(name, pause, until_free);
         self.reschedule(state);
         pause
     }
@@ -280,7 +285,7 @@ impl ReleaseNotifier {
 
     /// Whether the provider has a stream, or opens one when it waits.
     pub(crate) fn expects_stream(&self) -> bool {
-        matches!(lock(&self.state).stream, StreamState::Open | StreamState::Closed)
+        lock(&self.state).stream.is_expected()
     }
 
     /// Opens the stream for a provider that stands in line without a waiter.

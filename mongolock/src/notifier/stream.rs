@@ -27,6 +27,11 @@ pub(super) enum StreamState {
 }
 
 impl StreamState {
+    /// Whether there is a stream, or one is opened when somebody waits.
+    pub(super) fn is_expected(self) -> bool {
+        matches!(self, Self::Open | Self::Closed)
+    }
+
     pub(super) fn is_too_costly(self) -> bool {
         matches!(self, Self::TooCostly(_))
     }
@@ -97,7 +102,7 @@ impl ReleaseNotifier {
         if stream.is_switching() {
             return None;
         }
-        let filter = state.filter.due_switch(&state.waiters, &self.lines.names());
+        let filter = state.filter.due_switch(&state.waiters, || self.lines.names());
         if filter.is_some() {
             state.filter.begin_switch();
         }
