@@ -323,8 +323,11 @@ impl<'a> Acquire<'a> {
         let store = Arc::clone(&self.engine.store);
         let overdue = Arc::clone(&self.engine.queues.overdue);
         // It is boxed, because every waiter would have room for it, and it is rare.
-        let release =
-            Box::pin(async move { overdue.count(store.release(&key, min_hold, RELEASE_LIMIT)).await });
+        let release = Box::pin(async move {
+            overdue
+                .count(store.release(std::slice::from_ref(&key), min_hold, RELEASE_LIMIT))
+                .await
+        });
         // Without a reply the next acquire request shows whether the claim still has the lock.
         match tokio::time::timeout(ACQUIRE_OVERDUE, task::run_to_end(release)).await {
             Ok(reply) => reply.map(drop),

@@ -207,7 +207,8 @@ pub(super) async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<boo
     let mut is_first = true;
     loop {
         let store = renewer.store();
-        let mut request = pin!(store.release(&lease.key, release.min_hold, RELEASE_LIMIT));
+        let mut request =
+            pin!(store.release(std::slice::from_ref(&lease.key), release.min_hold, RELEASE_LIMIT));
         let reply = if store.never_waits() {
             Ok(request.as_mut().await)
         } else {
