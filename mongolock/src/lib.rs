@@ -25,6 +25,7 @@ mod lease;
 mod line;
 mod lock;
 mod lock_id;
+mod lock_set;
 mod name;
 mod notifier;
 mod options;
@@ -32,6 +33,7 @@ mod output;
 mod provider;
 mod queue;
 mod run;
+mod set_guard;
 #[cfg(test)]
 mod simulation;
 mod store;
@@ -51,9 +53,11 @@ pub use error::{LockError, LossReason};
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};
 pub use guard::LockGuard;
 pub use lock::DistributedLock;
+pub use lock_set::LockSet;
 #[doc(inline)]
 pub use mongolock_macros::distributed_lock;
 pub use output::{LockOutput, Skipped};
 pub use provider::{LockProvider, LockProviderBuilder};
+pub use set_guard::LockSetGuard;
 pub use store::{IndexState, LockFilter, LockInfo, LockState, WaiterInfo, WaitersState};
 pub use token::FencingToken;

@@ -253,7 +253,7 @@ impl DistributedLock {
     pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<Acquired, LockError> {
         self.check()?;
         if let Some(outer) = LockContext::enclosing(&self.engine, &self.name) {
-            return join(&outer, on_busy, on_lost).await;
+            return join(&outer, &self.name, on_busy, on_lost).await;
         }
         let acquire = self.acquiring();
         let hold = match on_busy {
@@ -281,7 +281,7 @@ impl DistributedLock {
 
     fn refuse_own(&self) -> Result<(), LockError> {
         match LockContext::enclosing(&self.engine, &self.name) {
-            Some(own) if !own.is_lost() => Err(LockError::Reentrant {
+            Some(own) if !own.lease_of(&self.name).is_over() => Err(LockError::Reentrant {
                 name: self.name.to_string(),
             }),
             _ => Ok(()),
@@ -291,8 +291,13 @@ impl DistributedLock {
 
 /// Joins the hold of the enclosing call. The hold is busy only while another inner call runs under it. The lock options
 /// of the inner call do not apply.
-async fn join(outer: &LockContext, on_busy: OnBusy, on_lost: OnLost) -> Result<Acquired, LockError> {
-    let lease = outer.lease();
+async fn join(
+    outer: &LockContext,
+    name: &Arc<str>,
+    on_busy: OnBusy,
+    on_lost: OnLost,
+) -> Result<Acquired, LockError> {
+    let lease = outer.lease_of(name);
     lease.ensure_held()?;
     let inner_calls = outer.inner_calls();
     let permit = match on_busy {
@@ -306,12 +311,8 @@ async fn join(outer: &LockContext, on_busy: OnBusy, on_lost: OnLost) -> Result<A
     // The hold may have ended during the wait for another inner call.
     lease.ensure_held()?;
     match permit {
-        Some(permit) => Ok(Acquired::joined(outer, permit, on_lost)),
-        None => Err(LockError::Busy {
-            name: outer.name().to_owned(),
-            holder: Some(outer.owner().to_owned()),
-            remaining: Some(lease.remaining()),
-        }),
+        Some(permit) => Ok(Acquired::joined(outer, name, permit, on_lost)),
+        None => Err(outer.busy_error()),
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::futures::TaskLocalFuture;
 use tracing::Span;
 
-use crate::context::{CURRENT, LockContext};
+use crate::context::{CURRENT, LockContext, View};
 use crate::lease::Lease;
 use crate::output::Output;
 use crate::{LockError, LockGuard, trace};
@@ -36,15 +36,39 @@ enum LockSource {
         guard: LockGuard,
         /// Whether the call waits until the server has confirmed the release.
         await_release: bool,
+        /// The holds of other names of a set that the call has joined.
+        joined: Option<Box<Joined>>,
     },
     Joined(Joined),
 }
 
-/// A call within an enclosing hold of the same name.
+/// A call within enclosing holds of its names.
 struct Joined {
     context: LockContext,
-    /// The permit of the enclosing hold, under which only one joined call runs at a time.
-    _permit: OwnedSemaphorePermit,
+    /// The permits of the enclosing holds, under each of which only one joined call runs at a time.
+    _permits: Permits,
+}
+
+enum Permits {
+    One {
+        _permit: OwnedSemaphorePermit,
+    },
+    /// They are boxed to keep the futures of other calls small.
+    Several {
+        _permits: Box<SeveralPermits>,
+    },
+}
+
+struct SeveralPermits {
+    _permits: Vec<OwnedSemaphorePermit>,
+}
+
+impl Permits {
+    fn several(permits: Vec<OwnedSemaphorePermit>) -> Self {
+        Self::Several {
+            _permits: Box::new(SeveralPermits { _permits: permits }),
+        }
+    }
 }
 
 impl Drop for Joined {
@@ -57,16 +81,73 @@ impl Acquired {
     pub(crate) fn own(guard: LockGuard, await_release: bool, on_lost: OnLost) -> Self {
         Self {
             context: guard.context(),
-            source: LockSource::Own { guard, await_release },
+            source: LockSource::Own {
+                guard,
+                await_release,
+                joined: None,
+            },
             on_lost,
         }
     }
 
-    pub(crate) fn joined(outer: &LockContext, permit: OwnedSemaphorePermit, on_lost: OnLost) -> Self {
-        let context = LockContext::new(Arc::clone(outer.lease()), outer.engine());
+    /// A call that has joined the hold of this name.
+    pub(crate) fn joined(
+        outer: &LockContext,
+        name: &Arc<str>,
+        permit: OwnedSemaphorePermit,
+        on_lost: OnLost,
+    ) -> Self {
+        let lease = Arc::clone(outer.lease_of(name));
+        let context = match lease.token_of(name) {
+            // The hold has other names as well.
+            Some(token) if !lease.members().is_empty() => {
+                let view = View {
+                    tokens: vec![(Arc::clone(name), token)],
+                    first: 0,
+                };
+                LockContext::of_view(lease, Vec::new(), view, outer.engine())
+            }
+            _ => LockContext::new(lease, outer.engine()),
+        };
+        Self::with_permits(context, Permits::One { _permit: permit }, on_lost)
+    }
+
+    /// A call that has joined the holds of all its names.
+    pub(crate) fn joined_several(
+        context: LockContext,
+        permits: Vec<OwnedSemaphorePermit>,
+        on_lost: OnLost,
+    ) -> Self {
+        Self::with_permits(context, Permits::several(permits), on_lost)
+    }
+
+    /// A call that has joined the holds of some of its names, and has acquired the others.
+    pub(crate) fn partly(
+        guard: LockGuard,
+        await_release: bool,
+        context: LockContext,
+        permits: Vec<OwnedSemaphorePermit>,
+        on_lost: OnLost,
+    ) -> Self {
         let joined = Joined {
             context: context.clone(),
-            _permit: permit,
+            _permits: Permits::several(permits),
+        };
+        Self {
+            context,
+            source: LockSource::Own {
+                guard,
+                await_release,
+                joined: Some(Box::new(joined)),
+            },
+            on_lost,
+        }
+    }
+
+    fn with_permits(context: LockContext, permits: Permits, on_lost: OnLost) -> Self {
+        let joined = Joined {
+            context: context.clone(),
+            _permits: permits,
         };
         Self {
             context,
@@ -81,11 +162,11 @@ impl Acquired {
 
     /// Runs the body under the lock. The future contains the body and adds a constant to the body's size.
     pub fn run<B: Future>(self, body: B) -> LockedBody<B, impl Future<Output = ()>> {
-        let lease = Arc::clone(self.context.lease());
+        let context = self.context.clone();
         LockedBody {
-            span: trace::hold_span(&lease.fields()),
+            span: context.hold_span(),
             body: Some(CURRENT.scope(self.context, body)),
-            cancelled: async move { lease.cancelled().await },
+            cancelled: async move { context.cancelled().await },
             source: Some(self.source),
             on_lost: self.on_lost,
         }
@@ -93,6 +174,7 @@ impl Acquired {
 }
 
 impl LockSource {
+    /// The lease of the call; of several the one that it has acquired.
     fn lease(&self) -> &Arc<Lease> {
         match self {
             Self::Own { guard, .. } => guard.lease(),
@@ -100,13 +182,46 @@ impl LockSource {
         }
     }
 
+    /// What the call has joined.
+    fn joined(&self) -> Option<&Joined> {
+        match self {
+            Self::Own { joined, .. } => joined.as_deref(),
+            Self::Joined(joined) => Some(joined),
+        }
+    }
+
+    /// Whether this is so for one of the leases that the call depends on.
+    fn any_lease(&self, is_so: impl Fn(&Arc<Lease>) -> bool) -> bool {
+        is_so(self.lease())
+            || self
+                .joined()
+                .is_some_and(|joined| joined.context.leases().any(is_so))
+    }
+
+    /// The error for the loss of one of the leases.
+    fn lost_error(&self) -> LockError {
+        let mut joined = self
+            .joined()
+            .into_iter()
+            .flat_map(|joined| joined.context.leases());
+        let lost = joined.find(|lease| lease.is_over());
+        lost.unwrap_or_else(|| self.lease()).lost_error()
+    }
+
     async fn release(&mut self) -> Result<(), LockError> {
         match self {
-            Self::Own { guard, await_release } => {
+            Self::Own {
+                guard,
+                await_release,
+                joined,
+            } => {
+                let held = joined
+                    .as_ref()
+                    .map_or(Ok(()), |joined| joined.context.ensure_held());
                 if !*await_release && let Some(released) = guard.end_unawaited() {
-                    return released;
+                    return released.and(held);
                 }
-                guard.end().await
+                guard.end().await.and(held)
             }
             Self::Joined(joined) => joined.context.ensure_held(),
         }
@@ -138,7 +253,7 @@ impl<B: Future, L: Future<Output = ()>> Future for LockedBody<B, L> {
         let lost = this
             .source
             .as_ref()
-            .is_none_or(|source| source.lease().should_cancel());
+            .is_none_or(|source| source.any_lease(|lease| lease.should_cancel()));
         // The lock is checked before the body goes on: after a pause of the process the body must not take another step
         // without the lock.
         let outcome = if cancel && lost {
@@ -194,9 +309,10 @@ impl<T> BodyOutcome<T> {
 impl<T> Finished<T> {
     /// Releases the lock and decides what the call returns: the failure of the body comes before the loss of the lock.
     pub async fn finish(mut self, output: Output<T>) -> T {
-        let lost = self.source.lease().lost_error();
+        let lost = self.source.lost_error();
         // After a guarded commit the work was done under the lock, even if the lock was lost later.
-        let reports_loss = self.on_lost == OnLost::Cancel && !self.source.lease().has_committed();
+        let reports_loss =
+            self.on_lost == OnLost::Cancel && self.source.any_lease(|lease| !lease.has_committed());
         let released = self.source.release().await;
         match self.outcome {
             BodyOutcome::Panicked(payload) => resume_unwind(payload),

@@ -1,6 +1,7 @@
 //! Every span and event in one place: their names, targets and fields are part of the public interface (see the table in
 //! `guide/observing.md`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::Namespace;
@@ -28,6 +29,15 @@ pub(crate) fn acquire_span(name: &str, owner: &str) -> Span {
     span!(
         target: target!(), Level::DEBUG, "mongolock.acquire",
         lock.name = name, lock.owner = owner,
+        lock.token = tracing::field::Empty, waited_ms = tracing::field::Empty, outcome = tracing::field::Empty,
+    )
+}
+
+/// [`acquire_span`] of a call for several locks. It has the name of the one that stands for the set, and all names.
+pub(crate) fn acquire_set_span(names: &[Arc<str>], first: usize, owner: &str) -> Span {
+    span!(
+        target: target!(), Level::DEBUG, "mongolock.acquire",
+        lock.name = &*names[first], lock.names = ?names, lock.owner = owner,
         lock.token = tracing::field::Empty, waited_ms = tracing::field::Empty, outcome = tracing::field::Empty,
     )
 }
@@ -82,6 +92,15 @@ pub(crate) fn hold_span(hold: &HoldFields<'_>) -> Span {
     span!(
         target: target!(), Level::DEBUG, "mongolock.hold",
         lock.name = hold.name, lock.owner = hold.owner(), lock.token = hold.token.get(),
+        held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
+    )
+}
+
+/// [`hold_span`] of a call with several names.
+pub(crate) fn hold_set_span(hold: &HoldFields<'_>, names: &[&str]) -> Span {
+    span!(
+        target: target!(), Level::DEBUG, "mongolock.hold",
+        lock.name = hold.name, lock.names = ?names, lock.owner = hold.owner(), lock.token = hold.token.get(),
         held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
     )
 }

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod pacing;
+mod several;
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,6 +21,7 @@ use crate::queue::{FrontStatus, Holder};
 use crate::store::{ACQUIRE_REQUEST, LeaseId, driver_error};
 use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
 use crate::{LockError, task, trace};
+pub(crate) use several::AcquireSeveral;
 
 /// One call that acquires a lock.
 pub(crate) struct Acquire<'a> {

@@ -67,7 +67,7 @@ impl Unreleased {
             return Err(self);
         };
         self.is_settled = true;
-        trace::released(&self.lease.fields());
+        self.lease.report(trace::released);
         Ok(self.renewer.hold(next))
     }
 
@@ -91,7 +91,7 @@ impl Unreleased {
 impl Drop for Unreleased {
     fn drop(&mut self) {
         if !self.is_settled {
-            trace::released(&self.lease.fields());
+            self.lease.report(trace::released);
             self.renewer.release_claim(&self.lease, self.lease.take_slot());
         }
     }

@@ -205,7 +205,12 @@ impl Lines {
     }
 
     /// Notes that another provider has acquired a lock.
+    ///
+    /// A claim of a set tells nothing: it may be given back at once, because another of its locks is held.
     pub(crate) fn acquired_by_other(&self, name: &str, lock_id: &str) {
+        if ProviderMark::is_set(lock_id) {
+            return;
+        }
         if let Some(line) = lock(&self.state).names.get_mut(name) {
             line.acquired_by_other(ProviderMark::in_lock_id(lock_id));
         }

@@ -11,6 +11,7 @@ use crate::LockError;
 use crate::admin::LockAdmin;
 use crate::engine::Engine;
 use crate::lock::DistributedLock;
+use crate::lock_set::LockSet;
 use crate::options::Options;
 use crate::store;
 pub use builder::LockProviderBuilder;
@@ -121,6 +122,27 @@ impl LockProvider {
     /// Nothing is sent. The name is checked when the lock is acquired: 1 to 1024 bytes without control characters.
     pub fn lock(&self, name: impl Display) -> DistributedLock {
         self.named(name.to_string().into())
+    }
+
+    /// Makes a set of the locks of these names, which are acquired all or nothing. The names are values that implement
+    /// `Display`; each counts once, however often it is given.
+    ///
+    /// Nothing is sent. The names are checked when the set is acquired: 1 to 500 names, each as for [`lock`](Self::lock).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let (from, to) = (7, 4);
+    /// let accounts = [format!("account:{from}"), format!("account:{to}")];
+    /// let guard = provider.lock_all(&accounts).await?;
+    /// println!("both accounts are locked: {:?}", guard.names().collect::<Vec<_>>());
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lock_all(&self, names: impl IntoIterator<Item = impl Display>) -> LockSet {
+        LockSet::new(&self.engine, names)
     }
 
     #[cfg(test)]

@@ -57,17 +57,20 @@ impl MongoStore {
         let Err((index, error)) = reply::outcome_of_upserts(ran) else {
             return Ok(());
         };
-        let name = &keys[index.unwrap_or(0).min(keys.len() - 1)].name;
-        Err(if driver_error::is_wrong_type(&error) && index.is_some() {
-            let problem = format!(
-                "a field has a type that the server cannot calculate with ({})",
-                error.kind
-            );
-            corrupt(name, problem)
-        } else if driver_error::is_blocked_update(&error) {
-            driver_error::blocked(name, error)
-        } else {
-            error.into()
+        let failed = index.and_then(|index| keys.get(index));
+        Err(match failed {
+            Some(key) if driver_error::is_wrong_type(&error) => corrupt(
+                &key.name,
+                format!(
+                    "a field has a type that the server cannot calculate with ({})",
+                    error.kind
+                ),
+            ),
+            _ if driver_error::is_blocked_update(&error) => {
+                let names = failed.map_or_else(|| any_of(keys), |key| key.name.to_string());
+                driver_error::blocked(&names, error)
+            }
+            _ => error.into(),
         })
     }
 
@@ -113,6 +116,17 @@ impl MongoStore {
             }),
         });
         replies.collect()
+    }
+}
+
+/// The names of these locks for an error that is the error of one of them, which the server does not name.
+fn any_of(keys: &[LeaseId]) -> String {
+    const SHOWN: usize = 3;
+    let shown: Vec<&str> = keys.iter().take(SHOWN).map(|key| &*key.name).collect();
+    let shown = shown.join("` or `");
+    match keys.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}` or `{more} others"),
     }
 }
 

@@ -27,6 +27,7 @@ mod report;
 mod run;
 mod samples;
 mod server;
+mod sets;
 mod setting;
 mod uncontended;
 mod waiters;
@@ -38,7 +39,7 @@ use crate::report::Report;
 use crate::setting::Setting;
 
 /// The groups with what they measure, and how long they take, exactly and with `--quick`.
-const GROUPS: [(&str, &str, &str); 10] = [
+const GROUPS: [(&str, &str, &str); 11] = [
     (
         "uncontended",
         "acquire and release, beside two floors",
@@ -54,6 +55,11 @@ const GROUPS: [(&str, &str, &str); 10] = [
         "processes",
         "2 and 4 processes for one lock: speed and fairness",
         "6 min / 30 s",
+    ),
+    (
+        "sets",
+        "several locks, all or nothing: cost and opposite orders",
+        "1 min / 15 s",
     ),
     (
         "names",
@@ -125,6 +131,7 @@ async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow:
         "attribute" => attribute::measure(setting, report).await,
         "contended" => contended::measure(setting, report).await,
         "processes" => processes::measure(setting, report).await,
+        "sets" => sets::measure(setting, report).await,
         "names" => names::measure(setting, report).await,
         "waiters" => waiters::measure(setting, report).await,
         "awaited" => awaited::measure(setting, report).await,

@@ -13,6 +13,7 @@ mod handover;
 mod index;
 mod info_stream;
 mod interop_dotnet;
+mod lock_set;
 mod many_waiters;
 mod mongosh;
 mod nested;

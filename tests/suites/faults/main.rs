@@ -10,6 +10,7 @@ mod handed_over;
 mod index_build;
 mod late_commands;
 mod late_replies;
+mod lock_sets;
 mod log_in;
 mod network;
 mod outage;

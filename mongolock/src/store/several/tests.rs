@@ -8,9 +8,7 @@ use mongodb::{Collection, Database};
 use mongolock_tests::{AMPLE, names, recorded, test_db, transaction_on};
 use tokio::task::JoinSet;
 
-use crate::store::{
-    AcquireReply, AcquireRequest, LeaseId, MemoryStore, MongoStore, ProviderMark, Store, driver_error,
-};
+use crate::store::{AcquireReply, AcquireRequest, LeaseId, MongoStore, ProviderMark, Store, driver_error};
 use crate::timing::COMMAND_LIMIT;
 use crate::{FencingToken, LockError};
 
