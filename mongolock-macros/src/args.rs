@@ -4,7 +4,7 @@
 use proc_macro2::{TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Expr, Ident, Lit, LitStr, Path, Token};
+use syn::{Expr, Ident, Lit, LitStr, Path, Token, bracketed, token};
 
 use crate::error::{Errors, argument};
 use crate::key::Key;
@@ -19,6 +19,8 @@ pub(crate) struct Args {
     presumed: Vec<Key>,
     /// The arguments whose value is a string literal, each with its key as written.
     literals: Vec<(Key, Ident, StringLiteral)>,
+    /// The templates of `name`, if its value is a list; those that could be read.
+    name_list: Option<Vec<StringLiteral>>,
     pub(crate) provider: Option<Expr>,
     pub(crate) crate_path: Option<Path>,
 }
@@ -52,6 +54,11 @@ impl Args {
             .map(|(_, ident, literal)| (ident, literal))
     }
 
+    /// The templates of `name`, if its value is a list.
+    pub(crate) fn name_list(&self) -> Option<&[StringLiteral]> {
+        self.name_list.as_deref()
+    }
+
     /// The one of two string literals that comes later in the attribute.
     pub(crate) fn later_literal(&self, one: Key, other: Key) -> Option<&StringLiteral> {
         self.literals
@@ -78,6 +85,7 @@ impl Args {
         match key {
             Key::Provider => self.provider(input, errors)?,
             Key::Crate => self.crate_path(input, errors)?,
+            Key::Name if input.peek(token::Bracket) => self.names(input, errors)?,
             Key::Name | Key::Duration(_) | Key::AcquireTimeout | Key::OnBusy | Key::OnLost | Key::Release => {
                 self.string(ident, key, input, errors)?;
             }
@@ -138,6 +146,31 @@ impl Args {
         let value = skip_value(input)?;
         let write = with_quotes(key, &value);
         errors.push_spanned(value, argument::not_a_string(key, write));
+        Ok(())
+    }
+
+    /// Reads the list of templates of `name`; an element that is no string literal is reported and skipped.
+    fn names(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
+        let list;
+        let bracket = bracketed!(list in input);
+        let mut names = Vec::new();
+        if list.is_empty() {
+            errors.push(bracket.span.join(), argument::empty_list());
+        }
+        while !list.is_empty() {
+            let ahead = list.fork();
+            if ahead.parse::<LitStr>().is_ok() && is_end(&ahead) {
+                let literal = list.parse::<LitStr>()?;
+                match literal.suffix() {
+                    "" => names.push(StringLiteral::new(&literal)),
+                    suffix => errors.push(literal.span(), argument::suffixed(Key::Name, suffix)),
+                }
+            } else {
+                errors.push_spanned(skip_value(&list)?, argument::not_a_string_in_list());
+            }
+            list.parse::<Option<Token![,]>>()?;
+        }
+        self.name_list = Some(names);
         Ok(())
     }
 

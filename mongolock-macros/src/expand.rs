@@ -12,7 +12,7 @@ use crate::key::DurationKey;
 use crate::outcome::{self, first_and_last_span};
 use crate::shape::Shape;
 use crate::template::Step;
-use crate::validate::{Lock, OnBusy, OnLost, Timeout};
+use crate::validate::{Lock, Name, OnBusy, OnLost, Timeout};
 
 /// The function with its body under the lock.
 pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStream {
@@ -48,10 +48,13 @@ fn locked_body(lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
     let returned = &erase_opaque_types(returned);
     let call = build_call(lock);
     let name = build_name(lock);
-    let acquire = match lock.on_busy {
-        OnBusy::Wait => quote!(wait),
-        OnBusy::Skip => quote!(skip),
-        OnBusy::Fail => quote!(fail),
+    let acquire = match (lock.on_busy, &lock.name) {
+        (OnBusy::Wait, Name::One(_)) => quote!(wait),
+        (OnBusy::Skip, Name::One(_)) => quote!(skip),
+        (OnBusy::Fail, Name::One(_)) => quote!(fail),
+        (OnBusy::Wait, Name::Several(_)) => quote!(wait_for_all),
+        (OnBusy::Skip, Name::Several(_)) => quote!(skip_unless_all),
+        (OnBusy::Fail, Name::Several(_)) => quote!(fail_unless_all),
     };
     let failed = outcome::failed(&private_module(lock), returned);
     let outcomes = match lock.on_busy {
@@ -149,11 +152,22 @@ fn options(lock: &Lock) -> TokenStream {
     options
 }
 
-/// The lock name with the values of its placeholders.
+/// The lock name, or an array of the names.
 fn build_name(lock: &Lock) -> TokenStream {
+    match &lock.name {
+        Name::One(parts) => rendered(lock, parts),
+        Name::Several(names) => {
+            let names = names.iter().map(|parts| rendered(lock, parts));
+            quote_spanned!(Span::mixed_site()=> [#(#names),*])
+        }
+    }
+}
+
+/// A name with the values of its placeholders.
+fn rendered(lock: &Lock, parts: &[Part]) -> TokenStream {
     let private = private_module(lock);
     let span = Span::mixed_site();
-    let parts = lock.name.iter().map(|part| match part {
+    let parts = parts.iter().map(|part| match part {
         Part::Text(text) => quote_spanned!(span=> .text(#text)),
         Part::Value(value) => {
             let written = value.written.trim_matches(['<', '>']);

@@ -22,8 +22,8 @@ const MAX_DURATION: u64 = 7 * DAY;
 
 /// A lock that can be expanded.
 pub(crate) struct Lock {
-    /// The parts of the lock name, in their order.
-    pub(crate) name: Vec<Part>,
+    /// The lock name, or the names that are acquired together.
+    pub(crate) name: Name,
     /// The durations that were given, in milliseconds; the provider's value applies to an omitted one.
     pub(crate) durations: Vec<(DurationKey, u64)>,
     /// How long a call waits; the provider's timeout applies to an omitted one.
@@ -36,6 +36,13 @@ pub(crate) struct Lock {
     pub(crate) provider: Option<Expr>,
     /// The path of the runtime crate; `::mongolock` if it is omitted.
     pub(crate) crate_path: Option<Path>,
+}
+
+/// `name` as given; each name has its parts in their order.
+pub(crate) enum Name {
+    One(Vec<Part>),
+    /// All or nothing.
+    Several(Vec<Vec<Part>>),
 }
 
 /// `acquire_timeout` as given.
@@ -94,22 +101,37 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
 }
 
 /// Reads the lock name; without a function, its placeholders cannot be resolved and only its syntax is checked.
-fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> Vec<Part> {
-    match (args.literal(Key::Name), function) {
-        (Some((_, literal)), Some(function)) => bind::bind(literal, function, errors),
-        (Some((_, literal)), None) => {
-            for (range, mistake) in template::parse(literal.value()).1 {
-                errors.push(literal.span_of(range), mistake);
+fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> Name {
+    if let Some(templates) = args.name_list() {
+        for (index, template) in templates.iter().enumerate() {
+            if templates[..index]
+                .iter()
+                .any(|earlier| earlier.value() == template.value())
+            {
+                errors.push(template.span(), argument::same_template(template.value()));
             }
-            Vec::new()
         }
-        (None, _) => {
-            if !args.mentions(Key::Name) {
-                errors.push(Span::call_site(), argument::missing_name(&example_name(function)));
-            }
-            Vec::new()
-        }
+        let names = templates.iter().map(|template| parts(template, function, errors));
+        return Name::Several(names.collect());
     }
+    let Some((_, literal)) = args.literal(Key::Name) else {
+        if !args.mentions(Key::Name) {
+            errors.push(Span::call_site(), argument::missing_name(&example_name(function)));
+        }
+        return Name::One(Vec::new());
+    };
+    Name::One(parts(literal, function, errors))
+}
+
+/// The parts of one template.
+fn parts(template: &StringLiteral, function: Option<&Function>, errors: &mut Errors) -> Vec<Part> {
+    if let Some(function) = function {
+        return bind::bind(template, function, errors);
+    }
+    for (range, mistake) in template::parse(template.value()).1 {
+        errors.push(template.span_of(range), mistake);
+    }
+    Vec::new()
 }
 
 /// Reports a timeout that has no effect together with `on_busy`.

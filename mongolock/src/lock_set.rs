@@ -79,6 +79,10 @@ impl LockSet {
         }
     }
 
+    pub(crate) fn with(self, options: Arc<Options>) -> Self {
+        Self { options, ..self }
+    }
+
     /// The names of the locks in their order, each once.
     pub fn names(&self) -> impl Iterator<Item = &str> + Send {
         self.names.iter().map(|name| &**name)

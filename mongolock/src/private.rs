@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lock::{DistributedLock, OnBusy};
+use crate::lock_set::LockSet;
 use crate::options::Options;
 pub use crate::output::{Output, output};
 use crate::run::OnLost;
@@ -203,18 +204,60 @@ impl Call {
     /// Acquires the lock with `on_busy = "skip"`: it makes one attempt, or waits for the `acquire_timeout` if the
     /// attribute itself sets one.
     pub fn skip(self, name: Name) -> impl Future<Output = Result<Option<Acquired>, LockError>> {
-        let on_busy = if self.has_acquire_timeout {
+        let on_busy = self.on_busy_of_skip();
+        let acquiring = self.hold(name, on_busy);
+        async move { unless_busy(acquiring.await) }
+    }
+
+    /// Acquires several locks with `on_busy = "wait"`.
+    pub fn wait_for_all<const N: usize>(
+        self,
+        names: [Name; N],
+    ) -> impl Future<Output = Result<Acquired, LockError>> {
+        self.hold_all(names, OnBusy::Wait)
+    }
+
+    /// Acquires several locks with `on_busy = "fail"`.
+    pub fn fail_unless_all<const N: usize>(
+        self,
+        names: [Name; N],
+    ) -> impl Future<Output = Result<Acquired, LockError>> {
+        self.hold_all(names, OnBusy::TryOnce)
+    }
+
+    /// Acquires several locks with `on_busy = "skip"`, as [`Self::skip`] does one.
+    pub fn skip_unless_all<const N: usize>(
+        self,
+        names: [Name; N],
+    ) -> impl Future<Output = Result<Option<Acquired>, LockError>> {
+        let on_busy = self.on_busy_of_skip();
+        let acquiring = self.hold_all(names, on_busy);
+        async move { unless_busy(acquiring.await) }
+    }
+
+    fn hold_all<const N: usize>(
+        self,
+        names: [Name; N],
+        on_busy: OnBusy,
+    ) -> impl Future<Output = Result<Acquired, LockError>> {
+        let on_lost = self.on_lost;
+        let set = self.set(names);
+        async move {
+            let set = set?;
+            Box::pin(set.hold(on_busy, on_lost)).await
+        }
+    }
+
+    fn set<const N: usize>(self, names: [Name; N]) -> Result<LockSet, LockError> {
+        let names: Vec<String> = names.into_iter().map(Name::finish).collect::<Result<_, _>>()?;
+        Ok(self.provider?.lock_all(names).with(self.options))
+    }
+
+    fn on_busy_of_skip(&self) -> OnBusy {
+        if self.has_acquire_timeout {
             OnBusy::Wait
         } else {
             OnBusy::TryOnce
-        };
-        let acquiring = self.hold(name, on_busy);
-        async move {
-            match acquiring.await {
-                Ok(acquired) => Ok(Some(acquired)),
-                Err(LockError::Busy { .. } | LockError::Timeout { .. }) => Ok(None),
-                Err(error) => Err(error),
-            }
         }
     }
 
@@ -230,6 +273,15 @@ impl Call {
     fn lock(self, name: Name) -> Result<DistributedLock, LockError> {
         let name = name.finish()?;
         Ok(self.provider?.named(name.into()).with(self.options))
+    }
+}
+
+/// The outcome of a call that skips its body while another holder has a lock.
+fn unless_busy(acquired: Result<Acquired, LockError>) -> Result<Option<Acquired>, LockError> {
+    match acquired {
+        Ok(acquired) => Ok(Some(acquired)),
+        Err(LockError::Busy { .. } | LockError::Timeout { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -94,3 +94,43 @@ async fn names_are_rendered() -> Result<(), LockError> {
         })
         .await
 }
+
+#[distributed_lock(name = ["account:<from>", "account:<to>"])]
+async fn transfer(from: u64, to: u64) -> Result<(String, Vec<String>), LockError> {
+    let lock = LockContext::current().expect("the body runs under the locks");
+    assert_eq!(Some(lock.fencing_token()), lock.fencing_token_of(lock.name()));
+    Ok((lock.name().to_owned(), lock.names().map(str::to_owned).collect()))
+}
+
+#[distributed_lock(name = ["account:<from>", "account:<to>"], on_busy = "skip")]
+async fn transfer_unless_busy(from: u64, to: u64) -> Result<Option<u64>, LockError> {
+    Ok(Some(from + to))
+}
+
+#[distributed_lock(name = ["account:<from>", "total"], on_busy = "fail", on_lost = "continue", expiry = "20s")]
+async fn withdraw(from: u64) -> Result<u64, LockError> {
+    Ok(from)
+}
+
+#[tokio::test]
+async fn a_list_of_names_is_acquired_together() {
+    let locks = LockProvider::in_memory();
+    let names = ["account:3", "account:7"].map(str::to_owned).to_vec();
+    let outcome = locks.scope(transfer(7, 3)).await.unwrap();
+    assert_eq!(outcome, ("account:7".to_owned(), names));
+    // Two values that give one name are one lock.
+    assert_eq!(locks.scope(transfer(7, 7)).await.unwrap().1, ["account:7"]);
+
+    let other = locks.to_builder().build().unwrap();
+    let held = other.lock("account:3").await.unwrap();
+    assert_eq!(locks.scope(transfer_unless_busy(7, 3)).await.unwrap(), None);
+    assert_eq!(locks.scope(transfer_unless_busy(7, 4)).await.unwrap(), Some(11));
+    let busy = locks.scope(withdraw(3)).await;
+    assert!(
+        matches!(&busy, Err(LockError::Busy { name, .. }) if name == "account:3"),
+        "{busy:?}"
+    );
+    assert_eq!(locks.scope(withdraw(4)).await.unwrap(), 4);
+    held.release().await.unwrap();
+    assert_eq!(locks.scope(transfer_unless_busy(7, 3)).await.unwrap(), Some(10));
+}
