@@ -32,14 +32,29 @@ pub(crate) enum OnLost {
 }
 
 enum LockSource {
-    Own {
-        guard: LockGuard,
-        /// Whether the call waits until the server has confirmed the release.
-        await_release: bool,
-        /// The holds of other names of a set that the call has joined.
-        joined: Option<Box<Joined>>,
-    },
+    Own(Own),
     Joined(Joined),
+    /// The call has acquired some names of a set and has joined the others. It is boxed to keep the futures of other calls
+    /// small.
+    Both(Box<(Own, Joined)>),
+}
+
+/// What a call has acquired itself.
+struct Own {
+    guard: LockGuard,
+    /// Whether the call waits until the server has confirmed the release.
+    await_release: bool,
+}
+
+impl Own {
+    async fn release(&mut self) -> Result<(), LockError> {
+        if !self.await_release
+            && let Some(released) = self.guard.end_unawaited()
+        {
+            return released;
+        }
+        self.guard.end().await
+    }
 }
 
 /// A call within enclosing holds of its names.
@@ -81,11 +96,7 @@ impl Acquired {
     pub(crate) fn own(guard: LockGuard, await_release: bool, on_lost: OnLost) -> Self {
         Self {
             context: guard.context(),
-            source: LockSource::Own {
-                guard,
-                await_release,
-                joined: None,
-            },
+            source: LockSource::Own(Own { guard, await_release }),
             on_lost,
         }
     }
@@ -133,13 +144,10 @@ impl Acquired {
             context: context.clone(),
             _permits: Permits::several(permits),
         };
+        let own = Own { guard, await_release };
         Self {
             context,
-            source: LockSource::Own {
-                guard,
-                await_release,
-                joined: Some(Box::new(joined)),
-            },
+            source: LockSource::Both(Box::new((own, joined))),
             on_lost,
         }
     }
@@ -177,16 +185,18 @@ impl LockSource {
     /// The lease of the call; of several the one that it has acquired.
     fn lease(&self) -> &Arc<Lease> {
         match self {
-            Self::Own { guard, .. } => guard.lease(),
+            Self::Own(own) => own.guard.lease(),
             Self::Joined(joined) => joined.context.lease(),
+            Self::Both(both) => both.0.guard.lease(),
         }
     }
 
     /// What the call has joined.
     fn joined(&self) -> Option<&Joined> {
         match self {
-            Self::Own { joined, .. } => joined.as_deref(),
+            Self::Own(_) => None,
             Self::Joined(joined) => Some(joined),
+            Self::Both(both) => Some(&both.1),
         }
     }
 
@@ -210,20 +220,13 @@ impl LockSource {
 
     async fn release(&mut self) -> Result<(), LockError> {
         match self {
-            Self::Own {
-                guard,
-                await_release,
-                joined,
-            } => {
-                let held = joined
-                    .as_ref()
-                    .map_or(Ok(()), |joined| joined.context.ensure_held());
-                if !*await_release && let Some(released) = guard.end_unawaited() {
-                    return released.and(held);
-                }
-                guard.end().await.and(held)
-            }
+            Self::Own(own) => own.release().await,
             Self::Joined(joined) => joined.context.ensure_held(),
+            Self::Both(both) => {
+                let (own, joined) = &mut **both;
+                let held = joined.context.ensure_held();
+                own.release().await.and(held)
+            }
         }
     }
 }

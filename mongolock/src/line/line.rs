@@ -103,6 +103,13 @@ impl Line {
         self.acquired.notify_waiters();
     }
 
+    /// Another provider has claimed the lock for a set. It may give it back at once, because another lock of the set is held,
+    /// so that this was no turn: everybody keeps the place in line. This provider has left it its chance all the same.
+    pub(super) fn claimed_for_set(&mut self) {
+        self.standing_back = None;
+        self.acquired.notify_waiters();
+    }
+
     /// Takes over the line as it was read.
     pub(super) fn read(&mut self, line: &[Waiter], own: &str) {
         self.order.read(line, own);
@@ -162,5 +169,39 @@ impl Line {
     /// Another user of the same name.
     pub(super) fn set_user(&mut self, user: User) {
         self.user = user;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use mongodb::bson::DateTime;
+
+    use super::*;
+
+    fn waiter(provider: &str, at: i64) -> Waiter {
+        Waiter {
+            provider: Arc::from(provider),
+            owner: provider.to_owned(),
+            at: DateTime::from_millis(at),
+            since: None,
+            moment: Duration::from_millis(5),
+        }
+    }
+
+    /// A round of a set may be given back: only an acquisition of the lock alone is a turn.
+    #[tokio::test]
+    async fn a_claim_for_a_set_takes_nobody_from_the_line() {
+        let user: User = Weak::<()>::new();
+        let mut line = Line::new(user, true);
+        line.read(&[waiter("first", 1), waiter("own", 2)], "own");
+        line.released();
+        assert!(line.stands_back_until().is_some());
+        line.claimed_for_set();
+        assert_eq!(line.ahead(), 1);
+        assert!(line.stands_back_until().is_none(), "the other has had its chance");
+        line.acquired_by_other(Some("first"));
+        assert_eq!(line.ahead(), 0);
     }
 }

@@ -205,13 +205,14 @@ impl Lines {
     }
 
     /// Notes that another provider has acquired a lock.
-    ///
-    /// A claim of a set tells nothing: it may be given back at once, because another of its locks is held.
     pub(crate) fn acquired_by_other(&self, name: &str, lock_id: &str) {
-        if ProviderMark::is_set(lock_id) {
+        let mut state = lock(&self.state);
+        let Some(line) = state.names.get_mut(name) else {
             return;
-        }
-        if let Some(line) = lock(&self.state).names.get_mut(name) {
+        };
+        if ProviderMark::is_set(lock_id) {
+            line.claimed_for_set();
+        } else {
             line.acquired_by_other(ProviderMark::in_lock_id(lock_id));
         }
     }

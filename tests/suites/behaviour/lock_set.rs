@@ -444,7 +444,10 @@ async fn nested_calls_join_parts_of_a_set(fixture: Fixture) {
             inner
                 .run(async |_| {
                     other
-                        .run(async |context| Ok::<_, LockError>(assert_eq!(context.name(), "b")))
+                        .run(async |context| {
+                            assert_eq!(context.name(), "b");
+                            Ok::<_, LockError>(())
+                        })
                         .await
                 })
                 .await?;

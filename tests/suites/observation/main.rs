@@ -222,8 +222,8 @@ fn a_set_has_all_names_in_its_spans_and_an_event_for_each() {
     assert_eq!(inner.0["lock.name"], "\"a\"");
     assert!(!inner.0.contains_key("lock.names"));
     for event in ["mongolock.acquired", "mongolock.released"] {
-        let noted = notes.0.lock().unwrap();
-        let events = noted.events.iter().filter(|noted| noted.name == event);
+        let all = notes.0.lock().unwrap();
+        let events = all.events.iter().filter(|noted| noted.name == event);
         let names: Vec<&str> = events.map(|noted| noted.fields.0["lock.name"].as_str()).collect();
         assert_eq!(names, ["\"a\"", "\"b\""], "{event}");
     }
