@@ -381,12 +381,14 @@ impl LockContext {
         Arc::as_ptr(&self.level).addr()
     }
 
-    /// Resolves when the body of the call has to be cancelled.
-    pub(crate) async fn cancelled(&self) {
-        if self.level.others.is_empty() {
-            return self.lease().cancelled().await;
-        }
-        Box::pin(task::any(self.leases().map(|lease| Box::pin(lease.cancelled())))).await;
+    /// Whether the call depends on several leases.
+    pub(crate) fn has_several_leases(&self) -> bool {
+        !self.level.others.is_empty()
+    }
+
+    /// Resolves when the body of a call that depends on several leases has to be cancelled.
+    pub(crate) async fn any_cancelled(&self) {
+        task::any(self.leases().map(|lease| Box::pin(lease.cancelled()))).await;
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {

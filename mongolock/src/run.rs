@@ -46,17 +46,6 @@ struct Own {
     await_release: bool,
 }
 
-impl Own {
-    async fn release(&mut self) -> Result<(), LockError> {
-        if !self.await_release
-            && let Some(released) = self.guard.end_unawaited()
-        {
-            return released;
-        }
-        self.guard.end().await
-    }
-}
-
 /// A call within enclosing holds of its names.
 struct Joined {
     context: LockContext,
@@ -174,7 +163,14 @@ impl Acquired {
         LockedBody {
             span: context.hold_span(),
             body: Some(CURRENT.scope(self.context, body)),
-            cancelled: async move { context.cancelled().await },
+            // The rare case is on the heap, to keep the futures of other calls small.
+            cancelled: async move {
+                if context.has_several_leases() {
+                    Box::pin(context.any_cancelled()).await;
+                } else {
+                    context.lease().cancelled().await;
+                }
+            },
             source: Some(self.source),
             on_lost: self.on_lost,
         }
@@ -219,15 +215,29 @@ impl LockSource {
     }
 
     async fn release(&mut self) -> Result<(), LockError> {
-        match self {
-            Self::Own(own) => own.release().await,
-            Self::Joined(joined) => joined.context.ensure_held(),
-            Self::Both(both) => {
-                let (own, joined) = &mut **both;
-                let held = joined.context.ensure_held();
-                own.release().await.and(held)
-            }
+        let own = match self {
+            Self::Own(own) => own,
+            Self::Both(both) => &mut both.0,
+            Self::Joined(joined) => return joined.context.ensure_held(),
+        };
+        if !own.await_release
+            && let Some(released) = own.guard.end_unawaited()
+        {
+            return released.and_then(|()| self.ensure_joined_held());
         }
+        own.guard.end().await?;
+        self.ensure_joined_held()
+    }
+
+    /// Returns an error if a hold that the call has joined is over; its own hold may have been released.
+    fn ensure_joined_held(&self) -> Result<(), LockError> {
+        let Self::Both(both) = self else { return Ok(()) };
+        let (own, joined) = &**both;
+        let mut joined = joined
+            .context
+            .leases()
+            .filter(|lease| !Arc::ptr_eq(lease, own.guard.lease()));
+        joined.try_for_each(|lease| lease.ensure_held())
     }
 }
 
