@@ -4,7 +4,7 @@
 use proc_macro2::{TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Attribute, Expr, ExprLit, Ident, Lit, LitBool, LitStr, Path, Token};
+use syn::{Attribute, Expr, ExprLit, Ident, Lit, LitBool, LitStr, Path, Token, bracketed, token};
 
 use crate::error::{Errors, argument};
 use crate::format_call;
@@ -22,10 +22,19 @@ pub(crate) struct Args {
     literals: Vec<(Key, Ident, StringLiteral)>,
     /// The value of `name` if it is an expression and not a string literal.
     pub(crate) name: Option<Expr>,
+    /// The elements of `name`, if its value is a list; those that could be read.
+    pub(crate) name_list: Option<Vec<ListedName>>,
     /// The function that `on_busy` names.
     pub(crate) on_busy: Option<Path>,
     pub(crate) provider: Option<Expr>,
     pub(crate) crate_path: Option<Path>,
+}
+
+/// An element of a list of names.
+pub(crate) enum ListedName {
+    Template(StringLiteral),
+    /// A value whose type declares the name.
+    Value(Expr),
 }
 
 impl Args {
@@ -89,6 +98,7 @@ impl Args {
         match key {
             Key::Provider => self.provider(input, errors)?,
             Key::Crate => self.crate_path(input, errors)?,
+            Key::Name if input.peek(token::Bracket) => self.names(input, errors)?,
             Key::Name if self.lock_name(input)? => {}
             Key::OnBusy if is_path(input) => self.on_busy = Some(input.call(Path::parse_mod_style)?),
             Key::Name
@@ -179,6 +189,33 @@ impl Args {
             self.name = Some(input.parse()?);
         }
         Ok(is_lock_name)
+    }
+
+    /// Reads the list of names of `name`; an element that is not a name is reported and skipped.
+    fn names(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
+        let list;
+        let bracket = bracketed!(list in input);
+        let mut names = Vec::new();
+        if list.is_empty() {
+            errors.push(bracket.span.join(), argument::empty_list());
+        }
+        while !list.is_empty() {
+            let (text, value) = (list.fork(), list.fork());
+            if text.parse::<LitStr>().is_ok() && is_end(&text) {
+                let literal = list.parse::<LitStr>()?;
+                match literal.suffix() {
+                    "" => names.push(ListedName::Template(StringLiteral::new(&literal))),
+                    suffix => errors.push(literal.span(), argument::suffixed(Key::Name, suffix)),
+                }
+            } else if value.parse::<Expr>().is_ok_and(|expr| is_lock_name(&expr)) && is_end(&value) {
+                names.push(ListedName::Value(list.parse()?));
+            } else {
+                errors.push_spanned(skip_value(&list)?, argument::not_a_name_in_list());
+            }
+            list.parse::<Option<Token![,]>>()?;
+        }
+        self.name_list = Some(names);
+        Ok(())
     }
 
     /// Reads the value of `provider`.

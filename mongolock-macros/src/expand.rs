@@ -15,7 +15,7 @@ use crate::mark;
 use crate::outcome::{self, first_and_last_span};
 use crate::shape::Shape;
 use crate::template::Step;
-use crate::validate::{Lock, LockName, OnBusy, OnLost, Timeout};
+use crate::validate::{Lock, LockName, LockNames, OnBusy, OnLost, Timeout};
 
 /// The function with its body under the lock.
 pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStream {
@@ -51,11 +51,15 @@ fn locked_body(function: &Function, lock: &Lock, returned: &Type, block: &Group)
     let returned = &erase_opaque_types(returned);
     let call = build_call(lock);
     let name = build_name(lock);
-    let acquire = match &lock.on_busy {
-        OnBusy::Wait => quote!(wait),
-        OnBusy::Skip => quote!(skip),
-        OnBusy::Fail => quote!(fail),
-        OnBusy::Call(_) => quote!(acquired_or_busy),
+    let acquire = match (&lock.on_busy, &lock.names) {
+        (OnBusy::Wait, LockNames::One(_)) => quote!(wait),
+        (OnBusy::Skip, LockNames::One(_)) => quote!(skip),
+        (OnBusy::Fail, LockNames::One(_)) => quote!(fail),
+        (OnBusy::Call(_), LockNames::One(_)) => quote!(acquired_or_busy),
+        (OnBusy::Wait, LockNames::Several(_)) => quote!(wait_for_all),
+        (OnBusy::Skip, LockNames::Several(_)) => quote!(skip_unless_all),
+        (OnBusy::Fail, LockNames::Several(_)) => quote!(fail_unless_all),
+        (OnBusy::Call(_), LockNames::Several(_)) => quote!(all_acquired_or_busy),
     };
     let failed = outcome::failed(&private_module(lock), returned);
     let run = run_body(function, lock, returned, block);
@@ -184,11 +188,22 @@ fn options(lock: &Lock) -> TokenStream {
     options
 }
 
-/// The lock name with the values of its placeholders.
+/// The lock name, or an array of the names.
 fn build_name(lock: &Lock) -> TokenStream {
+    match &lock.names {
+        LockNames::One(name) => rendered_name(lock, name),
+        LockNames::Several(names) => {
+            let names = names.iter().map(|name| rendered_name(lock, name));
+            quote_spanned!(Span::mixed_site()=> [#(#names),*])
+        }
+    }
+}
+
+/// A name with the values of its placeholders.
+fn rendered_name(lock: &Lock, name: &LockName) -> TokenStream {
     let private = private_module(lock);
     let span = Span::mixed_site();
-    match &lock.name {
+    match name {
         LockName::Template { template, parts } => {
             let parts = rendered_parts(parts);
             quote_spanned!(span=> #private::Name::of_template(#template) #parts)

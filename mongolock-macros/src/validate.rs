@@ -7,7 +7,7 @@ use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::{Expr, FnArg, Pat, Path};
 
-use crate::args::Args;
+use crate::args::{Args, ListedName};
 use crate::bind::{self, Part};
 use crate::busy_function::BusyFunction;
 use crate::duration::{self, DAY};
@@ -24,7 +24,7 @@ const MAX_DURATION: u64 = 7 * DAY;
 
 /// A lock that can be expanded.
 pub(crate) struct Lock {
-    pub(crate) name: LockName,
+    pub(crate) names: LockNames,
     /// The durations that were given, in milliseconds; the provider's value applies to an omitted one.
     pub(crate) durations: Vec<(DurationKey, u64)>,
     /// How long a call waits; the provider's timeout applies to an omitted one.
@@ -39,7 +39,14 @@ pub(crate) struct Lock {
     pub(crate) crate_path: Option<Path>,
 }
 
-/// Where the lock name comes from.
+/// `name` as given.
+pub(crate) enum LockNames {
+    One(LockName),
+    /// All or nothing.
+    Several(Vec<LockName>),
+}
+
+/// Where a lock name comes from.
 pub(crate) enum LockName {
     /// A template, with its parts in their order.
     Template { template: String, parts: Vec<Part> },
@@ -75,7 +82,7 @@ pub(crate) enum OnLost {
 
 /// Validates the arguments for this function; the result is meaningful only if no error was added.
 pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors) -> Lock {
-    let name = name(&args, function, errors);
+    let names = names(&args, function, errors);
     let durations = durations(&args, errors);
     let acquire_timeout = timeout(&args, errors);
     let on_busy = match &args.on_busy {
@@ -102,7 +109,7 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
         provider, crate_path, ..
     } = args;
     Lock {
-        name,
+        names,
         durations,
         acquire_timeout,
         on_busy,
@@ -113,12 +120,49 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
     }
 }
 
-/// Reads the lock name; without a function, its placeholders cannot be resolved and only its syntax is checked.
+/// Reads the lock name, or the list of names.
+fn names(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockNames {
+    let Some(listed) = &args.name_list else {
+        return LockNames::One(name(args, function, errors));
+    };
+    check_distinct(listed, errors);
+    let is_template = |name: &ListedName| matches!(name, ListedName::Template(_));
+    if !listed.is_empty() && !listed.iter().any(is_template) {
+        check_escape_of_values(args, errors);
+    }
+    let names = listed.iter().map(|name| match name {
+        ListedName::Template(literal) => template_name(literal, args, function, errors),
+        ListedName::Value(value) => value_name(value, function, errors),
+    });
+    LockNames::Several(names.collect())
+}
+
+/// Reports a name that stands in a list twice.
+fn check_distinct(listed: &[ListedName], errors: &mut Errors) {
+    let written = |name: &ListedName| match name {
+        ListedName::Template(literal) => literal.value().to_owned(),
+        ListedName::Value(value) => value.to_token_stream().to_string(),
+    };
+    for (index, name) in listed.iter().enumerate() {
+        let is_same = |earlier: &ListedName| {
+            std::mem::discriminant(earlier) == std::mem::discriminant(name)
+                && written(earlier) == written(name)
+        };
+        if listed[..index].iter().any(is_same) {
+            let message = argument::same_template(&written(name));
+            match name {
+                ListedName::Template(literal) => errors.push(literal.span(), message),
+                ListedName::Value(value) => errors.push_spanned(value, message),
+            }
+        }
+    }
+}
+
+/// Reads the only lock name.
 fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockName {
     if let Some(value) = &args.name {
-        check_lock_name(value, args, function, errors);
-        check_lock_argument(value, function, lock_argument::in_name, errors);
-        return LockName::Value(value.clone());
+        check_escape_of_values(args, errors);
+        return value_name(value, function, errors);
     }
     let Some((_, literal)) = args.literal(Key::Name) else {
         if !args.mentions(Key::Name) {
@@ -129,6 +173,23 @@ fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockNa
             parts: Vec::new(),
         };
     };
+    template_name(literal, args, function, errors)
+}
+
+/// A name whose type declares it.
+fn value_name(value: &Expr, function: Option<&Function>, errors: &mut Errors) -> LockName {
+    check_lock_name(value, function, errors);
+    check_lock_argument(value, function, lock_argument::in_name, errors);
+    LockName::Value(value.clone())
+}
+
+/// A template; without a function, its placeholders cannot be resolved and only its syntax is checked.
+fn template_name(
+    literal: &StringLiteral,
+    args: &Args,
+    function: Option<&Function>,
+    errors: &mut Errors,
+) -> LockName {
     let escapes = args.literal(Key::Escape).is_none();
     let parts = if let Some(function) = function {
         bind::bind(literal, escapes, function, errors)
@@ -142,9 +203,8 @@ fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockNa
     }
 }
 
-/// Reports a lock name that is a single word in lower case but not an argument: a name without its quotes. Also reports
-/// `escape` beside a value, whose type has chosen how it is rendered.
-fn check_lock_name(value: &Expr, args: &Args, function: Option<&Function>, errors: &mut Errors) {
+/// Reports a lock name that is a single word in lower case but not an argument: a name without its quotes.
+fn check_lock_name(value: &Expr, function: Option<&Function>, errors: &mut Errors) {
     if let Expr::Path(path) = value
         && let Some(word) = path.path.get_ident()
         && let Some(function) = function
@@ -156,6 +216,10 @@ fn check_lock_name(value: &Expr, args: &Args, function: Option<&Function>, error
         let write = format!("name = \"{}\"", word.unraw());
         errors.push(word.span(), argument::not_a_string(Key::Name, Some(write)));
     }
+}
+
+/// Reports `escape` beside values, whose types have chosen how they are rendered.
+fn check_escape_of_values(args: &Args, errors: &mut Errors) {
     if let Some((key, _)) = args.literal(Key::Escape) {
         errors.push(key.span(), argument::escape_of_a_value());
     }

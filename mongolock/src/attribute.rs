@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::busy::Busy;
 use crate::lock::{DistributedLock, OnBusy};
+use crate::lock_set::LockSet;
 pub use crate::name::{Name, NameValue, SignedInteger, UnsignedInteger, declared_lock_name};
 use crate::options::Options;
 use crate::output::{self, Output};
@@ -183,17 +184,54 @@ impl Call {
         self,
         name: Name,
     ) -> impl Future<Output = Result<Result<Acquired, Busy>, LockError>> {
-        let on_busy = if self.has_acquire_timeout {
+        let on_busy = self.on_busy_of_skip();
+        unless_busy(self.hold(name, on_busy))
+    }
+
+    /// Acquires several locks with `on_busy = "wait"`.
+    pub fn wait_for_all<const N: usize>(self, names: [Name; N]) -> Acquiring {
+        self.hold_all(names.into(), OnBusy::Wait)
+    }
+
+    /// Acquires several locks with `on_busy = "fail"`.
+    pub fn fail_unless_all<const N: usize>(self, names: [Name; N]) -> Acquiring {
+        self.hold_all(names.into(), OnBusy::TryOnce)
+    }
+
+    /// Acquires several locks with `on_busy = "skip"`, as [`Self::skip`] does one.
+    pub fn skip_unless_all<const N: usize>(
+        self,
+        names: [Name; N],
+    ) -> impl Future<Output = Result<Option<Acquired>, LockError>> {
+        let acquiring = self.all_acquired_or_busy(names);
+        async move { acquiring.await.map(Result::ok) }
+    }
+
+    /// Acquires several locks with `on_busy = path`, as long as with `on_busy = "skip"`.
+    pub fn all_acquired_or_busy<const N: usize>(
+        self,
+        names: [Name; N],
+    ) -> impl Future<Output = Result<Result<Acquired, Busy>, LockError>> {
+        let on_busy = self.on_busy_of_skip();
+        unless_busy(self.hold_all(names.into(), on_busy))
+    }
+
+    fn hold_all(self, names: Vec<Name>, on_busy: OnBusy) -> Acquiring {
+        let on_lost = self.on_lost;
+        let set = self.set(names);
+        Acquiring::new(async move { set?.hold(on_busy, on_lost).await })
+    }
+
+    fn set(self, names: Vec<Name>) -> Result<LockSet, LockError> {
+        let names = names.into_iter().map(Name::finish).collect();
+        Ok(self.provider?.all_named(names).with(self.options))
+    }
+
+    fn on_busy_of_skip(&self) -> OnBusy {
+        if self.has_acquire_timeout {
             OnBusy::Wait
         } else {
             OnBusy::TryOnce
-        };
-        let acquiring = self.hold(name, on_busy);
-        async move {
-            match acquiring.await {
-                Ok(acquired) => Ok(Ok(acquired)),
-                Err(error) => Busy::from_error(error).map(Err),
-            }
         }
     }
 
@@ -205,6 +243,14 @@ impl Call {
 
     fn lock(self, name: Name) -> Result<DistributedLock, LockError> {
         Ok(self.provider?.named(name.finish()).with(self.options))
+    }
+}
+
+/// The outcome of a call that does not run its body while another holder has a lock.
+async fn unless_busy(acquiring: Acquiring) -> Result<Result<Acquired, Busy>, LockError> {
+    match acquiring.await {
+        Ok(acquired) => Ok(Ok(acquired)),
+        Err(error) => Busy::from_error(error).map(Err),
     }
 }
 

@@ -11,32 +11,51 @@ use crate::backoff::Backoff;
 use crate::lease::{CancelShield, Lease, OpenCommit};
 use crate::store::driver_error;
 use crate::store::reply::labelled;
-use crate::store::{GuardOutcome, Store};
+use crate::store::{GuardOutcome, LeaseId, Store};
 use crate::timing::{COMMIT_LIMIT, COMMIT_NO_REPLY};
 use crate::{LockError, LossReason};
 
 const NOT_BEGUN: &str = "the session has no transaction (a standalone server does not support transactions)";
 const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it began before the lock was acquired, or on another deployment";
 
-/// Commits the session's transaction if the claim of the lease still has the lock, and ends the transaction in any
+/// Commits the session's transaction if the claims of all leases still have their locks, and ends the transaction in any
 /// case.
 ///
 /// The shields prevent the cancellation of the bodies around the commit while it is in flight.
 pub(crate) async fn guarded(
-    lease: &Arc<Lease>,
+    leases: &[&Arc<Lease>],
     store: &Store,
     shields: impl FnOnce() -> Vec<CancelShield>,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
-    let open = lease.begin_commit();
-    if let Err(error) = guard(lease, store, session).await {
+    let open = leases.iter().map(|lease| lease.begin_commit()).collect();
+    if let Err(error) = guard_all(leases, store, session).await {
         // An error of the abort is ignored, because the server itself ends a transaction that is not aborted.
         let _ = timeout(COMMIT_NO_REPLY, session.abort_transaction()).await;
-        open.ended(false);
+        ended(open, false);
         return Err(error);
     }
     let _shields = shields();
-    commit(lease, open, session).await
+    commit(leases[0], open, session).await
+}
+
+fn ended(open: Vec<OpenCommit<'_>>, made: bool) {
+    for commit in open {
+        commit.ended(made);
+    }
+}
+
+async fn guard_all(
+    leases: &[&Arc<Lease>],
+    store: &Store,
+    session: &mut ClientSession,
+) -> Result<(), LockError> {
+    for lease in leases {
+        for key in lease.keys() {
+            guard(lease, key, store, session).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Sends the last statement of the transaction, which changes the lock's document: no other client can acquire the lock
@@ -44,10 +63,15 @@ pub(crate) async fn guarded(
 ///
 /// The statement renews the lease at the server, but the holder does not count on that renewal: with a write concern
 /// weaker than majority the commit can be rolled back.
-async fn guard(lease: &Lease, store: &Store, session: &mut ClientSession) -> Result<(), LockError> {
+async fn guard(
+    lease: &Lease,
+    key: &LeaseId,
+    store: &Store,
+    session: &mut ClientSession,
+) -> Result<(), LockError> {
     lease.ensure_held()?;
     let expiry = lease.is_renewable(Instant::now()).then_some(lease.options.expiry);
-    let guarding = store.guard(&lease.key, expiry, session);
+    let guarding = store.guard(key, expiry, session);
     match timeout(COMMIT_NO_REPLY, guarding)
         .await
         .unwrap_or_else(|_| Err(no_guard()))
@@ -67,14 +91,18 @@ async fn guard(lease: &Lease, store: &Store, session: &mut ClientSession) -> Res
 
 /// Sends the commit until its outcome is known or its time limit has passed. Repeating it is safe, because the server
 /// commits a transaction only once.
-async fn commit(lease: &Lease, open: OpenCommit<'_>, session: &mut ClientSession) -> Result<(), LockError> {
+async fn commit(
+    lease: &Lease,
+    open: Vec<OpenCommit<'_>>,
+    session: &mut ClientSession,
+) -> Result<(), LockError> {
     let until = Instant::now() + COMMIT_LIMIT;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
     let mut was_unknown = false;
     loop {
         let error = match timeout(COMMIT_NO_REPLY, session.commit_transaction()).await {
             Ok(Ok(())) => {
-                open.ended(true);
+                ended(open, true);
                 return Ok(());
             }
             Ok(Err(error)) => error,
@@ -90,7 +118,7 @@ async fn commit(lease: &Lease, open: OpenCommit<'_>, session: &mut ClientSession
             continue;
         }
         if !was_unknown || error.contains_label(TRANSIENT_TRANSACTION_ERROR) {
-            open.ended(false);
+            ended(open, false);
         }
         return Err(if driver_error::is_no_transaction(&error) {
             none_to_guard(lease, NOT_BEGUN)

@@ -27,6 +27,7 @@ mod lease;
 mod line;
 mod lock;
 mod lock_id;
+mod lock_set;
 mod meter;
 mod name;
 mod notifier;
@@ -37,6 +38,7 @@ mod probe;
 mod provider;
 mod queue;
 mod run;
+mod set_guard;
 #[cfg(test)]
 mod simulation;
 mod store;
@@ -56,10 +58,12 @@ pub use error::{LockError, LossReason};
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};
 pub use guard::LockGuard;
 pub use lock::DistributedLock;
+pub use lock_set::LockSet;
 #[doc(inline)]
 pub use mongolock_macros::{LockName, distributed_lock};
 pub use name::{IntoLockName, LockName, escape};
 pub use output::{LockOutput, Skipped};
 pub use provider::{Health, HeldInfo, LockProvider, LockProviderBuilder, WakeUp};
+pub use set_guard::LockSetGuard;
 pub use store::{IndexState, LockFilter, LockInfo, LockState, WaiterInfo, WaitersState};
 pub use token::FencingToken;

@@ -301,7 +301,7 @@ impl DistributedLock {
         on_busy: OnBusy,
         on_lost: OnLost,
     ) -> Result<RunningHold, LockError> {
-        let lease = outer.lease();
+        let lease = outer.lease_of(self.name());
         lease.ensure_held()?;
         let inner_calls = outer.inner_calls();
         let permit = match on_busy {
@@ -315,12 +315,8 @@ impl DistributedLock {
         // The hold may have ended during the wait for another inner call.
         lease.ensure_held()?;
         match permit {
-            Some(permit) => Ok(RunningHold::joined(outer, self.name.template(), permit, on_lost)),
-            None => Err(LockError::Busy {
-                name: outer.name().to_owned(),
-                holder: Some(outer.owner().to_owned()),
-                remaining: Some(lease.remaining()),
-            }),
+            Some(permit) => Ok(RunningHold::joined(outer, &self.name, permit, on_lost)),
+            None => Err(outer.busy_error()),
         }
     }
 
@@ -340,7 +336,7 @@ impl DistributedLock {
 
     fn refuse_own(&self) -> Result<(), LockError> {
         match LockContext::enclosing(&self.engine, self.name()) {
-            Some(own) if !own.is_lost() => Err(LockError::Reentrant {
+            Some(own) if !own.lease_of(self.name()).is_over() => Err(LockError::Reentrant {
                 name: self.name().to_owned(),
             }),
             _ => Ok(()),

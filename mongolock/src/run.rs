@@ -12,7 +12,7 @@ use std::fmt;
 use std::future::Future;
 use std::panic::resume_unwind;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
@@ -23,7 +23,7 @@ pub(crate) use hold::{OnLost, RunningHold};
 pub use locked_body::Body;
 use locked_body::LockedBody;
 
-use crate::lease::Lease;
+use crate::opaque::boxed;
 use crate::output::Output;
 use crate::{LockContext, LockError};
 
@@ -113,8 +113,13 @@ impl Acquired {
 }
 
 /// Waits until a body may be cancelled.
-async fn until_cancelled(lease: Arc<Lease>) {
-    lease.cancelled().await;
+async fn until_cancelled(context: LockContext) {
+    if context.has_several_leases() {
+        // The rare case is on the heap, to keep other calls small.
+        boxed(context.any_cancelled()).await;
+    } else {
+        context.lease().cancelled().await;
+    }
 }
 
 pin_project! {
@@ -130,7 +135,7 @@ pin_project! {
 
 /// The functions that begin the later stages of a call.
 struct Stages<C, R> {
-    until_cancelled: fn(Arc<Lease>) -> C,
+    until_cancelled: fn(LockContext) -> C,
     release: fn(RunningHold, &'static str, bool) -> R,
 }
 
@@ -219,7 +224,7 @@ where
         };
         let next = match ready!(acquiring.poll(cx)) {
             Ok(hold) => Stage::Running {
-                cancelled: (this.stages.until_cancelled)(Arc::clone(hold.lease())),
+                cancelled: (this.stages.until_cancelled)(hold.context().clone()),
                 hold: Some(hold.begin()),
             },
             Err(error) => {

@@ -1,6 +1,7 @@
 //! Every span and event in one place: their names, targets and fields are part of the public interface (see the table in
 //! `guide/observing.md`).
 
+use std::fmt;
 use std::time::Duration;
 
 use mongodb::Namespace;
@@ -8,6 +9,7 @@ use tokio::time::Instant;
 use tracing::{Level, Span, debug, info, span, trace, warn};
 
 use crate::meter::AcquireOutcome;
+use crate::name::RenderedName;
 use crate::{FencingToken, LockError, LossReason, lock_id};
 
 macro_rules! target {
@@ -31,6 +33,26 @@ pub(crate) fn acquire_span(name: &str, template: Option<&'static str>, owner: &s
         lock.name = name, lock.template = template, lock.owner = owner,
         lock.token = tracing::field::Empty, waited_ms = tracing::field::Empty, outcome = tracing::field::Empty,
     )
+}
+
+/// [`acquire_span`] of a call for several locks. It has the name of the one that stands for the set, and all names.
+pub(crate) fn acquire_set_span(names: &[RenderedName], first: usize, owner: &str) -> Span {
+    span!(
+        target: target!(), Level::DEBUG, "mongolock.acquire",
+        lock.name = &**names[first].text(), lock.names = ?Texts(names), lock.template = names[first].template(),
+        lock.owner = owner, lock.token = tracing::field::Empty, waited_ms = tracing::field::Empty, outcome = tracing::field::Empty,
+    )
+}
+
+/// The texts of several names, as a list.
+struct Texts<'a>(&'a [RenderedName]);
+
+impl fmt::Debug for Texts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.0.iter().map(RenderedName::text))
+            .finish()
+    }
 }
 
 /// How the wait ended; recorded on its span.
@@ -75,6 +97,15 @@ pub(crate) fn hold_span(hold: &HoldFields<'_>, template: Option<&'static str>) -
     span!(
         target: target!(), Level::DEBUG, "mongolock.hold",
         lock.name = hold.name, lock.template = template, lock.owner = hold.owner(),
+        lock.token = hold.token.get(), held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
+    )
+}
+
+/// [`hold_span`] of a call with several names.
+pub(crate) fn hold_set_span(hold: &HoldFields<'_>, template: Option<&'static str>, names: &[&str]) -> Span {
+    span!(
+        target: target!(), Level::DEBUG, "mongolock.hold",
+        lock.name = hold.name, lock.names = ?names, lock.template = template, lock.owner = hold.owner(),
         lock.token = hold.token.get(), held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
     )
 }

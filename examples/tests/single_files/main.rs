@@ -96,6 +96,22 @@ async fn quickstart_runs_the_calls_for_one_report_one_after_the_other() {
 }
 
 #[tokio::test]
+async fn lock_set_moves_money_in_both_directions() {
+    let db = test_db().await;
+    for output in both("lock_set", &db) {
+        assert_eq!(
+            output.matches("under account:1 and account:2").count(),
+            10,
+            "{output}"
+        );
+        assert!(
+            output.ends_with("account 1 has 0, account 2 has 200\n"),
+            "{output}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn scheduled_job_runs_on_one_of_three_instances() {
     let db = test_db().await;
     for output in both("scheduled_job", &db) {

@@ -90,6 +90,18 @@ pub(crate) fn not_a_string(key: Key, write: Option<String>) -> String {
     format!("`{}` must be a string literal: write `{write}`", key.as_str())
 }
 
+pub(crate) fn not_a_name_in_list() -> &'static str {
+    "each name of the list must be a string literal or a `LockName`: write `name = [\"account:<from>\", \"account:<to>\"]`"
+}
+
+pub(crate) fn empty_list() -> &'static str {
+    "the list of names is empty: write what the locks protect, such as `name = [\"account:<from>\", \"account:<to>\"]`"
+}
+
+pub(crate) fn same_template(written: &str) -> String {
+    format!("the lock name `{written}` is given twice: a lock counts once, so remove one of the two")
+}
+
 pub(crate) fn suffixed(key: Key, suffix: &str) -> String {
     format!(
         "`{}` must be a plain string literal: remove the suffix `{suffix}`",

@@ -395,7 +395,11 @@ impl Request {
             let entry = &self.shared.entry;
             entry.front().replied(entry.has_other_requests());
         }
-        if self.shared.copies.answered(sent, result.as_ref()) {
+        if self
+            .shared
+            .copies
+            .answered(sent, result.as_ref().map(Result::as_ref))
+        {
             self.shared.release(None);
         }
         Some(Reply {
@@ -430,7 +434,7 @@ fn is_from_server(result: &Result<AcquireReply, LockError>) -> bool {
 
 /// The limit of a request at the server: a part of the caller's remaining time, so that the reply arrives before the
 /// deadline.
-fn limit_until(deadline: Option<Instant>) -> Duration {
+pub(super) fn limit_until(deadline: Option<Instant>) -> Duration {
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     left.map_or(ACQUIRE_LIMIT, |left| {
         left.mul_f64(0.8).clamp(ACQUIRE_LIMIT_MIN, ACQUIRE_LIMIT)
@@ -438,7 +442,7 @@ fn limit_until(deadline: Option<Instant>) -> Duration {
 }
 
 /// Takes out the first task that has ended, and returns its output.
-fn poll_first<T>(
+pub(super) fn poll_first<T>(
     tasks: &mut Vec<JoinHandle<T>>,
     mut poll: impl FnMut(&mut JoinHandle<T>) -> Poll<Result<T, JoinError>>,
 ) -> Poll<Result<T, JoinError>> {

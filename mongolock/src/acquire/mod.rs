@@ -2,6 +2,7 @@
 
 mod attempt;
 mod pacing;
+mod several;
 
 use std::future::Future;
 use std::pin::pin;
@@ -23,6 +24,7 @@ use crate::queue::{FrontStatus, Holder};
 use crate::store::{ACQUIRE_REQUEST, LeaseId, driver_error};
 use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
 use crate::{LockError, task, trace};
+pub(crate) use several::AcquireSeveral;
 
 /// One call that acquires a lock.
 pub(crate) struct Acquire<'a> {
@@ -31,7 +33,8 @@ pub(crate) struct Acquire<'a> {
     options: &'a Arc<Options>,
     /// Whether the caller runs under another lock of this provider, which it keeps until it gets this one.
     is_inside_hold: bool,
-    meter: LockMeter,
+    /// What measures the call; `None` for a part of a call for several locks.
+    meter: Option<LockMeter>,
     /// The time at which the call began.
     begun: Instant,
 }
@@ -65,7 +68,7 @@ impl<'a> Acquire<'a> {
             name,
             options,
             is_inside_hold,
-            meter: engine.meter.of(name.template()),
+            meter: Some(engine.meter.of(name.template())),
             begun: Instant::now(),
         }
     }
@@ -76,7 +79,7 @@ impl<'a> Acquire<'a> {
 
     /// Waits for the lock until the acquire timeout.
     pub(crate) async fn wait(&self) -> Result<Hold, LockError> {
-        let waiting = Waiting::begin(self);
+        let waiting = Waiting::begin(self.engine, self.meter.as_ref(), self.begun);
         let span = trace::acquire_span(self.name(), self.name.template(), &self.engine.owner);
         let outcome = match self.options.acquire_timeout {
             // A call with a timeout of zero still sends one request.
@@ -93,7 +96,7 @@ impl<'a> Acquire<'a> {
     /// Tries to acquire the lock, or returns its holder; no request is sent if another caller in this process holds the
     /// lock or waits for it.
     pub(crate) async fn try_once(&self) -> Result<Tried, LockError> {
-        let waiting = Waiting::begin(self);
+        let waiting = Waiting::begin(self.engine, self.meter.as_ref(), self.begun);
         let span = trace::acquire_span(self.name(), self.name.template(), &self.engine.owner);
         let outcome = self.attempt_once().instrument(span.clone()).await;
         waiting.end(&span, &outcome);
@@ -262,7 +265,7 @@ impl<'a> Acquire<'a> {
     /// Delivers the hold to the caller: the turn goes with the lease, and the waiters behind wait for its holder.
     fn deliver(&self, hold: Hold, entry: &Entry, turn: Turn) -> Hold {
         entry.front().set_held(Holder::local(&hold.lease().key.lock_id));
-        hold.lease().deliver(turn, &self.meter);
+        hold.lease().deliver(turn, self.meter.as_ref());
         hold
     }
 
@@ -343,7 +346,11 @@ impl<'a> Acquire<'a> {
     async fn release_given_up(&self, key: LeaseId, min_hold: Duration) -> Result<(), LockError> {
         let store = Arc::clone(&self.engine.store);
         let overdue = Arc::clone(&self.engine.queues.overdue);
-        let release = async move { overdue.count(store.release(&key, min_hold, RELEASE_LIMIT)).await };
+        let release = async move {
+            overdue
+                .count(store.release(std::slice::from_ref(&key), min_hold, RELEASE_LIMIT))
+                .await
+        };
         // Without a reply the next acquire request shows whether the claim still has the lock.
         match tokio::time::timeout(ACQUIRE_OVERDUE, task::start(release)).await {
             Ok(reply) => reply.map(drop),
@@ -467,24 +474,31 @@ impl<'a> Acquire<'a> {
     }
 }
 
-/// One call that waits for a lock. It was cancelled if it is dropped before its end.
-struct Waiting<'a, 'b> {
-    acquire: &'a Acquire<'b>,
+/// One call that waits for a lock, or for several. It was cancelled if it is dropped before its end.
+struct Waiting<'a> {
+    engine: &'a Engine,
+    meter: Option<&'a LockMeter>,
+    begun: Instant,
     outcome: AcquireOutcome,
 }
 
-impl<'a, 'b> Waiting<'a, 'b> {
-    fn begin(acquire: &'a Acquire<'b>) -> Self {
-        acquire.engine.wait_begins();
-        acquire.meter.wait_begins();
+impl<'a> Waiting<'a> {
+    /// Begins to count a call; without a meter it is a part of another call, which counts alone.
+    fn begin(engine: &'a Engine, meter: Option<&'a LockMeter>, begun: Instant) -> Self {
+        if let Some(meter) = meter {
+            engine.wait_begins();
+            meter.wait_begins();
+        }
         Self {
-            acquire,
+            engine,
+            meter,
+            begun,
             outcome: AcquireOutcome::Cancelled,
         }
     }
 
     /// Records how the call ended, also on its span.
-    fn end(mut self, span: &Span, outcome: &Result<Tried, LockError>) {
+    fn end<B>(mut self, span: &Span, outcome: &Result<Result<Hold, B>, LockError>) {
         self.outcome = match outcome {
             Ok(Ok(_)) => AcquireOutcome::Acquired,
             Ok(Err(_)) => AcquireOutcome::Busy,
@@ -494,16 +508,16 @@ impl<'a, 'b> Waiting<'a, 'b> {
         };
         let hold = outcome.as_ref().ok().and_then(|tried| tried.as_ref().ok());
         let token = hold.map(|hold| hold.lease().token);
-        trace::acquire_ended(span, self.acquire.begun.elapsed(), self.outcome, token);
+        trace::acquire_ended(span, self.begun.elapsed(), self.outcome, token);
     }
 }
 
-impl Drop for Waiting<'_, '_> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.acquire.engine.wait_ends();
-        self.acquire
-            .meter
-            .wait_ends(self.outcome, self.acquire.begun.elapsed());
+        if let Some(meter) = self.meter {
+            self.engine.wait_ends();
+            meter.wait_ends(self.outcome, self.begun.elapsed());
+        }
     }
 }
 

@@ -89,7 +89,7 @@ impl ForceRelease {
         let was_released = engine.store.force_release(&name, only_if, margin).await?;
         if was_released {
             trace::forced(&name);
-            engine.renewer.renew_now(|lease| *lease.key.name == *name);
+            engine.renewer.renew_now(|lease| lease.token_of(&name).is_some());
         }
         Ok(was_released)
     }

@@ -8,8 +8,8 @@ use crate::LockError;
 /// A lease and the duty to release it: dropping it releases in the background.
 pub(crate) struct Hold {
     lease: Arc<Lease>,
-    renewer: Arc<Renewer>,
-    is_released: bool,
+    pub(super) renewer: Arc<Renewer>,
+    pub(super) is_released: bool,
 }
 
 impl Hold {

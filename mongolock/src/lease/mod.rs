@@ -20,6 +20,7 @@ pub(crate) mod release;
 mod renewal;
 pub(crate) mod renewer;
 mod schedule;
+mod set;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -32,6 +33,7 @@ use commits::Commits;
 pub(crate) use commits::{CancelShield, OpenCommit};
 pub(crate) use handover::Handover;
 pub(crate) use hold::Hold;
+pub(crate) use set::{Member, SetGrant};
 
 use crate::lease::copies::Copies;
 use crate::meter::LockMeter;
@@ -67,11 +69,14 @@ pub(crate) struct Grant {
 /// A lease is live until it is released or lost, or until its deadline passes on the monotonic clock. It never becomes
 /// live again: clock and state are read together, and a renewal that is confirmed after the deadline is ignored.
 pub(crate) struct Lease {
+    /// The claim; of a set that of the name which the caller has written first.
     pub(crate) key: LeaseId,
     pub(crate) token: FencingToken,
     pub(crate) options: Arc<Options>,
     /// The time at which this hold began.
     pub(crate) acquired: Instant,
+    /// The names of a set; empty for the lease of a single lock.
+    members: Box<[Member]>,
     /// The last of the tokens that were reserved for hand-overs in this process.
     last_token: FencingToken,
     /// Whether the hold was handed over by another caller in this process, without a command.
@@ -106,19 +111,36 @@ enum State {
 
 impl Lease {
     pub(crate) fn new(key: LeaseId, grant: Grant, options: Arc<Options>, entry: Arc<Entry>) -> Self {
+        let deadline = grant.sent + without_margin(grant.lasts);
+        let slot = QueueSlot::Entry { _entry: entry };
+        Self {
+            last_token: grant.last_token,
+            copies: grant.copies,
+            ..Self::beginning(key, grant.token, options, grant.sent, deadline, slot)
+        }
+    }
+
+    /// A lease whose hold has just begun, without tokens for hand-overs.
+    fn beginning(
+        key: LeaseId,
+        token: FencingToken,
+        options: Arc<Options>,
+        acquired: Instant,
+        deadline: Instant,
+        slot: QueueSlot,
+    ) -> Self {
         Self {
             key,
-            token: grant.token,
+            token,
             options,
-            acquired: grant.sent,
-            last_token: grant.last_token,
+            acquired,
+            members: Box::default(),
+            last_token: token,
             is_handed_over: false,
-            state: Mutex::new(State::Live {
-                deadline: grant.sent + without_margin(grant.lasts),
-            }),
+            state: Mutex::new(State::Live { deadline }),
             changed: Notify::new(),
-            slot: Mutex::new(QueueSlot::Entry { _entry: entry }),
-            copies: grant.copies,
+            slot: Mutex::new(slot),
+            copies: None,
             unconfirmed: AtomicBool::new(false),
             delivered: AtomicBool::new(false),
             template: OnceLock::new(),
@@ -142,22 +164,20 @@ impl Lease {
     /// The next hold on the same claim, for another caller in this process: it has a token of its own and the rest of the
     /// lease. `None` if no reserved token is left.
     pub(crate) fn successor(&self, deadline: Instant) -> Option<Self> {
+        let token = FencingToken::new(self.token.get() + 1);
         self.has_token_left().then(|| Self {
-            key: self.key.clone(),
-            token: FencingToken::new(self.token.get() + 1),
-            options: Arc::clone(&self.options),
-            acquired: Instant::now(),
             last_token: self.last_token,
             is_handed_over: true,
-            state: Mutex::new(State::Live { deadline }),
-            changed: Notify::new(),
-            slot: Mutex::new(QueueSlot::Nothing),
             copies: self.copies.clone(),
             unconfirmed: AtomicBool::new(self.unconfirmed.load(Ordering::Relaxed)),
-            delivered: AtomicBool::new(false),
-            template: OnceLock::new(),
-            meter: OnceLock::new(),
-            commits: Commits::default(),
+            ..Self::beginning(
+                self.key.clone(),
+                token,
+                Arc::clone(&self.options),
+                Instant::now(),
+                deadline,
+                QueueSlot::Nothing,
+            )
         })
     }
 
@@ -294,9 +314,11 @@ impl Lease {
     }
 
     /// Notes that a caller has received the hold, and keeps the caller's turn until the hold ends.
-    pub(crate) fn deliver(&self, turn: Turn, meter: &LockMeter) {
+    pub(crate) fn deliver(&self, turn: Turn, meter: Option<&LockMeter>) {
         self.delivered.store(true, Ordering::Relaxed);
-        self.measure(meter);
+        if let Some(meter) = meter {
+            self.measure(meter);
+        }
         self.put_slot(QueueSlot::Turn(turn));
         if self.deadline().is_none() {
             drop(self.take_slot());
@@ -323,7 +345,7 @@ impl Lease {
         if let Some(meter) = self.meter() {
             meter.lost(reason);
         }
-        trace::lost(&self.fields(), reason);
+        self.report(|hold| trace::lost(hold, reason));
     }
 
     pub(crate) fn put_slot(&self, slot: QueueSlot) {
@@ -332,7 +354,7 @@ impl Lease {
 
     /// Notes in the queue that a release is sent whose call has returned.
     pub(crate) fn note_release_sent(&self) {
-        if let QueueSlot::Turn(turn) = &*lock(&self.slot) {
+        for turn in lock(&self.slot).turns() {
             turn.front().release_sent();
         }
     }
@@ -351,14 +373,10 @@ impl Lease {
         }
     }
 
-    /// The acquire requests of the claim, if one of them may take effect after the release.
-    pub(crate) fn copies(&self) -> Option<&Arc<Copies>> {
-        self.copies.as_ref()
-    }
-
     /// Notes that a release of the claim begins, so that an acquire request that takes effect later is noticed.
     pub(crate) fn begin_claim_release(&self) {
-        if let Some(copies) = &self.copies {
+        let members = self.members.iter().filter_map(|member| member.copies.as_ref());
+        for copies in self.copies.iter().chain(members) {
             copies.begin_release();
         }
     }

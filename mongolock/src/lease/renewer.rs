@@ -232,9 +232,10 @@ impl Renewer {
             if lease.may_outlive_deadline() {
                 let end = Instant::now() + margin(lease.options.expiry);
                 lease.begin_claim_release();
-                let release = BackgroundRelease::of_lease(lease, lease.take_slot());
+                let releases = BackgroundRelease::of_lease(lease, lease.take_slot()).into_iter();
                 // The next waiter in this process need not wait for the release.
-                self.release_in_background(vec![release.without_turn().unused_from(end)]);
+                let releases = releases.map(|release| release.without_turn().unused_from(end));
+                self.release_in_background(releases.collect());
             }
         } else if lease.deadline().is_some() && !self.schedule(Arc::clone(lease)) {
             // A renewal was confirmed in the meantime. During a shutdown nothing else would end the lease.
@@ -267,7 +268,7 @@ impl Renewer {
     /// Releases the claim of a lease that has ended, in the background.
     pub(super) fn release_claim(self: &Arc<Self>, lease: &Lease, slot: QueueSlot) {
         lease.begin_claim_release();
-        self.release_in_background(vec![BackgroundRelease::of_lease(lease, slot)]);
+        self.release_in_background(BackgroundRelease::of_lease(lease, slot));
     }
 
     /// Ends the task after one more round, which starts every release that is left, each on a task of its own that waits

@@ -118,7 +118,11 @@ impl Line {
             lock_id: Arc::clone(lock_id),
             since: Instant::now(),
         });
-        self.order.acquired_by(ProviderMark::in_lock_id(lock_id));
+        // A claim for a set may be given back at once, because another lock of the set is held, so that it is no turn:
+        // everybody keeps the place in line. This provider has left it its chance all the same.
+        if !ProviderMark::is_set(lock_id) {
+            self.order.acquired_by(ProviderMark::in_lock_id(lock_id));
+        }
         self.standing_back = None;
         self.was_last = false;
     }
@@ -197,5 +201,40 @@ impl Line {
     /// Another user of the same name.
     pub(super) fn set_user(&mut self, user: User) {
         self.user = user;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use mongodb::bson::DateTime;
+
+    use super::*;
+
+    fn waiter(provider: &str, at: i64) -> Waiter {
+        Waiter {
+            provider: Arc::from(provider),
+            owner: provider.to_owned(),
+            at: DateTime::from_millis(at),
+            since: None,
+            moment: Duration::from_millis(5),
+        }
+    }
+
+    /// A round of a set may be given back: only an acquisition of the lock alone is a turn.
+    #[tokio::test]
+    async fn a_claim_for_a_set_takes_nobody_from_the_line() {
+        let first = ProviderMark::random();
+        let user: User = Weak::<()>::new();
+        let mut line = Line::new(user, true);
+        line.read(&[waiter(first.as_str(), 1), waiter("own", 2)], "own");
+        line.released();
+        assert!(line.standing_back.is_some());
+        line.held_by(&first.new_set_id("first"));
+        assert_eq!(line.ahead(), 1);
+        assert!(line.standing_back.is_none(), "the other has had its chance");
+        line.held_by(&first.new_lock_id("first"));
+        assert_eq!(line.ahead(), 0);
     }
 }

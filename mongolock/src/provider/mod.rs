@@ -12,6 +12,7 @@ use once_cell::sync::OnceCell;
 use crate::admin::LockAdmin;
 use crate::engine::Engine;
 use crate::lock::DistributedLock;
+use crate::lock_set::LockSet;
 use crate::name::RenderedName;
 use crate::opaque::Opaque;
 use crate::options::Options;
@@ -127,6 +128,32 @@ impl LockProvider {
     /// In a name that is made of several values, [`escape`](crate::escape()) keeps the values apart.
     pub fn lock(&self, name: impl IntoLockName) -> DistributedLock {
         self.named(RenderedName::new(name))
+    }
+
+    /// Makes a set of the locks of these names, which are acquired all or nothing. The names are values as for
+    /// [`lock`](Self::lock); each counts once, however often it is given.
+    ///
+    /// Nothing is sent. The names are checked when the set is acquired: 1 to 500 names, each as for [`lock`](Self::lock).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let (from, to) = (7, 4);
+    /// let accounts = [format!("account:{from}"), format!("account:{to}")];
+    /// let guard = provider.lock_all(&accounts).await?;
+    /// println!("both accounts are locked: {:?}", guard.names().collect::<Vec<_>>());
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lock_all(&self, names: impl IntoIterator<Item = impl IntoLockName>) -> LockSet {
+        self.all_named(names.into_iter().map(RenderedName::new).collect())
+    }
+
+    /// The set of the locks with these rendered names.
+    pub(crate) fn all_named(&self, names: Vec<RenderedName>) -> LockSet {
+        LockSet::new(&self.engine, names)
     }
 
     #[cfg(test)]

@@ -85,6 +85,20 @@ impl Link {
         Ok(answer)
     }
 
+    /// Claims the locks one after the other, which is one of the courses that the command for all of them can take.
+    pub(crate) async fn claim_several(
+        &self,
+        keys: &[LeaseId],
+        ask: AcquireRequest,
+        limit: Duration,
+    ) -> Result<Vec<AcquireReply>, LockError> {
+        let mut replies = Vec::with_capacity(keys.len());
+        for key in keys {
+            replies.push(self.claim(key, ask, limit).await?);
+        }
+        Ok(replies)
+    }
+
     fn note_reply(&self, key: &LeaseId, answer: &AcquireReply) {
         match answer {
             AcquireReply::Acquired { .. } => self.process.contacts.note_reply_without_holder(&key.name),
@@ -165,13 +179,12 @@ impl Link {
 
     pub(crate) async fn release(
         &self,
-        key: &LeaseId,
+        keys: &[LeaseId],
         min_hold: Duration,
         limit: Duration,
     ) -> Result<bool, LockError> {
-        let keys = std::slice::from_ref(key);
         match self.release_all(Command::Release, keys, min_hold, limit).await? {
-            Reply::Found(found) => Ok(!found.is_empty()),
+            Reply::Found(found) => Ok(found.len() == keys.len()),
             _ => unreachable!("a release gets the reply to a release"),
         }
     }

@@ -151,22 +151,28 @@ impl MemoryStore {
 
     pub(crate) fn renew_at(&self, now: Duration, keys: &[LeaseId], expiry: Duration) -> RenewReply {
         let mut documents = lock(&self.documents);
-        let mut ids = std::collections::HashSet::new();
+        let mut held = std::collections::HashSet::new();
         for key in keys {
             if let Some(document) = own(&mut documents, key) {
                 document.renew(now, expiry);
-                ids.insert(Arc::clone(&key.lock_id));
+                held.insert(key.clone());
             }
         }
-        if ids.len() == keys.len() {
+        if held.len() == keys.len() {
             RenewReply::All
         } else {
-            RenewReply::Only(ids)
+            RenewReply::Only(held)
         }
     }
 
     pub(crate) fn release(&self, key: &LeaseId, min_hold: Duration) -> bool {
         self.release_at(self.now(), key, min_hold)
+    }
+
+    /// Releases these claims; `false` if one of them does not have its lock.
+    pub(crate) fn release_all(&self, keys: &[LeaseId], min_hold: Duration) -> bool {
+        let released = keys.iter().filter(|key| self.release(key, min_hold));
+        released.count() == keys.len()
     }
 
     pub(crate) fn release_at(&self, now: Duration, key: &LeaseId, min_hold: Duration) -> bool {

@@ -13,6 +13,7 @@ mod memory;
 mod mongo;
 mod reachability;
 pub(crate) mod reply;
+mod several;
 pub(crate) mod takeover;
 mod transaction;
 mod ttl_index;
@@ -54,10 +55,11 @@ use crate::{FencingToken, LockError};
 pub(crate) const ACQUIRE_REQUEST: &str = "acquire request";
 
 /// The name of a lock and the id of one claim on it, as they stand in the document.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LeaseId {
     pub(crate) name: Arc<str>,
-    /// The id of the claim, `<owner>#<uuid>`: it is made for one acquisition and never used again.
+    /// The id of the claim, `<owner>#<uuid>`: it is made for one acquisition and never used again. The names of a set have
+    /// one id in common.
     pub(crate) lock_id: Arc<str>,
 }
 
@@ -96,15 +98,15 @@ pub(crate) enum AcquireReply {
 #[derive(Debug)]
 pub(crate) enum RenewReply {
     All,
-    /// Only the claims with these ids have their locks.
-    Only(HashSet<Arc<str>>),
+    /// Only these claims have their locks.
+    Only(HashSet<LeaseId>),
 }
 
 impl RenewReply {
     pub(crate) fn includes(&self, key: &LeaseId) -> bool {
         match self {
             Self::All => true,
-            Self::Only(ids) => ids.contains(&key.lock_id),
+            Self::Only(held) => held.contains(key),
         }
     }
 }
@@ -168,6 +170,31 @@ impl Store {
         }
     }
 
+    /// Takes those of these locks that are free: one command claims them, and a query finds out which of them the claims
+    /// have, in the order of the keys. The keys have one id in common and different names. Repeating it with the same keys
+    /// is harmless.
+    pub(crate) async fn claim_several(
+        &self,
+        keys: &[LeaseId],
+        request: AcquireRequest,
+        limit: Duration,
+    ) -> Result<Vec<AcquireReply>, LockError> {
+        match self {
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(
+                        CommandKind::Acquire,
+                        pin!(store.claim_several(keys, request, limit)),
+                    )
+                    .await
+            }
+            Self::Memory(store) => Ok(store.claim_several(keys, request)),
+            #[cfg(test)]
+            Self::Simulated(link) => with_reply_limit(link.claim_several(keys, request, limit)).await,
+        }
+    }
+
     /// The error of a request without a reply, with what the driver has said about its connections.
     pub(crate) fn unanswered(&self, request: &str, waited: Duration) -> LockError {
         match self {
@@ -223,11 +250,11 @@ impl Store {
         }
     }
 
-    /// Releases one claim; `false` if it does not have the lock. The server ends the command at the limit, also while
-    /// another transaction blocks the document.
+    /// Releases the claims of one hold; `false` if one of them does not have its lock. The server ends the command at the
+    /// limit, also while another transaction blocks a document.
     pub(crate) async fn release(
         &self,
-        key: &LeaseId,
+        keys: &[LeaseId],
         min_hold: Duration,
         limit: Duration,
     ) -> Result<bool, LockError> {
@@ -235,12 +262,12 @@ impl Store {
             Self::Mongo(store) => {
                 store
                     .gate
-                    .run(CommandKind::Release, pin!(store.release(key, min_hold, limit)))
+                    .run(CommandKind::Release, pin!(store.release(keys, min_hold, limit)))
                     .await
             }
-            Self::Memory(store) => Ok(store.release(key, min_hold)),
+            Self::Memory(store) => Ok(store.release_all(keys, min_hold)),
             #[cfg(test)]
-            Self::Simulated(link) => with_reply_limit(link.release(key, min_hold, limit)).await,
+            Self::Simulated(link) => with_reply_limit(link.release(keys, min_hold, limit)).await,
         }
     }
 
@@ -262,9 +289,7 @@ impl Store {
                     .await
             }
             Self::Memory(store) => {
-                for key in keys {
-                    store.release(key, min_hold);
-                }
+                store.release_all(keys, min_hold);
                 Ok(())
             }
             #[cfg(test)]

@@ -82,7 +82,7 @@ impl MongoStore {
             return Ok(IndexCheck { state, next: pause });
         }
         // A failed release does no harm: the lease expires, and the index need not be built again.
-        let _ = self.release(&key, Duration::ZERO, COMMAND_LIMIT).await;
+        let _ = self.release(&[key], Duration::ZERO, COMMAND_LIMIT).await;
         Ok(state.into())
     }
 

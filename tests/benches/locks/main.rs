@@ -29,6 +29,7 @@ mod report;
 mod run;
 mod samples;
 mod server;
+mod sets;
 mod setting;
 mod uncontended;
 mod waiters;
@@ -40,7 +41,7 @@ use crate::report::Report;
 use crate::setting::Setting;
 
 /// The groups with what they measure, and how long they take, exactly and with `--quick`.
-const GROUPS: [(&str, &str, &str); 11] = [
+const GROUPS: [(&str, &str, &str); 12] = [
     (
         "uncontended",
         "acquire and release, beside two floors",
@@ -61,6 +62,11 @@ const GROUPS: [(&str, &str, &str); 11] = [
         "order",
         "the order between processes: fairness and its cost",
         "30 min / 3 min",
+    ),
+    (
+        "sets",
+        "several locks, all or nothing: cost and opposite orders",
+        "1 min / 15 s",
     ),
     (
         "names",
@@ -133,6 +139,7 @@ async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow:
         "contended" => contended::measure(setting, report).await,
         "processes" => processes::measure(setting, report).await,
         "order" => order::measure(setting, report).await,
+        "sets" => sets::measure(setting, report).await,
         "names" => names::measure(setting, report).await,
         "waiters" => waiters::measure(setting, report).await,
         "awaited" => awaited::measure(setting, report).await,

@@ -104,11 +104,11 @@ async fn unequal(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
         ..Shape::of("one of four is far", Client::Woken, 4, 4)
     };
     let outcome = compete(setting, &shape, 0).await?;
-    let share = outcome.run.share_of(3);
+    let far_share = outcome.run.share_of(3);
     report.at_least(
         0.2,
         "4 x 4, one is 3 ms farther: its share of the turns",
-        share,
+        far_share,
         "x",
     );
     Ok(())

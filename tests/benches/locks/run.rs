@@ -68,7 +68,10 @@ impl Run {
 
     /// The longest wait of this process.
     pub(crate) fn longest_of(&self, process: usize) -> Duration {
-        self.sections_of(process).map(Section::wait).max().unwrap_or_default()
+        self.sections_of(process)
+            .map(Section::wait)
+            .max()
+            .unwrap_or_default()
     }
 
     /// The sections of this process for each second.

@@ -8,6 +8,7 @@ use mongodb::options::{IndexOptions, ReturnDocument};
 use mongodb::{Collection, IndexModel};
 use mongolock::{IndexState, LockError, LockState};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
+use tokio::time::timeout;
 
 use crate::fixture::Fixture;
 
@@ -55,6 +56,30 @@ impl DotnetLock {
         let own = doc! { "_id": name, "lockId": self.lock_id };
         self.locks.delete_one(own).await.unwrap().deleted_count
     }
+}
+
+/// The locks of a set are ordinary documents: the .NET library is refused each of them, and keeps a set out with any.
+#[tokio::test]
+async fn the_locks_of_a_set_are_shared_as_well() {
+    let fixture = Fixture::mongodb().await;
+    let (set, locks) = (fixture.provider.lock_all(["one", "two"]), fixture.locks());
+    let ours = set.acquire().await.unwrap();
+    for name in ["one", "two"] {
+        let refused = DotnetLock::try_acquire(&locks, name, "a", 30_000).await;
+        assert!(refused.is_none(), "{name}");
+    }
+    let token = ours.fencing_token_of("two").unwrap().get();
+    ours.release().await.unwrap();
+    let theirs = DotnetLock::try_acquire(&locks, "two", "b", 30_000)
+        .await
+        .expect("the lock was released");
+    assert_eq!(theirs.token, token + 1);
+    assert!(set.try_acquire().await.unwrap().is_none());
+    let waiting = tokio::spawn(async move { set.acquire().await });
+    assert_eq!(theirs.release("two").await, 1);
+    let guard = timeout(AMPLE, waiting).await.unwrap().unwrap().unwrap();
+    assert!(guard.fencing_token_of("two").unwrap().get() > token);
+    guard.release().await.unwrap();
 }
 
 /// Each library keeps the other one out and can acquire what the other one has released. Tokens rise, also after the

@@ -15,6 +15,7 @@ mod health;
 mod index;
 mod info_stream;
 mod interop_dotnet;
+mod lock_set;
 mod many_waiters;
 mod mongosh;
 mod nested;

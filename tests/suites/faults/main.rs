@@ -11,6 +11,7 @@ mod health;
 mod index_build;
 mod late_commands;
 mod late_replies;
+mod lock_sets;
 mod log_in;
 mod network;
 mod orderly_end;

@@ -199,6 +199,36 @@ fn waits_and_holds_are_spans() {
     levels_of_events(&notes);
 }
 
+/// A set has one span for the wait and one for the body, with all names, and an event for each lock.
+#[test]
+fn a_set_has_all_names_in_its_spans_and_an_event_for_each() {
+    let notes = observed(async |provider| {
+        let set = provider.lock_all(["b", "a"]);
+        let single = provider.lock("a");
+        let body = set.run(async |_| single.run(async |_| Ok::<_, LockError>(())).await);
+        body.await.unwrap();
+    });
+    let [acquire] = &notes.spans("mongolock.acquire")[..] else {
+        panic!("exactly one call waited")
+    };
+    assert_eq!(acquire.0["lock.name"], "\"b\"");
+    assert_eq!(acquire.0["lock.names"], "[\"a\", \"b\"]");
+    assert_eq!(acquire.0["outcome"], "\"acquired\"");
+    let [hold, inner] = &notes.spans("mongolock.hold")[..] else {
+        panic!("two bodies ran")
+    };
+    assert_eq!(hold.0["lock.names"], "[\"a\", \"b\"]");
+    assert_eq!(hold.0["lock.token"], acquire.0["lock.token"]);
+    assert_eq!(inner.0["lock.name"], "\"a\"");
+    assert!(!inner.0.contains_key("lock.names"));
+    for event in ["mongolock.acquired", "mongolock.released"] {
+        let all = notes.0.lock().unwrap();
+        let events = all.events.iter().filter(|noted| noted.name == event);
+        let names: Vec<&str> = events.map(|noted| noted.fields.0["lock.name"].as_str()).collect();
+        assert_eq!(names, ["\"a\"", "\"b\""], "{event}");
+    }
+}
+
 fn outcomes_of_acquires(notes: &Notes) {
     let outcomes: Vec<String> = notes
         .spans("mongolock.acquire")
