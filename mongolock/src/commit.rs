@@ -8,10 +8,12 @@ use mongodb::error::{Error, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COM
 use tokio::time::{Instant, timeout};
 
 use crate::backoff::Backoff;
+use crate::lease::renewer::Renewer;
 use crate::lease::{CancelShield, Lease, OpenCommit};
+use crate::options::not_once;
 use crate::store::driver_error;
 use crate::store::reply::labelled;
-use crate::store::{GuardOutcome, Store};
+use crate::store::{GuardChange, GuardOutcome, Store};
 use crate::timing::{COMMIT_LIMIT, COMMIT_NO_REPLY};
 use crate::{LockError, LossReason};
 
@@ -25,13 +27,13 @@ const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it 
 pub(crate) async fn guarded(
     lease: &Arc<Lease>,
     store: &Store,
+    change: GuardChange,
     shields: impl FnOnce() -> Vec<CancelShield>,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
     let open = lease.begin_commit();
-    if let Err(error) = guard(lease, store, session).await {
-        // An error of the abort is ignored, because the server itself ends a transaction that is not aborted.
-        let _ = timeout(COMMIT_NO_REPLY, session.abort_transaction()).await;
+    if let Err(error) = guard(lease, store, change, session).await {
+        abort(session).await;
         open.ended(false);
         return Err(error);
     }
@@ -39,21 +41,69 @@ pub(crate) async fn guarded(
     commit(lease, open, session).await
 }
 
+/// What the guarding statement of a commit does that keeps the lock: it renews the lease, unless that is at its maximum.
+pub(crate) fn keeping(lease: &Lease) -> GuardChange {
+    if lease.is_renewable(Instant::now()) {
+        GuardChange::Renew(lease.options.expiry)
+    } else {
+        GuardChange::Keep
+    }
+}
+
+/// Commits the session's transaction as [`guarded`] does, and marks the work as done in the same transaction.
+///
+/// From before the guarding statement on, a renewal that does not find the claim says nothing: the mark may have replaced
+/// it. If the outcome of the commit is not known, that stays so until the hold ends.
+pub(crate) async fn guarded_done(
+    lease: &Arc<Lease>,
+    renewer: &Arc<Renewer>,
+    shields: impl FnOnce() -> Vec<CancelShield>,
+    session: &mut ClientSession,
+) -> Result<(), LockError> {
+    let Some(once) = lease.once else {
+        abort(session).await;
+        return Err(not_once("commit_done"));
+    };
+    if !lease.begin_completion() {
+        abort(session).await;
+        return Err(lease.lost_error());
+    }
+    let change = GuardChange::Mark(once.mark_end);
+    let committed = guarded(lease, renewer.store(), change, shields, session).await;
+    match &committed {
+        Ok(()) => renewer.completed(lease),
+        Err(_) if lease.may_commit() => {}
+        Err(_) => renewer.resume(lease),
+    }
+    committed
+}
+
+/// Ends the transaction of a session. An error is ignored, because the server itself ends a transaction that is not
+/// aborted.
+async fn abort(session: &mut ClientSession) {
+    let _ = timeout(COMMIT_NO_REPLY, session.abort_transaction()).await;
+}
+
 /// Sends the last statement of the transaction, which changes the lock's document: no other client can acquire the lock
 /// between the statement and the commit, and none has acquired it since the transaction began.
 ///
 /// The statement renews the lease at the server, but the holder does not count on that renewal: with a write concern
 /// weaker than majority the commit can be rolled back.
-async fn guard(lease: &Lease, store: &Store, session: &mut ClientSession) -> Result<(), LockError> {
+async fn guard(
+    lease: &Lease,
+    store: &Store,
+    change: GuardChange,
+    session: &mut ClientSession,
+) -> Result<(), LockError> {
     lease.ensure_held()?;
-    let expiry = lease.is_renewable(Instant::now()).then_some(lease.options.expiry);
-    let guarding = store.guard(&lease.key, expiry, session);
+    let guarding = store.guard(&lease.key, change, session);
     match timeout(COMMIT_NO_REPLY, guarding)
         .await
         .unwrap_or_else(|_| Err(no_guard()))
     {
         Ok(GuardOutcome::Guarded) => Ok(()),
         Ok(GuardOutcome::Lost) => {
+            lease.cancel_completion();
             lease.end(LossReason::Gone);
             Err(lease.lost_error())
         }

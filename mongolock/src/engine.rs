@@ -1,5 +1,6 @@
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 use tracing::Instrument;
@@ -11,7 +12,11 @@ use crate::line::Lines;
 use crate::notifier::ReleaseNotifier;
 use crate::options::Config;
 use crate::store::{ProviderMark, Store};
+use crate::sync::lock;
 use crate::timing::SHUTDOWN_LIMIT;
+
+/// The largest number of names whose calls are reported for coming close to a boundary between two periods.
+const MOST_WARNINGS: usize = 1000;
 
 /// What all clones of a provider, its locks and its leases share.
 pub(crate) struct Engine {
@@ -25,6 +30,8 @@ pub(crate) struct Engine {
     pub(crate) owner: Arc<str>,
     /// The mark of this provider, which is in the id of each of its claims.
     pub(crate) mark: ProviderMark,
+    /// The names whose calls came close to a boundary between two periods, each of which has a warning.
+    warned: Mutex<HashSet<Arc<str>>>,
     /// Whether the provider is shut down.
     closed: AtomicBool,
     /// Notified when a shutdown begins.
@@ -58,6 +65,7 @@ impl Engine {
             owner,
             mark,
             lines,
+            warned: Mutex::default(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
         }
@@ -82,6 +90,12 @@ impl Engine {
             }
         };
         crate::task::spawn(entering.in_current_span());
+    }
+
+    /// Whether there was no warning about this name yet; at most [`MOST_WARNINGS`] names get one.
+    pub(crate) fn is_first_warning(&self, name: &Arc<str>) -> bool {
+        let mut warned = lock(&self.warned);
+        warned.len() < MOST_WARNINGS && warned.insert(Arc::clone(name))
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -27,6 +27,7 @@ mod lock;
 mod lock_id;
 mod name;
 mod notifier;
+mod once;
 mod options;
 mod output;
 mod provider;

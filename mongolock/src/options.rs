@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::LockError;
+use crate::once::Once;
 use crate::timing::TRY_LIMIT;
 
 /// The time for which MongoDB keeps the document of an unused lock if the provider sets no other.
@@ -25,8 +26,14 @@ pub(crate) struct Options {
     pub(crate) renew_interval: Option<Duration>,
     /// The time for which an acquire waits; `None` is no limit.
     pub(crate) acquire_timeout: Option<Duration>,
+    /// Whether the lock itself has set `acquire_timeout`, and not its provider.
+    pub(crate) has_own_timeout: bool,
     /// The shortest time for which the lock stays taken, counted from its acquisition, in whole milliseconds.
     pub(crate) min_hold: Duration,
+    /// Whether the lock itself has set `min_hold`, and not its provider.
+    pub(crate) has_own_min_hold: bool,
+    /// How often the work under the lock may succeed; `None` is any number of times.
+    pub(crate) once: Option<Once>,
     /// The time from the acquisition after which a lease is no longer renewed; `None` is no limit.
     pub(crate) max_hold: Option<Duration>,
     /// Whether a call waits until the server has confirmed the release.
@@ -108,7 +115,10 @@ impl Default for Options {
             expiry: Duration::from_secs(30),
             renew_interval: None,
             acquire_timeout: Some(Duration::from_secs(10)),
+            has_own_timeout: false,
             min_hold: Duration::ZERO,
+            has_own_min_hold: false,
+            once: None,
             max_hold: None,
             await_release: true,
             takeover_margin: Duration::ZERO,
@@ -126,6 +136,7 @@ impl Options {
                 options.renew_interval(),
                 options.min_hold,
                 options.max_hold,
+                options.once,
             )
         };
         lease(self) == lease(other)
@@ -138,6 +149,24 @@ impl Options {
 
     pub(crate) fn renew_interval(&self) -> Duration {
         self.renew_interval.unwrap_or(self.expiry / 3)
+    }
+
+    /// Sets how often the work may succeed. The provider's minimum hold does not apply then.
+    pub(crate) fn set_once(&mut self, once: Once) {
+        self.once = Some(once);
+        if !self.has_own_min_hold {
+            self.min_hold = Duration::ZERO;
+        }
+    }
+
+    /// The time for which an acquire waits. Work that may succeed once waits for the end of another run, unless the lock
+    /// itself sets a timeout.
+    pub(crate) fn wait_limit(&self) -> Option<Duration> {
+        if self.once.is_some() && !self.has_own_timeout {
+            None
+        } else {
+            self.acquire_timeout
+        }
     }
 
     /// The time limit of a single attempt, which does not wait for the holder.
@@ -176,6 +205,13 @@ impl Options {
             );
             return Err(refused("renew_interval", renew, bound));
         }
+        if let Some(once) = self.once {
+            once.check()?;
+            if !self.min_hold.is_zero() {
+                let bound = "it does not go with `once_per` or `once`, whose mark keeps the lock taken";
+                return Err(refused("min_hold", self.min_hold, bound));
+            }
+        }
         let week = "it must be 0 to 7 days";
         within("min_hold", self.min_hold, Duration::ZERO..=WEEK, week)?;
         self.acquire_timeout.map_or(Ok(()), |d| {
@@ -196,6 +232,15 @@ fn within(
         Ok(())
     } else {
         Err(refused(option, value, bound))
+    }
+}
+
+/// The error for a call that marks work as done under a lock whose work may succeed any number of times.
+pub(crate) fn not_once(call: &str) -> LockError {
+    LockError::InvalidOption {
+        option: "once",
+        value: "not set".to_owned(),
+        bound: format!("`{call}` needs a lock with `once_per` or `once`"),
     }
 }
 

@@ -100,8 +100,12 @@ impl LockSource {
         }
     }
 
-    async fn release(&mut self) -> Result<(), LockError> {
+    /// Ends the call's part of the hold: work that has succeeded and may succeed only once is marked as done.
+    async fn end(&mut self, has_succeeded: bool) -> Result<(), LockError> {
         match self {
+            Self::Own { guard, .. } if has_succeeded && guard.lease().once.is_some() => {
+                guard.complete().await
+            }
             Self::Own { guard, await_release } => {
                 if !*await_release && let Some(released) = guard.end_unawaited() {
                     return released;
@@ -197,7 +201,9 @@ impl<T> Finished<T> {
         let lost = self.source.lease().lost_error();
         // After a guarded commit the work was done under the lock, even if the lock was lost later.
         let reports_loss = self.on_lost == OnLost::Cancel && !self.source.lease().has_committed();
-        let released = self.source.release().await;
+        let has_succeeded =
+            matches!(&self.outcome, BodyOutcome::Returned(value) if (output.is_success)(value));
+        let released = self.source.end(has_succeeded).await;
         match self.outcome {
             BodyOutcome::Panicked(payload) => resume_unwind(payload),
             BodyOutcome::Lost => (output.from_lock_error)(lost),

@@ -139,6 +139,16 @@ pub(crate) const RELEASE_REPLY_LIMIT: Duration = seconds(6);
 /// [`ACQUIRE_NO_REPLY`]. A working operating system and network deliver the rest within the last of these times.
 pub(crate) const LATE_RELEASES: [Duration; 3] = [seconds(10), seconds(30), seconds(90)];
 
+/// The limit at the server of a request that marks a lock as done.
+pub(crate) const MARK_LIMIT: Duration = seconds(4);
+
+/// The time after which such a request without a reply is overdue: a copy of it is sent on another connection.
+pub(crate) const MARK_OVERDUE: Duration = seconds(2);
+
+/// The time after which such a request without a reply is given up, which closes its connection. The server has ended it
+/// by then.
+pub(crate) const MARK_NO_REPLY: Duration = seconds(7);
+
 /// The time for which `shutdown` waits until every release is confirmed.
 pub(crate) const SHUTDOWN_LIMIT: Duration = seconds(15);
 

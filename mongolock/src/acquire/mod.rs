@@ -2,24 +2,28 @@
 
 mod attempt;
 mod pacing;
+mod period;
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use mongodb::bson::DateTime;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::acquire::attempt::{Attempt, AttemptOutcome};
 use crate::acquire::pacing::Pacing;
+use crate::acquire::period::CallPeriod;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
+use crate::once::{MarkEnd, Once};
 use crate::options::Options;
-use crate::queue::{FrontStatus, Holder};
-use crate::store::{ACQUIRE_REQUEST, LeaseId, driver_error};
+use crate::queue::{FrontStatus, Holder, Period};
+use crate::store::{ACQUIRE_REQUEST, Dates, LeaseId, driver_error};
 use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
-use crate::{LockError, task, trace};
+use crate::{LockError, lock_id, task, trace};
 
 /// One call that acquires a lock.
 pub(crate) struct Acquire<'a> {
@@ -28,6 +32,10 @@ pub(crate) struct Acquire<'a> {
     options: &'a Arc<Options>,
     /// The time at which the call began.
     begun: Instant,
+    /// The period that the call belongs to, if its work may succeed once in each period.
+    period: CallPeriod,
+    /// How long the call has waited behind others of this process before its first request.
+    waited: OnceLock<Duration>,
 }
 
 /// The outcome of a single try: the lock, or its holder.
@@ -54,13 +62,15 @@ impl<'a> Acquire<'a> {
             name,
             options,
             begun: Instant::now(),
+            period: CallPeriod::default(),
+            waited: OnceLock::new(),
         }
     }
 
     /// Waits for the lock until the acquire timeout.
     pub(crate) async fn wait(&self) -> Result<Hold, LockError> {
         let span = trace::acquire_span(self.name, &self.engine.owner);
-        let outcome = match self.options.acquire_timeout {
+        let outcome = match self.options.wait_limit() {
             // A call with a timeout of zero still sends one request.
             Some(Duration::ZERO) => Box::pin(self.attempt_once()).instrument(span.clone()).await,
             limit => {
@@ -153,7 +163,9 @@ impl<'a> Acquire<'a> {
             Some(turn) if turn.is_fresh() && !self.engine.lines.holds_back(self.name) => {
                 let mut attempt = self.new_attempt(&entry);
                 match self.first_outcome(&mut attempt, deadline).await? {
-                    Some(AttemptOutcome::Acquired(hold)) if !hold.lease().is_over() => {
+                    Some(AttemptOutcome::Acquired(hold))
+                        if !hold.lease().is_over() && self.options.once.is_none() =>
+                    {
                         return Ok(deliver(hold, &entry, turn));
                     }
                     outcome => (Some(turn), Some(Box::new((attempt, outcome)))),
@@ -208,7 +220,11 @@ impl<'a> Acquire<'a> {
     ) -> Result<Hold, LockError> {
         let turn = match turn {
             Some(turn) => turn,
-            None => entry.turn().await,
+            None => {
+                let turn = entry.turn().await;
+                self.waited.get_or_init(|| self.begun.elapsed());
+                turn
+            }
         };
         if first.is_none()
             && let Some(hold) = self.take_over_or_yield(entry, &turn).await
@@ -233,7 +249,7 @@ impl<'a> Acquire<'a> {
                 Step::Held(holder) => {
                     turn.budget().shrink();
                     let remaining = holder.remaining();
-                    let pause = pacing.after_held(attempt.lock_id(), remaining);
+                    let pause = pacing.after_held(attempt.lock_id(), self.options.once.is_some(), remaining);
                     trace::waiting(self.name, remaining, pause);
                     pause
                 }
@@ -275,15 +291,22 @@ impl<'a> Acquire<'a> {
         let error = match outcome {
             AttemptOutcome::RuntimeStopped => return Err(self.shut_down_error()),
             _ if self.engine.is_closed() => return Err(self.shut_down_error()),
-            AttemptOutcome::Acquired(hold) if !hold.lease().is_over() => return Ok(Step::Acquired(hold)),
+            AttemptOutcome::Acquired(hold) if !hold.lease().is_over() => {
+                return self.in_period(hold).map(Step::Acquired);
+            }
             // The lease was over before the caller's thread took it. The old claim releases itself, and its id must not
             // be used again.
             AttemptOutcome::Acquired(_) | AttemptOutcome::AlreadyOver => {
                 *attempt = attempt.anew();
                 return Ok(Step::Retry(Duration::ZERO));
             }
-            AttemptOutcome::Held { lock_id, remaining } => {
+            AttemptOutcome::Held {
+                lock_id,
+                remaining,
+                dates,
+            } => {
                 let holder = Holder::new(lock_id.clone(), remaining);
+                let holder = self.unless_done(holder, lock_id.as_deref(), dates)?;
                 let Some((key, min_hold)) = self.given_up(lock_id) else {
                     entry.front().set_held(holder.clone());
                     return Ok(Step::Held(holder));
@@ -397,7 +420,77 @@ impl<'a> Acquire<'a> {
             output = step => Ok(Some(output)),
             () = self.engine.until_closed() => Err(self.shut_down_error()),
             () = time_is_up => Ok(None),
+            () = self.until_period_end(entry) => Ok(None),
         }
+    }
+
+    /// The hold, unless it was granted in a later period than that of the call: it is then released, because the work
+    /// would use that period up.
+    fn in_period(&self, hold: Hold) -> Result<Hold, LockError> {
+        if let (Some(once), Some(grant)) = (self.options.once, hold.lease().once) {
+            self.answered(once, grant.acquired_at);
+            if self.period.is_over_at(grant.acquired_at) {
+                return Err(self.timeout_error(&Holder::default()));
+            }
+        }
+        Ok(hold)
+    }
+
+    /// The holder that a reply has named; an error if it is the mark of work that is done, or if the call's period is
+    /// over. A lock whose work may succeed any number of times is held by a mark as by any holder.
+    fn unless_done(
+        &self,
+        holder: Holder,
+        lock_id: Option<&str>,
+        dates: Option<Dates>,
+    ) -> Result<Holder, LockError> {
+        let (Some(once), Some(dates)) = (self.options.once, dates) else {
+            return Ok(holder);
+        };
+        self.answered(once, dates.now);
+        if self.period.is_over_at(dates.now) {
+            return Err(self.timeout_error(&holder));
+        }
+        match lock_id.filter(|id| lock_id::is_mark(id)) {
+            Some(mark) => Err(LockError::Done {
+                name: self.name.to_string(),
+                by: lock_id::owner(mark).unwrap_or_default().to_owned(),
+                until: dates.expires_at,
+            }),
+            None => Ok(holder.in_period(self.period.known())),
+        }
+    }
+
+    /// Notes an answer with this time of the server; the first one decides which period the call belongs to.
+    fn answered(&self, once: Once, now: DateTime) {
+        if self.period.known().is_some() {
+            return;
+        }
+        self.period
+            .answered(once, now, self.waited.get().copied().unwrap_or_default());
+        if let Once::PerPeriod(period) = once
+            && once.is_close_to_boundary(now)
+            && self.engine.is_first_warning(self.name)
+        {
+            trace::close_to_boundary(self.name, period);
+        }
+    }
+
+    /// Waits until the call's period is over; it never ends if there are no periods.
+    async fn until_period_end(&self, entry: &Entry) {
+        let Some(once @ Once::PerPeriod(_)) = self.options.once else {
+            return std::future::pending().await;
+        };
+        // It is boxed, because every waiter would have room for it, and few have periods.
+        let ending = Box::pin(async {
+            let known = |period| {
+                self.period.adopt(once, period, self.begun);
+                self.period.known()
+            };
+            let period = entry.front().until_period(known).await;
+            CallPeriod::until_end_of(period).await;
+        });
+        ending.await;
     }
 
     /// The turn for a try when another caller in this process holds the lock or waits for it; the holder if the lock is
@@ -450,7 +543,19 @@ impl<'a> Acquire<'a> {
 
 /// Delivers the hold to the caller: the turn goes with the lease, and the waiters behind wait for its holder.
 fn deliver(hold: Hold, entry: &Entry, turn: Turn) -> Hold {
-    entry.front().set_held(Holder::local(&hold.lease().key.lock_id));
+    let lease = hold.lease();
+    let period = lease.once.and_then(|once| match once.mark_end {
+        MarkEnd::At(end) => {
+            let left = end
+                .timestamp_millis()
+                .saturating_sub(once.acquired_at.timestamp_millis());
+            let ends = Instant::now() + Duration::from_millis(u64::try_from(left).unwrap_or_default());
+            Some(Period { end, ends })
+        }
+        MarkEnd::After(_) => None,
+    });
+    let holder = Holder::local(&lease.key.lock_id);
+    entry.front().set_held(holder.in_period(period));
     hold.lease().deliver(turn);
     hold
 }

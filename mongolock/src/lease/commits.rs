@@ -84,7 +84,7 @@ impl Lease {
     /// Whether a body under this hold has to be cancelled. It is not cancelled during a commit, because the outcome of
     /// the commit would remain unknown.
     pub(crate) fn should_cancel(&self) -> bool {
-        self.is_over() && self.commits.shields.load(Ordering::SeqCst) == 0
+        self.is_over() && !self.has_succeeded() && self.commits.shields.load(Ordering::SeqCst) == 0
     }
 
     /// Resolves when a body under this hold has to be cancelled.

@@ -124,6 +124,7 @@ mod tests {
     use super::*;
 
     const HELD: Result<AcquireReply, LockError> = Ok(AcquireReply::Held {
+        dates: None,
         holder: None,
         remaining: None,
     });

@@ -8,10 +8,13 @@
 //! | gone | [`renewal`], a guarded commit | the server no longer has the claim |
 //! | shut down | [`renewer`] | the provider is shut down |
 //!
+//! A lease whose work has succeeded, and whose mark is requested, ends only by the reply to that request: [`completion`].
+//!
 //! A release that finds the claim gone is reported as "gone" by [`release`], after the lease has ended.
 
 pub(crate) mod background_release;
 mod commits;
+mod completion;
 pub(crate) mod copies;
 pub(crate) mod given_up;
 mod handover;
@@ -34,6 +37,7 @@ pub(crate) use handover::Handover;
 pub(crate) use hold::Hold;
 
 use crate::lease::copies::Copies;
+use crate::once::OnceGrant;
 use crate::options::Options;
 use crate::store::LeaseId;
 use crate::sync::lock;
@@ -59,6 +63,8 @@ pub(crate) struct Grant {
     pub(crate) sent: Instant,
     /// The time from `sent` for which the lease lasts.
     pub(crate) lasts: Duration,
+    /// What decides when the work under the lease is due again, if it may succeed only once.
+    pub(crate) once: Option<OnceGrant>,
 }
 
 /// One hold of a lock in this process, shared by its guard, its contexts and the renewer.
@@ -71,6 +77,8 @@ pub(crate) struct Lease {
     pub(crate) options: Arc<Options>,
     /// The time at which this hold began.
     pub(crate) acquired: Instant,
+    /// What decides when the work under the lease is due again, if it may succeed only once.
+    pub(crate) once: Option<OnceGrant>,
     /// The last of the tokens that were reserved for hand-overs in this process.
     last_token: FencingToken,
     /// Whether the hold was handed over by another caller in this process, without a command.
@@ -94,8 +102,12 @@ enum State {
     Live {
         /// The time at which the holder stops relying on the lease.
         deadline: Instant,
+        /// Whether the work has succeeded, and nothing but its mark may end the lease.
+        is_completing: bool,
     },
     Released,
+    /// The work is done, and the server has confirmed its mark.
+    Done,
     Lost(LossReason),
 }
 
@@ -106,10 +118,12 @@ impl Lease {
             token: grant.token,
             options,
             acquired: grant.sent,
+            once: grant.once,
             last_token: grant.last_token,
             is_handed_over: false,
             state: Mutex::new(State::Live {
                 deadline: grant.sent + without_margin(grant.lasts),
+                is_completing: false,
             }),
             changed: Notify::new(),
             slot: Mutex::new(QueueSlot::Entry { _entry: entry }),
@@ -128,9 +142,13 @@ impl Lease {
             token: FencingToken::new(self.token.get() + 1),
             options: Arc::clone(&self.options),
             acquired: Instant::now(),
+            once: self.once,
             last_token: self.last_token,
             is_handed_over: true,
-            state: Mutex::new(State::Live { deadline }),
+            state: Mutex::new(State::Live {
+                deadline,
+                is_completing: false,
+            }),
             changed: Notify::new(),
             slot: Mutex::new(QueueSlot::Nothing),
             copies: self.copies.clone(),
@@ -156,8 +174,8 @@ impl Lease {
     /// The time at which the holder stops relying on the lease; `None` once the lease has ended.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match *lock(&self.state) {
-            State::Live { deadline } => Some(deadline),
-            State::Released | State::Lost(_) => None,
+            State::Live { deadline, .. } => Some(deadline),
+            State::Released | State::Done | State::Lost(_) => None,
         }
     }
 
@@ -175,8 +193,8 @@ impl Lease {
         let state = lock(&self.state);
         // The clock is read under the mutex, so that a lease that was over stays over.
         match *state {
-            State::Live { deadline } => deadline.saturating_duration_since(Instant::now()),
-            State::Released | State::Lost(_) => Duration::ZERO,
+            State::Live { deadline, .. } => deadline.saturating_duration_since(Instant::now()),
+            State::Released | State::Done | State::Lost(_) => Duration::ZERO,
         }
     }
 
@@ -192,8 +210,8 @@ impl Lease {
     pub(crate) fn lost_error(&self) -> LockError {
         let reason = match *lock(&self.state) {
             State::Live { .. } => LossReason::Expired,
-            // After its release the server no longer has the claim.
-            State::Released => LossReason::Gone,
+            // After its end the server no longer has the claim.
+            State::Released | State::Done => LossReason::Gone,
             State::Lost(reason) => reason,
         };
         LockError::Lost {
@@ -223,7 +241,7 @@ impl Lease {
     /// renewals the one that was sent later decides. A lease that is over stays over.
     pub(crate) fn extend(&self, sent: Instant) {
         let mut state = lock(&self.state);
-        if let State::Live { deadline } = &mut *state
+        if let State::Live { deadline, .. } = &mut *state
             && *deadline > Instant::now()
         {
             *deadline = (*deadline).max(sent + without_margin(self.options.expiry));
@@ -240,9 +258,9 @@ impl Lease {
     }
 
     /// Ends a live lease without a release: it wakes the tasks that wait for the end, passes the turn on, and reports the
-    /// loss.
+    /// loss. A lease whose work has succeeded does not end in this way: the reply to the request for its mark decides.
     pub(crate) fn end(&self, reason: LossReason) {
-        if self.finish(State::Lost(reason)).is_none() {
+        if self.finish_unless_completing(State::Lost(reason)).is_none() {
             return;
         }
         self.changed.notify_waiters();
@@ -259,6 +277,68 @@ impl Lease {
             drop(ended);
         }
         trace::lost(&self.fields(), reason);
+    }
+
+    /// Ends a live lease because of a shutdown, as [`end`](Self::end) does, but leaves the turn where it is.
+    pub(crate) fn end_in_turn(&self) {
+        let reason = LossReason::ShutDown;
+        if self.finish_unless_completing(State::Lost(reason)).is_some() {
+            self.changed.notify_waiters();
+            trace::lost(&self.fields(), reason);
+        }
+    }
+
+    /// Notes that the work has succeeded: from now on only its mark ends the lease. `false` if the lease is over.
+    pub(crate) fn begin_completion(&self) -> bool {
+        let mut state = lock(&self.state);
+        match &mut *state {
+            State::Live {
+                deadline,
+                is_completing,
+            } if *deadline > Instant::now() => {
+                *is_completing = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Notes that the mark was not written, and that the lease goes on.
+    pub(crate) fn cancel_completion(&self) {
+        if let State::Live { is_completing, .. } = &mut *lock(&self.state) {
+            *is_completing = false;
+        }
+    }
+
+    /// Ends the lease after the server has confirmed the mark.
+    pub(super) fn complete(&self) {
+        *lock(&self.state) = State::Done;
+        self.changed.notify_waiters();
+    }
+
+    /// Ends a lease whose work has succeeded and whose mark cannot be written any more.
+    pub(super) fn lose(&self, reason: LossReason) {
+        if self.finish(State::Lost(reason)).is_some() {
+            self.changed.notify_waiters();
+            trace::lost(&self.fields(), reason);
+        }
+    }
+
+    /// Whether the work has succeeded: the mark is requested or confirmed.
+    pub(crate) fn has_succeeded(&self) -> bool {
+        matches!(
+            *lock(&self.state),
+            State::Done
+                | State::Live {
+                    is_completing: true,
+                    ..
+                }
+        )
+    }
+
+    /// Whether the server has confirmed the mark.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(*lock(&self.state), State::Done)
     }
 
     /// Ends the lease for a release and returns its deadline; `None` if it was over before.
@@ -354,11 +434,26 @@ impl Lease {
     /// Ends a live lease and returns its deadline; `None` if it had ended before.
     fn finish(&self, end: State) -> Option<Instant> {
         let mut state = lock(&self.state);
-        let State::Live { deadline } = *state else {
+        let State::Live { deadline, .. } = *state else {
             return None;
         };
         *state = end;
         Some(deadline)
+    }
+
+    /// [`finish`](Self::finish) for a lease whose work has not succeeded.
+    fn finish_unless_completing(&self, end: State) -> Option<Instant> {
+        let mut state = lock(&self.state);
+        match *state {
+            State::Live {
+                deadline,
+                is_completing: false,
+            } => {
+                *state = end;
+                Some(deadline)
+            }
+            _ => None,
+        }
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Waiter {
     pub(super) entry: Arc<Entry>,
     /// The id of the waiter's own claim: one of its requests may take effect after the server has replied to another one.
     pub(super) claim: Option<Arc<str>>,
+    /// Whether the waiter's next request ends its wait when the lock is marked as done.
+    pub(super) ends_with_mark: bool,
     /// The pauses while the stream does not report this lock.
     pub(super) backoff: Backoff,
     /// The time at which the waiter registered.
@@ -62,6 +64,7 @@ impl Waiter {
             woken: Arc::clone(woken),
             entry: Arc::clone(entry),
             claim: None,
+            ends_with_mark: false,
             backoff,
             since: Instant::now(),
             due: None,

@@ -8,6 +8,7 @@ mod filter;
 mod index_state;
 mod info;
 mod look;
+mod mark;
 mod memory;
 mod mongo;
 mod reachability;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
+use mongodb::bson::DateTime;
 
 pub(crate) use change_stream::{LockEvent, LockStream, StreamFilter};
 pub(crate) use connection::connect;
@@ -32,6 +34,7 @@ pub use index_state::IndexState;
 pub(crate) use info::Page;
 pub use info::{LockInfo, LockState, WaiterInfo};
 pub(crate) use look::{RunningLease, RunningLeases};
+pub(crate) use mark::MarkReply;
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::{MongoStore, WAITERS_SUFFIX};
 pub(crate) use reachability::Reachability;
@@ -39,6 +42,7 @@ pub(crate) use waiters::ProviderMark;
 pub(crate) use waiters::{Lines, Waiter, WaiterEntry};
 pub use waiters_state::WaitersState;
 
+use crate::once::MarkEnd;
 use crate::options::TtlOptions;
 #[cfg(test)]
 use crate::simulation::Link;
@@ -65,6 +69,19 @@ pub(crate) struct AcquireRequest {
     pub(crate) tokens: i64,
     /// How long after its end a lease that was not released still keeps the lock taken.
     pub(crate) takeover_margin: Duration,
+    /// Whether the reply has to have the [`Dates`].
+    pub(crate) wants_dates: bool,
+}
+
+/// What a reply says about time, by the server's clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dates {
+    /// The time of the command.
+    pub(crate) now: DateTime,
+    /// The beginning of the lease in the document.
+    pub(crate) acquired_at: DateTime,
+    /// The end of the lease in the document.
+    pub(crate) expires_at: DateTime,
 }
 
 /// The server's reply to an acquire request.
@@ -77,6 +94,8 @@ pub(crate) enum AcquireReply {
         /// The remaining time of the lease; `None` if the reply has none, because the driver has repeated the command
         /// and the server has replied from its log.
         remaining: Option<Duration>,
+        /// Present if the request asked for it.
+        dates: Option<Dates>,
     },
     /// The lease of another holder runs, or the margin after it.
     Held {
@@ -84,6 +103,8 @@ pub(crate) enum AcquireReply {
         holder: Option<Arc<str>>,
         /// The time until the lock is free, if it is neither renewed nor released; `None` if the reply has none.
         remaining: Option<Duration>,
+        /// Present if the request asked for it and the reply names a holder.
+        dates: Option<Dates>,
     },
 }
 
@@ -102,6 +123,17 @@ impl RenewReply {
             Self::Only(ids) => ids.contains(&key.lock_id),
         }
     }
+}
+
+/// What the statement that guards a commit does with the claim.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum GuardChange {
+    /// It keeps the claim.
+    Keep,
+    /// It renews the claim for this time.
+    Renew(Duration),
+    /// It replaces the claim by the mark that its work is done, or releases it if the period is over.
+    Mark(MarkEnd),
 }
 
 /// The outcome of the statement that guards a commit.
@@ -186,6 +218,21 @@ impl Store {
         }
     }
 
+    /// Replaces a claim by the mark that its work is done, or releases it if the period is over. Repeating it is harmless.
+    pub(crate) async fn mark(
+        &self,
+        key: &LeaseId,
+        end: MarkEnd,
+        limit: Duration,
+    ) -> Result<MarkReply, LockError> {
+        match self {
+            Self::Mongo(store) => with_reply_limit(store.mark(key, end, limit)).await,
+            Self::Memory(store) => Ok(store.mark(key, end)),
+            #[cfg(test)]
+            Self::Simulated(link) => Ok(link.memory().mark(key, end)),
+        }
+    }
+
     /// Releases those of these claims that have their locks.
     pub(crate) async fn release_many(
         &self,
@@ -206,16 +253,15 @@ impl Store {
         }
     }
 
-    /// Guards a commit: it changes the document of this claim within the session's transaction, and renews the claim if
-    /// an expiry is given. If that fails, a second command finds the reason.
+    /// Guards a commit: it changes the document of this claim within the session's transaction. If that fails, a second command finds the reason.
     pub(crate) async fn guard(
         &self,
         key: &LeaseId,
-        expiry: Option<Duration>,
+        change: GuardChange,
         session: &mut ClientSession,
     ) -> Result<GuardOutcome, LockError> {
         if let Self::Mongo(store) = self {
-            return store.guard(key, expiry, session).await;
+            return store.guard(key, change, session).await;
         }
         Err(LockError::NoTransaction {
             name: key.name.to_string(),
