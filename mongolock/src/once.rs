@@ -4,19 +4,6 @@ use std::time::Duration;
 
 use mongodb::bson::DateTime;
 
-use crate::LockError;
-use crate::options::refused;
-
-/// The shortest period: the clocks of servers differ by parts of it.
-const MIN_PERIOD: Duration = Duration::from_secs(1);
-
-/// The longest period: a longer one is almost certainly a mistake in the unit.
-const MAX_PERIOD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-
-/// The shortest time for which a mark is kept that does not end with a period: an instance whose trigger is late must
-/// still find it.
-const MIN_KEPT: Duration = Duration::from_secs(60 * 60);
-
 /// A call within this part of a period before or after a boundary is close to the boundary.
 const CLOSE_PART: i64 = 100;
 
@@ -48,23 +35,6 @@ pub(crate) struct OnceGrant {
 }
 
 impl Once {
-    /// Returns an error for a time that is out of its bounds.
-    pub(crate) fn check(self) -> Result<(), LockError> {
-        match self {
-            Self::PerPeriod(period) if !(MIN_PERIOD..=MAX_PERIOD).contains(&period) => {
-                Err(refused("once_per", period, "it must be 1 s to 366 days"))
-            }
-            Self::PerPeriod(period) if !period.subsec_nanos().is_multiple_of(1_000_000) => {
-                Err(refused("once_per", period, "it must be whole milliseconds"))
-            }
-            Self::Kept(retention) if retention < MIN_KEPT => {
-                let bound = "with `once` it must be at least 1 h, because marks are kept for as long";
-                Err(refused("retention", retention, bound))
-            }
-            Self::PerPeriod(_) | Self::Kept(_) => Ok(()),
-        }
-    }
-
     /// When work is due again whose lock was acquired at this time of the server.
     pub(crate) fn grant(self, acquired_at: DateTime) -> OnceGrant {
         let mark_end = match self {
@@ -140,29 +110,5 @@ mod tests {
             assert!(!is_close(far), "{far}");
         }
         assert!(!Once::Kept(DAY).is_close_to_boundary(DateTime::from_millis(0)));
-    }
-
-    #[test]
-    fn times_out_of_bounds_are_refused_by_name() {
-        let refusal = |once: Once| match once.check() {
-            Err(LockError::InvalidOption { option, .. }) => option,
-            other => panic!("{once:?} is not refused: {other:?}"),
-        };
-        for period in [
-            Duration::ZERO,
-            Duration::from_millis(999),
-            Duration::from_micros(1_000_500),
-            DAY * 367,
-        ] {
-            assert_eq!(refusal(Once::PerPeriod(period)), "once_per");
-        }
-        assert_eq!(refusal(Once::Kept(Duration::from_secs(3599))), "retention");
-        for valid in [
-            Once::PerPeriod(MIN_PERIOD),
-            Once::PerPeriod(DAY * 366),
-            Once::Kept(MIN_KEPT),
-        ] {
-            valid.check().unwrap();
-        }
     }
 }

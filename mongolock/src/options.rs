@@ -16,6 +16,16 @@ const MIN_EXPIRY: Duration = Duration::from_millis(100);
 /// The upper bound of all durations of a lock: a longer one is almost certainly a mistake in the unit.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// The shortest period: the clocks of servers differ by parts of it.
+const MIN_PERIOD: Duration = Duration::from_secs(1);
+
+/// The longest period: a longer one is almost certainly a mistake in the unit.
+const MAX_PERIOD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// The shortest time for which a mark is kept that does not end with a period: an instance whose trigger is late must
+/// still find it.
+const MIN_KEPT: Duration = Duration::from_secs(60 * 60);
+
 /// The options of one lock. They are shared by all that use the lock with the same ones, and copied when one of them is
 /// set. Every field is checked by [`check`](Self::check).
 #[derive(Debug, Clone)]
@@ -206,7 +216,7 @@ impl Options {
             return Err(refused("renew_interval", renew, bound));
         }
         if let Some(once) = self.once {
-            once.check()?;
+            check_once(once)?;
             if !self.min_hold.is_zero() {
                 let bound = "it does not go with `once_per` or `once`, whose mark keeps the lock taken";
                 return Err(refused("min_hold", self.min_hold, bound));
@@ -232,6 +242,23 @@ fn within(
         Ok(())
     } else {
         Err(refused(option, value, bound))
+    }
+}
+
+/// Returns an error for a time that is out of its bounds.
+fn check_once(once: Once) -> Result<(), LockError> {
+    match once {
+        Once::PerPeriod(period) if !(MIN_PERIOD..=MAX_PERIOD).contains(&period) => {
+            Err(refused("once_per", period, "it must be 1 s to 366 days"))
+        }
+        Once::PerPeriod(period) if !period.subsec_nanos().is_multiple_of(1_000_000) => {
+            Err(refused("once_per", period, "it must be whole milliseconds"))
+        }
+        Once::Kept(retention) if retention < MIN_KEPT => {
+            let bound = "with `once` it must be at least 1 h, because marks are kept for as long";
+            Err(refused("retention", retention, bound))
+        }
+        Once::PerPeriod(_) | Once::Kept(_) => Ok(()),
     }
 }
 
@@ -300,6 +327,31 @@ mod tests {
         let message = options.check().unwrap_err().to_string();
         for part in ["renew_interval", "40s", "30s"] {
             assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn times_out_of_bounds_are_refused_by_name() {
+        let day = Duration::from_secs(24 * 60 * 60);
+        let refusal = |once: Once| match check_once(once) {
+            Err(LockError::InvalidOption { option, .. }) => option,
+            other => panic!("{once:?} is not refused: {other:?}"),
+        };
+        for period in [
+            Duration::ZERO,
+            Duration::from_millis(999),
+            Duration::from_micros(1_000_500),
+            day * 367,
+        ] {
+            assert_eq!(refusal(Once::PerPeriod(period)), "once_per");
+        }
+        assert_eq!(refusal(Once::Kept(Duration::from_secs(3599))), "retention");
+        for valid in [
+            Once::PerPeriod(MIN_PERIOD),
+            Once::PerPeriod(day * 366),
+            Once::Kept(MIN_KEPT),
+        ] {
+            check_once(valid).unwrap();
         }
     }
 }

@@ -74,8 +74,8 @@ const RUNTIME_LAYERS: &[Layer] = &[
     Layer {
         name: "values and tools",
         modules: &[
-            "error", "duration", "token", "output", "name", "lock_id", "options", "timing", "backoff",
-            "sync", "task", "trace",
+            "error", "duration", "token", "output", "name", "lock_id", "once", "options", "timing",
+            "backoff", "sync", "task", "trace",
         ],
     },
 ];
