@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
-use mongodb::error::{Error, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
+use mongodb::error::{Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
 use tokio::time::{Instant, timeout};
 
 use crate::backoff::Backoff;
@@ -64,6 +64,7 @@ pub(crate) async fn guarded_done(
         abort(session).await;
         return Err(not_once("commit_done"));
     };
+    ensure_transaction(lease, session).await?;
     if !lease.begin_completion() {
         abort(session).await;
         return Err(lease.lost_error());
@@ -76,6 +77,25 @@ pub(crate) async fn guarded_done(
         Err(_) => renewer.resume(lease),
     }
     committed
+}
+
+/// Returns an error if the session has no transaction: a statement outside a transaction takes effect at once, and a mark
+/// would say that work is done that is never committed.
+///
+/// The driver tells only by refusing to begin a second transaction, for which it sends nothing.
+async fn ensure_transaction(lease: &Lease, session: &mut ClientSession) -> Result<(), LockError> {
+    let error = match session.start_transaction().await {
+        Ok(()) => {
+            abort(session).await;
+            return Err(none_to_guard(lease, NOT_BEGUN));
+        }
+        Err(error) => error,
+    };
+    match &*error.kind {
+        ErrorKind::Transaction { message, .. } if message.contains("in progress") => Ok(()),
+        ErrorKind::Transaction { .. } => Err(none_to_guard(lease, NOT_BEGUN)),
+        _ => Err(error.into()),
+    }
 }
 
 /// Ends the transaction of a session. An error is ignored, because the server itself ends a transaction that is not

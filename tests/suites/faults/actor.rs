@@ -41,10 +41,21 @@ impl Actor {
 
     /// Starts a process that runs the part of this name, which is a test function of this binary.
     pub(crate) fn start(part: &str, db: &TestDb, expiry: Duration, environment: &[(&str, String)]) -> Self {
+        Self::at(part, db.uri(), db.name(), expiry, environment)
+    }
+
+    /// Starts a process that runs this part on the database of this name.
+    pub(crate) fn at(
+        part: &str,
+        uri: &str,
+        database: &str,
+        expiry: Duration,
+        environment: &[(&str, String)],
+    ) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", part, "--nocapture"])
-            .env(URI, db.uri())
-            .env(DATABASE, db.name())
+            .env(URI, uri)
+            .env(DATABASE, database)
             .env(EXPIRY, expiry.as_millis().to_string())
             .envs(environment.iter().map(|(key, value)| (*key, value)))
             .stdin(Stdio::piped())
@@ -65,15 +76,20 @@ impl Actor {
 
     /// The first word of the next line that the process prints, and the rest of the line.
     pub(crate) async fn next(&mut self) -> (String, String) {
+        let next = self.next_unless_ended().await;
+        next.expect("the process has not ended")
+    }
+
+    /// [`next`](Self::next) for a process that may end; `None` after its last line.
+    pub(crate) async fn next_unless_ended(&mut self) -> Option<(String, String)> {
         loop {
             let line = timeout(AMPLE, self.lines.next_line())
                 .await
                 .expect("the process prints a line")
                 .unwrap();
-            let line = line.expect("the process has not ended");
-            if let Some((_, said)) = line.split_once(MARK) {
+            if let Some((_, said)) = line?.split_once(MARK) {
                 let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
-                return (word.to_owned(), rest.to_owned());
+                return Some((word.to_owned(), rest.to_owned()));
             }
         }
     }
@@ -86,6 +102,11 @@ impl Actor {
                 return rest;
             }
         }
+    }
+
+    /// The id of the process, unless it is known to have ended.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.child.id()
     }
 
     /// Sends a signal to the process.

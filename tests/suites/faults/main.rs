@@ -11,6 +11,7 @@ mod index_build;
 mod late_commands;
 mod late_replies;
 mod log_in;
+mod marks;
 mod network;
 mod outage;
 mod paused;
@@ -19,6 +20,7 @@ mod replica_set;
 mod runtimes;
 mod silent_commits;
 mod silent_connections;
+mod ticks;
 mod unreachable;
 mod write_concern;
 
