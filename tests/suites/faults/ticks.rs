@@ -7,14 +7,14 @@ use futures_util::TryStreamExt;
 use mongodb::bson::{Document, doc, oid::ObjectId};
 use mongodb::{ClientSession, Collection, Database};
 use mongolock::{LockContext, LockError, LockProvider};
-use mongolock_tests::{AMPLE, TestDb, test_db};
+use mongolock_tests::{AMPLE, Server, ServerOptions, test_db};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::actor::{Actor, Part, order, say};
 use crate::processes::wrong_clock;
-use crate::until_indexed;
+use crate::{connect, until_indexed};
 
 /// The time between two ticks.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -112,7 +112,7 @@ async fn commit(
 
 /// A process that does each tick when its own clock says so. Its first line says the first tick, and the time of that.
 async fn keep_schedule(part: Part, commits: bool) {
-    let provider = LockProvider::new(&part.database);
+    let provider = LockProvider::builder(&part.database).fair(false).build().unwrap();
     let mut plan = order().await.unwrap();
     plan.push(' ');
     let mut plan = plan
@@ -130,24 +130,30 @@ async fn keep_schedule(part: Part, commits: bool) {
         }
         let lock = provider.lock(format!("job:{tick}")).expiry(part.expiry).once();
         let fate = fate();
-        let outcome = if commits {
-            lock.run(async |context| commit(database, context, tick, fate).await)
-                .await
-        } else {
-            match lock.run(async |_| work(&runs(database), tick, fate).await).await {
-                Ok(id) => {
-                    let confirmed = doc! { "$set": { "confirmed": true } };
-                    runs(database)
-                        .update_one(doc! { "_id": id }, confirmed)
-                        .await
-                        .unwrap();
-                    if fate.is_some() {
-                        die();
+        let running = async {
+            if commits {
+                lock.run(async |context| commit(database, context, tick, fate).await)
+                    .await
+            } else {
+                match lock.run(async |_| work(&runs(database), tick, fate).await).await {
+                    Ok(id) => {
+                        let confirmed = doc! { "$set": { "confirmed": true } };
+                        runs(database)
+                            .update_one(doc! { "_id": id }, confirmed)
+                            .await
+                            .unwrap();
+                        if fate.is_some() {
+                            die();
+                        }
+                        Ok(())
                     }
-                    Ok(())
+                    Err(error) => Err(error),
                 }
-                Err(error) => Err(error),
             }
+        };
+        let Ok(outcome) = timeout(AMPLE / 2, running).await else {
+            let info = provider.admin().get(lock.name()).await;
+            return say(format_args!("stuck {tick} {info:?}"));
         };
         match outcome {
             Ok(()) | Err(LockError::Done { .. }) => {}
@@ -185,7 +191,7 @@ struct Events {
 
 /// Runs five processes until each of them has come to the end of the schedule; a process that is killed is started again.
 /// It returns what has happened.
-async fn run_schedule(db: &TestDb, part: &'static str) -> Events {
+async fn run_schedule(uri: &str, database: &Database, part: &'static str) -> Events {
     let directory = tempfile::tempdir().unwrap();
     let shim = wrong_clock(directory.path()).await;
     let (ticks, shift) = (number(TICKS, 200), number(SHIFT, 2));
@@ -197,7 +203,7 @@ async fn run_schedule(db: &TestDb, part: &'static str) -> Events {
             ("MONGOLOCK_CLOCK_SHIFT", (shift * (index - 2) / 2).to_string()),
         ];
         let start = {
-            let (uri, name) = (db.uri().to_owned(), db.name().to_owned());
+            let (uri, name) = (uri.to_owned(), database.name().to_owned());
             move || Actor::at(part, &uri, &name, Duration::from_secs(2), &environment)
         };
         processes.spawn(async move {
@@ -238,9 +244,9 @@ struct Run {
 }
 
 /// The runs of each tick that came to the end of their bodies.
-async fn history(db: &TestDb) -> HashMap<i64, Vec<Run>> {
+async fn history(database: &Database) -> HashMap<i64, Vec<Run>> {
     let mut ticks: HashMap<i64, Vec<Run>> = HashMap::new();
-    let mut found = runs(db.database()).find(doc! { "ended": true }).await.unwrap();
+    let mut found = runs(database).find(doc! { "ended": true }).await.unwrap();
     while let Some(run) = found.try_next().await.unwrap() {
         let tick = run.get_i64("tick").unwrap();
         ticks.entry(tick).or_default().push(Run {
@@ -257,8 +263,8 @@ async fn history(db: &TestDb) -> HashMap<i64, Vec<Run>> {
 async fn each_tick_is_done_and_again_only_after_a_kill() {
     let db = test_db().await;
     until_indexed(&LockProvider::new(db.database())).await;
-    let events = run_schedule(&db, "ticks::mark_ticks").await;
-    let (history, ticks) = (history(&db).await, number(TICKS, 200));
+    let events = run_schedule(db.uri(), db.database(), "ticks::mark_ticks").await;
+    let (history, ticks) = (history(db.database()).await, number(TICKS, 200));
     let mut again = 0;
     for tick in 0..ticks {
         let runs = history.get(&tick).map_or(&[][..], Vec::as_slice);
@@ -280,14 +286,19 @@ async fn each_tick_is_done_and_again_only_after_a_kill() {
     assert!(killed > 0, "no process was killed");
 }
 
-/// With the mark in the transaction of the work each tick takes effect exactly once.
+/// With the mark in the transaction of the work each tick takes effect exactly once. A process that is killed between the
+/// guarding statement and the commit leaves a transaction, which blocks the lock until the server ends it: sooner here.
 #[tokio::test]
 async fn each_committed_tick_takes_effect_exactly_once() {
-    let db = test_db().await;
-    until_indexed(&LockProvider::new(db.database())).await;
-    db.database().create_collection("runs").await.unwrap();
-    let events = run_schedule(&db, "ticks::commit_ticks").await;
-    let (history, ticks) = (history(&db).await, number(TICKS, 200));
+    let server = Server::start(ServerOptions::single()).await.unwrap();
+    let database = connect(&server.uri(), "app").await;
+    let sooner = doc! { "setParameter": 1, "transactionLifetimeLimitSeconds": 2 };
+    let admin = database.client().database("admin");
+    admin.run_command(sooner).await.unwrap();
+    until_indexed(&LockProvider::new(&database)).await;
+    database.create_collection("runs").await.unwrap();
+    let events = run_schedule(&server.uri(), &database, "ticks::commit_ticks").await;
+    let (history, ticks) = (history(&database).await, number(TICKS, 200));
     for tick in 0..ticks {
         assert_eq!(history.get(&tick).map(Vec::len), Some(1), "tick {tick}");
     }
