@@ -4,7 +4,7 @@
 use proc_macro2::{TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Expr, Ident, Lit, LitStr, Path, Token};
+use syn::{Expr, Ident, Lit, LitBool, LitStr, Path, Token};
 
 use crate::error::{Errors, argument};
 use crate::key::Key;
@@ -19,6 +19,8 @@ pub(crate) struct Args {
     presumed: Vec<Key>,
     /// The arguments whose value is a string literal, each with its key as written.
     literals: Vec<(Key, Ident, StringLiteral)>,
+    /// The key of `once = true`, as written.
+    pub(crate) once: Option<Ident>,
     pub(crate) provider: Option<Expr>,
     pub(crate) crate_path: Option<Path>,
 }
@@ -76,6 +78,7 @@ impl Args {
             return skip(input).map(drop);
         }
         match key {
+            Key::Once => self.once(ident, input, errors)?,
             Key::Provider => self.provider(input, errors)?,
             Key::Crate => self.crate_path(input, errors)?,
             Key::Name | Key::Duration(_) | Key::AcquireTimeout | Key::OnBusy | Key::OnLost | Key::Release => {
@@ -138,6 +141,18 @@ impl Args {
         let value = skip_value(input)?;
         let write = with_quotes(key, &value);
         errors.push_spanned(value, argument::not_a_string(key, write));
+        Ok(())
+    }
+
+    /// Reads the value of `once`, which can only be `true`.
+    fn once(&mut self, key: Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
+        let ahead = input.fork();
+        if ahead.parse::<LitBool>().is_ok_and(|literal| literal.value) {
+            input.parse::<LitBool>()?;
+            self.once = Some(key);
+        } else {
+            errors.push_spanned(skip_value(input)?, argument::not_true());
+        }
         Ok(())
     }
 
@@ -231,7 +246,7 @@ fn with_quotes(key: Key, value: &TokenStream) -> Option<String> {
         Key::OnBusy | Key::OnLost | Key::Release => key.choices().contains(&word.as_str()),
         Key::AcquireTimeout if word == "none" => true,
         Key::AcquireTimeout | Key::Duration(_) => crate::duration::parse(&word).is_ok(),
-        Key::Name | Key::Provider | Key::Crate => false,
+        Key::Name | Key::Once | Key::Provider | Key::Crate => false,
     };
     known.then(|| format!("{} = \"{word}\"", key.as_str()))
 }

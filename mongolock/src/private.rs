@@ -2,10 +2,12 @@
 //! may change them.
 
 use std::fmt::{self, Display, Write};
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lock::{DistributedLock, OnBusy};
+use crate::once::Once;
 use crate::options::Options;
 pub use crate::output::{Output, output};
 use crate::run::OnLost;
@@ -102,6 +104,60 @@ impl<T: LockOutput<Success: Skipped>> SkipOutput for T {
     }
 }
 
+/// Decides what a call with `once` or `once_per` returns whose body did not run: the skipped value if the work is done and
+/// the type has one, and otherwise the error.
+///
+/// The compiler finds [`SkipsWhenDone`] first, because it takes one reference less, and [`FailsWhenDone`] for a type that
+/// cannot be skipped.
+#[derive(Debug)]
+pub struct NotRun<T>(PhantomData<T>);
+
+impl<T> NotRun<T> {
+    /// The decision for this return type.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "only the expansion makes one")]
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+/// A return type with a skipped value.
+pub trait SkipsWhenDone {
+    /// The return type.
+    type Output;
+
+    /// The return value for this error.
+    fn outcome(&self, error: LockError) -> Self::Output;
+}
+
+impl<T: SkipOutput + LockOutput> SkipsWhenDone for NotRun<T> {
+    type Output = T;
+
+    fn outcome(&self, error: LockError) -> T {
+        match error {
+            LockError::Done { .. } => <T as SkipOutput>::skipped(),
+            error => T::from_lock_error(error),
+        }
+    }
+}
+
+/// A return type without a skipped value.
+pub trait FailsWhenDone {
+    /// The return type.
+    type Output;
+
+    /// The return value for this error.
+    fn outcome(&self, error: LockError) -> Self::Output;
+}
+
+impl<T: LockOutput> FailsWhenDone for &NotRun<T> {
+    type Output = T;
+
+    fn outcome(&self, error: LockError) -> T {
+        T::from_lock_error(error)
+    }
+}
+
 /// One call of an annotated function: its provider and its options.
 pub struct Call {
     provider: Result<LockProvider, LockError>,
@@ -154,7 +210,9 @@ impl Call {
     /// Sets `acquire_timeout`; `None` waits without a limit.
     #[must_use]
     pub fn acquire_timeout(mut self, millis: Option<u64>) -> Self {
-        Arc::make_mut(&mut self.options).acquire_timeout = millis.map(Duration::from_millis);
+        let options = Arc::make_mut(&mut self.options);
+        options.acquire_timeout = millis.map(Duration::from_millis);
+        options.has_own_timeout = true;
         self.has_acquire_timeout = true;
         self
     }
@@ -163,6 +221,22 @@ impl Call {
     #[must_use]
     pub fn min_hold(mut self, millis: u64) -> Self {
         Arc::make_mut(&mut self.options).min_hold = Duration::from_millis(millis);
+        self
+    }
+
+    /// Sets `once_per`.
+    #[must_use]
+    pub fn once_per(mut self, millis: u64) -> Self {
+        Arc::make_mut(&mut self.options).set_once(Once::PerPeriod(Duration::from_millis(millis)));
+        self
+    }
+
+    /// Sets `once`: marks are kept for the retention of the provider.
+    #[must_use]
+    pub fn once(mut self) -> Self {
+        if let Ok(provider) = &self.provider {
+            Arc::make_mut(&mut self.options).set_once(Once::Kept(provider.retention()));
+        }
         self
     }
 
@@ -212,7 +286,7 @@ impl Call {
         async move {
             match acquiring.await {
                 Ok(acquired) => Ok(Some(acquired)),
-                Err(LockError::Busy { .. } | LockError::Timeout { .. }) => Ok(None),
+                Err(LockError::Busy { .. } | LockError::Timeout { .. } | LockError::Done { .. }) => Ok(None),
                 Err(error) => Err(error),
             }
         }

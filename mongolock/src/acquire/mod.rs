@@ -218,13 +218,12 @@ impl<'a> Acquire<'a> {
         first: Option<First>,
         deadline: Option<Instant>,
     ) -> Result<Hold, LockError> {
-        let turn = match turn {
-            Some(turn) => turn,
-            None => {
-                let turn = entry.turn().await;
-                self.waited.get_or_init(|| self.begun.elapsed());
-                turn
-            }
+        let turn = if let Some(turn) = turn {
+            turn
+        } else {
+            let turn = entry.turn().await;
+            self.waited.get_or_init(|| self.begun.elapsed());
+            turn
         };
         if first.is_none()
             && let Some(hold) = self.take_over_or_yield(entry, &turn).await

@@ -3,6 +3,7 @@ mod builder;
 use std::fmt::{self, Display};
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mongodb::Database;
 use once_cell::sync::OnceCell;
@@ -132,6 +133,10 @@ impl LockProvider {
         &self.engine.config.options
     }
 
+    pub(crate) fn retention(&self) -> Duration {
+        self.engine.config.retention
+    }
+
     pub(crate) fn named(&self, name: Arc<str>) -> DistributedLock {
         DistributedLock::new(&self.engine, name)
     }
@@ -222,8 +227,6 @@ impl fmt::Debug for LockProvider {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::task::is_pending;
 

@@ -303,7 +303,9 @@ fn a_call_close_to_a_boundary_is_reported_once() {
         let now = u64::try_from(info.acquired_at.timestamp_millis()).unwrap();
         let year = 366 * 24 * 60 * 60 * 1000;
         let periods = now / year + 1;
-        let lock = provider.lock("nightly").once_per(Duration::from_millis(now / periods));
+        let lock = provider
+            .lock("nightly")
+            .once_per(Duration::from_millis(now / periods));
         for _ in 0..3 {
             lock.acquire().await.unwrap().release().await.unwrap();
         }
