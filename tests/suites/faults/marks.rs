@@ -203,3 +203,34 @@ async fn a_late_claim_after_the_mark_is_released() {
     let next = must(eventually(BEFORE_EXPIRY, "the release of the late claim", free).await);
     next.release().await.unwrap();
 }
+
+/// The last claim of a period is granted in the next one, and would use it up. The reply to the first claim is late, so
+/// that this process believes that its period still runs when the server grants the lock.
+#[tokio::test]
+async fn a_grant_after_the_end_of_the_period_is_released() {
+    let db = test_db().await;
+    let (proxy, provider) = worker(&db).await;
+    let (direct, period) = (unfair(db.database(), "other"), Duration::from_secs(6));
+    let millis = i64::try_from(period.as_millis()).unwrap();
+    let server_time = async || {
+        let clock = direct.lock("clock").await.unwrap();
+        let info = direct.admin().get("clock").await.unwrap().unwrap();
+        clock.release().await.unwrap();
+        info.acquired_at.timestamp_millis()
+    };
+    let left = async || millis - server_time().await.rem_euclid(millis);
+    sleep(Duration::from_millis(left().await.unsigned_abs() + 100)).await;
+
+    let holder = direct.lock("tick").acquire().await.unwrap();
+    let late = proxy.inject(Fault::delay_reply(Duration::from_millis(1900)).command("findAndModify"));
+    let lock = provider.lock("tick").once_per(period);
+    let waiting = tokio::spawn(async move { lock.run(async |_| Ok::<_, LockError>(())).await });
+    sleep(Duration::from_millis(left().await.unsigned_abs() + 50)).await;
+    assert_eq!(late.hits(), 1);
+    holder.release().await.unwrap();
+    let outcome = timeout(BEFORE_EXPIRY, waiting).await.unwrap().unwrap();
+    assert!(matches!(outcome, Err(LockError::Timeout { .. })), "{outcome:?}");
+    // The next period is not used up.
+    let next = timeout(BEFORE_EXPIRY, direct.lock("tick").once_per(period).acquire()).await;
+    next.unwrap().unwrap().done().await.unwrap();
+}
