@@ -26,6 +26,8 @@ pub(crate) struct Args {
     pub(crate) name_list: Option<Vec<ListedName>>,
     /// The function that `on_busy` names.
     pub(crate) on_busy: Option<Path>,
+    /// The key of `once = true`, as written.
+    pub(crate) once: Option<Ident>,
     pub(crate) provider: Option<Expr>,
     pub(crate) crate_path: Option<Path>,
 }
@@ -96,6 +98,7 @@ impl Args {
             return skip(input).map(drop);
         }
         match key {
+            Key::Once => self.once(ident, input, errors)?,
             Key::Provider => self.provider(input, errors)?,
             Key::Crate => self.crate_path(input, errors)?,
             Key::Name if input.peek(token::Bracket) => self.names(input, errors)?,
@@ -215,6 +218,18 @@ impl Args {
             list.parse::<Option<Token![,]>>()?;
         }
         self.name_list = Some(names);
+        Ok(())
+    }
+
+    /// Reads the value of `once`, which can only be `true`.
+    fn once(&mut self, key: Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
+        let ahead = input.fork();
+        if ahead.parse::<LitBool>().is_ok_and(|literal| literal.value) {
+            input.parse::<LitBool>()?;
+            self.once = Some(key);
+        } else {
+            errors.push_spanned(skip_value(input)?, argument::not_true());
+        }
         Ok(())
     }
 
@@ -342,7 +357,7 @@ fn with_quotes(key: Key, value: &TokenStream) -> Option<String> {
         Key::OnBusy | Key::OnLost | Key::Release | Key::Escape => key.choices().contains(&word.as_str()),
         Key::AcquireTimeout if word == "none" => true,
         Key::AcquireTimeout | Key::Duration(_) => crate::duration::parse(&word).is_ok(),
-        Key::Name | Key::Provider | Key::Crate => false,
+        Key::Name | Key::Once | Key::Provider | Key::Crate => false,
     };
     known.then(|| format!("{} = \"{word}\"", key.as_str()))
 }

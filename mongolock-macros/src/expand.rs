@@ -48,7 +48,8 @@ pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStr
 /// Renders the name, acquires the lock, runs the body and releases the lock. Every local variable is mixed-site, so that
 /// none can clash with a variable of the user, and every path is absolute.
 fn locked_body(function: &Function, lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
-    let returned = &erase_opaque_types(returned);
+    let written = returned;
+    let returned = &erase_opaque_types(written);
     let call = build_call(lock);
     let name = build_name(lock);
     let acquire = match (&lock.on_busy, &lock.names) {
@@ -61,7 +62,14 @@ fn locked_body(function: &Function, lock: &Lock, returned: &Type, block: &Group)
         (OnBusy::Fail, LockNames::Several(_)) => quote!(fail_unless_all),
         (OnBusy::Call(_), LockNames::Several(_)) => quote!(all_acquired_or_busy),
     };
-    let failed = outcome::failed(&private_module(lock), returned);
+    let has_marks = lock.is_once || lock.durations.iter().any(|(key, _)| *key == DurationKey::OncePer);
+    // With a part that the compiler infers, it cannot choose between two traits.
+    let is_inferred = quote!(#written).to_string() != quote!(#returned).to_string();
+    let failed = if has_marks && !is_inferred {
+        outcome::done_or_failed(&private_module(lock), returned)
+    } else {
+        outcome::failed(&private_module(lock), returned)
+    };
     let run = run_body(function, lock, returned, block);
     let outcomes = match &lock.on_busy {
         OnBusy::Wait | OnBusy::Fail => run,
@@ -167,6 +175,7 @@ fn options(lock: &Lock) -> TokenStream {
             DurationKey::RenewInterval => quote_spanned!(span=> renew_interval),
             DurationKey::MinHold => quote_spanned!(span=> min_hold),
             DurationKey::MaxHold => quote_spanned!(span=> max_hold),
+            DurationKey::OncePer => quote_spanned!(span=> once_per),
         };
         options.extend(quote_spanned!(span=> .#setter(#millis)));
     }
@@ -178,6 +187,9 @@ fn options(lock: &Lock) -> TokenStream {
             options.extend(quote_spanned!(span=> .acquire_timeout(::core::option::Option::Some(#millis))));
         }
         None => {}
+    }
+    if lock.is_once {
+        options.extend(quote_spanned!(span=> .once()));
     }
     if lock.on_lost == OnLost::Continue {
         options.extend(quote_spanned!(span=> .continue_when_lost()));

@@ -8,6 +8,7 @@ pub(crate) enum Key {
     Name,
     Duration(DurationKey),
     AcquireTimeout,
+    Once,
     OnBusy,
     OnLost,
     Release,
@@ -23,17 +24,20 @@ pub(crate) enum DurationKey {
     RenewInterval,
     MinHold,
     MaxHold,
+    OncePer,
 }
 
 impl Key {
     /// Every argument, in the order in which messages list them and in which the rules check them.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Name,
         Self::Duration(DurationKey::Expiry),
         Self::Duration(DurationKey::RenewInterval),
         Self::AcquireTimeout,
         Self::Duration(DurationKey::MinHold),
         Self::Duration(DurationKey::MaxHold),
+        Self::Duration(DurationKey::OncePer),
+        Self::Once,
         Self::OnBusy,
         Self::OnLost,
         Self::Release,
@@ -56,6 +60,8 @@ impl Key {
             Self::AcquireTimeout => "acquire_timeout = \"10s\"",
             Self::Duration(DurationKey::MinHold) => "min_hold = \"1m\"",
             Self::Duration(DurationKey::MaxHold) => "max_hold = \"1h\"",
+            Self::Duration(DurationKey::OncePer) => "once_per = \"1d\"",
+            Self::Once => "once = true",
             Self::OnBusy => "on_busy = \"skip\"",
             Self::OnLost => "on_lost = \"continue\"",
             Self::Release => "release = \"background\"",
@@ -72,7 +78,12 @@ impl Key {
             Self::OnLost => &["cancel", "continue"],
             Self::Release => &["awaited", "background"],
             Self::Escape => &["none"],
-            Self::Name | Self::Duration(_) | Self::AcquireTimeout | Self::Provider | Self::Crate => &[],
+            Self::Name
+            | Self::Duration(_)
+            | Self::AcquireTimeout
+            | Self::Once
+            | Self::Provider
+            | Self::Crate => &[],
         }
     }
 

@@ -22,6 +22,11 @@ const MIN_EXPIRY: u64 = 100;
 /// The longest accepted duration, in milliseconds; it equals the bound that the runtime checks.
 const MAX_DURATION: u64 = 7 * DAY;
 
+/// The shortest accepted `once_per`, in milliseconds; it equals the bound that the runtime checks.
+const MIN_PERIOD: u64 = 1000;
+/// The longest accepted `once_per`, in milliseconds; it equals the bound that the runtime checks.
+const MAX_PERIOD: u64 = 366 * DAY;
+
 /// A lock that can be expanded.
 pub(crate) struct Lock {
     pub(crate) names: LockNames,
@@ -29,6 +34,8 @@ pub(crate) struct Lock {
     pub(crate) durations: Vec<(DurationKey, u64)>,
     /// How long a call waits; the provider's timeout applies to an omitted one.
     pub(crate) acquire_timeout: Option<Timeout>,
+    /// Whether `once = true` was given.
+    pub(crate) is_once: bool,
     pub(crate) on_busy: OnBusy,
     pub(crate) on_lost: OnLost,
     /// Whether the call waits until the release is confirmed; an omitted choice is the provider's.
@@ -102,16 +109,21 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
         choice(&args, Key::Escape, &[()], errors);
     }
     check_timeout(&args, &on_busy, acquire_timeout, errors);
+    check_once(&args, errors);
     if let Some(provider) = &args.provider {
         check_lock_argument(provider, function, lock_argument::in_provider, errors);
     }
     let Args {
-        provider, crate_path, ..
+        once,
+        provider,
+        crate_path,
+        ..
     } = args;
     Lock {
         names,
         durations,
         acquire_timeout,
+        is_once: once.is_some(),
         on_busy,
         on_lost,
         await_release,
@@ -254,6 +266,25 @@ fn check_lock_argument(
     }
 }
 
+/// Reports arguments that contradict `once` or `once_per`.
+fn check_once(args: &Args, errors: &mut Errors) {
+    let key = |key| args.literal(Key::Duration(key)).map(|(ident, _)| ident);
+    let once_per = key(DurationKey::OncePer);
+    if let (Some(once_per), Some(_)) = (once_per, &args.once) {
+        errors.push(once_per.span(), argument::once_twice());
+    }
+    if let Some(min_hold) = key(DurationKey::MinHold)
+        && (once_per.is_some() || args.once.is_some())
+    {
+        errors.push(min_hold.span(), argument::once_with_min_hold());
+    }
+    if args.name_list.is_some()
+        && let Some(once) = args.once.as_ref().or(once_per)
+    {
+        errors.push(once.span(), argument::once_with_several_names());
+    }
+}
+
 /// A lock name for this function, which the message about a missing name suggests.
 fn example_name(function: Option<&Function>) -> String {
     let Some(function) = function else {
@@ -295,6 +326,7 @@ fn bounds(key: DurationKey) -> (RangeInclusive<u64>, &'static str) {
         DurationKey::Expiry => (MIN_EXPIRY..=MAX_DURATION, error::duration::EXPIRY_BOUNDS),
         // A renewal must come before the end of even the longest lease.
         DurationKey::RenewInterval => (1..=MAX_DURATION - 1, error::duration::RENEW_BOUNDS),
+        DurationKey::OncePer => (MIN_PERIOD..=MAX_PERIOD, error::duration::PERIOD_BOUNDS),
         DurationKey::MinHold | DurationKey::MaxHold => (0..=MAX_DURATION, error::duration::HOLD_BOUNDS),
     }
 }

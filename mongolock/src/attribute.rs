@@ -2,6 +2,7 @@
 //! interface: any release may change them.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use crate::busy::Busy;
 use crate::lock::{DistributedLock, OnBusy};
 use crate::lock_set::LockSet;
 pub use crate::name::{Name, NameValue, SignedInteger, UnsignedInteger, declared_lock_name};
+use crate::once::Once;
 use crate::options::Options;
 use crate::output::{self, Output};
 use crate::run::OnLost;
@@ -59,6 +61,60 @@ pub trait SkipOutput {
 impl<T: LockOutput<Success: Skipped>> SkipOutput for T {
     fn skipped() -> Self {
         T::from_success(T::Success::skipped())
+    }
+}
+
+/// Decides what a call with `once` or `once_per` returns whose body did not run: the skipped value if the work is done and
+/// the type has one, and otherwise the error.
+///
+/// The compiler finds [`SkipsWhenDone`] first, because it takes one reference less, and [`FailsWhenDone`] for a type that
+/// cannot be skipped.
+#[derive(Debug)]
+pub struct NotRun<T>(PhantomData<T>);
+
+impl<T> NotRun<T> {
+    /// The decision for this return type.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "only the expansion makes one")]
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+/// A return type with a skipped value.
+pub trait SkipsWhenDone {
+    /// The return type.
+    type Output;
+
+    /// The return value for this error.
+    fn outcome(&self, error: LockError) -> Self::Output;
+}
+
+impl<T: SkipOutput + LockOutput> SkipsWhenDone for NotRun<T> {
+    type Output = T;
+
+    fn outcome(&self, error: LockError) -> T {
+        match error {
+            LockError::Done { .. } => <T as SkipOutput>::skipped(),
+            error => T::from_lock_error(error),
+        }
+    }
+}
+
+/// A return type without a skipped value.
+pub trait FailsWhenDone {
+    /// The return type.
+    type Output;
+
+    /// The return value for this error.
+    fn outcome(&self, error: LockError) -> Self::Output;
+}
+
+impl<T: LockOutput> FailsWhenDone for &NotRun<T> {
+    type Output = T;
+
+    fn outcome(&self, error: LockError) -> T {
+        T::from_lock_error(error)
     }
 }
 
@@ -126,7 +182,9 @@ impl Call {
     /// Sets `acquire_timeout`; `None` waits without a limit.
     #[must_use]
     pub fn acquire_timeout(mut self, millis: Option<u64>) -> Self {
-        Arc::make_mut(&mut self.options).acquire_timeout = millis.map(Duration::from_millis);
+        let options = Arc::make_mut(&mut self.options);
+        options.acquire_timeout = millis.map(Duration::from_millis);
+        options.has_own_timeout = true;
         self.has_acquire_timeout = true;
         self
     }
@@ -135,6 +193,22 @@ impl Call {
     #[must_use]
     pub fn min_hold(mut self, millis: u64) -> Self {
         Arc::make_mut(&mut self.options).min_hold = Duration::from_millis(millis);
+        self
+    }
+
+    /// Sets `once_per`.
+    #[must_use]
+    pub fn once_per(mut self, millis: u64) -> Self {
+        Arc::make_mut(&mut self.options).set_once(Once::PerPeriod(Duration::from_millis(millis)));
+        self
+    }
+
+    /// Sets `once`: marks are kept for the retention of the provider.
+    #[must_use]
+    pub fn once(mut self) -> Self {
+        if let Ok(provider) = &self.provider {
+            Arc::make_mut(&mut self.options).set_once(Once::Kept(provider.retention()));
+        }
         self
     }
 
@@ -175,8 +249,8 @@ impl Call {
     /// Acquires the lock with `on_busy = "skip"`: it makes one attempt, or waits for the `acquire_timeout` if the
     /// attribute itself sets one.
     pub fn skip(self, name: Name) -> impl Future<Output = Result<Option<Acquired>, LockError>> {
-        let acquiring = self.acquired_or_busy(name);
-        async move { acquiring.await.map(Result::ok) }
+        let on_busy = self.on_busy_of_skip();
+        unless_skipped(self.hold(name, on_busy))
     }
 
     /// Acquires the lock with `on_busy = path`, as long as with `on_busy = "skip"`.
@@ -203,8 +277,8 @@ impl Call {
         self,
         names: [Name; N],
     ) -> impl Future<Output = Result<Option<Acquired>, LockError>> {
-        let acquiring = self.all_acquired_or_busy(names);
-        async move { acquiring.await.map(Result::ok) }
+        let on_busy = self.on_busy_of_skip();
+        unless_skipped(self.hold_all(names.into(), on_busy))
     }
 
     /// Acquires several locks with `on_busy = path`, as long as with `on_busy = "skip"`.
@@ -243,6 +317,15 @@ impl Call {
 
     fn lock(self, name: Name) -> Result<DistributedLock, LockError> {
         Ok(self.provider?.named(name.finish()).with(self.options))
+    }
+}
+
+/// The outcome of a call that skips its body while another holder has a lock, or because the work is done.
+async fn unless_skipped(acquiring: Acquiring) -> Result<Option<Acquired>, LockError> {
+    match unless_busy(acquiring).await {
+        Ok(acquired) => Ok(acquired.ok()),
+        Err(LockError::Done { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

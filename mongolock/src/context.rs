@@ -352,7 +352,56 @@ impl LockContext {
     pub async fn commit(&self, session: &mut ClientSession) -> Result<(), LockError> {
         let shields = || self.shield_bodies();
         let leases: Vec<&Arc<Lease>> = self.leases().collect();
-        commit::guarded(&leases, &self.level.engine.store, shields, session).await
+        let store = &self.level.engine.store;
+        commit::guarded(&leases, store, commit::keeping, shields, session).await
+    }
+
+    /// Commits the session's transaction as [`commit`](Self::commit) does, and marks the work as done in the same
+    /// transaction: either both happen or none, so that the work takes effect exactly once.
+    ///
+    /// The lock must have [`once_per`](crate::DistributedLock::once_per) or [`once`](crate::DistributedLock::once). If
+    /// its period is over, the transaction is committed, and the lock is released instead of marked. After it the hold has
+    /// ended well: the lease is no longer renewed, the body is not cancelled, and a call that ends successfully writes no
+    /// second mark. Make it the last step of the body.
+    ///
+    /// ```no_run
+    /// use mongodb::bson::{Document, doc};
+    /// use mongodb::{Client, Collection};
+    /// use mongolock::{LockContext, LockError, LockProvider};
+    ///
+    /// async fn pay_interest(tick: &str, client: Client, accounts: Collection<Document>) -> Result<(), LockError> {
+    ///     let lock = LockProvider::global()?.lock(format!("interest:{tick}")).once();
+    ///     lock.run(|lock| async move {
+    ///         let mut session = client.start_session().await?;
+    ///         let transaction = session.start_transaction();
+    ///         transaction
+    ///             .and_run2(async move |session| {
+    ///                 let add = doc! { "$mul": { "balance": 1.01 } };
+    ///                 accounts.update_many(doc! {}, add).session(&mut *session).await?;
+    ///                 Ok(lock.commit_done(session).await?)
+    ///             })
+    ///             .await?;
+    ///         Ok(())
+    ///     })
+    ///     .await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`commit`](Self::commit), and [`LockError::InvalidOption`] if the lock has neither `once_per` nor `once`:
+    /// the transaction was aborted.
+    ///
+    /// # Cancel safety
+    ///
+    /// As that of [`commit`](Self::commit).
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn commit_done(&self, session: &mut ClientSession) -> Result<(), LockError> {
+        let shields = || self.shield_bodies();
+        commit::guarded_done(self.lease(), &self.level.engine.renewer, shields, session).await
     }
 
     /// Runs a future under this context, which passes the context on to a spawned task.

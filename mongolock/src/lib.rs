@@ -31,6 +31,7 @@ mod lock_set;
 mod meter;
 mod name;
 mod notifier;
+mod once;
 mod opaque;
 mod options;
 mod output;

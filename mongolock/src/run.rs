@@ -18,7 +18,7 @@ use std::task::{Context, Poll, ready};
 use pin_project_lite::pin_project;
 
 pub(crate) use blocking_body::run_blocking;
-use hold::{EndedHold, Step};
+use hold::{BodyEnd, EndedHold, Step};
 pub(crate) use hold::{OnLost, RunningHold};
 pub use locked_body::Body;
 use locked_body::LockedBody;
@@ -136,7 +136,7 @@ pin_project! {
 /// The functions that begin the later stages of a call.
 struct Stages<C, R> {
     until_cancelled: fn(LockContext) -> C,
-    release: fn(RunningHold, &'static str, bool) -> R,
+    release: fn(RunningHold, BodyEnd) -> R,
 }
 
 pin_project! {
@@ -162,18 +162,14 @@ enum Outcome {
 }
 
 impl Outcome {
-    /// The value of the span's field `outcome`.
-    fn as_str(&self) -> &'static str {
+    /// The same for the release, without the payload of a panic.
+    fn end(&self) -> BodyEnd {
         match self {
-            Self::Returned { .. } => "returned",
-            Self::Lost => "lost",
-            Self::Panicked(_) => "panicked",
+            Self::Returned { is_success: true } => BodyEnd::Succeeded,
+            Self::Returned { is_success: false } => BodyEnd::Failed,
+            Self::Lost => BodyEnd::Lost,
+            Self::Panicked(_) => BodyEnd::Panicked,
         }
-    }
-
-    /// Whether the body was cancelled because of the loss of the lock.
-    fn is_lost(&self) -> bool {
-        matches!(self, Self::Lost)
     }
 
     /// What the call returns after the release: the value of the body, or an error.
@@ -254,7 +250,7 @@ where
             let Some(hold) = held.take() else {
                 unreachable!("it has just been there")
             };
-            let releasing = (this.stages.release)(hold, outcome.as_str(), outcome.is_lost());
+            let releasing = (this.stages.release)(hold, outcome.end());
             *this.outcome = Some(outcome);
             this.stage.set(Stage::Releasing { releasing });
         }

@@ -147,6 +147,16 @@ pub(crate) const LATE_RELEASES: [Duration; 3] = [seconds(10), seconds(30), secon
 /// of them is blocked, so that it is more often granted late. By then the server has ended the update.
 pub(crate) const LATE_RELEASE_OF_SET: Duration = millis(5500);
 
+/// The limit at the server of a request that marks a lock as done.
+pub(crate) const MARK_LIMIT: Duration = seconds(4);
+
+/// The time after which such a request without a reply is overdue: a copy of it is sent on another connection.
+pub(crate) const MARK_OVERDUE: Duration = seconds(2);
+
+/// The time after which such a request without a reply is given up, which closes its connection. The server has ended it
+/// by then.
+pub(crate) const MARK_NO_REPLY: Duration = seconds(7);
+
 /// The time for which `shutdown` waits until every release is confirmed.
 pub(crate) const SHUTDOWN_LIMIT: Duration = seconds(15);
 

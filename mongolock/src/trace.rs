@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mongodb::Namespace;
 use tokio::time::Instant;
-use tracing::{Level, Span, debug, info, span, trace, warn};
+use tracing::{Level, Span, debug, error, info, span, trace, warn};
 
 use crate::meter::AcquireOutcome;
 use crate::name::RenderedName;
@@ -166,6 +166,47 @@ pub(crate) fn released(hold: &HoldFields<'_>) {
         "mongolock.released",
         { lock.name = hold.name, lock.token = hold.token.get(), held_ms = hold.held_ms() },
         "lock released"
+    );
+}
+
+/// The server has confirmed the mark of work that may succeed only once.
+pub(crate) fn done(hold: &HoldFields<'_>) {
+    event!(
+        debug,
+        "mongolock.done",
+        { lock.name = hold.name, lock.owner = hold.owner(), lock.token = hold.token.get(), held_ms = hold.held_ms() },
+        "work done, lock marked"
+    );
+}
+
+pub(crate) fn done_retrying(hold: &HoldFields<'_>, error: &LockError, pause: Duration) {
+    event!(
+        warn,
+        "mongolock.done_retrying",
+        {
+            lock.name = hold.name, lock.token = hold.token.get(), error = %error.with_cause(),
+            pause_ms = millis(pause),
+        },
+        "the work is done, and marking the lock failed, retrying"
+    );
+}
+
+pub(crate) fn done_failed(hold: &HoldFields<'_>, error: &LockError) {
+    event!(
+        error,
+        "mongolock.done_failed",
+        { lock.name = hold.name, lock.token = hold.token.get(), error = %error.with_cause() },
+        "the work is done, and the lock was not marked, the work may run again"
+    );
+}
+
+/// A call with `once_per` came so close to the boundary between two periods that the next one may come in the same.
+pub(crate) fn close_to_boundary(name: &str, period: Duration) {
+    event!(
+        warn,
+        "mongolock.close_to_boundary",
+        { lock.name = name, period_ms = millis(period) },
+        "a call came within 1 % of the boundary between two periods, periods may be missed"
     );
 }
 

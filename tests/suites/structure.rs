@@ -78,7 +78,7 @@ const RUNTIME_LAYERS: &[Layer] = &[
     Layer {
         name: "values and tools",
         modules: &[
-            "error", "duration", "token", "output", "name", "lock_id", "opaque", "options", "timing",
+            "error", "duration", "token", "output", "name", "lock_id", "once", "opaque", "options", "timing",
             "backoff", "sync", "task", "meter", "trace",
         ],
     },

@@ -114,6 +114,22 @@ pub(crate) fn not_a_path(write: Option<String>) -> String {
     format!("`crate` must be a path: write `{write}`")
 }
 
+pub(crate) fn not_true() -> &'static str {
+    "`once` can only be `true`: write `once = true`, or remove it"
+}
+
+pub(crate) fn once_twice() -> &'static str {
+    "`once` and `once_per` exclude each other: keep `once` for a name with the scheduled time, and `once_per` for a period"
+}
+
+pub(crate) fn once_with_several_names() -> &'static str {
+    "work that may succeed only once has one lock name: give one `name`, or remove `once` and `once_per`"
+}
+
+pub(crate) fn once_with_min_hold() -> &'static str {
+    "`min_hold` has no effect with `once` or `once_per`, whose mark keeps the lock taken: remove one of the two"
+}
+
 pub(crate) fn not_an_expression() -> &'static str {
     "`provider` must be an expression that gives a `LockProvider`: write `provider = self.provider`"
 }

@@ -16,7 +16,7 @@ use crate::lease::{Entry, Grant, Hold, Lease, RequestPermit, without_margin};
 use crate::line::OwnAcquisition;
 use crate::options::Options;
 use crate::queue::{Admission, AdmissionClass, Overdue};
-use crate::store::{AcquireReply, AcquireRequest, LeaseId, driver_error};
+use crate::store::{AcquireReply, AcquireRequest, Dates, LeaseId, driver_error};
 use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY,
 };
@@ -67,6 +67,8 @@ pub(crate) enum AttemptOutcome {
         /// The id of the claim that has the lock, if the reply names one.
         lock_id: Option<Arc<str>>,
         remaining: Option<Duration>,
+        /// Present if the work under the lock may succeed only once.
+        dates: Option<Dates>,
     },
     /// The lock was acquired, but the reply came when the lease was over: the next attempt needs a new id.
     AlreadyOver,
@@ -241,6 +243,7 @@ impl Attempt {
                 expiry: self.shared.options.expiry,
                 tokens: self.tokens,
                 takeover_margin: self.shared.engine.config.options.takeover_margin,
+                wants_dates: self.shared.options.once.is_some(),
             },
             limit: limit_until(deadline),
             _permit: permit,
@@ -275,12 +278,18 @@ impl Attempt {
             Ok(AcquireReply::Acquired {
                 last_token,
                 remaining,
-            }) => self.acquired(reply.sent, last_token, remaining),
-            Ok(AcquireReply::Held { holder, remaining }) => {
+                dates,
+            }) => self.acquired(reply.sent, last_token, remaining, dates),
+            Ok(AcquireReply::Held {
+                holder,
+                remaining,
+                dates,
+            }) => {
                 self.class = self.class.map(|_| AdmissionClass::Woken);
                 AttemptOutcome::Held {
                     lock_id: holder,
                     remaining,
+                    dates,
                 }
             }
             Err(error) if is_blocked && reply.limit < SLOW_REPLY => AttemptOutcome::OutOfTime(error),
@@ -295,6 +304,7 @@ impl Attempt {
         sent: Instant,
         last_token: FencingToken,
         remaining: Option<Duration>,
+        dates: Option<Dates>,
     ) -> AttemptOutcome {
         let lasts = remaining.map_or(self.shared.options.expiry, |left| {
             left.min(self.shared.options.expiry)
@@ -314,6 +324,7 @@ impl Attempt {
                 .then(|| Arc::clone(&self.shared.copies)),
             sent,
             lasts,
+            once: dates.and_then(|dates| Some(self.shared.options.once?.grant(dates.acquired_at))),
         };
         let entry = Arc::clone(&self.shared.entry);
         let options = Arc::clone(&self.shared.options);

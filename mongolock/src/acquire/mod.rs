@@ -2,28 +2,32 @@
 
 mod attempt;
 mod pacing;
+mod period;
 mod several;
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use mongodb::bson::DateTime;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::acquire::attempt::{Attempt, AttemptOutcome};
 use crate::acquire::pacing::Pacing;
+use crate::acquire::period::CallPeriod;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
 use crate::meter::{AcquireOutcome, LockMeter};
 use crate::name::RenderedName;
+use crate::once::{MarkEnd, Once};
 use crate::opaque::boxed;
 use crate::options::Options;
-use crate::queue::{FrontStatus, Holder};
-use crate::store::{ACQUIRE_REQUEST, LeaseId, driver_error};
+use crate::queue::{FrontStatus, Holder, Period};
+use crate::store::{ACQUIRE_REQUEST, Dates, LeaseId, driver_error};
 use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
-use crate::{LockError, task, trace};
+use crate::{LockError, lock_id, task, trace};
 pub(crate) use several::AcquireSeveral;
 
 /// One call that acquires a lock.
@@ -37,6 +41,10 @@ pub(crate) struct Acquire<'a> {
     meter: Option<LockMeter>,
     /// The time at which the call began.
     begun: Instant,
+    /// The period that the call belongs to, if its work may succeed once in each period.
+    period: CallPeriod,
+    /// How long the call has waited behind others of this process before its first request.
+    waited: OnceLock<Duration>,
 }
 
 /// The outcome of a single try: the lock, or its holder.
@@ -70,6 +78,8 @@ impl<'a> Acquire<'a> {
             is_inside_hold,
             meter: Some(engine.meter.of(name.template())),
             begun: Instant::now(),
+            period: CallPeriod::default(),
+            waited: OnceLock::new(),
         }
     }
 
@@ -81,7 +91,7 @@ impl<'a> Acquire<'a> {
     pub(crate) async fn wait(&self) -> Result<Hold, LockError> {
         let waiting = Waiting::begin(self.engine, self.meter.as_ref(), self.begun);
         let span = trace::acquire_span(self.name(), self.name.template(), &self.engine.owner);
-        let outcome = match self.options.acquire_timeout {
+        let outcome = match self.options.wait_limit() {
             // A call with a timeout of zero still sends one request.
             Some(Duration::ZERO) => boxed(self.attempt_once()).instrument(span.clone()).await,
             limit => {
@@ -167,7 +177,9 @@ impl<'a> Acquire<'a> {
             Some(turn) if turn.is_fresh() && self.engine.lines.place_until(self.name()).is_none() => {
                 let mut attempt = self.new_attempt(&entry);
                 match self.first_outcome(&mut attempt, deadline).await? {
-                    Some(AttemptOutcome::Acquired(hold)) if !hold.lease().is_over() => {
+                    Some(AttemptOutcome::Acquired(hold))
+                        if !hold.lease().is_over() && self.options.once.is_none() =>
+                    {
                         return Ok(self.deliver(hold, &entry, turn));
                     }
                     outcome => (Some(turn), Some(Box::new((attempt, outcome)))),
@@ -220,9 +232,12 @@ impl<'a> Acquire<'a> {
         first: Option<First>,
         deadline: Option<Instant>,
     ) -> Result<Hold, LockError> {
-        let turn = match turn {
-            Some(turn) => turn,
-            None => entry.turn().await,
+        let turn = if let Some(turn) = turn {
+            turn
+        } else {
+            let turn = entry.turn().await;
+            self.waited.get_or_init(|| self.begun.elapsed());
+            turn
         };
         if first.is_none()
             && let Some(hold) = self.take_over_or_yield(entry, &turn).await
@@ -247,7 +262,7 @@ impl<'a> Acquire<'a> {
                 Step::Held(holder) => {
                     turn.budget().shrink();
                     let remaining = holder.remaining();
-                    let pause = pacing.after_held(attempt.lock_id(), remaining);
+                    let pause = pacing.after_held(attempt.lock_id(), self.options.once.is_some(), remaining);
                     trace::waiting(self.name(), remaining, pause);
                     pause
                 }
@@ -264,8 +279,20 @@ impl<'a> Acquire<'a> {
 
     /// Delivers the hold to the caller: the turn goes with the lease, and the waiters behind wait for its holder.
     fn deliver(&self, hold: Hold, entry: &Entry, turn: Turn) -> Hold {
-        entry.front().set_held(Holder::local(&hold.lease().key.lock_id));
-        hold.lease().deliver(turn, self.meter.as_ref());
+        let lease = hold.lease();
+        let period = lease.once.and_then(|once| match once.mark_end {
+            MarkEnd::At(end) => {
+                let left = end
+                    .timestamp_millis()
+                    .saturating_sub(once.acquired_at.timestamp_millis());
+                let ends = Instant::now() + Duration::from_millis(u64::try_from(left).unwrap_or_default());
+                Some(Period { end, ends })
+            }
+            MarkEnd::After(_) => None,
+        });
+        let holder = Holder::local(&lease.key.lock_id);
+        entry.front().set_held(holder.in_period(period));
+        lease.deliver(turn, self.meter.as_ref());
         hold
     }
 
@@ -296,18 +323,25 @@ impl<'a> Acquire<'a> {
         let error = match outcome {
             AttemptOutcome::RuntimeStopped => return Err(self.shut_down_error()),
             _ if self.engine.refuses(self.is_inside_hold) => return Err(self.shut_down_error()),
-            AttemptOutcome::Acquired(hold) if !hold.lease().is_over() => return Ok(Step::Acquired(hold)),
+            AttemptOutcome::Acquired(hold) if !hold.lease().is_over() => {
+                return self.in_period(hold).map(Step::Acquired);
+            }
             // The lease was over before the caller's thread took it. The old claim releases itself, and its id must not
             // be used again.
             AttemptOutcome::Acquired(_) | AttemptOutcome::AlreadyOver => {
                 *attempt = attempt.anew();
                 return Ok(Step::Retry(Duration::ZERO));
             }
-            AttemptOutcome::Held { lock_id, remaining } => {
+            AttemptOutcome::Held {
+                lock_id,
+                remaining,
+                dates,
+            } => {
                 if let Some(lock_id) = &lock_id {
                     self.engine.lines.held_by(self.name(), lock_id);
                 }
                 let holder = Holder::new(lock_id.clone(), remaining);
+                let holder = self.unless_done(holder, lock_id.as_deref(), dates)?;
                 let Some((key, min_hold)) = self.given_up(lock_id) else {
                     entry.front().set_held(holder.clone());
                     return Ok(Step::Held(holder));
@@ -413,16 +447,93 @@ impl<'a> Acquire<'a> {
         step: F,
     ) -> Result<Option<F::Output>, LockError> {
         let time_is_up = async {
-            match deadline {
-                Some(deadline) => tokio::time::sleep_until(deadline).await,
-                None => entry.front().no_reply(self.begun).await,
+            if let Some(once @ Once::PerPeriod(_)) = self.options.once {
+                // It is on the heap, because every waiter would have room for it, and few have periods.
+                return boxed(self.deadline_or_period_end(entry, deadline, once)).await;
             }
+            self.deadline(entry, deadline).await;
         };
         tokio::select! {
             biased;
             output = step => Ok(Some(output)),
             () = self.engine.until_refused(self.is_inside_hold) => Err(self.shut_down_error()),
             () = time_is_up => Ok(None),
+        }
+    }
+
+    /// Waits until the deadline or, without one, until the server has not replied for too long.
+    async fn deadline(&self, entry: &Entry, deadline: Option<Instant>) {
+        match deadline {
+            Some(deadline) => tokio::time::sleep_until(deadline).await,
+            None => entry.front().no_reply(self.begun).await,
+        }
+    }
+
+    /// [`deadline`](Self::deadline) of a call that ends with its period as well.
+    async fn deadline_or_period_end(&self, entry: &Entry, deadline: Option<Instant>, once: Once) {
+        let known = |period| {
+            self.period.adopt(once, period, self.begun);
+            self.period.known()
+        };
+        let period_end = async {
+            let period = entry.front().until_period(known).await;
+            CallPeriod::until_end_of(period).await;
+        };
+        tokio::select! {
+            () = self.deadline(entry, deadline) => {}
+            () = period_end => {}
+        }
+    }
+
+    /// The hold, unless it was granted in a later period than that of the call: it is then released, because the work
+    /// would use that period up.
+    fn in_period(&self, hold: Hold) -> Result<Hold, LockError> {
+        if let (Some(once), Some(grant)) = (self.options.once, hold.lease().once) {
+            self.answered(once, grant.acquired_at);
+            if self.period.is_over_at(grant.acquired_at) {
+                return Err(self.timeout_error(&Holder::default()));
+            }
+        }
+        Ok(hold)
+    }
+
+    /// The holder that a reply has named; an error if it is the mark of work that is done, or if the call's period is
+    /// over. A lock whose work may succeed any number of times is held by a mark as by any holder.
+    fn unless_done(
+        &self,
+        holder: Holder,
+        lock_id: Option<&str>,
+        dates: Option<Dates>,
+    ) -> Result<Holder, LockError> {
+        let (Some(once), Some(dates)) = (self.options.once, dates) else {
+            return Ok(holder);
+        };
+        self.answered(once, dates.now);
+        if self.period.is_over_at(dates.now) {
+            return Err(self.timeout_error(&holder));
+        }
+        match lock_id.filter(|id| lock_id::is_mark(id)) {
+            Some(mark) => Err(LockError::Done {
+                name: self.name().to_string(),
+                by: lock_id::owner(mark).unwrap_or_default().to_owned(),
+                until: dates.expires_at,
+            }),
+            None => Ok(holder.in_period(self.period.known())),
+        }
+    }
+
+    /// Notes an answer with this time of the server; the first one decides which period the call belongs to.
+    fn answered(&self, once: Once, now: DateTime) {
+        if self.period.known().is_some() {
+            return;
+        }
+        self.period
+            .answered(once, now, self.waited.get().copied().unwrap_or_default());
+        if let Once::PerPeriod(period) = once
+            && once.is_close_to_boundary(now)
+            && self.engine.is_first_warning(self.name())
+        {
+            trace::close_to_boundary(self.name(), period);
         }
     }
 
@@ -503,6 +614,7 @@ impl<'a> Waiting<'a> {
             Ok(Ok(_)) => AcquireOutcome::Acquired,
             Ok(Err(_)) => AcquireOutcome::Busy,
             Err(LockError::Timeout { .. }) => AcquireOutcome::Timeout,
+            Err(LockError::Done { .. }) => AcquireOutcome::Done,
             Err(LockError::ShutDown { .. }) => AcquireOutcome::ShutDown,
             Err(_) => AcquireOutcome::Error,
         };

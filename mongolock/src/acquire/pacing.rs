@@ -64,7 +64,12 @@ impl<'a> Pacing<'a> {
 
     /// The longest pause after a reply to a request of this claim that found the lock held; a wake-up may end it early, and
     /// a look at the lock may make it longer.
-    pub(crate) fn after_held(&mut self, lock_id: &Arc<str>, remaining: Option<Duration>) -> Duration {
+    pub(crate) fn after_held(
+        &mut self,
+        lock_id: &Arc<str>,
+        ends_with_mark: bool,
+        remaining: Option<Duration>,
+    ) -> Duration {
         self.held_replies += 1;
         let notifier = &self.engine.notifier;
         self.counted.get_or_insert_with(|| notifier.count());
@@ -80,7 +85,7 @@ impl<'a> Pacing<'a> {
         self.is_resting = self.subscription.is_some();
         match &self.subscription {
             Some(subscription) => {
-                subscription.set_claim(lock_id);
+                subscription.set_claim(lock_id, ends_with_mark);
                 subscription.rest(remaining)
             }
             None => until_free(self.backoff.next(), remaining),
@@ -153,7 +158,7 @@ mod tests {
         let entry = engine.queues.join(&name);
         let mut pacing = Pacing::new(engine, &name, &entry, Instant::now());
         for _ in 0..=REPLIES_BEFORE_STREAM {
-            let longest = pacing.after_held(&"own".into(), None);
+            let longest = pacing.after_held(&"own".into(), false, None);
             pacing.pause(longest).await;
         }
         assert!(pacing.subscription.is_some());

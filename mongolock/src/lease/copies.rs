@@ -137,6 +137,7 @@ mod tests {
     use super::*;
 
     const HELD: Result<AcquireReply, LockError> = Ok(AcquireReply::Held {
+        dates: None,
         holder: None,
         remaining: None,
     });

@@ -8,10 +8,13 @@
 //! | gone | [`renewal`], a guarded commit | the server no longer has the claim |
 //! | shut down | [`renewer`] | the provider is shut down |
 //!
+//! A lease whose work has succeeded, and whose mark is requested, ends only by the reply to that request: [`completion`].
+//!
 //! A release that finds the claim gone is reported as "gone" by [`release`], after the lease has ended.
 
 pub(crate) mod background_release;
 mod commits;
+mod completion;
 pub(crate) mod copies;
 pub(crate) mod given_up;
 mod handover;
@@ -37,6 +40,7 @@ pub(crate) use set::{Member, SetGrant};
 
 use crate::lease::copies::Copies;
 use crate::meter::LockMeter;
+use crate::once::OnceGrant;
 use crate::options::Options;
 use crate::store::LeaseId;
 use crate::sync::lock;
@@ -62,6 +66,8 @@ pub(crate) struct Grant {
     pub(crate) sent: Instant,
     /// The time from `sent` for which the lease lasts.
     pub(crate) lasts: Duration,
+    /// What decides when the work under the lease is due again, if it may succeed only once.
+    pub(crate) once: Option<OnceGrant>,
 }
 
 /// One hold of a lock in this process, shared by its guard, its contexts and the renewer.
@@ -77,6 +83,8 @@ pub(crate) struct Lease {
     pub(crate) acquired: Instant,
     /// The names of a set; empty for the lease of a single lock.
     members: Box<[Member]>,
+    /// What decides when the work under the lease is due again, if it may succeed only once.
+    pub(crate) once: Option<OnceGrant>,
     /// The last of the tokens that were reserved for hand-overs in this process.
     last_token: FencingToken,
     /// Whether the hold was handed over by another caller in this process, without a command.
@@ -104,8 +112,12 @@ enum State {
     Live {
         /// The time at which the holder stops relying on the lease.
         deadline: Instant,
+        /// Whether the work has succeeded, and nothing but its mark may end the lease.
+        is_completing: bool,
     },
     Released,
+    /// The work is done, and the server has confirmed its mark.
+    Done,
     Lost(LossReason),
 }
 
@@ -114,6 +126,7 @@ impl Lease {
         let deadline = grant.sent + without_margin(grant.lasts);
         let slot = QueueSlot::Entry { _entry: entry };
         Self {
+            once: grant.once,
             last_token: grant.last_token,
             copies: grant.copies,
             ..Self::beginning(key, grant.token, options, grant.sent, deadline, slot)
@@ -134,10 +147,14 @@ impl Lease {
             token,
             options,
             acquired,
+            once: None,
             members: Box::default(),
             last_token: token,
             is_handed_over: false,
-            state: Mutex::new(State::Live { deadline }),
+            state: Mutex::new(State::Live {
+                deadline,
+                is_completing: false,
+            }),
             changed: Notify::new(),
             slot: Mutex::new(slot),
             copies: None,
@@ -166,6 +183,7 @@ impl Lease {
     pub(crate) fn successor(&self, deadline: Instant) -> Option<Self> {
         let token = FencingToken::new(self.token.get() + 1);
         self.has_token_left().then(|| Self {
+            once: self.once,
             last_token: self.last_token,
             is_handed_over: true,
             copies: self.copies.clone(),
@@ -197,8 +215,8 @@ impl Lease {
     /// The time at which the holder stops relying on the lease; `None` once the lease has ended.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match *lock(&self.state) {
-            State::Live { deadline } => Some(deadline),
-            State::Released | State::Lost(_) => None,
+            State::Live { deadline, .. } => Some(deadline),
+            State::Released | State::Done | State::Lost(_) => None,
         }
     }
 
@@ -216,8 +234,8 @@ impl Lease {
         let state = lock(&self.state);
         // The clock is read under the mutex, so that a lease that was over stays over.
         match *state {
-            State::Live { deadline } => deadline.saturating_duration_since(Instant::now()),
-            State::Released | State::Lost(_) => Duration::ZERO,
+            State::Live { deadline, .. } => deadline.saturating_duration_since(Instant::now()),
+            State::Released | State::Done | State::Lost(_) => Duration::ZERO,
         }
     }
 
@@ -233,8 +251,8 @@ impl Lease {
     pub(crate) fn lost_error(&self) -> LockError {
         let reason = match *lock(&self.state) {
             State::Live { .. } => LossReason::Expired,
-            // After its release the server no longer has the claim.
-            State::Released => LossReason::Gone,
+            // After its end the server no longer has the claim.
+            State::Released | State::Done => LossReason::Gone,
             State::Lost(reason) => reason,
         };
         LockError::Lost {
@@ -264,7 +282,7 @@ impl Lease {
     /// renewals the one that was sent later decides. A lease that is over stays over.
     pub(crate) fn extend(&self, sent: Instant) {
         let mut state = lock(&self.state);
-        if let State::Live { deadline } = &mut *state
+        if let State::Live { deadline, .. } = &mut *state
             && *deadline > Instant::now()
         {
             *deadline = (*deadline).max(sent + without_margin(self.options.expiry));
@@ -281,9 +299,9 @@ impl Lease {
     }
 
     /// Ends a live lease without a release: it wakes the tasks that wait for the end, passes the turn on, and reports the
-    /// loss.
+    /// loss. A lease whose work has succeeded does not end in this way: the reply to the request for its mark decides.
     pub(crate) fn end(&self, reason: LossReason) {
-        if self.finish(State::Lost(reason)).is_none() {
+        if self.finish_unless_completing(State::Lost(reason)).is_none() {
             return;
         }
         self.changed.notify_waiters();
@@ -300,6 +318,68 @@ impl Lease {
             drop(ended);
         }
         self.report_loss(reason);
+    }
+
+    /// Ends a live lease because of a shutdown, as [`end`](Self::end) does, but leaves the turn where it is.
+    pub(crate) fn end_in_turn(&self) {
+        let reason = LossReason::ShutDown;
+        if self.finish_unless_completing(State::Lost(reason)).is_some() {
+            self.changed.notify_waiters();
+            self.report_loss(reason);
+        }
+    }
+
+    /// Notes that the work has succeeded: from now on only its mark ends the lease. `false` if the lease is over.
+    pub(crate) fn begin_completion(&self) -> bool {
+        let mut state = lock(&self.state);
+        match &mut *state {
+            State::Live {
+                deadline,
+                is_completing,
+            } if *deadline > Instant::now() => {
+                *is_completing = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Notes that the mark was not written, and that the lease goes on.
+    pub(crate) fn cancel_completion(&self) {
+        if let State::Live { is_completing, .. } = &mut *lock(&self.state) {
+            *is_completing = false;
+        }
+    }
+
+    /// Ends the lease after the server has confirmed the mark.
+    pub(super) fn complete(&self) {
+        self.finish(State::Done);
+        self.changed.notify_waiters();
+    }
+
+    /// Ends a lease whose work has succeeded and whose mark cannot be written any more.
+    pub(super) fn lose(&self, reason: LossReason) {
+        if self.finish(State::Lost(reason)).is_some() {
+            self.changed.notify_waiters();
+            self.report_loss(reason);
+        }
+    }
+
+    /// Whether the work has succeeded: the mark is requested or confirmed.
+    pub(crate) fn has_succeeded(&self) -> bool {
+        matches!(
+            *lock(&self.state),
+            State::Done
+                | State::Live {
+                    is_completing: true,
+                    ..
+                }
+        )
+    }
+
+    /// Whether the server has confirmed the mark.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(*lock(&self.state), State::Done)
     }
 
     /// Ends the lease for a release and returns its deadline; `None` if it was over before.
@@ -417,7 +497,7 @@ impl Lease {
     /// Ends a live lease and returns its deadline; `None` if it had ended before.
     fn finish(&self, end: State) -> Option<Instant> {
         let mut state = lock(&self.state);
-        let State::Live { deadline } = *state else {
+        let State::Live { deadline, .. } = *state else {
             return None;
         };
         *state = end;
@@ -426,6 +506,21 @@ impl Lease {
             meter.hold_ends(self.acquired.elapsed());
         }
         Some(deadline)
+    }
+
+    /// [`finish`](Self::finish) for a lease whose work has not succeeded.
+    fn finish_unless_completing(&self, end: State) -> Option<Instant> {
+        let mut state = lock(&self.state);
+        match *state {
+            State::Live {
+                deadline,
+                is_completing: false,
+            } => {
+                *state = end;
+                Some(deadline)
+            }
+            _ => None,
+        }
     }
 }
 

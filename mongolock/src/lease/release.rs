@@ -172,12 +172,17 @@ fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> b
 
 /// Takes the turn from a lease if its hold can pass to another caller.
 ///
-/// A hold is not handed over when little of the lease is left, when the lock has a minimum hold, when the provider is
-/// shut down, or while a guarded commit may still be made: the claim guards the commit, and the next hold would use the
+/// A hold is not handed over when little of the lease is left, when the lock has a minimum hold, when its work may succeed
+/// only once (the claim belongs to the period in which it was acquired), when the provider is shut down, or while a guarded commit may still be made: the claim guards the commit, and the next hold would use the
 /// same claim.
 fn turn_to_hand_over(renewer: &Renewer, lease: &Lease, deadline: Instant) -> Option<Turn> {
     let long_enough = deadline.saturating_duration_since(Instant::now()) > lease.options.expiry / 2;
-    if !long_enough || !lease.options.min_hold.is_zero() || lease.may_commit() || renewer.is_closing() {
+    if !long_enough
+        || !lease.options.min_hold.is_zero()
+        || lease.may_commit()
+        || lease.once.is_some()
+        || renewer.is_closing()
+    {
         return None;
     }
     match lease.take_slot() {

@@ -77,6 +77,8 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, turn: RenewalTurn, leases: Vec<
                     }
                     lease.extend(sent);
                     lease.report(trace::renewed);
+                } else if lease.has_succeeded() {
+                    // The mark may have replaced the claim, and its request decides.
                 } else {
                     lease.end(LossReason::Gone);
                     // A lease that had expired before still has its slot, because its claim might have been there.

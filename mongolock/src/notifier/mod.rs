@@ -487,13 +487,14 @@ mod tests {
             lock_id: Arc::clone(&lock_id),
         };
         let request = AcquireRequest {
+            wants_dates: false,
             expiry: Duration::from_secs(3600),
             tokens: 1,
             takeover_margin: Duration::ZERO,
         };
         memory.claim(&key, request);
         let waiter = subscribe(&notifier);
-        waiter.set_claim(&lock_id);
+        waiter.set_claim(&lock_id, false);
         let begun = Instant::now();
         waiter.woken().await;
         assert!(begun.elapsed() < *PAUSES.end(), "{:?}", begun.elapsed());

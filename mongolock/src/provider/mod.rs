@@ -165,6 +165,10 @@ impl LockProvider {
         &self.engine.config.options
     }
 
+    pub(crate) fn retention(&self) -> Duration {
+        self.engine.config.retention
+    }
+
     pub(crate) fn named(&self, name: RenderedName) -> DistributedLock {
         DistributedLock::new(&self.engine, name)
     }

@@ -18,7 +18,7 @@ pub(crate) use admission::{Admission, AdmissionClass, Admissions};
 use fairness::HandoverBudget;
 pub(crate) use fairness::Rivals;
 pub(crate) use front::{Front, FrontStatus};
-pub(crate) use holder::Holder;
+pub(crate) use holder::{Holder, Period};
 pub(crate) use overdue::{Overdue, OverdueRequests};
 
 use crate::sync::lock;

@@ -70,6 +70,28 @@ pub(super) enum Step {
     Panicked(Box<dyn Any + Send>),
 }
 
+/// How a body has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BodyEnd {
+    Succeeded,
+    /// It has returned a failure.
+    Failed,
+    /// It was cancelled because of the loss of the lock.
+    Lost,
+    Panicked,
+}
+
+impl BodyEnd {
+    /// The value of the span's field `outcome`.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded | Self::Failed => "returned",
+            Self::Lost => "lost",
+            Self::Panicked => "panicked",
+        }
+    }
+}
+
 /// What the end of the hold means for the call.
 pub(crate) struct EndedHold {
     /// The loss of the lock, for a call whose body was cancelled.
@@ -208,37 +230,41 @@ impl RunningHold {
         }
     }
 
-    /// Ends the span of the body, and releases the lock.
-    pub(super) async fn release(self, outcome: &'static str, was_cancelled: bool) -> EndedHold {
+    /// Ends the span of the body, and releases the lock, or marks it as done.
+    pub(super) async fn release(self, end: BodyEnd) -> EndedHold {
         let Self {
             context,
             mut source,
             on_lost,
             span,
         } = self;
-        trace::hold_ended(&span, &context.lease().fields(), outcome);
+        trace::hold_ended(&span, &context.lease().fields(), end.as_str());
         drop(span);
         // After a guarded commit the work was done under the lock, even if the lock was lost later.
         let is_uncommitted = context.leases().any(|lease| !lease.has_committed());
         let reports_loss = on_lost == OnLost::Cancel && is_uncommitted;
         // After the release the call's own lease is over as well.
         let lost = context.leases().find(|lease| lease.is_over()).map(Arc::clone);
-        let loss_of_success = match source.release().await {
+        let loss_of_success = match source.end(end).await {
             Err(error @ LockError::Lost { .. }) if reports_loss => Some(error),
             // A release that is not confirmed does not change the outcome: the work was done under the lock.
             _ => None,
         };
         EndedHold {
             // The reason of a loss stays the same after the release.
-            lost: was_cancelled.then(|| lost.as_ref().unwrap_or(context.lease()).lost_error()),
+            lost: (end == BodyEnd::Lost).then(|| lost.as_ref().unwrap_or(context.lease()).lost_error()),
             loss_of_success,
         }
     }
 }
 
 impl LockSource {
-    async fn release(&mut self) -> Result<(), LockError> {
+    /// Ends the call's part of the hold: work that has succeeded and may succeed only once is marked as done.
+    async fn end(&mut self, end: BodyEnd) -> Result<(), LockError> {
         let own = match self {
+            Self::Own(own) if end == BodyEnd::Succeeded && own.guard.lease().once.is_some() => {
+                return own.guard.complete().await;
+            }
             Self::Own(own) => own,
             Self::Both(both) => &mut both.0,
             Self::Joined(joined) => return joined.context.ensure_held(),

@@ -7,6 +7,7 @@ use super::mongo::{MongoStore, release_stage, unfit};
 use super::takeover::taken;
 use super::ttl_index::BUILD_LOCK;
 use super::{Lines, waiters};
+use crate::lock_id::MARK_PREFIX;
 use crate::store::info::{Page, Seen};
 use crate::timing::COMMAND_LIMIT;
 use crate::{FencingToken, LockError, LockFilter, LockInfo, LockState};
@@ -110,7 +111,7 @@ impl MongoStore {
         takeover_margin: Duration,
     ) -> Result<u64, LockError> {
         let claims = conditions(&LockFilter::new().owner(owner));
-        let seen = doc! { "$and": [claims, { "$expr": ends_now(takeover_margin) }] };
+        let seen = doc! { "$and": [claims, { "lockId": { "$not": is_mark() } }, { "$expr": ends_now(takeover_margin) }] };
         self.update(&self.locks, seen, release_stage(Duration::ZERO), COMMAND_LIMIT)
             .await
     }
@@ -140,18 +141,28 @@ fn conditions(filter: &LockFilter) -> Document {
         conditions.push(doc! { "_id": { "$regex": format!("^{}", literally(prefix)) } });
     }
     if let Some(owner) = &filter.owner {
-        let pattern = format!("^{}#[^#]*$", literally(owner));
+        let pattern = format!("^({MARK_PREFIX})?{}#[^#]*$", literally(owner));
         conditions.push(doc! { "lockId": { "$regex": pattern } });
     }
     match filter.state {
         None => {}
-        Some(LockState::Held) => conditions.push(doc! { "lockId": { "$ne": "" }, "$expr": is_running() }),
-        Some(LockState::Expired) => {
-            conditions.push(doc! { "lockId": { "$ne": "" }, "$expr": { "$not": is_running() } });
+        Some(LockState::Held) => {
+            conditions.push(doc! { "lockId": { "$ne": "", "$not": is_mark() }, "$expr": is_running() });
         }
-        Some(LockState::Released) => conditions.push(doc! { "lockId": "" }),
+        Some(LockState::Expired) => conditions
+            .push(doc! { "lockId": { "$ne": "", "$not": is_mark() }, "$expr": { "$not": is_running() } }),
+        Some(LockState::Released) => conditions.push(doc! { "$or": [
+            { "lockId": "" },
+            { "lockId": is_mark(), "$expr": { "$not": is_running() } },
+        ] }),
+        Some(LockState::Done) => conditions.push(doc! { "lockId": is_mark(), "$expr": is_running() }),
     }
     doc! { "$and": conditions }
+}
+
+/// The condition for the `lockId` of a mark.
+fn is_mark() -> Document {
+    doc! { "$regex": format!("^{MARK_PREFIX}") }
 }
 
 /// The regular expression that matches exactly this text.

@@ -18,8 +18,8 @@ const LAST_DATE: i64 = 253_402_300_799_999;
 /// Returned by [`LockAdmin`](crate::LockAdmin).
 ///
 /// It implements [`Serialize`] for reports and logs. The fields have their Rust names in this order, dates are RFC 3339
-/// strings in UTC (within the years 0 to 9999), `remaining` is a number of seconds, and `state` is `"held"`, `"expired"`
-/// or `"released"`:
+/// strings in UTC (within the years 0 to 9999), `remaining` is a number of seconds, and `state` is `"held"`, `"expired"`,
+/// `"released"` or `"done"`:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -40,10 +40,10 @@ const LAST_DATE: i64 = 253_402_300_799_999;
 pub struct LockInfo {
     /// The lock's name.
     pub name: String,
-    /// The owner that holds the lock, or held it when its lease expired. `None` once the lock is released, and for
-    /// holders that write no owner, as DistributedLock.MongoDB does.
+    /// The owner that holds the lock, held it when its lease expired, or has marked it as done. `None` once the lock is
+    /// released, and for holders that write no owner, as DistributedLock.MongoDB does.
     pub owner: Option<String>,
-    /// Whether the lock is held, expired or released.
+    /// Whether the lock is held, expired, released or done.
     pub state: LockState,
     /// The fencing token in the document, which is that of the latest hold.
     ///
@@ -87,7 +87,7 @@ pub struct WaiterInfo {
 
 /// The state of a lock by the server's clock.
 ///
-/// It implements [`Serialize`] as `"held"`, `"expired"` or `"released"`.
+/// It implements [`Serialize`] as `"held"`, `"expired"`, `"released"` or `"done"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -98,8 +98,12 @@ pub enum LockState {
     /// it stays taken for [`LockInfo::remaining`] if a takeover margin is not over.
     Expired,
     /// The lock was released. It is free, except that it stays taken for [`LockInfo::remaining`] if its minimum hold is
-    /// not over.
+    /// not over. A mark of finished work whose time is over counts as released.
     Released,
+    /// The work under the lock is done and needs no other run before [`LockInfo::expires_at`]: a lock with
+    /// [`once_per`](crate::DistributedLock::once_per) or [`once`](crate::DistributedLock::once) was marked. Until then
+    /// nothing acquires it; [`force_release`](crate::LockAdmin::force_release) clears the mark.
+    Done,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -144,6 +148,8 @@ impl From<Seen<'_>> for LockInfo {
             owner: lock_id::owner(seen.lock_id).map(str::to_owned),
             state: match (seen.lock_id, left) {
                 ("", _) => LockState::Released,
+                (id, ..=0) if lock_id::is_mark(id) => LockState::Released,
+                (id, _) if lock_id::is_mark(id) => LockState::Done,
                 (_, ..=0) => LockState::Expired,
                 _ => LockState::Held,
             },
@@ -189,6 +195,19 @@ mod tests {
         assert_eq!(
             json("", 60_000, 59_999),
             r#"{"name":"report:1","owner":null,"state":"released","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:41:00.123Z","remaining":0.001,"waiters":[]}"#
+        );
+    }
+
+    #[test]
+    fn a_mark_names_its_owner_and_is_done_until_it_ends() {
+        assert_eq!(
+            json("done:billing#1#8c0f", 30_000, 130),
+            r#"{"name":"report:1","owner":"billing#1","state":"done","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87,"waiters":[]}"#
+        );
+        let over = json("done:billing#1#8c0f", 877, 877);
+        assert!(
+            over.contains(r#""owner":"billing#1","state":"released""#),
+            "{over}"
         );
     }
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use self::retention::Retention;
 use self::waiters::WaiterDocuments;
-use super::{AcquireReply, AcquireRequest, LockEvent, Page, RenewReply, RunningLease};
+use super::{AcquireReply, AcquireRequest, Dates, LockEvent, Page, RenewReply, RunningLease};
 use crate::lock_id;
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
@@ -47,7 +47,7 @@ pub(crate) struct MemoryStore {
     jumped: AtomicU64,
 }
 
-struct Document {
+pub(super) struct Document {
     lock_id: Arc<str>,
     acquired_at: Duration,
     expires_at: Duration,
@@ -71,7 +71,13 @@ impl Document {
         self.expires_at = present.max(now + expiry);
     }
 
-    fn end(&mut self, at: Duration) {
+    /// Replaces the claim by its mark.
+    pub(super) fn mark(&mut self, until: Duration) {
+        self.lock_id = Arc::from(lock_id::mark_of(&self.lock_id));
+        self.expires_at = until;
+    }
+
+    pub(super) fn end(&mut self, at: Duration) {
         self.lock_id = Arc::from("");
         self.expires_at = at;
     }
@@ -132,13 +138,20 @@ impl MemoryStore {
                 lock_id: Arc::clone(&key.lock_id),
             });
         }
+        let dates = Some(Dates {
+            now: self.date(now),
+            acquired_at: self.date(document.acquired_at),
+            expires_at: self.date(document.expires_at),
+        });
         if document.lock_id == key.lock_id {
             AcquireReply::Acquired {
+                dates,
                 last_token: FencingToken::new(document.token),
                 remaining: Some(document.expires_at.saturating_sub(now)),
             }
         } else {
             AcquireReply::Held {
+                dates,
                 holder: Some(Arc::clone(&document.lock_id)),
                 remaining: Some(document.free_at(request.takeover_margin).saturating_sub(now)),
             }
@@ -183,6 +196,22 @@ impl MemoryStore {
         document.end(now.max(document.acquired_at + min_hold));
         self.report(&key.name);
         true
+    }
+
+    /// Changes the document of this claim, if the claim has the lock, and returns the id that was in the document before.
+    pub(super) fn replace_claim(
+        &self,
+        key: &LeaseId,
+        change: impl FnOnce(&mut Document),
+    ) -> Option<Arc<str>> {
+        let mut documents = lock(&self.documents);
+        let document = documents.get_mut(&key.name)?;
+        let found = Arc::clone(&document.lock_id);
+        if found == key.lock_id {
+            change(document);
+            self.report(&key.name);
+        }
+        Some(found)
     }
 
     /// The lease that runs on this lock at this time.
@@ -262,7 +291,11 @@ impl MemoryStore {
         let now = self.now();
         let mut ended = 0;
         for (name, document) in lock(&self.documents).iter_mut() {
-            if lock_id::owner(&document.lock_id) == Some(wanted) && !document.is_free(now, takeover_margin) {
+            let is_claim = !lock_id::is_mark(&document.lock_id);
+            if is_claim
+                && lock_id::owner(&document.lock_id) == Some(wanted)
+                && !document.is_free(now, takeover_margin)
+            {
                 document.end(now);
                 self.report(name);
                 ended += 1;
@@ -299,7 +332,7 @@ impl MemoryStore {
         seen.into()
     }
 
-    fn date(&self, clock: Duration) -> DateTime {
+    pub(super) fn date(&self, clock: Duration) -> DateTime {
         let elapsed = i64::try_from(clock.saturating_sub(AT_START).as_millis()).unwrap_or(i64::MAX);
         DateTime::from_millis(self.started_at.timestamp_millis().saturating_add(elapsed))
     }

@@ -9,6 +9,7 @@ mod gate;
 mod index_state;
 mod info;
 mod look;
+mod mark;
 mod memory;
 mod mongo;
 mod reachability;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
+use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
 pub(crate) use change_stream::{LockEvent, LockStream, StreamFilter};
@@ -36,6 +38,7 @@ pub use index_state::IndexState;
 pub(crate) use info::Page;
 pub use info::{LockInfo, LockState, WaiterInfo};
 pub(crate) use look::{RunningLease, RunningLeases};
+pub(crate) use mark::MarkReply;
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::{MongoStore, WAITERS_SUFFIX};
 pub(crate) use waiters::ProviderMark;
@@ -43,6 +46,7 @@ pub(crate) use waiters::{Lines, Waiter, WaiterEntry};
 pub use waiters_state::WaitersState;
 
 use crate::meter::CommandKind;
+use crate::once::MarkEnd;
 use crate::opaque::Opaque;
 use crate::options::TtlOptions;
 #[cfg(test)]
@@ -72,6 +76,19 @@ pub(crate) struct AcquireRequest {
     pub(crate) tokens: i64,
     /// How long after its end a lease that was not released still keeps the lock taken.
     pub(crate) takeover_margin: Duration,
+    /// Whether the reply has to have the [`Dates`].
+    pub(crate) wants_dates: bool,
+}
+
+/// What a reply says about time, by the server's clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dates {
+    /// The time of the command.
+    pub(crate) now: DateTime,
+    /// The beginning of the lease in the document.
+    pub(crate) acquired_at: DateTime,
+    /// The end of the lease in the document.
+    pub(crate) expires_at: DateTime,
 }
 
 /// The server's reply to an acquire request.
@@ -84,6 +101,8 @@ pub(crate) enum AcquireReply {
         /// The remaining time of the lease; `None` if the reply has none, because the driver has repeated the command
         /// and the server has replied from its log.
         remaining: Option<Duration>,
+        /// Present if the request asked for it.
+        dates: Option<Dates>,
     },
     /// The lease of another holder runs, or the margin after it.
     Held {
@@ -91,6 +110,8 @@ pub(crate) enum AcquireReply {
         holder: Option<Arc<str>>,
         /// The time until the lock is free, if it is neither renewed nor released; `None` if the reply has none.
         remaining: Option<Duration>,
+        /// Present if the request asked for it and the reply names a holder.
+        dates: Option<Dates>,
     },
 }
 
@@ -109,6 +130,17 @@ impl RenewReply {
             Self::Only(held) => held.contains(key),
         }
     }
+}
+
+/// What the statement that guards a commit does with the claim.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum GuardChange {
+    /// It keeps the claim.
+    Keep,
+    /// It renews the claim for this time.
+    Renew(Duration),
+    /// It replaces the claim by the mark that its work is done, or releases it if the period is over.
+    Mark(MarkEnd),
 }
 
 /// The outcome of the statement that guards a commit.
@@ -271,6 +303,27 @@ impl Store {
         }
     }
 
+    /// Replaces a claim by the mark that its work is done, or releases it if the period is over. Repeating it is harmless.
+    pub(crate) async fn mark(
+        &self,
+        key: &LeaseId,
+        end: MarkEnd,
+        limit: Duration,
+    ) -> Result<MarkReply, LockError> {
+        match self {
+            // It ends the hold, as a release does.
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(CommandKind::Release, pin!(store.mark(key, end, limit)))
+                    .await
+            }
+            Self::Memory(store) => Ok(store.mark(key, end)),
+            #[cfg(test)]
+            Self::Simulated(link) => Ok(link.memory().mark(key, end)),
+        }
+    }
+
     /// Releases those of these claims that have their locks.
     pub(crate) async fn release_many(
         &self,
@@ -297,16 +350,15 @@ impl Store {
         }
     }
 
-    /// Guards a commit: it changes the document of this claim within the session's transaction, and renews the claim if
-    /// an expiry is given. If that fails, a second command finds the reason.
+    /// Guards a commit: it changes the document of this claim within the session's transaction. If that fails, a second command finds the reason.
     pub(crate) async fn guard(
         &self,
         key: &LeaseId,
-        expiry: Option<Duration>,
+        change: GuardChange,
         session: &mut ClientSession,
     ) -> Result<GuardOutcome, LockError> {
         if let Self::Mongo(store) = self {
-            let guarding = pin!(store.guard(key, expiry, session));
+            let guarding = pin!(store.guard(key, change, session));
             return store.gate.count(CommandKind::Commit, guarding).await;
         }
         Err(LockError::NoTransaction {

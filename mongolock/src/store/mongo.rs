@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use super::connection::Connection;
 use super::gate::Gate;
 use super::reachability::Reachability;
-use super::{AcquireReply, AcquireRequest, ProviderMark, RenewReply, reply};
+use super::{AcquireReply, AcquireRequest, Dates, ProviderMark, RenewReply, reply};
 use crate::error::failure::Failure;
 use crate::store::LeaseId;
 use crate::store::driver_error;
@@ -157,20 +157,24 @@ impl MongoStore {
         request: AcquireRequest,
         limit: Duration,
     ) -> Result<AcquireReply, LockError> {
+        let mut fields = doc! {
+            "_id": 0, "lockId": 1, "fencingToken": 1,
+            "remainingMs": { "$subtract": ["$expiresAt", "$$NOW"] },
+        };
+        if request.wants_dates {
+            fields.extend(doc! { "acquiredAt": 1, "expiresAt": 1, "now": "$$NOW" });
+        }
         let command = doc! {
             "findAndModify": self.locks.name(),
             "query": { "_id": &*key.name },
             "update": [claim_stage(key, request)],
             "upsert": true,
             "new": true,
-            "fields": {
-                "_id": 0, "lockId": 1, "fencingToken": 1,
-                "remainingMs": { "$subtract": ["$expiresAt", "$$NOW"] },
-            },
+            "fields": fields,
         };
         match self.write(&self.locks, command, limit).await {
             Ok(reply) => match reply.get_document("value") {
-                Ok(document) => acquire_reply(key, document, request.takeover_margin),
+                Ok(document) => acquire_reply(key, document, request),
                 // An upsert that returns the new document always has one.
                 Err(_) => Err(corrupt(
                     &key.name,
@@ -181,6 +185,7 @@ impl MongoStore {
             Err(error) if driver_error::is_duplicate_key(&error) => Ok(AcquireReply::Held {
                 holder: None,
                 remaining: None,
+                dates: None,
             }),
             Err(error) if driver_error::is_wrong_type(&error) => Err(corrupt(
                 &key.name,
@@ -298,7 +303,7 @@ impl MongoStore {
     }
 
     /// Runs one write command that a majority must confirm.
-    async fn write(
+    pub(super) async fn write(
         &self,
         collection: &Collection<Document>,
         command: Document,
@@ -435,8 +440,12 @@ fn claims(keys: &[LeaseId]) -> Vec<Document> {
 pub(super) fn acquire_reply(
     key: &LeaseId,
     document: &Document,
-    takeover_margin: Duration,
+    request: AcquireRequest,
 ) -> Result<AcquireReply, LockError> {
+    let dates = request
+        .wants_dates
+        .then(|| dates(&key.name, document))
+        .transpose()?;
     let left = document.get_i64("remainingMs").ok();
     // The rest of a lease that has ended is negative.
     let remaining = |margin| {
@@ -446,10 +455,11 @@ pub(super) fn acquire_reply(
     };
     let holder = document.get_str("lockId").ok();
     if holder != Some(&key.lock_id) {
-        let margin = margin_after(holder.unwrap_or_default(), takeover_margin);
+        let margin = margin_after(holder.unwrap_or_default(), request.takeover_margin);
         return Ok(AcquireReply::Held {
             holder: holder.map(Arc::from),
             remaining: remaining(margin),
+            dates,
         });
     }
     let remaining = remaining(Duration::ZERO);
@@ -457,9 +467,22 @@ pub(super) fn acquire_reply(
         Some(Bson::Int64(token)) => Ok(AcquireReply::Acquired {
             last_token: FencingToken::new(*token),
             remaining,
+            dates,
         }),
         _ => Err(unfit(&key.name, document, "fencingToken", "a 64-bit integer")),
     }
+}
+
+fn dates(name: &str, document: &Document) -> Result<Dates, LockError> {
+    let date = |field| match document.get_datetime(field) {
+        Ok(date) => Ok(*date),
+        Err(_) => Err(unfit(name, document, field, "a date")),
+    };
+    Ok(Dates {
+        now: date("now")?,
+        acquired_at: date("acquiredAt")?,
+        expires_at: date("expiresAt")?,
+    })
 }
 
 /// The error for a field that is missing or has the wrong type.

@@ -27,7 +27,7 @@ impl MongoStore {
     ) -> Result<Vec<AcquireReply>, LockError> {
         let claiming = async {
             self.send_claims(keys, request, limit).await?;
-            self.read_claims(keys, request.takeover_margin, limit).await
+            self.read_claims(keys, request, limit).await
         };
         match self.reachability() {
             Some(reachability) => reachability.unless_unreachable(claiming).await,
@@ -79,7 +79,7 @@ impl MongoStore {
     async fn read_claims(
         &self,
         keys: &[LeaseId],
-        takeover_margin: Duration,
+        request: AcquireRequest,
         limit: Duration,
     ) -> Result<Vec<AcquireReply>, LockError> {
         let names: Vec<&str> = keys.iter().map(|key| &*key.name).collect();
@@ -109,11 +109,12 @@ impl MongoStore {
             Some(document) if document.is_null("remainingMs") => {
                 Err(corrupt(&key.name, "`expiresAt` is not a date".to_owned()))
             }
-            Some(document) => acquire_reply(key, document, takeover_margin),
+            Some(document) => acquire_reply(key, document, request),
             // Another client has deleted the document in the meantime.
             None => Ok(AcquireReply::Held {
                 holder: None,
                 remaining: None,
+                dates: None,
             }),
         });
         replies.collect()

@@ -66,6 +66,7 @@ impl MongoStore {
         let pause = Duration::from_secs(fastrand::u64(INDEX_BUILD_PAUSE));
         let key = build_key();
         let request = AcquireRequest {
+            wants_dates: false,
             expiry: pause,
             tokens: 1,
             takeover_margin: Duration::ZERO,

@@ -199,3 +199,49 @@ async fn locks_work_with_the_dotnet_index() {
         "{with_margin:?}"
     );
 }
+
+/// To the .NET library a mark is a holder: its acquire, renewal and release leave it alone. When the mark has ended, it
+/// acquires the lock, and the token rises.
+#[tokio::test]
+async fn the_dotnet_library_leaves_marks_alone() {
+    let fixture = Fixture::mongodb().await;
+    let locks = fixture.locks();
+    let lock = fixture.provider.lock("shared").once();
+    let guard = lock.acquire().await.unwrap();
+    let claim = fixture.document("shared").await.unwrap();
+    let own = claim.get_str("lockId").unwrap().to_owned();
+    guard.done().await.unwrap();
+    let marked = fixture.document("shared").await.unwrap();
+    assert_eq!(marked.get_str("lockId").unwrap(), format!("done:{own}"));
+    assert_eq!(
+        marked.keys().collect::<Vec<_>>(),
+        ["_id", "lockId", "acquiredAt", "expiresAt", "fencingToken"],
+    );
+    assert!(
+        DotnetLock::try_acquire(&locks, "shared", "a", 30_000)
+            .await
+            .is_none()
+    );
+    let stale = DotnetLock {
+        locks: locks.clone(),
+        lock_id: own.clone(),
+        token: 0,
+    };
+    let renewal = doc! { "$set": { "expiresAt": DateTime::from_millis(0) } };
+    let renewed = locks
+        .update_one(doc! { "_id": "shared", "lockId": &own }, renewal)
+        .await;
+    assert_eq!(renewed.unwrap().matched_count, 0);
+    assert_eq!(stale.release("shared").await, 0);
+    assert_eq!(fixture.document("shared").await.unwrap(), marked);
+
+    let over = doc! { "$set": { "expiresAt": DateTime::now() } };
+    locks.update_one(doc! { "_id": "shared" }, over).await.unwrap();
+    let taken = async || DotnetLock::try_acquire(&locks, "shared", "b", 30_000).await;
+    let theirs = must(eventually(AMPLE, "the end of the mark", taken).await);
+    assert_eq!(theirs.token, marked.get_i64("fencingToken").unwrap() + 1);
+    let busy = lock.try_acquire().await.unwrap();
+    assert!(busy.is_none(), "the .NET library holds the lock");
+    assert_eq!(theirs.release("shared").await, 1);
+    lock.acquire().await.unwrap().done().await.unwrap();
+}

@@ -13,6 +13,7 @@ mod late_commands;
 mod late_replies;
 mod lock_sets;
 mod log_in;
+mod marks;
 mod network;
 mod orderly_end;
 mod outage;
@@ -22,6 +23,7 @@ mod replica_set;
 mod runtimes;
 mod silent_commits;
 mod silent_connections;
+mod ticks;
 mod unreachable;
 mod write_concern;
 

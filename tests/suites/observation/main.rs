@@ -363,6 +363,53 @@ fn losses_are_warnings_with_their_reason() {
     assert_eq!(reasons, ["\"expired\"\"expired\"", "\"shut down\"\"shut_down\""]);
 }
 
+/// A success is an event of its own, and a call that finds it says so on its span.
+#[test]
+fn finished_work_is_an_event() {
+    let notes = observed(async |provider| {
+        let lock = provider.lock("nightly").once();
+        lock.acquire().await.unwrap().done().await.unwrap();
+        lock.acquire().await.map(drop).unwrap_err();
+    });
+    let NotedEvent { level, fields, .. } = notes.event("mongolock.done").unwrap();
+    assert_eq!((level, &*fields.0["lock.name"]), (Level::DEBUG, "\"nightly\""));
+    let outcomes: Vec<String> = notes
+        .spans("mongolock.acquire")
+        .iter()
+        .map(|span| span.0["outcome"].clone())
+        .collect();
+    assert_eq!(outcomes, ["\"acquired\"", "\"done\""]);
+    assert!(notes.event("mongolock.released").is_none() && notes.event("mongolock.lost").is_none());
+}
+
+/// The length of the period is chosen so that a period has just begun by the store's clock.
+#[test]
+fn a_call_close_to_a_boundary_is_reported_once() {
+    let close = async |provider: LockProvider| {
+        let clock = provider.lock("clock").await.unwrap();
+        let info = provider.admin().get(clock.name()).await.unwrap().unwrap();
+        let now = u64::try_from(info.acquired_at.timestamp_millis()).unwrap();
+        let year = 366 * 24 * 60 * 60 * 1000;
+        let periods = now / year + 1;
+        let lock = provider
+            .lock("nightly")
+            .once_per(Duration::from_millis(now / periods));
+        for _ in 0..3 {
+            lock.acquire().await.unwrap().release().await.unwrap();
+        }
+    };
+    let notes = observed(close);
+    let seen = notes.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let reports = seen
+        .events
+        .iter()
+        .filter(|event| event.name == "mongolock.close_to_boundary");
+    let reports: Vec<_> = reports
+        .map(|event| (event.level, &*event.fields.0["lock.name"]))
+        .collect();
+    assert_eq!(reports, [(Level::WARN, "\"nightly\"")]);
+}
+
 #[test]
 fn forced_releases_are_events() {
     let notes = observed(async |provider| {

@@ -7,14 +7,15 @@
 mod round;
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span};
 
 use super::pacing::Pacing;
+use super::period::CallPeriod;
 use super::{Acquire, Waiting};
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
@@ -146,6 +147,8 @@ impl<'a> AcquireSeveral<'a> {
             is_inside_hold: self.is_inside_hold,
             meter: None,
             begun,
+            period: CallPeriod::default(),
+            waited: OnceLock::new(),
         }
     }
 
@@ -301,7 +304,7 @@ impl<'a> AcquireSeveral<'a> {
         let name = self.names[index].text();
         loop {
             let remaining = holder.remaining();
-            let pause = pacing.after_held(lock_id, remaining);
+            let pause = pacing.after_held(lock_id, false, remaining);
             trace::waiting(name, remaining, pause);
             pacing.pause(pause).await;
             loop {

@@ -203,7 +203,9 @@ impl Round {
         let mut members = Vec::with_capacity(replies.len());
         for (index, reply) in replies.into_iter().enumerate() {
             match reply {
-                AcquireReply::Held { holder, remaining } => {
+                AcquireReply::Held {
+                    holder, remaining, ..
+                } => {
                     return RoundOutcome::Busy {
                         index,
                         lock_id: holder.clone(),
@@ -213,6 +215,7 @@ impl Round {
                 AcquireReply::Acquired {
                     last_token,
                     remaining,
+                    ..
                 } => {
                     lasts = remaining.map_or(lasts, |remaining| lasts.min(remaining));
                     members.push(shared.member(index, last_token));
@@ -378,6 +381,7 @@ impl Request {
             expiry: options.expiry,
             tokens: 1,
             takeover_margin: engine.config.options.takeover_margin,
+            wants_dates: false,
         };
         let request = engine.store.claim_several(keys, command, self.limit);
         let result = if self.copy.is_some() {

@@ -56,6 +56,7 @@ fn request() -> AcquireRequest {
         expiry: AMPLE,
         tokens: 1,
         takeover_margin: Duration::ZERO,
+        wants_dates: false,
     }
 }
 
@@ -94,6 +95,7 @@ async fn each_lock_has_a_reply_of_its_own(store: Store) {
             AcquireReply::Held {
                 holder: Some(holder),
                 remaining: Some(rest),
+                ..
             },
             AcquireReply::Acquired { .. },
         ] => {
