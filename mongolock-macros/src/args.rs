@@ -4,7 +4,7 @@
 use proc_macro2::{TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Attribute, Expr, ExprLit, Ident, Lit, LitBool, LitStr, Path, Token, bracketed, token};
+use syn::{Attribute, Expr, ExprLit, Ident, Lit, LitBool, LitInt, LitStr, Path, Token, bracketed, token};
 
 use crate::error::{Errors, argument};
 use crate::format_call;
@@ -28,6 +28,8 @@ pub(crate) struct Args {
     pub(crate) on_busy: Option<Path>,
     /// The key of `once = true`, as written.
     pub(crate) once: Option<Ident>,
+    /// The key of `permits`, as written, and its value.
+    pub(crate) permits: Option<(Ident, LitInt)>,
     pub(crate) provider: Option<Expr>,
     pub(crate) crate_path: Option<Path>,
 }
@@ -99,6 +101,7 @@ impl Args {
         }
         match key {
             Key::Once => self.once(ident, input, errors)?,
+            Key::Permits => self.permits(ident, input, errors)?,
             Key::Provider => self.provider(input, errors)?,
             Key::Crate => self.crate_path(input, errors)?,
             Key::Name if input.peek(token::Bracket) => self.names(input, errors)?,
@@ -233,6 +236,20 @@ impl Args {
         Ok(())
     }
 
+    /// Reads the value of `permits`, an integer without a suffix.
+    fn permits(&mut self, key: Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
+        let ahead = input.fork();
+        let is_number = ahead
+            .parse::<LitInt>()
+            .is_ok_and(|literal| literal.suffix().is_empty());
+        if is_number && (is_end(&ahead) || is_next_argument(&ahead)) {
+            self.permits = Some((key, input.parse()?));
+        } else {
+            errors.push_spanned(skip_value(input)?, argument::not_a_number());
+        }
+        Ok(())
+    }
+
     /// Reads the value of `provider`.
     fn provider(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
         let ahead = input.fork();
@@ -357,7 +374,7 @@ fn with_quotes(key: Key, value: &TokenStream) -> Option<String> {
         Key::OnBusy | Key::OnLost | Key::Release | Key::Escape => key.choices().contains(&word.as_str()),
         Key::AcquireTimeout if word == "none" => true,
         Key::AcquireTimeout | Key::Duration(_) => crate::duration::parse(&word).is_ok(),
-        Key::Name | Key::Once | Key::Provider | Key::Crate => false,
+        Key::Name | Key::Once | Key::Permits | Key::Provider | Key::Crate => false,
     };
     known.then(|| format!("{} = \"{word}\"", key.as_str()))
 }

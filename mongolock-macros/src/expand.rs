@@ -188,6 +188,9 @@ fn options(lock: &Lock) -> TokenStream {
         }
         None => {}
     }
+    if let Some(permits) = lock.permits {
+        options.extend(quote_spanned!(span=> .permits(#permits)));
+    }
     if lock.is_once {
         options.extend(quote_spanned!(span=> .once()));
     }

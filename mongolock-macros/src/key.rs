@@ -9,6 +9,7 @@ pub(crate) enum Key {
     Duration(DurationKey),
     AcquireTimeout,
     Once,
+    Permits,
     OnBusy,
     OnLost,
     Release,
@@ -29,7 +30,7 @@ pub(crate) enum DurationKey {
 
 impl Key {
     /// Every argument, in the order in which messages list them and in which the rules check them.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Name,
         Self::Duration(DurationKey::Expiry),
         Self::Duration(DurationKey::RenewInterval),
@@ -38,6 +39,7 @@ impl Key {
         Self::Duration(DurationKey::MaxHold),
         Self::Duration(DurationKey::OncePer),
         Self::Once,
+        Self::Permits,
         Self::OnBusy,
         Self::OnLost,
         Self::Release,
@@ -62,6 +64,7 @@ impl Key {
             Self::Duration(DurationKey::MaxHold) => "max_hold = \"1h\"",
             Self::Duration(DurationKey::OncePer) => "once_per = \"1d\"",
             Self::Once => "once = true",
+            Self::Permits => "permits = 5",
             Self::OnBusy => "on_busy = \"skip\"",
             Self::OnLost => "on_lost = \"continue\"",
             Self::Release => "release = \"background\"",
@@ -82,6 +85,7 @@ impl Key {
             | Self::Duration(_)
             | Self::AcquireTimeout
             | Self::Once
+            | Self::Permits
             | Self::Provider
             | Self::Crate => &[],
         }

@@ -24,6 +24,8 @@ const MAX_DURATION: u64 = 7 * DAY;
 
 /// The shortest accepted `once_per`, in milliseconds; it equals the bound that the runtime checks.
 const MIN_PERIOD: u64 = 1000;
+/// The greatest accepted `permits`; it equals the bound that the runtime checks.
+const MAX_PERMITS: u32 = 1000;
 /// The longest accepted `once_per`, in milliseconds; it equals the bound that the runtime checks.
 const MAX_PERIOD: u64 = 366 * DAY;
 
@@ -34,6 +36,8 @@ pub(crate) struct Lock {
     pub(crate) durations: Vec<(DurationKey, u64)>,
     /// How long a call waits; the provider's timeout applies to an omitted one.
     pub(crate) acquire_timeout: Option<Timeout>,
+    /// The number of permits that was given.
+    pub(crate) permits: Option<u32>,
     /// Whether `once = true` was given.
     pub(crate) is_once: bool,
     pub(crate) on_busy: OnBusy,
@@ -110,6 +114,7 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
     }
     check_timeout(&args, &on_busy, acquire_timeout, errors);
     check_once(&args, errors);
+    let permits = permits(&args, errors);
     if let Some(provider) = &args.provider {
         check_lock_argument(provider, function, lock_argument::in_provider, errors);
     }
@@ -123,6 +128,7 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
         names,
         durations,
         acquire_timeout,
+        permits,
         is_once: once.is_some(),
         on_busy,
         on_lost,
@@ -264,6 +270,27 @@ fn check_lock_argument(
         let name = argument.name().map(ToString::to_string).unwrap_or_default();
         errors.push_spanned(value, message(&name));
     }
+}
+
+/// Reads `permits`, and reports arguments that contradict it.
+fn permits(args: &Args, errors: &mut Errors) -> Option<u32> {
+    let (key, literal) = args.permits.as_ref()?;
+    if args.name_list.is_some() {
+        errors.push(key.span(), argument::permits_with_several_names());
+    }
+    let once_per = args.literal(Key::Duration(DurationKey::OncePer));
+    if once_per.is_some() || args.once.is_some() {
+        errors.push(key.span(), argument::permits_with_once());
+    }
+    let permits = literal.base10_parse().ok();
+    let permits = permits.filter(|permits| (1..=MAX_PERMITS).contains(permits));
+    if permits.is_none() {
+        errors.push(
+            literal.span(),
+            argument::permits_out_of_bounds(&literal.to_string()),
+        );
+    }
+    permits
 }
 
 /// Reports arguments that contradict `once` or `once_per`.

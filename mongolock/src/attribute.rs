@@ -15,7 +15,7 @@ use crate::options::Options;
 use crate::output::{self, Output};
 use crate::run::OnLost;
 pub use crate::run::{Acquired, Acquiring, Body};
-use crate::{LockError, LockProvider};
+use crate::{LockError, LockProvider, Semaphore};
 pub use crate::{LockOutput, Skipped};
 
 // The return type is the only generic argument of these functions. The compiler then reports a return type that cannot
@@ -137,6 +137,8 @@ pub struct Call {
     /// Whether the attribute itself sets an `acquire_timeout`.
     has_acquire_timeout: bool,
     on_lost: OnLost,
+    /// The number of permits, if the name is that of a semaphore.
+    permits: Option<u32>,
 }
 
 impl Call {
@@ -162,6 +164,7 @@ impl Call {
             options,
             has_acquire_timeout: false,
             on_lost: OnLost::Cancel,
+            permits: None,
         }
     }
 
@@ -209,6 +212,13 @@ impl Call {
         if let Ok(provider) = &self.provider {
             Arc::make_mut(&mut self.options).set_once(Once::Kept(provider.retention()));
         }
+        self
+    }
+
+    /// Sets `permits`: the name is that of a semaphore.
+    #[must_use]
+    pub fn permits(mut self, permits: u32) -> Self {
+        self.permits = Some(permits);
         self
     }
 
@@ -311,8 +321,17 @@ impl Call {
 
     fn hold(self, name: Name, on_busy: OnBusy) -> Acquiring {
         let on_lost = self.on_lost;
+        if let Some(permits) = self.permits {
+            let semaphore = self.semaphore(name, permits);
+            return Acquiring::new(async move { semaphore?.hold(on_busy, on_lost).await });
+        }
         let lock = self.lock(name);
         Acquiring::new(async move { lock?.hold(on_busy, on_lost).await })
+    }
+
+    fn semaphore(self, name: Name, permits: u32) -> Result<Semaphore, LockError> {
+        let semaphore = self.provider?.semaphore_named(name.finish(), permits);
+        Ok(semaphore.with(self.options))
     }
 
     fn lock(self, name: Name) -> Result<DistributedLock, LockError> {

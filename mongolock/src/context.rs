@@ -70,6 +70,13 @@ impl Drop for Level {
 
 impl LockContext {
     pub(crate) fn new(lease: Arc<Lease>, engine: &Arc<Engine>, template: Option<&'static str>) -> Self {
+        if let Some(semaphore) = lease.semaphore() {
+            let view = View {
+                tokens: vec![(Arc::clone(semaphore), FencingToken::NONE)],
+                first: 0,
+            };
+            return Self::of_view(lease, Vec::new(), view, engine, template);
+        }
         let context = Self::within(lease, engine, template, Self::current());
         context.cut_ended_calls();
         context
@@ -213,6 +220,10 @@ impl LockContext {
 
     /// The fencing token of this hold; see [`FencingToken`]. Of a [set](crate::LockSet) it is that of
     /// [`name`](Self::name): tokens of different names are not ordered among each other.
+    ///
+    /// A permit of a [`Semaphore`](crate::Semaphore) has no fencing token. Under one this is `i64::MIN`, which no lock ever
+    /// has, and a [fenced](crate::FencedExt::fenced) write with it returns
+    /// [`LockError::InvalidOption`].
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         match &self.level.view {
@@ -225,7 +236,8 @@ impl LockContext {
     #[must_use]
     pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
         let mut tokens = self.tokens();
-        tokens.find(|(own, _)| ***own == *name).map(|(_, token)| token)
+        let token = tokens.find(|(own, _)| ***own == *name).map(|(_, token)| token);
+        token.filter(|token| *token != FencingToken::NONE)
     }
 
     /// The names of the call and their tokens.
@@ -438,6 +450,19 @@ impl LockContext {
         std::iter::successors(Self::current(), Self::outer).find(is_it)
     }
 
+    /// The context of the innermost enclosing permit of this semaphore, on the same provider, and its lease.
+    pub(crate) fn enclosing_permit(engine: &Arc<Engine>, semaphore: &str) -> Option<(Self, Arc<Lease>)> {
+        let permit = |context: Self| {
+            let is_own = Arc::ptr_eq(&context.level.engine, engine);
+            let mut leases = context.leases().filter(|_| is_own);
+            let is_it = |lease: &&Arc<Lease>| lease.semaphore().is_some_and(|name| **name == *semaphore);
+            let lease = leases.find(is_it).map(Arc::clone);
+            drop(leases);
+            Some((context, lease?))
+        };
+        std::iter::successors(Self::current(), Self::outer).find_map(permit)
+    }
+
     /// Whether the caller runs under a lock of this provider that is still held.
     pub(crate) fn is_inside_hold(engine: &Arc<Engine>) -> bool {
         let is_one = |context: Self| Arc::ptr_eq(&context.level.engine, engine) && !context.is_lost();
@@ -466,7 +491,7 @@ impl LockContext {
     pub(crate) fn hold_span(&self) -> Span {
         let fields = HoldFields {
             name: self.name(),
-            token: self.fencing_token(),
+            token: Some(self.fencing_token()).filter(|token| *token != FencingToken::NONE),
             ..self.lease().fields()
         };
         if self.names().nth(1).is_none() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::acquire::Acquire;
 use crate::context::LockContext;
 use crate::engine::Engine;
-use crate::lease::Hold;
+use crate::lease::{Hold, Lease};
 use crate::name::RenderedName;
 use crate::once::Once;
 use crate::options::Options;
@@ -362,7 +362,8 @@ impl DistributedLock {
     pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
         self.check()?;
         if let Some(outer) = LockContext::enclosing(&self.engine, self.name()) {
-            return self.join(&outer, on_busy, on_lost).await;
+            let lease = Arc::clone(outer.lease_of(self.name()));
+            return join(&outer, &lease, &self.name, on_busy, on_lost).await;
         }
         let acquire = self.acquiring();
         let hold = match on_busy {
@@ -377,33 +378,6 @@ impl DistributedLock {
             self.options.await_release,
             on_lost,
         ))
-    }
-
-    /// Joins the hold of the enclosing call. The hold is busy only while another inner call runs under it. The lock options
-    /// of the inner call do not apply.
-    async fn join(
-        &self,
-        outer: &LockContext,
-        on_busy: OnBusy,
-        on_lost: OnLost,
-    ) -> Result<RunningHold, LockError> {
-        let lease = outer.lease_of(self.name());
-        lease.ensure_held()?;
-        let inner_calls = outer.inner_calls();
-        let permit = match on_busy {
-            OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
-            OnBusy::Wait => tokio::select! {
-                biased;
-                permit = inner_calls.acquire_owned() => permit.ok(),
-                () = lease.until_over() => return Err(lease.lost_error()),
-            },
-        };
-        // The hold may have ended during the wait for another inner call.
-        lease.ensure_held()?;
-        match permit {
-            Some(permit) => Ok(RunningHold::joined(outer, &self.name, permit, on_lost)),
-            None => Err(outer.busy_error()),
-        }
     }
 
     fn guard(&self, hold: Hold) -> LockGuard {
@@ -427,6 +401,33 @@ impl DistributedLock {
             }),
             _ => Ok(()),
         }
+    }
+}
+
+/// Joins the hold of the enclosing call. The hold is busy only while another inner call runs under it. The lock options
+/// of the inner call do not apply.
+pub(crate) async fn join(
+    outer: &LockContext,
+    lease: &Arc<Lease>,
+    name: &RenderedName,
+    on_busy: OnBusy,
+    on_lost: OnLost,
+) -> Result<RunningHold, LockError> {
+    lease.ensure_held()?;
+    let inner_calls = outer.inner_calls();
+    let permit = match on_busy {
+        OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
+        OnBusy::Wait => tokio::select! {
+            biased;
+            permit = inner_calls.acquire_owned() => permit.ok(),
+            () = lease.until_over() => return Err(lease.lost_error()),
+        },
+    };
+    // The hold may have ended during the wait for another inner call.
+    lease.ensure_held()?;
+    match permit {
+        Some(permit) => Ok(RunningHold::joined(outer, lease, name, permit, on_lost)),
+        None => Err(outer.busy_error()),
     }
 }
 

@@ -75,9 +75,12 @@ pub(crate) fn acquire_ended(
 /// The fields of one hold in events.
 pub(crate) struct HoldFields<'a> {
     pub(crate) name: &'a str,
+    /// The number of the permit, if the lock is one.
+    pub(crate) permit: Option<u32>,
     /// The id of the claim, which has the owner.
     pub(crate) lock_id: &'a str,
-    pub(crate) token: FencingToken,
+    /// The fencing token; a permit has none.
+    pub(crate) token: Option<FencingToken>,
     pub(crate) acquired: Instant,
 }
 
@@ -85,6 +88,10 @@ impl HoldFields<'_> {
     /// The owner, which only an enabled span or event looks for.
     fn owner(&self) -> &str {
         lock_id::owner(self.lock_id).unwrap_or_default()
+    }
+
+    fn token(&self) -> Option<i64> {
+        self.token.map(FencingToken::get)
     }
 
     fn held_ms(&self) -> u64 {
@@ -96,8 +103,8 @@ impl HoldFields<'_> {
 pub(crate) fn hold_span(hold: &HoldFields<'_>, template: Option<&'static str>) -> Span {
     span!(
         target: target!(), Level::DEBUG, "mongolock.hold",
-        lock.name = hold.name, lock.template = template, lock.owner = hold.owner(),
-        lock.token = hold.token.get(), held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
+        lock.name = hold.name, lock.permit = hold.permit, lock.template = template, lock.owner = hold.owner(),
+        lock.token = hold.token(), held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
     )
 }
 
@@ -106,7 +113,7 @@ pub(crate) fn hold_set_span(hold: &HoldFields<'_>, template: Option<&'static str
     span!(
         target: target!(), Level::DEBUG, "mongolock.hold",
         lock.name = hold.name, lock.names = ?names, lock.template = template, lock.owner = hold.owner(),
-        lock.token = hold.token.get(), held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
+        lock.token = hold.token(), held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
     )
 }
 
@@ -146,7 +153,7 @@ pub(crate) fn acquired(hold: &HoldFields<'_>) {
     event!(
         debug,
         "mongolock.acquired",
-        { lock.name = hold.name, lock.owner = hold.owner(), lock.token = hold.token.get() },
+        { lock.name = hold.name, lock.permit = hold.permit, lock.owner = hold.owner(), lock.token = hold.token() },
         "lock acquired"
     );
 }
@@ -155,7 +162,7 @@ pub(crate) fn renewed(hold: &HoldFields<'_>) {
     event!(
         trace,
         "mongolock.renewed",
-        { lock.name = hold.name, lock.token = hold.token.get() },
+        { lock.name = hold.name, lock.token = hold.token() },
         "lease renewed"
     );
 }
@@ -164,7 +171,7 @@ pub(crate) fn released(hold: &HoldFields<'_>) {
     event!(
         debug,
         "mongolock.released",
-        { lock.name = hold.name, lock.token = hold.token.get(), held_ms = hold.held_ms() },
+        { lock.name = hold.name, lock.permit = hold.permit, lock.token = hold.token(), held_ms = hold.held_ms() },
         "lock released"
     );
 }
@@ -174,7 +181,7 @@ pub(crate) fn done(hold: &HoldFields<'_>) {
     event!(
         debug,
         "mongolock.done",
-        { lock.name = hold.name, lock.owner = hold.owner(), lock.token = hold.token.get(), held_ms = hold.held_ms() },
+        { lock.name = hold.name, lock.owner = hold.owner(), lock.token = hold.token(), held_ms = hold.held_ms() },
         "work done, lock marked"
     );
 }
@@ -184,7 +191,7 @@ pub(crate) fn done_retrying(hold: &HoldFields<'_>, error: &LockError, pause: Dur
         warn,
         "mongolock.done_retrying",
         {
-            lock.name = hold.name, lock.token = hold.token.get(), error = %error.with_cause(),
+            lock.name = hold.name, lock.token = hold.token(), error = %error.with_cause(),
             pause_ms = millis(pause),
         },
         "the work is done, and marking the lock failed, retrying"
@@ -195,8 +202,18 @@ pub(crate) fn done_failed(hold: &HoldFields<'_>, error: &LockError) {
     event!(
         error,
         "mongolock.done_failed",
-        { lock.name = hold.name, lock.token = hold.token.get(), error = %error.with_cause() },
+        { lock.name = hold.name, lock.token = hold.token(), error = %error.with_cause() },
         "the work is done, and the lock was not marked, the work may run again"
+    );
+}
+
+/// A query has found a permit beyond the number that a caller gives.
+pub(crate) fn permits_differ(name: &str, permits: u32, seen: u32) {
+    event!(
+        warn,
+        "mongolock.permits_differ",
+        { lock.name = name, permits = permits, seen = seen },
+        "another caller of the semaphore gives a larger number of permits"
     );
 }
 
@@ -215,7 +232,7 @@ pub(crate) fn lost(hold: &HoldFields<'_>, reason: LossReason) {
         warn,
         "mongolock.lost",
         {
-            lock.name = hold.name, lock.token = hold.token.get(), held_ms = hold.held_ms(),
+            lock.name = hold.name, lock.permit = hold.permit, lock.token = hold.token(), held_ms = hold.held_ms(),
             reason = reason.as_str(),
         },
         "the lease ended before the work did"
@@ -316,6 +333,16 @@ pub(crate) fn line_refused(error: &LockError) {
         "mongolock.line_refused",
         { error = %error.with_cause() },
         "waiting calls of this process stand in no line"
+    );
+}
+
+/// The collection of the locks has a collation.
+pub(crate) fn collation(locale: &str) {
+    event!(
+        warn,
+        "mongolock.index",
+        { locale = locale },
+        "the collection has a collation, different names may be one lock"
     );
 }
 

@@ -39,6 +39,8 @@ const RUNTIME_LAYERS: &[Layer] = &[
             "lock_set",
             "guard",
             "set_guard",
+            "semaphore",
+            "permit",
             "context",
             "commit",
             "admin",
@@ -78,7 +80,7 @@ const RUNTIME_LAYERS: &[Layer] = &[
     Layer {
         name: "values and tools",
         modules: &[
-            "error", "duration", "token", "output", "name", "lock_id", "once", "opaque", "options", "timing",
+            "error", "duration", "token", "output", "name", "lock_id", "slot", "once", "opaque", "options", "timing",
             "backoff", "sync", "task", "meter", "trace",
         ],
     },

@@ -122,6 +122,22 @@ pub(crate) fn once_twice() -> &'static str {
     "`once` and `once_per` exclude each other: keep `once` for a name with the scheduled time, and `once_per` for a period"
 }
 
+pub(crate) fn not_a_number() -> &'static str {
+    "`permits` must be a number: write `permits = 5`"
+}
+
+pub(crate) fn permits_out_of_bounds(written: &str) -> String {
+    format!("`permits = {written}` is out of bounds: write a number from 1 to 1000")
+}
+
+pub(crate) fn permits_with_several_names() -> &'static str {
+    "`permits` needs one lock name: give one `name`, or remove `permits`"
+}
+
+pub(crate) fn permits_with_once() -> &'static str {
+    "`permits` contradicts `once` and `once_per`, which let one caller work at a time: remove one of the two"
+}
+
 pub(crate) fn once_with_several_names() -> &'static str {
     "work that may succeed only once has one lock name: give one `name`, or remove `once` and `once_per`"
 }

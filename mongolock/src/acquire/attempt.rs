@@ -56,6 +56,8 @@ struct Shared {
     /// The entry in the queue, which keeps a shutdown waiting for replies.
     entry: Arc<Entry>,
     copies: Arc<Copies>,
+    /// The name of the semaphore, if the lock is one of its permits.
+    semaphore: Option<Arc<str>>,
 }
 
 /// How one request of an attempt ended.
@@ -111,6 +113,27 @@ impl Attempt {
         options: &Arc<Options>,
         entry: &Arc<Entry>,
     ) -> Self {
+        Self::of(engine, name, options, entry, None)
+    }
+
+    /// An attempt to acquire the permit of this semaphore that has this name.
+    pub(crate) fn of_permit(
+        engine: &Arc<Engine>,
+        name: &Arc<str>,
+        semaphore: &Arc<str>,
+        options: &Arc<Options>,
+        entry: &Arc<Entry>,
+    ) -> Self {
+        Self::of(engine, name, options, entry, Some(Arc::clone(semaphore)))
+    }
+
+    fn of(
+        engine: &Arc<Engine>,
+        name: &Arc<str>,
+        options: &Arc<Options>,
+        entry: &Arc<Entry>,
+        semaphore: Option<Arc<str>>,
+    ) -> Self {
         let shared = Shared {
             engine: Arc::clone(engine),
             key: LeaseId {
@@ -120,6 +143,7 @@ impl Attempt {
             options: Arc::clone(options),
             entry: Arc::clone(entry),
             copies: Arc::default(),
+            semaphore,
         };
         Self {
             shared: Arc::new(shared),
@@ -151,9 +175,10 @@ impl Attempt {
             key,
             options,
             entry,
+            semaphore,
             ..
         } = &*self.shared;
-        let mut attempt = Self::new(engine, &key.name, options, entry);
+        let mut attempt = Self::of(engine, &key.name, options, entry, semaphore.clone());
         attempt.class = self.class;
         attempt.tokens = self.tokens;
         attempt
@@ -234,7 +259,9 @@ impl Attempt {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return;
         }
-        if !self.shared.copies.may_take_effect() && self.shared.entry.others_wait() {
+        // A permit is never handed over.
+        let is_lock = self.shared.semaphore.is_none();
+        if is_lock && !self.shared.copies.may_take_effect() && self.shared.entry.others_wait() {
             self.tokens = HANDOVERS;
         }
         let request = Request {
@@ -324,6 +351,7 @@ impl Attempt {
                 .then(|| Arc::clone(&self.shared.copies)),
             sent,
             lasts,
+            semaphore: self.shared.semaphore.clone(),
             once: dates.and_then(|dates| Some(self.shared.options.once?.grant(dates.acquired_at))),
         };
         let entry = Arc::clone(&self.shared.entry);
@@ -338,17 +366,17 @@ impl Attempt {
     /// Notes for the order of the waiters, in this process and in others, that a request that took this time has acquired
     /// the lock.
     fn note_acquisition(&self, request: Duration) {
-        let Shared {
-            engine, key, entry, ..
-        } = &*self.shared;
+        let Shared { engine, entry, .. } = &*self.shared;
+        // The waiters for a permit wait for any of its semaphore.
+        let name = entry.name();
         entry.budget().begin_row(request, entry.waiting());
         let acquired = OwnAcquisition {
             request,
             waiting_since: entry.waiting_since(),
             user: entry.user(),
-            has_stream: engine.notifier.hears_of(&key.name),
+            has_stream: engine.notifier.hears_of(name),
         };
-        if engine.lines.acquired(&key.name, acquired) {
+        if engine.lines.acquired(name, acquired) {
             engine.enter_retaken();
         }
     }

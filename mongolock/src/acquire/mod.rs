@@ -3,6 +3,7 @@
 mod attempt;
 mod pacing;
 mod period;
+mod permit;
 mod several;
 
 use std::future::Future;
@@ -28,6 +29,7 @@ use crate::queue::{FrontStatus, Holder, Period};
 use crate::store::{ACQUIRE_REQUEST, Dates, LeaseId, driver_error};
 use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
 use crate::{LockError, lock_id, task, trace};
+pub(crate) use permit::AcquirePermit;
 pub(crate) use several::AcquireSeveral;
 
 /// One call that acquires a lock.
@@ -619,7 +621,7 @@ impl<'a> Waiting<'a> {
             Err(_) => AcquireOutcome::Error,
         };
         let hold = outcome.as_ref().ok().and_then(|tried| tried.as_ref().ok());
-        let token = hold.map(|hold| hold.lease().token);
+        let token = hold.and_then(|hold| hold.lease().fencing_token());
         trace::acquire_ended(span, self.begun.elapsed(), self.outcome, token);
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Pacing<'a> {
     /// Whether the reply before this pause found the lock held: then the subscription decides when to send the next
     /// request.
     is_resting: bool,
+    /// The number of waiters that ask at once when the lock is released: those of a semaphore are as many as its permits.
+    width: usize,
 }
 
 impl<'a> Pacing<'a> {
@@ -53,7 +55,14 @@ impl<'a> Pacing<'a> {
             subscription: None,
             counted: None,
             is_resting: false,
+            width: 1,
         }
+    }
+
+    /// The same for a waiter for any of so many permits.
+    pub(crate) fn of_semaphore(self, permits: u32) -> Self {
+        let width = usize::try_from(permits).unwrap_or(usize::MAX);
+        Self { width, ..self }
     }
 
     /// The pause after a request that ended with an error.
@@ -81,6 +90,7 @@ impl<'a> Pacing<'a> {
         if self.held_replies >= REPLIES_BEFORE_LINE {
             let has_stream = notifier.expects_stream();
             lines.enter(self.name, self.entry.user(), has_stream, Some(self.begun));
+            lines.set_width(self.name, self.width);
         }
         self.is_resting = self.subscription.is_some();
         match &self.subscription {
@@ -97,6 +107,7 @@ impl<'a> Pacing<'a> {
     pub(crate) async fn wait_for_place(&mut self, deadline: Option<Instant>) {
         let lines = &self.engine.lines;
         lines.set_user(self.name, &self.entry.user());
+        lines.set_width(self.name, self.width);
         let Some(until) = lines.place_until(self.name) else {
             return;
         };

@@ -45,7 +45,7 @@ use crate::options::Options;
 use crate::store::LeaseId;
 use crate::sync::lock;
 use crate::trace::{self, HoldFields};
-use crate::{FencingToken, LockError, LossReason};
+use crate::{FencingToken, LockError, LossReason, slot};
 
 /// The queues of this process, in which waiters hand holds over.
 pub(crate) type Queues = crate::queue::Queues<Handover>;
@@ -68,6 +68,8 @@ pub(crate) struct Grant {
     pub(crate) lasts: Duration,
     /// What decides when the work under the lease is due again, if it may succeed only once.
     pub(crate) once: Option<OnceGrant>,
+    /// The name of the semaphore, if the lock is one of its permits.
+    pub(crate) semaphore: Option<Arc<str>>,
 }
 
 /// One hold of a lock in this process, shared by its guard, its contexts and the renewer.
@@ -83,6 +85,8 @@ pub(crate) struct Lease {
     pub(crate) acquired: Instant,
     /// The names of a set; empty for the lease of a single lock.
     members: Box<[Member]>,
+    /// The name of the semaphore, if the lock is one of its permits.
+    semaphore: Option<Arc<str>>,
     /// What decides when the work under the lease is due again, if it may succeed only once.
     pub(crate) once: Option<OnceGrant>,
     /// The last of the tokens that were reserved for hand-overs in this process.
@@ -127,6 +131,7 @@ impl Lease {
         let slot = QueueSlot::Entry { _entry: entry };
         Self {
             once: grant.once,
+            semaphore: grant.semaphore,
             last_token: grant.last_token,
             copies: grant.copies,
             ..Self::beginning(key, grant.token, options, grant.sent, deadline, slot)
@@ -149,6 +154,7 @@ impl Lease {
             acquired,
             once: None,
             members: Box::default(),
+            semaphore: None,
             last_token: token,
             is_handed_over: false,
             state: Mutex::new(State::Live {
@@ -256,7 +262,7 @@ impl Lease {
             State::Lost(reason) => reason,
         };
         LockError::Lost {
-            name: self.key.name.to_string(),
+            name: self.name().to_owned(),
             token: self.token,
             reason,
         }
@@ -405,6 +411,33 @@ impl Lease {
         }
     }
 
+    /// Notes that a caller has received the hold of a permit. Its turn has passed on, because other permits may be free.
+    pub(crate) fn deliver_permit(&self, meter: &LockMeter) {
+        self.delivered.store(true, Ordering::Relaxed);
+        self.measure(meter);
+    }
+
+    /// The name that users know: for a permit that of its semaphore.
+    pub(crate) fn name(&self) -> &str {
+        self.semaphore.as_deref().unwrap_or(&self.key.name)
+    }
+
+    /// The semaphore, if the lock is one of its permits.
+    pub(crate) fn semaphore(&self) -> Option<&Arc<str>> {
+        self.semaphore.as_ref()
+    }
+
+    /// The number of the permit, if the lock is one.
+    pub(crate) fn permit(&self) -> Option<u32> {
+        self.semaphore.as_ref()?;
+        slot::parts(&self.key.name).map(|(_, number)| number)
+    }
+
+    /// The fencing token; a permit has none, because tokens of different permits do not order each other.
+    pub(crate) fn fencing_token(&self) -> Option<FencingToken> {
+        self.semaphore.is_none().then_some(self.token)
+    }
+
     /// Begins to measure the hold, unless it is over.
     fn measure(&self, meter: &LockMeter) {
         let state = lock(&self.state);
@@ -473,9 +506,10 @@ impl Lease {
 
     pub(crate) fn fields(&self) -> HoldFields<'_> {
         HoldFields {
-            name: &self.key.name,
+            name: self.name(),
+            permit: self.permit(),
             lock_id: &self.key.lock_id,
-            token: self.token,
+            token: self.fencing_token(),
             acquired: self.acquired,
         }
     }

@@ -228,6 +228,7 @@ mod tests {
         });
         let grant = Grant {
             once: None,
+            semaphore: None,
             token: FencingToken::new(1),
             last_token: FencingToken::new(1),
             copies: None,

@@ -88,8 +88,9 @@ impl Lease {
         for member in &self.members {
             event(&HoldFields {
                 name: &member.key.name,
+                permit: None,
                 lock_id: &member.key.lock_id,
-                token: member.token,
+                token: Some(member.token),
                 acquired: self.acquired,
             });
         }

@@ -15,6 +15,8 @@ pub(super) struct Line {
     order: Order,
     /// What uses the name in this process; the provider leaves the line soon after the last user.
     user: User,
+    /// How many waiters ask at once.
+    width: usize,
     /// Whether the change stream tells this provider of releases; it polls otherwise.
     has_stream: bool,
     /// What the document has to become; `None` if it is as it should be.
@@ -54,6 +56,7 @@ impl Line {
         Self {
             order: Order::default(),
             user,
+            width: 1,
             has_stream,
             wanted: None,
             last_place: None,
@@ -121,7 +124,8 @@ impl Line {
         // A claim for a set may be given back at once, because another lock of the set is held, so that it is no turn:
         // everybody keeps the place in line. This provider has left it its chance all the same.
         if !ProviderMark::is_set(lock_id) {
-            self.order.acquired_by(ProviderMark::in_lock_id(lock_id));
+            self.order
+                .acquired_by(ProviderMark::in_lock_id(lock_id), self.width);
         }
         self.standing_back = None;
         self.was_last = false;
@@ -147,11 +151,19 @@ impl Line {
     }
 
     pub(super) fn moments_ahead(&self) -> Duration {
+        if self.ahead() == 0 {
+            return Duration::ZERO;
+        }
         self.order.moments_ahead()
     }
 
+    /// The number of waiters that are to ask before this provider.
     pub(super) fn ahead(&self) -> usize {
-        self.order.ahead()
+        self.order.ahead().saturating_sub(self.width - 1)
+    }
+
+    pub(super) fn set_width(&mut self, width: usize) {
+        self.width = width.max(1);
     }
 
     pub(super) fn rivals(&self) -> Rivals {

@@ -77,8 +77,8 @@ impl Order {
     }
 
     /// Notes that another provider has acquired the lock; `None` if the holder is not one of ours. It goes to the end of
-    /// the line. If it was not the first, the first one has let a turn pass.
-    pub(crate) fn acquired_by(&mut self, provider: Option<&str>) {
+    /// the line. If it was not one of the first ones, as many as `width` says, the first one has let a turn pass.
+    pub(crate) fn acquired_by(&mut self, provider: Option<&str>, width: usize) {
         self.acquired_by_other = Some(Instant::now());
         if let Some(provider) = provider.filter(|provider| !self.has_acquired_since(provider)) {
             self.acquired_since.push(Arc::from(provider));
@@ -92,10 +92,16 @@ impl Order {
             first.is_ahead = false;
             return;
         }
-        first.passes += 1;
-        if let Some(other) = ahead.find(|other| Some(&*other.provider) == provider) {
-            other.is_ahead = false;
+        let place = ahead.position(|other| {
+            let is_it = Some(&*other.provider) == provider;
+            other.is_ahead = !is_it;
+            is_it
+        });
+        // The first of the others has place 0, and is the second in line.
+        if place.is_some_and(|place| place + 1 < width) {
+            return;
         }
+        first.passes += 1;
         self.stop_counting();
     }
 
@@ -193,9 +199,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_provider_that_acquires_is_not_ahead_any_more_but_still_wants_the_lock() {
         let mut order = order(&["a", "b", "own"]);
-        order.acquired_by(Some("a"));
+        order.acquired_by(Some("a"), 1);
         assert_eq!(order.ahead(), 1);
-        order.acquired_by(Some("b"));
+        order.acquired_by(Some("b"), 1);
         assert_eq!(order.ahead(), 0);
         assert!(order.others_wait());
     }
@@ -205,12 +211,12 @@ mod tests {
         let mut order = order(&["dead", "dead too", "own"]);
         for turn in 0..PASSES {
             assert_eq!(order.ahead(), 2, "after {turn} turns");
-            order.acquired_by(Some("other"));
+            order.acquired_by(Some("other"), 1);
         }
         assert_eq!(order.ahead(), 1);
         for turn in 0..PASSES / 2 {
             assert_eq!(order.ahead(), 1, "after {turn} more turns");
-            order.acquired_by(None);
+            order.acquired_by(None, 1);
         }
         assert_eq!(order.ahead(), 0);
         order.read(&line(&["dead", "dead too", "own"]), "own");
@@ -225,7 +231,7 @@ mod tests {
     async fn a_releaser_stands_back_for_those_in_line_and_for_recent_strangers() {
         let mut alone = order(&["own"]);
         assert!(!alone.others_wait());
-        alone.acquired_by(None);
+        alone.acquired_by(None, 1);
         assert!(alone.others_wait());
         tokio::time::sleep(LINE_REMEMBER).await;
         assert!(!alone.others_wait());

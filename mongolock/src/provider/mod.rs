@@ -17,7 +17,7 @@ use crate::name::RenderedName;
 use crate::opaque::Opaque;
 use crate::options::Options;
 use crate::store;
-use crate::{IntoLockName, LockError};
+use crate::{IntoLockName, LockError, Semaphore};
 pub use builder::LockProviderBuilder;
 pub use health::{Health, HeldInfo, WakeUp};
 
@@ -149,6 +149,31 @@ impl LockProvider {
     /// ```
     pub fn lock_all(&self, names: impl IntoIterator<Item = impl IntoLockName>) -> LockSet {
         self.all_named(names.into_iter().map(RenderedName::new).collect())
+    }
+
+    /// Makes a semaphore: at most this number of callers hold a permit of it at the same time, in all processes. The name
+    /// is a value as for [`lock`](Self::lock), and is independent of the lock of that name.
+    ///
+    /// Nothing is sent. Name and number are checked when a permit is acquired: 1 to 1000 permits.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let tenant = "acme";
+    /// let permit = provider.semaphore(format!("export:{tenant}"), 5).await?;
+    /// // At most five exports of this tenant run at the same time.
+    /// permit.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn semaphore(&self, name: impl IntoLockName, permits: u32) -> Semaphore {
+        self.semaphore_named(RenderedName::new(name), permits)
+    }
+
+    /// The semaphore with this rendered name.
+    pub(crate) fn semaphore_named(&self, name: RenderedName, permits: u32) -> Semaphore {
+        Semaphore::new(&self.engine, name, permits)
     }
 
     /// The set of the locks with these rendered names.

@@ -12,6 +12,7 @@ use tracing::Span;
 
 use super::AnyBody;
 use crate::context::{CURRENT, LockContext, View};
+use crate::lease::Lease;
 use crate::name::RenderedName;
 use crate::{LockError, LockGuard, trace};
 
@@ -113,11 +114,12 @@ impl RunningHold {
     /// A call that has joined the hold of this name.
     pub(crate) fn joined(
         outer: &LockContext,
+        lease: &Arc<Lease>,
         name: &RenderedName,
         permit: OwnedSemaphorePermit,
         on_lost: OnLost,
     ) -> Self {
-        let lease = Arc::clone(outer.lease_of(name.text()));
+        let lease = Arc::clone(lease);
         let context = match lease.token_of(name.text()) {
             // The hold has other names as well.
             Some(token) if !lease.members().is_empty() => {

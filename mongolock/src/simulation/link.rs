@@ -15,12 +15,14 @@ use super::process::Process;
 use super::server::{Command, Server};
 use super::trip::{End, Trip};
 use super::{between, chance, errors};
-use crate::LockError;
 use crate::store::IndexState;
 use crate::store::LeaseId;
 use crate::store::driver_error;
-use crate::store::{AcquireReply, AcquireRequest, LockEvent, MemoryStore, RenewReply, RunningLeases};
+use crate::store::{
+    AcquireReply, AcquireRequest, HeldSlots, LockEvent, MemoryStore, RenewReply, RunningLease, RunningLeases,
+};
 use crate::sync::lock;
+use crate::{LockError, slot};
 
 /// The time for which a call may wait for an unused claim of its own process while no release of it is sent.
 const UNUSED_CLAIM_LIMIT: Duration = Duration::from_secs(5);
@@ -119,6 +121,20 @@ impl Link {
                 "{number} waits for {name}, which is held by its own unused claim {id}"
             ));
         }
+    }
+
+    /// Looks at each of these permits, which is what a query over all of them finds.
+    pub(crate) async fn slots(
+        &self,
+        semaphore: &str,
+        permits: u32,
+        takeover_margin: Duration,
+        limit: Duration,
+    ) -> Result<HeldSlots, LockError> {
+        let ids: Vec<Arc<str>> = (0..permits).map(|number| slot::id(semaphore, number)).collect();
+        let running = self.look(&ids, takeover_margin, limit).await?;
+        let held = |(id, lease): (Arc<str>, RunningLease)| Some((slot::parts(&id)?.1, lease));
+        Ok(running.into_iter().filter_map(held).collect())
     }
 
     pub(crate) async fn look(

@@ -10,7 +10,7 @@ use super::{Lines, waiters};
 use crate::lock_id::MARK_PREFIX;
 use crate::store::info::{Page, Seen};
 use crate::timing::COMMAND_LIMIT;
-use crate::{FencingToken, LockError, LockFilter, LockInfo, LockState};
+use crate::{FencingToken, LockError, LockFilter, LockInfo, LockState, slot};
 
 /// The largest number of locks that one query returns. It bounds the memory of a stream, and the time that one query
 /// takes.
@@ -82,7 +82,8 @@ impl MongoStore {
     /// The waiters for these locks. Without the right to read them, or after another error, none are known: the locks
     /// themselves can be read all the same.
     async fn lines_of(&self, locks: &[Document]) -> Lines {
-        let names: Vec<Arc<str>> = locks.iter().map(|lock| Arc::from(name_of(lock))).collect();
+        let awaited = |lock: &Document| Arc::from(slot::awaited(name_of(lock)));
+        let names: Vec<Arc<str>> = locks.iter().map(awaited).collect();
         if names.is_empty() {
             return Lines::new();
         }
@@ -166,7 +167,7 @@ fn is_mark() -> Document {
 }
 
 /// The regular expression that matches exactly this text.
-fn literally(text: &str) -> String {
+pub(super) fn literally(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {
         if c == '\0' {
@@ -205,7 +206,7 @@ fn info(
         token: token.map_err(|_| unfit("fencingToken", "a 64-bit integer"))?,
         now: *date("now")?,
         takeover_margin,
-        waiters: waiters::infos(lines.get(name), text("lockId")?),
+        waiters: waiters::infos(lines.get(slot::awaited(name)), text("lockId")?),
     };
     Ok(seen.into())
 }

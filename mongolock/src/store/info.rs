@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::takeover::margin_after;
 use crate::duration::as_seconds;
-use crate::{FencingToken, LockError, lock_id};
+use crate::{FencingToken, LockError, lock_id, slot};
 
 /// The first moment of the year 0 in milliseconds since 1970: RFC 3339 has no earlier one.
 const FIRST_DATE: i64 = -62_167_219_200_000;
@@ -38,8 +38,11 @@ const LAST_DATE: i64 = 253_402_300_799_999;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// The lock's name.
+    /// The lock's name; for a permit that of its semaphore.
     pub name: String,
+    /// The number of the permit, from 0, if this is a permit of a [`Semaphore`](crate::Semaphore).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permit: Option<u32>,
     /// The owner that holds the lock, held it when its lease expired, or has marked it as done. `None` once the lock is
     /// released, and for holders that write no owner, as DistributedLock.MongoDB does.
     pub owner: Option<String>,
@@ -143,8 +146,10 @@ impl From<Seen<'_>> for LockInfo {
             .saturating_sub(seen.now.timestamp_millis());
         let margin = margin_after(seen.lock_id, seen.takeover_margin).as_millis();
         let until_free = left.saturating_add(i64::try_from(margin).unwrap_or(i64::MAX));
+        let permit = slot::parts(seen.name);
         Self {
-            name: seen.name.to_owned(),
+            name: permit.map_or(seen.name, |(name, _)| name).to_owned(),
+            permit: permit.map(|(_, number)| number),
             owner: lock_id::owner(seen.lock_id).map(str::to_owned),
             state: match (seen.lock_id, left) {
                 ("", _) => LockState::Released,

@@ -17,7 +17,6 @@ use tokio::time::Instant;
 use self::retention::Retention;
 use self::waiters::WaiterDocuments;
 use super::{AcquireReply, AcquireRequest, Dates, LockEvent, Page, RenewReply, RunningLease};
-use crate::lock_id;
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
 use crate::store::info::Seen;
@@ -25,6 +24,7 @@ use crate::store::takeover::margin_after;
 use crate::sync::lock;
 use crate::timing::LATE_COMMAND;
 use crate::{FencingToken, LockFilter, LockInfo};
+use crate::{lock_id, slot};
 
 /// The time of the store's clock at its start: tokens are derived from the time, and a token of 0 would look like no
 /// token.
@@ -214,6 +214,11 @@ impl MemoryStore {
         Some(found)
     }
 
+    /// The names of all locks that have a document.
+    pub(super) fn names(&self) -> Vec<Arc<str>> {
+        lock(&self.documents).keys().cloned().collect()
+    }
+
     /// The lease that runs on this lock at this time.
     pub(crate) fn running_lease(
         &self,
@@ -234,12 +239,14 @@ impl MemoryStore {
     /// All locks that meet the filter, as one page: the documents are in memory anyway.
     pub(crate) fn page(&self, filter: &LockFilter, takeover_margin: Duration) -> Page {
         let now = self.now();
-        let mut locks: Vec<LockInfo> = lock(&self.documents)
-            .iter()
-            .map(|(name, document)| self.info(name, document, now, takeover_margin))
+        let documents = lock(&self.documents);
+        let mut documents: Vec<(&Arc<str>, &Document)> = documents.iter().collect();
+        documents.sort_unstable_by_key(|(id, _)| Arc::clone(id));
+        let mut locks: Vec<LockInfo> = documents
+            .into_iter()
+            .map(|(id, document)| self.info(id, document, now, takeover_margin))
             .filter(|info| filter.admits(info))
             .collect();
-        locks.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         if let Some(limit) = filter.limit {
             locks.truncate(limit as usize);
         }
@@ -327,7 +334,7 @@ impl MemoryStore {
             token: document.token,
             now: self.date(now),
             takeover_margin,
-            waiters: self.waiter_infos(name, &document.lock_id),
+            waiters: self.waiter_infos(slot::awaited(name), &document.lock_id),
         };
         seen.into()
     }

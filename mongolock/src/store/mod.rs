@@ -15,6 +15,7 @@ mod mongo;
 mod reachability;
 pub(crate) mod reply;
 mod several;
+mod slots;
 pub(crate) mod takeover;
 mod transaction;
 mod ttl_index;
@@ -41,6 +42,7 @@ pub(crate) use look::{RunningLease, RunningLeases};
 pub(crate) use mark::MarkReply;
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::{MongoStore, WAITERS_SUFFIX};
+pub(crate) use slots::HeldSlots;
 pub(crate) use waiters::ProviderMark;
 pub(crate) use waiters::{Lines, Waiter, WaiterEntry};
 pub use waiters_state::WaitersState;
@@ -467,6 +469,30 @@ impl Store {
             Self::Memory(store) => Ok(store.look(names, takeover_margin)),
             #[cfg(test)]
             Self::Simulated(link) => with_reply_limit(link.look(names, takeover_margin, limit)).await,
+        }
+    }
+
+    /// Looks at all permits of a semaphore, also at those beyond this number. The reply is only a hint, as that to a look.
+    pub(crate) async fn slots(
+        &self,
+        semaphore: &str,
+        permits: u32,
+        takeover_margin: Duration,
+        limit: Duration,
+    ) -> Result<HeldSlots, LockError> {
+        // Only the simulation has no query over all permits.
+        let _ = permits;
+        match self {
+            Self::Mongo(store) => {
+                let looking = pin!(store.slots(semaphore, takeover_margin, limit));
+                store.gate.run(CommandKind::Look, looking).await
+            }
+            Self::Memory(store) => Ok(store.slots(semaphore, takeover_margin)),
+            #[cfg(test)]
+            Self::Simulated(link) => {
+                let looking = link.slots(semaphore, permits, takeover_margin, limit);
+                with_reply_limit(looking).await
+            }
         }
     }
 

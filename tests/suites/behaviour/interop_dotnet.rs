@@ -200,6 +200,36 @@ async fn locks_work_with_the_dotnet_index() {
     );
 }
 
+/// The document of a permit is an ordinary one: the .NET library is refused a held permit, and a permit that it holds under
+/// the reserved id is not acquired here.
+#[tokio::test]
+async fn permits_are_shared_as_well() {
+    let fixture = Fixture::mongodb().await;
+    let (semaphore, locks) = (fixture.provider.semaphore("shared", 2), fixture.locks());
+    let id = |number: u32| format!("shared\u{1f}{number}");
+    let ours = semaphore.acquire().await.unwrap();
+    let (own, other) = (id(ours.number()), id(1 - ours.number()));
+    assert!(DotnetLock::try_acquire(&locks, &own, "a", 30_000).await.is_none());
+    let theirs = DotnetLock::try_acquire(&locks, &other, "a", 30_000).await;
+    assert!(semaphore.try_acquire().await.unwrap().is_none(), "both are held");
+    assert_eq!(semaphore.available().await.unwrap(), 0);
+
+    let waiting = semaphore.clone();
+    let waiting = tokio::spawn(async move { waiting.acquire().await });
+    // Its release deletes the document, and the waiter makes another one.
+    assert_eq!(theirs.expect("it is free").release(&other).await, 1);
+    let second = timeout(BEFORE_EXPIRY, waiting)
+        .await
+        .expect("it is woken")
+        .unwrap()
+        .unwrap();
+    assert_eq!(id(second.number()), other);
+    ours.release().await.unwrap();
+    let after = DotnetLock::try_acquire(&locks, &own, "b", 30_000).await;
+    assert!(after.is_some(), "a released permit is free for it");
+    second.release().await.unwrap();
+}
+
 /// To the .NET library a mark is a holder: its acquire, renewal and release leave it alone. When the mark has ended, it
 /// acquires the lock, and the token rises.
 #[tokio::test]

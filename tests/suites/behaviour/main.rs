@@ -23,6 +23,7 @@ mod options;
 mod protocol;
 mod release_by_hand;
 mod rights;
+mod semaphore;
 mod several_locks;
 mod shutdown;
 mod stream_filter;

@@ -18,6 +18,7 @@ mod network;
 mod orderly_end;
 mod outage;
 mod paused;
+mod permits;
 mod processes;
 mod replica_set;
 mod runtimes;
