@@ -22,6 +22,7 @@ const TASKS: usize = 50;
 
 pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     cost(setting, report).await?;
+    permits(setting, report).await?;
     opposite_orders(setting, report).await
 }
 
@@ -54,6 +55,39 @@ async fn cost(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
         let name = format!("{size} names: acquire / that of a single lock, p50");
         report.turns(name, &acquires[index], "x");
     }
+    provider.shutdown().await;
+    Ok(())
+}
+
+/// The number of permits of the semaphore, all of which are free.
+const PERMITS: u32 = 20;
+
+/// Acquires and releases permits of a semaphore that nobody else uses, and a single lock, in turns: one command each.
+async fn permits(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    let provider = LockProvider::new(&setting.database().await?);
+    let semaphore = provider.semaphore("sets:permits", PERMITS);
+    let cycles = setting.pick(150, 40);
+    let mut wholes = Turns::default();
+    for turn in 0..=setting.turns() {
+        let single = Turn::of(&provider, 1, cycles).await?;
+        let semaphore = semaphore.clone();
+        let permits = tokio::spawn(async move {
+            let mut lengths = Samples::default();
+            for _ in 0..cycles {
+                let begun = Instant::now();
+                semaphore.acquire().await?.release().await?;
+                lengths.add(begun.elapsed());
+            }
+            anyhow::Ok(lengths)
+        });
+        let permits = permits.await??;
+        // The first turn makes the documents.
+        if turn > 0 {
+            wholes.add(ratio(permits.p50(), single.wholes.p50()));
+        }
+    }
+    let name = "20 permits, all free: acquire and release / those of a single lock, p50";
+    report.turns_at_most(1.2, name.to_owned(), &wholes, "x");
     provider.shutdown().await;
     Ok(())
 }

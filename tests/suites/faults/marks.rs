@@ -8,8 +8,10 @@ use mongolock::{DistributedLock, LockError, LockProvider, LockState};
 use mongolock_tests::{
     AMPLE, BEFORE_EXPIRY, FailPoint, Fault, Proxy, TestDb, change_lock, eventually, must, test_db,
 };
+use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
 
+use crate::actor::{Actor, Part, order, say};
 use crate::{STEPPED_DOWN, document, fail, through_proxy, warm_up};
 
 /// A lease that ends several times while a reply of 2 s is missing, and is renewed often.
@@ -233,4 +235,48 @@ async fn a_grant_after_the_end_of_the_period_is_released() {
     // The next period is not used up.
     let next = timeout(BEFORE_EXPIRY, direct.lock("tick").once_per(period).acquire()).await;
     next.unwrap().unwrap().done().await.unwrap();
+}
+
+/// The process is stopped after the end of its work and before the request for the mark, for longer than its lease lasts:
+/// another instance does the work, and the late mark neither replaces its mark nor counts as one.
+#[tokio::test]
+async fn a_mark_after_a_long_pause_is_a_loss() {
+    let db = test_db().await;
+    let expiry = Duration::from_secs(2);
+    let mut stopped = Actor::start("marks::finish_when_told", &db, expiry, &[]);
+    stopped.until("finished").await;
+    stopped.signal(Signal::STOP);
+    let worker = unfair(db.database(), "worker");
+    let guard = timeout(AMPLE, worker.lock("tick").once().acquire())
+        .await
+        .unwrap();
+    guard.unwrap().done().await.unwrap();
+    let marked = document(db.database(), "tick").await;
+    stopped.send("done").await;
+    stopped.signal(Signal::CONT);
+    stopped.until("lost").await;
+    assert_eq!(document(db.database(), "tick").await, marked);
+    assert_done_by_worker(&db).await;
+}
+
+/// A part: a process that has done its work, and marks it as done when it is told to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn finish_when_told() {
+    let Some(Part { database, expiry }) = Part::given().await else {
+        return;
+    };
+    let provider = unfair(&database, "stopped");
+    let guard = provider
+        .lock("tick")
+        .expiry(expiry)
+        .once()
+        .acquire()
+        .await
+        .unwrap();
+    say("finished");
+    order().await;
+    match guard.done().await {
+        Err(LockError::Lost { .. }) => say("lost"),
+        other => say(format_args!("ended {other:?}")),
+    }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use mongolock::{FencedExt, FencingToken, LockContext, LockError, LockProvider, distributed_lock};
-use mongolock_tests::test_db;
+use mongolock_tests::{FailPoint, must, test_db};
 use tracing::field::{Field, Visit};
 use tracing::instrument::WithSubscriber;
 use tracing::{Event, Id, Instrument, Level, Metadata, Subscriber, info_span, span};
@@ -380,6 +380,33 @@ fn finished_work_is_an_event() {
         .collect();
     assert_eq!(outcomes, ["\"acquired\"", "\"done\""]);
     assert!(notes.event("mongolock.released").is_none() && notes.event("mongolock.lost").is_none());
+}
+
+/// A mark that the server does not write at first is repeated, and one that it refuses is given up.
+#[test]
+fn a_mark_that_is_repeated_or_given_up_is_an_event() {
+    const STEPPED_DOWN: i32 = 189;
+    const UNAUTHORIZED: i32 = 13;
+    let outcome_of = |code: i32, name: &'static str| {
+        observed(async move |_| {
+            let db = test_db().await;
+            let provider = LockProvider::new(db.database());
+            let guard = provider.lock(name).once().acquire().await.unwrap();
+            let refusing = FailPoint::on(&["findAndModify"]).error_code(code).times(1);
+            let refusing = must(refusing.enable_for(&db).await);
+            let ended = guard.done().await;
+            must(refusing.clear().await);
+            assert_eq!(ended.is_ok(), code == STEPPED_DOWN, "{ended:?}");
+        })
+    };
+    let notes = outcome_of(STEPPED_DOWN, "repeated");
+    let NotedEvent { level, fields, .. } = notes.event("mongolock.done_retrying").unwrap();
+    assert_eq!((level, &*fields.0["lock.name"]), (Level::WARN, "\"repeated\""));
+    assert!(notes.event("mongolock.done").is_some() && notes.event("mongolock.done_failed").is_none());
+    let notes = outcome_of(UNAUTHORIZED, "given up");
+    let NotedEvent { level, fields, .. } = notes.event("mongolock.done_failed").unwrap();
+    assert_eq!((level, &*fields.0["lock.name"]), (Level::ERROR, "\"given up\""));
+    assert!(notes.event("mongolock.done").is_none());
 }
 
 /// The length of the period is chosen so that a period has just begun by the store's clock.
