@@ -159,7 +159,7 @@ fn names(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockN
 fn check_distinct(listed: &[ListedName], errors: &mut Errors) {
     let written = |name: &ListedName| match name {
         ListedName::Template(literal) => literal.value().to_owned(),
-        ListedName::Value(value) => value.to_token_stream().to_string(),
+        ListedName::Value(value) => value.to_token_stream().to_string().replace(" :: ", "::"),
     };
     for (index, name) in listed.iter().enumerate() {
         let is_same = |earlier: &ListedName| {
