@@ -334,6 +334,10 @@ pub(crate) const LINE_SHUTDOWN: Duration = seconds(3);
 /// line. It is longer than a failover takes.
 pub(crate) const WAITER_KEPT: Duration = seconds(90);
 
+/// The longest time by which the place of a waiter may be after the server's time. The clocks of members differ by less. A
+/// place later than that is damaged, and must not decide where all later places are.
+pub(crate) const WAITER_AHEAD: Duration = seconds(3600);
+
 // The TTL index.
 
 /// The limit at the server of an index build: a build waits for all open transactions on the collection, and every later

@@ -77,6 +77,11 @@ impl FailPoint {
         self.with("appName", name)
     }
 
+    /// Hits only commands on this collection (database and name).
+    pub fn collection(self, namespace: &str) -> Self {
+        self.with("namespace", namespace)
+    }
+
     /// [`enable`](Self::enable) at the server of this test database, for the clients of the test only.
     ///
     /// # Errors

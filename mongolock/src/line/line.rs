@@ -249,4 +249,21 @@ mod tests {
         line.held_by(&first.new_lock_id("first"));
         assert_eq!(line.ahead(), 0);
     }
+
+    /// Two of those that wait for one of three permits may stand before another one that asks at once.
+    #[tokio::test]
+    async fn the_first_of_several_permits_leave_each_other_no_moments() {
+        let user: User = Weak::<()>::new();
+        let mut line = Line::new(user, true);
+        line.read(
+            &[waiter("a", 1), waiter("b", 2), waiter("c", 3), waiter("own", 4)],
+            "own",
+        );
+        assert_eq!(line.ahead(), 3);
+        line.set_width(3);
+        assert_eq!(line.ahead(), 1);
+        assert!(!line.moments_ahead().is_zero());
+        line.set_width(4);
+        assert_eq!((line.ahead(), line.moments_ahead()), (0, Duration::ZERO));
+    }
 }

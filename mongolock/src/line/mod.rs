@@ -9,8 +9,10 @@
 //! | `order.rs` | what this provider knows of the line of one name |
 //! | `line.rs` | the line of one name: its order, and this provider's own document |
 //! | `keeper.rs` | the tasks that write the documents and keep them for as long as they are needed |
+//! | `indexes.rs` | the background check of the indexes of the documents |
 //! | `recent.rs` | the names that this provider has released a moment ago |
 
+mod indexes;
 mod keeper;
 #[expect(
     clippy::module_inception,
@@ -19,6 +21,10 @@ mod keeper;
 mod line;
 mod order;
 mod recent;
+#[cfg(test)]
+mod rules;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -34,6 +40,7 @@ use crate::slot;
 use crate::store::{ProviderMark, Store};
 use crate::sync::lock;
 use crate::timing::LINE_RETAKEN_EVERY;
+use indexes::Indexes;
 use line::Line;
 use recent::RecentReleases;
 
@@ -85,6 +92,7 @@ struct State {
     writer: Option<JoinHandle<()>>,
     /// Whether a warning has said that the server refuses the documents.
     has_warned: bool,
+    indexes: Indexes,
     /// Whether the keeper has to read the lines.
     rereads: bool,
     /// Whether the provider is shut down.
@@ -147,6 +155,7 @@ impl Lines {
         self.known.store(state.names.len(), Relaxed);
         self.settle(state, name);
         self.ensure_keeper(state);
+        self.ensure_indexes(state);
     }
 
     /// Notes that this provider has acquired a lock: it goes to the end of the line, if it stands there. Returns whether

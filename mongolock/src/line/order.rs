@@ -83,26 +83,33 @@ impl Order {
         if let Some(provider) = provider.filter(|provider| !self.has_acquired_since(provider)) {
             self.acquired_since.push(Arc::from(provider));
         }
-        let mut ahead = self
+        let is_ahead = |other: &Other| other.is_ahead && other.is_counted();
+        let mut first_ones = self.others.iter().filter(|other| is_ahead(other)).take(width);
+        let is_one_of_them = first_ones.any(|first| Some(&*first.provider) == provider);
+        let mut ahead = self.others.iter_mut().filter(|other| is_ahead(other));
+        let passed = ahead.next().filter(|_| !is_one_of_them);
+        let is_passed = passed.is_some();
+        if let Some(first) = passed {
+            first.passes += 1;
+        }
+        if let Some(provider) = provider {
+            self.moved_to_end(provider);
+        }
+        if is_passed {
+            self.stop_counting();
+        }
+    }
+
+    /// Notes that a provider has another place than the known one. So it is alive, also if it had let turns pass before.
+    fn moved_to_end(&mut self, provider: &str) {
+        for other in self
             .others
             .iter_mut()
-            .filter(|other| other.is_ahead && other.is_counted());
-        let Some(first) = ahead.next() else { return };
-        if Some(&*first.provider) == provider {
-            first.is_ahead = false;
-            return;
+            .filter(|other| &*other.provider == provider)
+        {
+            other.is_ahead = false;
+            other.passes = 0;
         }
-        let place = ahead.position(|other| {
-            let is_it = Some(&*other.provider) == provider;
-            other.is_ahead = !is_it;
-            is_it
-        });
-        // The first of the others has place 0, and is the second in line.
-        if place.is_some_and(|place| place + 1 < width) {
-            return;
-        }
-        first.passes += 1;
-        self.stop_counting();
     }
 
     fn has_acquired_since(&self, provider: &str) -> bool {
@@ -225,6 +232,33 @@ mod tests {
         assert_eq!(order.ahead(), 0);
         order.read(&line(&["x", "dead", "own"])[1..], "own");
         assert_eq!(order.ahead(), 1, "it has moved");
+    }
+
+    /// For three permits the first three in line ask at once, and only an acquisition from behind them passes the first.
+    #[tokio::test(start_paused = true)]
+    async fn for_several_permits_several_stand_first() {
+        for (provider, passes) in [("first", 0), ("third", 0), ("fourth", 1), ("stranger", 1)] {
+            let mut order = order(&["first", "second", "third", "fourth", "own"]);
+            order.acquired_by(Some(provider), 3);
+            assert_eq!(order.others[0].passes, passes, "{provider}");
+            let left = if provider == "stranger" { 4 } else { 3 };
+            assert_eq!(order.ahead(), left, "{provider}");
+        }
+    }
+
+    /// A process that was too slow for its turns, and then acquires the lock, wants it again.
+    #[tokio::test(start_paused = true)]
+    async fn who_acquires_the_lock_is_alive() {
+        let mut order = order(&["slow", "own"]);
+        for _ in 0..PASSES {
+            order.acquired_by(Some("other"), 1);
+        }
+        tokio::time::sleep(LINE_REMEMBER).await;
+        assert!(!order.others_wait(), "it seems to be dead");
+        order.acquired_by(Some("slow"), 1);
+        tokio::time::sleep(LINE_REMEMBER).await;
+        assert!(order.others_wait());
+        assert_eq!(order.ahead(), 0, "it has gone to the end");
     }
 
     #[tokio::test(start_paused = true)]

@@ -86,7 +86,9 @@ impl World {
         loop {
             let rng = &mut self.plan.rng(number as u64 + 1);
             let member = self.start(number, rng);
-            match self.fate(&member.process, rng).await {
+            let fate = self.fate(&member.process, rng).await;
+            self.server.turns.end(&member.process);
+            match fate {
                 Fate::Survive => return self.see_out(member).await,
                 Fate::Crash => member.process.crash(),
                 Fate::ShutDown => self.shut_down(member).await,
@@ -99,6 +101,7 @@ impl World {
     fn start(self: &Arc<Self>, number: usize, rng: &mut Rng) -> Member {
         self.server.note(|| format!("{number} starts"));
         let process = Process::new(number, rng.u64(..));
+        self.server.turns.begin(&process);
         let link = Link::new(&self.server, &process, &self.plan.knobs, rng.fork());
         let provider = LockProviderBuilder::simulated(link)
             .owner(format!("p{number}"))

@@ -55,7 +55,7 @@ impl Knobs {
         // See `deletes_documents`.
         let deletes = rng.bool();
         match scenario {
-            Scenario::Calm => none,
+            Scenario::Calm | Scenario::Turns => none,
             Scenario::Network | Scenario::Pauses | Scenario::Crashes | Scenario::Leaps => {
                 Self { network, ..none }
             }

@@ -22,6 +22,7 @@ mod server;
 mod tenure;
 mod tests;
 mod trip;
+mod turns;
 mod verdict;
 mod wish;
 mod worker;

@@ -123,6 +123,9 @@ impl Server {
     fn release(&self, now: Duration, key: &LeaseId, min_hold: Duration) -> bool {
         let had_lock = self.memory.release_at(now, key, min_hold);
         self.observe(&key.name);
+        if had_lock {
+            self.turns.released(&key.name);
+        }
         had_lock
     }
 }

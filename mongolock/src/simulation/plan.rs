@@ -41,6 +41,8 @@ pub(super) enum Scenario {
     Margins,
     /// The documents of waiters are late, lost, refused or wrong.
     Lines,
+    /// Processes ask for one lock again and again, and some crash. Those that wait have their turns.
+    Turns,
     /// The server's clock is an hour ahead for a while.
     Steps,
 }
@@ -95,6 +97,18 @@ impl Plan {
                 workers: rng.usize(2..=6),
                 lasts: between(rng, 150_000, 300_000),
                 rest: 3000,
+                ..self
+            };
+        }
+        if self.scenario == Scenario::Turns {
+            return Self {
+                processes: rng.usize(2..=6),
+                names: 1,
+                workers: rng.usize(1..=4),
+                lasts: between(rng, 4000, 8000),
+                wake_ups: 1000,
+                usual_hold: 5,
+                rest: 0,
                 ..self
             };
         }
@@ -196,7 +210,7 @@ impl Scenario {
     pub(super) fn has_crashes(self) -> bool {
         matches!(
             self,
-            Self::Crashes | Self::Everything | Self::Leaps | Self::Margins
+            Self::Crashes | Self::Everything | Self::Leaps | Self::Margins | Self::Turns
         )
     }
 

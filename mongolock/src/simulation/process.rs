@@ -125,9 +125,7 @@ impl Process {
 
     /// Whether the id of a claim is one of this process.
     pub(super) fn owns(&self, lock_id: &str) -> bool {
-        lock_id
-            .split_once('#')
-            .is_some_and(|(owner, _)| owner == format!("p{}", self.number))
+        number_in(lock_id) == Some(self.number)
     }
 
     fn park(&self, waker: &Waker) -> bool {
@@ -137,6 +135,12 @@ impl Process {
         }
         state.paused
     }
+}
+
+/// The number of the process that has this claim.
+pub(super) fn number_in(lock_id: &str) -> Option<usize> {
+    let (owner, _) = lock_id.split_once('#')?;
+    owner.strip_prefix('p')?.parse().ok()
 }
 
 impl<F: Future> Future for Gate<F> {

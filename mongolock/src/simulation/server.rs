@@ -10,7 +10,9 @@ use super::blocks::Blocks;
 use super::ledger::Ledger;
 use super::order::Order;
 use super::plan::Scenario;
+use super::process::number_in;
 use super::tenure::Tenures;
+use super::turns::Turns;
 use crate::store::LeaseId;
 use crate::store::{AcquireReply, AcquireRequest, MemoryStore};
 use crate::sync::lock;
@@ -30,6 +32,7 @@ pub(super) struct Server {
     pub(super) refuses: AtomicBool,
     pub(super) blocks: Blocks,
     pub(super) tenures: Tenures,
+    pub(super) turns: Turns,
     /// The number of changes of the primary.
     term: AtomicU64,
     no_primary: AtomicBool,
@@ -37,6 +40,8 @@ pub(super) struct Server {
     /// The smallest and the greatest takeover margin of the processes.
     takeover_margins: (Duration, Duration),
     nothing_fails: bool,
+    /// Whether the processes that wait have their turns.
+    takes_turns: bool,
     commands: [AtomicU64; 5],
     grants: Mutex<HashMap<Arc<str>, Grant>>,
     digest: AtomicU64,
@@ -72,11 +77,13 @@ impl Server {
             refuses: AtomicBool::new(false),
             blocks: Blocks::default(),
             tenures: Tenures::default(),
+            turns: Turns::default(),
             term: AtomicU64::new(0),
             no_primary: AtomicBool::new(false),
             has_sound_clock: scenario.has_sound_clock(),
             takeover_margins,
             nothing_fails: calm,
+            takes_turns: scenario == Scenario::Turns,
             commands: Default::default(),
             grants: Mutex::default(),
             digest: AtomicU64::new(0),
@@ -193,6 +200,13 @@ impl Server {
         let before = grants.get(&key.name);
         if before.is_some_and(|before| before.lock_id == key.lock_id) {
             return;
+        }
+        if self.takes_turns
+            && let Some(process) = number_in(&key.lock_id)
+        {
+            for breach in self.turns.acquired(&key.name, process) {
+                self.ledger.breach(breach);
+            }
         }
         let before = before.map_or(0, |before| before.last_token);
         if last_token - ask.tokens < before {

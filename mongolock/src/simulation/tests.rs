@@ -17,7 +17,7 @@ use crate::store::LeaseId;
 
 /// The number of seeds over all scenarios.
 const SEEDS: u64 = 240;
-const SCENARIOS: u64 = 21;
+const SCENARIOS: u64 = 22;
 
 #[test]
 fn calm() {
@@ -117,6 +117,11 @@ fn takeover_margins() {
 #[test]
 fn lines_that_are_wrong() {
     many(Scenario::Lines);
+}
+
+#[test]
+fn turns_of_processes() {
+    many(Scenario::Turns);
 }
 
 #[test]

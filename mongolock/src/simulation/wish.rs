@@ -87,10 +87,27 @@ impl Wish {
             },
             await_release: rng.bool(),
         };
-        Self {
+        let wish = Self {
             // A maximum hold below the minimum hold is refused.
             max_hold: wish.max_hold.map(|cap| cap.max(wish.min_hold)),
             ..wish
+        };
+        if plan.scenario == Scenario::Turns {
+            return wish.plain(plan);
+        }
+        wish
+    }
+
+    /// The same wish without all that makes others wait for longer, or that gives up.
+    fn plain(self, plan: &Plan) -> Self {
+        Self {
+            min_hold: Duration::ZERO,
+            max_hold: None,
+            limit: None,
+            how: if self.how == How::Try { How::Wait } else { self.how },
+            hold: self.hold.min(Duration::from_millis(plan.usual_hold)),
+            end: End::Release,
+            ..self
         }
     }
 

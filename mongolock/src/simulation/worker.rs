@@ -31,7 +31,8 @@ impl Worker {
     pub(super) async fn work(mut self) {
         while !self.world.is_over() {
             let wish = Wish::new(&self.world.plan, &mut self.rng);
-            let gives_up = !self.world.plan.knobs.outages && chance(&mut self.rng, 200);
+            let may_give_up = !self.world.plan.knobs.outages && self.world.plan.scenario != Scenario::Turns;
+            let gives_up = may_give_up && chance(&mut self.rng, 200);
             let patience = gives_up.then(|| between(&mut self.rng, 0, 3000));
             let process = Arc::clone(&self.process);
             let called = match patience {

@@ -14,14 +14,14 @@ use crate::fixture::Fixture;
 
 /// One acquisition as the .NET library makes it: a lock is free if `expiresAt` is missing or has passed, and the token
 /// counts from 1.
-struct DotnetLock {
+pub(crate) struct DotnetLock {
     locks: Collection<Document>,
     lock_id: String,
     token: i64,
 }
 
 impl DotnetLock {
-    async fn try_acquire(
+    pub(crate) async fn try_acquire(
         locks: &Collection<Document>,
         name: &str,
         lock_id: &str,
@@ -52,7 +52,7 @@ impl DotnetLock {
     }
 
     /// Releases the lock as the .NET library does: it deletes the document if it is still its own.
-    async fn release(self, name: &str) -> u64 {
+    pub(crate) async fn release(self, name: &str) -> u64 {
         let own = doc! { "_id": name, "lockId": self.lock_id };
         self.locks.delete_one(own).await.unwrap().deleted_count
     }

@@ -41,7 +41,9 @@ impl Actor {
 
     /// Starts a process that runs the part of this name, which is a test function of this binary.
     pub(crate) fn start(part: &str, db: &TestDb, expiry: Duration, environment: &[(&str, String)]) -> Self {
-        Self::run(command(part, db, expiry), environment)
+        let mut command = command(part, db, expiry);
+        command.envs(environment.iter().map(|(key, value)| (*key, value)));
+        Self::spawn(command)
     }
 
     /// Starts a process that runs this part on the database of this name.
@@ -52,16 +54,15 @@ impl Actor {
         expiry: Duration,
         environment: &[(&str, String)],
     ) -> Self {
-        Self::run(command_at(part, uri, database, expiry), environment)
+        let mut command = command_at(part, uri, database, expiry);
+        command.envs(environment.iter().map(|(key, value)| (*key, value)));
+        Self::spawn(command)
     }
 
-    fn run(mut command: Command, environment: &[(&str, String)]) -> Self {
-        let mut child = command
-            .envs(environment.iter().map(|(key, value)| (*key, value)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+    /// Starts the process of this command, which prints its steps as the parts below do.
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         let orders = child.stdin.take().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, orders, lines }
@@ -113,6 +114,11 @@ impl Actor {
         let id = i32::try_from(self.child.id().expect("the process runs")).unwrap();
         kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
     }
+}
+
+/// The environment variables that tell a process its server and its database.
+pub(crate) fn database_of(db: &TestDb) -> [(&'static str, String); 2] {
+    [(URI, db.uri().to_owned()), (DATABASE, db.name().to_owned())]
 }
 
 /// The command for a process that runs the part of this name, which is a test function of this binary.

@@ -526,3 +526,34 @@ fn an_instrumented_function_has_its_span_under_the_lock_or_around_it() {
     let acquired = notes.event("mongolock.acquired").unwrap();
     assert_eq!(acquired.within, ["mongolock.acquire", "span_around_the_lock"]);
 }
+
+/// A user without a right on the documents of the line is told once, however often its callers wait.
+#[test]
+fn a_refused_line_is_one_warning() {
+    let notes = observed(async |_| {
+        let db = test_db().await;
+        let namespace = format!("{}.distributed_locks.waiters", db.name());
+        // 13: the user lacks a right.
+        let refused = FailPoint::on(&["update", "find", "delete"])
+            .always()
+            .error_code(13);
+        let point = must(refused.collection(&namespace).enable_for(&db).await);
+        let waiting = LockProvider::new(db.database());
+        let holder = waiting.to_builder().build().unwrap();
+        for name in 0..3 {
+            let held = holder.lock(name).await.unwrap();
+            let brief = waiting.lock(name).acquire_timeout(Duration::from_millis(300));
+            brief.acquire().await.unwrap_err();
+            held.release().await.unwrap();
+            waiting.lock(name).await.unwrap().release().await.unwrap();
+        }
+        must(point.clear().await);
+    });
+    let all = notes.0.lock().unwrap();
+    let refusals = all
+        .events
+        .iter()
+        .filter(|event| event.name == "mongolock.line_refused");
+    let levels: Vec<Level> = refusals.map(|event| event.level).collect();
+    assert_eq!(levels, [Level::WARN]);
+}

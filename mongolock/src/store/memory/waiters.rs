@@ -9,7 +9,7 @@ use mongodb::bson::DateTime;
 use super::MemoryStore;
 use crate::store::{Lines, ProviderMark, Waiter, WaiterEntry, WaiterInfo, waiters};
 use crate::sync::lock;
-use crate::timing::WAITER_KEPT;
+use crate::timing::{WAITER_AHEAD, WAITER_KEPT};
 
 /// The documents of the waiters: for each name those of its providers, in no order.
 #[derive(Default)]
@@ -38,7 +38,9 @@ impl MemoryStore {
             .last
             .map(|last| DateTime::from_millis(last.timestamp_millis().saturating_add(1)));
         let date = self.date(now);
-        let at = [own, after_last].into_iter().flatten().fold(date, DateTime::max);
+        let latest = self.date(now + WAITER_AHEAD);
+        let places = [own, after_last].into_iter().flatten();
+        let at = places.fold(date, DateTime::max).min(latest);
         let waiter = Waiter {
             provider: Arc::from(entry.provider.as_str()),
             owner: entry.owner.to_string(),

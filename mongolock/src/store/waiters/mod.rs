@@ -19,7 +19,7 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 
 pub(crate) use self::mark::ProviderMark;
-use super::{Store, WaiterInfo, WaitersState};
+use super::{IndexState, Store, WaiterInfo, WaitersState};
 use crate::LockError;
 use crate::meter::CommandKind;
 
@@ -151,6 +151,20 @@ impl Store {
             Self::Memory(store) => Ok(store.lines(names)),
             #[cfg(test)]
             Self::Simulated(link) => link.lines(names).await,
+        }
+    }
+
+    /// Checks the indexes of the documents, and has those built that are missing.
+    pub(crate) async fn ensure_waiters_indexes(&self) -> IndexState {
+        match self {
+            Self::Mongo(store) => {
+                let checking = async { Ok(store.ensure_waiters_indexes().await) };
+                let checked = store.gate.run(CommandKind::Index, pin!(checking)).await;
+                checked.unwrap_or_else(|error| IndexState::unknown(&error))
+            }
+            Self::Memory(_) => IndexState::Ready,
+            #[cfg(test)]
+            Self::Simulated(_) => IndexState::Ready,
         }
     }
 

@@ -1,13 +1,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, doc};
 use mongodb::options::ReadConcern;
 
 use super::{Lines, ProviderMark, Waiter, WaiterEntry};
 use crate::LockError;
 use crate::store::mongo::{MongoStore, millis};
-use crate::timing::WAITER_KEPT;
+use crate::timing::{WAITER_AHEAD, WAITER_KEPT};
 
 /// The time that a waiter is left if its document does not say how long it needs.
 const DEFAULT_MOMENT: Duration = Duration::from_millis(5);
@@ -17,8 +17,8 @@ impl MongoStore {
     /// the name, so a document that was lost is written again, and there are never two.
     ///
     /// A place is the server's time, and at least a millisecond after the last known place of the line: after a failover
-    /// to a clock that is behind, the end of the line is in the future. A command that takes effect late does not take
-    /// back what a later one has done.
+    /// to a clock that is behind, the end of the line is in the future, by [`WAITER_AHEAD`] at most. A command that takes
+    /// effect late does not take back what a later one has done.
     pub(crate) async fn move_to_end(
         &self,
         entries: &[WaiterEntry],
@@ -72,8 +72,7 @@ impl MongoStore {
             .await?;
         let mut lines = Lines::new();
         while found.advance().await? {
-            let document = found.deserialize_current()?;
-            if let Some((name, waiter)) = waiter(&document) {
+            if let Some((name, waiter)) = waiter(found.current()) {
                 lines.entry(Arc::from(name)).or_default().push(waiter);
             }
         }
@@ -91,10 +90,12 @@ impl MongoStore {
 /// not read as field paths. A present place that is no date is ignored, so that a damaged document is repaired.
 fn place_update(entry: &WaiterEntry) -> Document {
     let is_date = doc! { "$eq": [{ "$type": "$at" }, "date"] };
-    let own = doc! { "$cond": [is_date, "$at", Bson::Null] };
-    let after_last = entry.last.map_or(Bson::Null, |last| {
-        DateTime::from_millis(last.timestamp_millis().saturating_add(1)).into()
+    let own = doc! { "$cond": [is_date, "$at", "$$NOW"] };
+    let after_last = entry.last.map_or("$$NOW".into(), |last| {
+        Bson::from(DateTime::from_millis(last.timestamp_millis().saturating_add(1)))
     });
+    let latest = doc! { "$add": ["$$NOW", millis(WAITER_AHEAD)] };
+    let end = doc! { "$min": [{ "$max": [after_last, own] }, latest] };
     let since = entry.waited.map_or(Bson::Null, |waited| {
         doc! { "$subtract": ["$$NOW", millis(waited)] }.into()
     });
@@ -102,7 +103,7 @@ fn place_update(entry: &WaiterEntry) -> Document {
         "name": { "$literal": &*entry.name },
         "provider": { "$literal": entry.provider.as_str() },
         "owner": { "$literal": &*entry.owner },
-        "at": { "$max": ["$$NOW", after_last, own] },
+        "at": { "$max": ["$$NOW", end] },
         "since": since,
         "moment": millis(entry.moment),
         "until": kept(),
@@ -126,24 +127,87 @@ fn id(provider: &ProviderMark, name: &str) -> String {
     format!("{}:{name}", provider.as_str())
 }
 
-/// The waiter in one document; `None` if the document is damaged, because a hint that cannot be read says nothing.
-fn waiter(document: &Document) -> Option<(&str, Waiter)> {
-    let moment = document.get("moment").and_then(number);
+/// The waiter in one document; `None` if the document is damaged, because a hint that cannot be read says nothing. Only
+/// these fields are read: one that cannot be read must not make the lines of all others unknown.
+fn waiter(document: &RawDocument) -> Option<(&str, Waiter)> {
+    let moment = document.get("moment").ok().flatten().and_then(number);
     let waiter = Waiter {
         provider: Arc::from(document.get_str("provider").ok()?),
         owner: document.get_str("owner").unwrap_or_default().to_owned(),
-        at: *document.get_datetime("at").ok()?,
-        since: document.get_datetime("since").ok().copied(),
+        at: document.get_datetime("at").ok()?,
+        since: document.get_datetime("since").ok(),
         moment: moment.map_or(DEFAULT_MOMENT, Duration::from_millis),
     };
     Some((document.get_str("name").ok()?, waiter))
 }
 
 /// A number that is not negative, as any of the server's integers.
-fn number(value: &Bson) -> Option<u64> {
+fn number(value: RawBsonRef<'_>) -> Option<u64> {
     match value {
-        Bson::Int32(number) => u64::try_from(*number).ok(),
-        Bson::Int64(number) => u64::try_from(*number).ok(),
+        RawBsonRef::Int32(number) => u64::try_from(number).ok(),
+        RawBsonRef::Int64(number) => u64::try_from(number).ok(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::RawDocumentBuf;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A value of any type that a damaged or foreign document may have.
+    fn any_value() -> impl Strategy<Value = Bson> {
+        prop_oneof![
+            Just(Bson::Null),
+            Just(Bson::MaxKey),
+            Just(Bson::MinKey),
+            any::<bool>().prop_map(Bson::from),
+            any::<i32>().prop_map(Bson::from),
+            any::<i64>().prop_map(Bson::from),
+            any::<f64>().prop_map(Bson::from),
+            ".{0,20}".prop_map(Bson::from),
+            any::<i64>().prop_map(|at| DateTime::from_millis(at).into()),
+            any::<i64>().prop_map(|inner| doc! { "at": inner }.into()),
+            // What looks like a date, and cannot be read as one.
+            Just(doc! { "$date": "never" }.into()),
+            any::<i64>().prop_map(|inner| Bson::Array(vec![inner.into()])),
+        ]
+    }
+
+    const FIELDS: [&str; 9] = [
+        "_id", "name", "provider", "owner", "at", "since", "moment", "until", "unknown",
+    ];
+
+    proptest! {
+        /// What a document has of a waiter is read, and nothing else decides whether it is one.
+        #[test]
+        fn any_document_is_a_waiter_or_says_nothing(
+            changes in vec((0..FIELDS.len(), any_value(), any::<bool>()), 0..6),
+        ) {
+            let mut document = doc! {
+                "_id": "p:n", "name": "n", "provider": "p", "owner": "o", "at": DateTime::from_millis(1),
+                "since": Bson::Null, "moment": 7, "until": DateTime::from_millis(2),
+            };
+            for (field, value, is_removed) in changes {
+                document.remove(FIELDS[field]);
+                if !is_removed {
+                    document.insert(FIELDS[field], value);
+                }
+            }
+            let is_sound = document.get_str("name").is_ok()
+                && document.get_str("provider").is_ok()
+                && document.get_datetime("at").is_ok();
+            let raw = RawDocumentBuf::try_from(&document).unwrap();
+            let read = waiter(&raw);
+            prop_assert_eq!(read.is_some(), is_sound);
+            if let Some((name, waiter)) = read {
+                prop_assert_eq!(Ok(name), document.get_str("name"));
+                prop_assert_eq!(Ok(&waiter.at), document.get_datetime("at"));
+                prop_assert_eq!(waiter.since.as_ref(), document.get_datetime("since").ok());
+            }
+        }
     }
 }

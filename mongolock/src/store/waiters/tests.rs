@@ -32,6 +32,7 @@ on_both_stores!(
     who_enters_later_stands_behind,
     a_move_leads_to_the_end_behind_the_last_known_place,
     a_move_takes_no_later_place_back,
+    a_place_far_in_the_future_does_not_decide_over_later_places,
     a_lost_document_comes_back_with_the_next_move,
     a_prolonged_wait_does_not_bring_a_removed_document_back,
     who_leaves_removes_only_its_own_documents,
@@ -145,6 +146,28 @@ async fn a_move_takes_no_later_place_back(store: Store) {
     let later = move_to_end(&store, "n", &a, Some(ahead)).await;
     assert_eq!(move_to_end(&store, "n", &a, None).await, later);
     assert_eq!(line(&store, "n").await[0].at, later);
+}
+
+/// Such a place is damaged: if others stood behind it, all of them would have the same place, the last one that there is.
+async fn a_place_far_in_the_future_does_not_decide_over_later_places(store: Store) {
+    let [a, b] = marks();
+    let now = move_to_end(&store, "n", &a, None).await.timestamp_millis();
+    let hour = 3_600_000;
+    let mut last = 0;
+    for (turn, provider) in [&a, &b, &a, &b].into_iter().enumerate() {
+        let damaged = DateTime::from_millis(i64::MAX - i64::try_from(turn).unwrap());
+        let place = move_to_end(&store, "n", provider, Some(damaged))
+            .await
+            .timestamp_millis();
+        assert!(
+            (now + hour..now + hour + 60_000).contains(&place) && place > last,
+            "turn {turn}: {place}"
+        );
+        last = place;
+        // The clock goes on by more than a millisecond.
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    assert_eq!(order(&store, "n").await, texts(&[&a, &b]));
 }
 
 async fn a_lost_document_comes_back_with_the_next_move(store: Store) {
@@ -348,6 +371,8 @@ async fn damaged_documents_are_ignored_and_repaired() {
         ("since", "now".into(), true),
         ("moment", (-1).into(), true),
         ("moment", 1.5.into(), true),
+        // What looks like a date, and cannot be read as one.
+        ("unknown", doc! { "$date": "never" }.into(), true),
     ];
     enter_all(&store, "n", std::slice::from_ref(&sound)).await;
     for (field, value, is_kept) in changes {

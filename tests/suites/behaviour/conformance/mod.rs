@@ -5,6 +5,7 @@ mod holder;
 mod holding;
 mod names_and_options;
 mod once;
+mod order;
 mod takeover;
 mod waiting;
 

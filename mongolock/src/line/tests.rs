@@ -1,0 +1,473 @@
+//! The lines of a provider, with documents in memory and in virtual time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mongodb::bson::DateTime;
+use tokio::time::{Instant, sleep};
+
+use super::line::{Line, Write};
+use super::{Lines, OwnAcquisition, User};
+use crate::queue::Rivals;
+use crate::store::{MemoryStore, ProviderMark, Store, Waiter};
+use crate::sync::lock;
+use crate::timing::{
+    LINE_LINGER, LINE_MARGIN, LINE_MOMENT_POLLING, LINE_POLL, LINE_POLL_PART, LINE_READ, LINE_REMEMBER,
+    LINE_RETAKEN, LINE_RETAKEN_EVERY, STAND_BACK, STAND_BACK_POLLING, WAITER_KEPT,
+};
+
+/// Longer than the tasks need to write what is due, and shorter than all pauses here.
+const SETTLES: Duration = Duration::from_millis(1);
+
+/// The lines of one provider; the documents are shared with others.
+struct Provider {
+    lines: Arc<Lines>,
+    mark: ProviderMark,
+}
+
+/// What uses a name in a process.
+#[derive(Clone)]
+struct Queue(Arc<dyn Send + Sync>);
+
+impl Queue {
+    fn new() -> Self {
+        Self(Arc::new(()))
+    }
+
+    fn user(&self) -> User {
+        Arc::downgrade(&self.0)
+    }
+}
+
+impl Provider {
+    fn new(store: &Arc<Store>, is_fair: bool) -> Self {
+        let mark = ProviderMark::random();
+        let (store, owner) = (Arc::clone(store), Arc::from("owner"));
+        let lines = Arc::new(Lines::new(store, mark.clone(), owner, is_fair));
+        Self { lines, mark }
+    }
+
+    /// Providers whose documents are in the same collection.
+    fn several<const N: usize>() -> [Self; N] {
+        let store = Arc::new(Store::Memory(Arc::new(MemoryStore::new())));
+        std::array::from_fn(|_| Self::new(&store, true))
+    }
+
+    async fn enter(&self, name: &str, queue: &Queue) {
+        let begun = Some(Instant::now());
+        self.lines.enter(&Arc::from(name), queue.user(), true, begun);
+        sleep(SETTLES).await;
+    }
+
+    async fn acquire(&self, name: &str, queue: &Queue) {
+        self.acquire_within(name, queue, Duration::ZERO).await;
+    }
+
+    async fn acquire_within(&self, name: &str, queue: &Queue, request: Duration) {
+        let acquired = OwnAcquisition {
+            request,
+            waiting_since: None,
+            user: queue.user(),
+            has_stream: true,
+        };
+        self.lines.acquired(&Arc::from(name), acquired);
+        sleep(SETTLES).await;
+    }
+
+    fn claim(&self) -> Arc<str> {
+        self.mark.new_lock_id("owner")
+    }
+
+    fn hears_of(&self, name: &str, other: &Self) {
+        self.lines.held_by(name, &other.claim());
+    }
+
+    /// The documents in the line of a name, which all providers share.
+    async fn documents(&self, name: &str) -> Vec<Waiter> {
+        let name: Arc<str> = Arc::from(name);
+        let mut lines = self
+            .lines
+            .store
+            .lines(std::slice::from_ref(&name), SETTLES)
+            .await
+            .unwrap();
+        lines.remove(&name).unwrap_or_default()
+    }
+
+    async fn stands_at(&self, name: &str) -> Option<usize> {
+        let line = self.documents(name).await;
+        line.iter()
+            .position(|waiter| *waiter.provider == *self.mark.as_str())
+    }
+
+    async fn remove_document(&self, name: &str) {
+        let names = [Arc::from(name)];
+        self.lines
+            .store
+            .leave_lines(&self.mark, &names, SETTLES)
+            .await
+            .unwrap();
+    }
+}
+
+fn waiter(provider: &str, at: i64, moment: Duration) -> Waiter {
+    Waiter {
+        provider: Arc::from(provider),
+        owner: String::new(),
+        at: DateTime::from_millis(at),
+        since: None,
+        moment,
+    }
+}
+
+/// A line of this process, whose own document is behind those of these providers.
+fn behind(providers: &[&str], queue: &Queue, has_stream: bool) -> Line {
+    let mut line = Line::new(queue.user(), has_stream);
+    let all = providers.iter().chain(&["own"]);
+    let documents: Vec<Waiter> = (0..)
+        .zip(all)
+        .map(|(at, provider)| waiter(provider, at, LINE_MARGIN))
+        .collect();
+    line.read(&documents, "own");
+    line
+}
+
+fn claim_of_a_stranger(number: u32) -> Arc<str> {
+    Arc::from(format!("net-{number}"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_has_one_document_for_a_name_however_often_it_enters() {
+    let [a, b] = Provider::several();
+    let queue = Queue::new();
+    assert!(a.lines.is_empty() && !a.lines.has("n"));
+    a.enter("n", &queue).await;
+    let entered = a.documents("n").await;
+    sleep(SETTLES * 5).await;
+    a.enter("n", &queue).await;
+    assert_eq!(a.documents("n").await, entered, "it keeps its place");
+    assert!(entered[0].since.is_some() && a.lines.has("n"));
+    b.enter("n", &queue).await;
+    assert_eq!(
+        (a.stands_at("n").await, b.stands_at("n").await),
+        (Some(0), Some(1))
+    );
+    assert_eq!((a.lines.ahead("n"), b.lines.ahead("n")), (Some(0), Some(1)));
+    assert_eq!(b.lines.ahead("other"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_acquires_goes_to_the_end() {
+    let [a, b, c] = Provider::several();
+    let queue = Queue::new();
+    for provider in [&a, &b, &c] {
+        provider.enter("n", &queue).await;
+    }
+    // The end is behind all others also where they entered in the same millisecond.
+    for (turn, provider) in [&a, &b, &c, &a, &b].into_iter().enumerate() {
+        assert_eq!(provider.stands_at("n").await, Some(0), "turn {turn}");
+        provider.acquire("n", &queue).await;
+        assert_eq!(provider.stands_at("n").await, Some(2), "turn {turn}");
+        assert_eq!(provider.lines.ahead("n"), Some(2), "turn {turn}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_leaves_soon_after_its_last_user() {
+    let [a] = Provider::several();
+    let queue = Queue::new();
+    a.enter("n", &queue).await;
+    a.acquire("n", &queue).await;
+    // The queue is in use for longer than the provider lingers.
+    sleep(LINE_LINGER * 20).await;
+    assert_eq!(a.stands_at("n").await, Some(0));
+    drop(queue);
+    a.lines.released("n");
+    sleep(LINE_LINGER / 2).await;
+    assert_eq!(a.stands_at("n").await, Some(0), "it often asks again");
+    let again = Queue::new();
+    a.lines.set_user("n", &again.user());
+    sleep(LINE_LINGER * 2).await;
+    assert_eq!(a.stands_at("n").await, Some(0), "it has asked again");
+    drop(again);
+    a.lines.waiter_left("n");
+    sleep(LINE_LINGER + SETTLES).await;
+    assert_eq!(a.stands_at("n").await, None);
+    assert!(a.lines.is_empty());
+}
+
+/// Nothing tells of a queue that ends without a release: the keeper finds it by time.
+#[tokio::test(start_paused = true)]
+async fn a_user_that_vanishes_leaves_no_document() {
+    let [a] = Provider::several();
+    for name in ["one", "two", "three"] {
+        a.enter(name, &Queue::new()).await;
+    }
+    sleep(Duration::from_secs(3)).await;
+    for name in ["one", "two", "three"] {
+        assert_eq!(a.documents(name).await, [], "{name}");
+    }
+    assert!(a.lines.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_enters_again_while_it_leaves_stands_in_line() {
+    let [a] = Provider::several();
+    for round in 0..50 {
+        let queue = Queue::new();
+        a.enter("n", &queue).await;
+        drop(queue);
+        a.lines.waiter_left("n");
+        // The removal is due at this time, and may be under way.
+        sleep(LINE_LINGER - SETTLES + Duration::from_micros(100 * round)).await;
+        let queue = Queue::new();
+        a.enter("n", &queue).await;
+        sleep(LINE_LINGER * 3).await;
+        assert!(a.lines.has("n"), "round {round}");
+        assert_eq!(a.stands_at("n").await, Some(0), "round {round}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn documents_are_prolonged_and_lost_ones_come_back_with_the_next_turn() {
+    let [a, b] = Provider::several();
+    let queue = Queue::new();
+    a.enter("n", &queue).await;
+    b.enter("n", &queue).await;
+    sleep(WAITER_KEPT * 3).await;
+    assert_eq!(
+        (a.stands_at("n").await, b.stands_at("n").await),
+        (Some(0), Some(1))
+    );
+    a.remove_document("n").await;
+    sleep(LINE_READ * 2).await;
+    assert_eq!(a.stands_at("n").await, None, "prolonging brings no document back");
+    assert_eq!(
+        a.lines.ahead("n"),
+        Some(1),
+        "it knows that the other one is first"
+    );
+    a.acquire("n", &queue).await;
+    assert_eq!(
+        (b.stands_at("n").await, a.stands_at("n").await),
+        (Some(0), Some(1))
+    );
+}
+
+/// The dead are forgotten when their documents have gone, at the next reading.
+#[tokio::test(start_paused = true)]
+async fn the_dead_are_forgotten_when_their_documents_are_gone() {
+    let [dead, alive] = Provider::several();
+    let queue = Queue::new();
+    dead.enter("n", &queue).await;
+    alive.enter("n", &queue).await;
+    assert_eq!(alive.lines.ahead("n"), Some(1));
+    // The keeper ends as with its process: the document stays.
+    let keeper = lock(&dead.lines.state).keeper.take().unwrap();
+    keeper.abort();
+    sleep(WAITER_KEPT + LINE_READ).await;
+    assert_eq!(alive.stands_at("n").await, Some(0));
+    assert_eq!(alive.lines.ahead("n"), Some(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_leaves_all_lines_for_good() {
+    let [a, b] = Provider::several();
+    let queue = Queue::new();
+    for name in 0..1200 {
+        a.lines
+            .enter(&Arc::from(name.to_string()), queue.user(), true, None);
+    }
+    b.enter("7", &queue).await;
+    assert_eq!(b.documents("7").await.len(), 2);
+    a.lines.leave_all().await;
+    assert_eq!(b.documents("7").await.len(), 1);
+    assert_eq!(b.documents("1199").await, []);
+    a.enter("late", &queue).await;
+    a.acquire("7", &queue).await;
+    assert_eq!(b.documents("late").await, []);
+    assert_eq!(b.documents("7").await.len(), 1, "the other one stays");
+    assert!(a.lines.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_not_fair_neither_enters_nor_stands_back() {
+    let [fair] = Provider::several();
+    let unfair = Provider::new(&fair.lines.store, false);
+    let queue = Queue::new();
+    unfair.enter("n", &queue).await;
+    assert_eq!(fair.documents("n").await, []);
+    fair.enter("n", &queue).await;
+    unfair.acquire("n", &queue).await;
+    unfair.lines.released("n");
+    assert_eq!(unfair.lines.place_until("n"), None);
+    assert!(matches!(unfair.lines.rivals("n"), Rivals::Unknown));
+    assert_eq!(unfair.lines.moments_ahead("n"), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_document_has_the_time_that_its_provider_needs() {
+    let [a] = Provider::several();
+    let queue = Queue::new();
+    a.enter("n", &queue).await;
+    assert_eq!(a.documents("n").await[0].moment, LINE_MARGIN);
+    let far = Duration::from_millis(40);
+    a.acquire_within("n", &queue, far).await;
+    a.acquire_within("n", &queue, far).await;
+    assert_eq!(a.documents("n").await[0].moment, LINE_MARGIN + far);
+    // One slow request changes little: the others would leave it too much.
+    a.acquire_within("n", &queue, far * 5).await;
+    assert_eq!(a.documents("n").await[0].moment, LINE_MARGIN + far * 12 / 8);
+
+    let polling = OwnAcquisition {
+        request: Duration::ZERO,
+        waiting_since: None,
+        user: queue.user(),
+        has_stream: false,
+    };
+    a.lines.acquired(&Arc::from("n"), polling);
+    sleep(SETTLES).await;
+    assert!(a.documents("n").await[0].moment >= LINE_MOMENT_POLLING);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_releaser_leaves_the_lock_to_others_until_one_of_them_has_it() {
+    let [a, b] = Provider::several();
+    let queue = Queue::new();
+    a.enter("n", &queue).await;
+    a.acquire("n", &queue).await;
+    a.lines.released("n");
+    assert_eq!(a.lines.place_until("n"), None, "nobody else is known");
+    assert!(matches!(a.lines.rivals("n"), Rivals::None));
+
+    b.enter("n", &queue).await;
+    a.acquire("n", &queue).await;
+    assert!(matches!(a.lines.rivals("n"), Rivals::Wait { has_stream: true }));
+    a.lines.released("n");
+    assert_eq!(a.lines.place_until("n"), Some(Instant::now() + STAND_BACK));
+    // Its own claims are no turn of another one.
+    a.hears_of("n", &a);
+    assert_eq!(a.lines.place_until("n"), Some(Instant::now() + STAND_BACK));
+    a.hears_of("n", &b);
+    assert_eq!(a.lines.place_until("n"), None);
+    // The event of the next acquisition may arrive before the reply to the release.
+    a.acquire("n", &queue).await;
+    a.hears_of("n", &b);
+    a.lines.released("n");
+    assert_eq!(a.lines.place_until("n"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn standing_back_ends_by_itself() {
+    let (queue, stranger) = (Queue::new(), claim_of_a_stranger(1));
+    for (has_stream, longest) in [(true, STAND_BACK), (false, STAND_BACK_POLLING)] {
+        let mut line = behind(&[], &queue, has_stream);
+        line.held_by(&stranger);
+        line.acquired(OwnAcquisition {
+            request: Duration::ZERO,
+            waiting_since: None,
+            user: queue.user(),
+            has_stream,
+        });
+        sleep(LINE_REMEMBER - SETTLES).await;
+        line.released();
+        assert_eq!(line.place_until(), Some(Instant::now() + longest));
+        sleep(longest).await;
+        assert_eq!(line.place_until(), None);
+        line.released();
+        assert_eq!(line.place_until(), None, "the stranger has not come back");
+    }
+}
+
+/// An event, a reply and a look may name the same claim: it is one turn.
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_named_often_is_one_turn() {
+    let queue = Queue::new();
+    let mut line = behind(&["dead"], &queue, true);
+    for turn in 0..6 {
+        assert_eq!(line.ahead(), 1, "turn {turn}");
+        for _ in 0..10 {
+            line.held_by(&claim_of_a_stranger(turn));
+        }
+    }
+    assert_eq!(line.ahead(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_polls_pauses_by_its_place_and_by_the_age_of_the_hold() {
+    let queue = Queue::new();
+    let first = behind(&[], &queue, false);
+    assert_eq!(first.polling_pause(), LINE_POLL);
+    let mut line = behind(&["a", "b", "c"], &queue, false);
+    assert_eq!(line.polling_pause(), LINE_POLL * 3);
+    line.held_by(&claim_of_a_stranger(1));
+    assert_eq!(line.polling_pause(), LINE_POLL * 3, "the hold has just begun");
+    sleep(Duration::from_secs(8)).await;
+    line.held_by(&claim_of_a_stranger(1));
+    assert_eq!(line.polling_pause(), Duration::from_secs(8) / LINE_POLL_PART);
+    line.held_by(&claim_of_a_stranger(2));
+    assert_eq!(line.polling_pause(), LINE_POLL * 3);
+}
+
+/// After a failover to a clock that is behind, the end of the line is in the future.
+#[tokio::test(start_paused = true)]
+async fn the_last_place_never_goes_back() {
+    let queue = Queue::new();
+    let mut line = Line::new(queue.user(), true);
+    let last_of = |line: &mut Line| {
+        line.want_move(None);
+        let Some(Write::Move { last, .. }) = line.take_write() else {
+            panic!("a move is due");
+        };
+        last.map(DateTime::timestamp_millis)
+    };
+    assert_eq!(last_of(&mut line), None);
+    for (places, expected) in [
+        (vec![5, 60_000], 60_000),
+        (vec![7], 60_000),
+        (vec![], 60_000),
+        (vec![9, i64::MAX], i64::MAX),
+        (vec![i64::MIN], i64::MAX),
+    ] {
+        let places: Vec<Waiter> = places
+            .into_iter()
+            .map(|at| waiter("a", at, LINE_MARGIN))
+            .collect();
+        line.read(&places, "own");
+        assert_eq!(last_of(&mut line), Some(expected));
+    }
+    assert!(!line.wants_write());
+}
+
+/// A process whose callers never wait would never hear of those who do.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_taken_again_at_once_is_looked_at_once_a_second() {
+    let [busy, waiting] = Provider::several();
+    let queue = Queue::new();
+    let retakes = async |name: &str| {
+        let acquired = OwnAcquisition {
+            request: Duration::ZERO,
+            waiting_since: None,
+            user: queue.user(),
+            has_stream: false,
+        };
+        let is_due = busy.lines.acquired(&Arc::from(name), acquired);
+        busy.lines.released(name);
+        is_due
+    };
+    assert!(!retakes("n").await, "the first use is no repetition");
+    sleep(LINE_RETAKEN).await;
+    assert!(!retakes("n").await, "the last use is long ago");
+    assert!(retakes("n").await);
+    assert!(busy.lines.read_retaken().await.is_empty(), "nobody waits");
+    for _ in 0..9 {
+        assert!(!retakes("n").await, "it has just looked");
+        sleep(LINE_RETAKEN_EVERY / 10).await;
+        retakes("n").await;
+    }
+    waiting.enter("n", &queue).await;
+    sleep(LINE_RETAKEN_EVERY / 10).await;
+    retakes("n").await;
+    assert!(retakes("n").await);
+    assert_eq!(busy.lines.read_retaken().await, [Arc::from("n")]);
+}

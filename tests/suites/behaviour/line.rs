@@ -1,0 +1,299 @@
+//! The documents of the line in which processes wait: what is sent for them, and what their loss or damage costs.
+
+use std::time::Duration;
+
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongodb::{Collection, Database};
+use mongolock::{LockProvider, WaitersState};
+use mongolock_tests::{AMPLE, Commands, FailPoint, Server, ServerOptions, eventually, must, recorded};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::competition::{Competition, SECTION, SHARED, compete};
+use crate::fixture::{Fixture, patient, restricted};
+use crate::interop_dotnet::DotnetLock;
+
+/// The longest time that a waiter leaves a lock that is free to all before it in line.
+const MOMENTS: Duration = Duration::from_millis(50);
+
+fn waiters(database: &Database) -> Collection<Document> {
+    database.collection("distributed_locks.waiters")
+}
+
+fn three(fixture: &Fixture) -> [LockProvider; 3] {
+    ["a", "b", "c"].map(|owner| fixture.process(owner))
+}
+
+async fn until_empty(waiters: &Collection<Document>) {
+    let is_empty = || async { (waiters.count_documents(doc! {}).await.ok()? == 0).then_some(()) };
+    must(eventually(AMPLE, "no document of a waiter", is_empty).await);
+}
+
+/// The commands on the collection of the waiters.
+fn on_waiters(commands: &Commands) -> Vec<Document> {
+    let mut sent = commands.all();
+    sent.retain(|command| {
+        let name = command.values().next().and_then(Bson::as_str);
+        name == Some("distributed_locks.waiters")
+    });
+    sent
+}
+
+/// Who does not wait, or not for long, sends what was sent without a line.
+#[tokio::test]
+async fn nothing_is_sent_for_locks_that_nobody_awaits_for_long() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let provider = patient(&database);
+    for name in 0..20 {
+        let guard = provider.lock(name).await.unwrap();
+        assert!(fixture.rival().lock(name).try_acquire().await.unwrap().is_none());
+        guard.release().await.unwrap();
+    }
+    let held = fixture.rival().lock("held").await.unwrap();
+    assert!(provider.lock("held").try_acquire().await.unwrap().is_none());
+    let hasty = LockProvider::builder(&database).fair(false).build().unwrap();
+    let limited = hasty.lock("held").acquire_timeout(Duration::from_secs(1));
+    limited.acquire().await.unwrap_err();
+    held.release().await.unwrap();
+    assert_eq!(on_waiters(&commands), []);
+}
+
+/// Two documents of each process are enough for two locks, however many tasks wait and however many turns they have.
+#[tokio::test]
+async fn the_work_leaves_no_document() {
+    let fixture = Fixture::mongodb().await;
+    let waiters = waiters(fixture.database());
+    let mut working = JoinSet::new();
+    for process in three(&fixture) {
+        for task in 0..6 {
+            let process = process.clone();
+            working.spawn(async move {
+                for _ in 0..10 {
+                    let guard = process.lock(task % 2).acquire().await.unwrap();
+                    sleep(SECTION).await;
+                    guard.release().await.unwrap();
+                }
+            });
+        }
+    }
+    let mut most = 0;
+    while !working.is_empty() {
+        most = waiters.count_documents(doc! {}).await.unwrap().max(most);
+        while let Some(done) = working.try_join_next() {
+            done.unwrap();
+        }
+    }
+    assert!((3..=6).contains(&most), "{most} documents");
+    until_empty(&waiters).await;
+}
+
+/// Documents of processes that have died would stay for ever without them.
+#[tokio::test]
+async fn the_first_wait_has_the_indexes_built() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let held = fixture.provider.lock("held").await.unwrap();
+    let waiting = patient(&database);
+    let mut waits = JoinSet::new();
+    for name in ["held", "other", "held"] {
+        let lock = waiting.lock(name);
+        waits.spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() });
+    }
+    let waiters = waiters(fixture.database());
+    let built = || async {
+        let names = waiters.list_index_names().await.ok()?;
+        ["line", "until_ttl"]
+            .iter()
+            .all(|wanted| names.iter().any(|name| name == wanted))
+            .then_some(())
+    };
+    must(eventually(AMPLE, "the indexes of the waiters", built).await);
+    held.release().await.unwrap();
+    waits.join_all().await;
+    let mut builds = on_waiters(&commands);
+    builds.retain(|command| command.contains_key("createIndexes"));
+    assert_eq!(builds.len(), 1, "{builds:?}");
+    assert_eq!(
+        builds[0]
+            .get_i32("maxTimeMS")
+            .map(i64::from)
+            .or_else(|_| builds[0].get_i64("maxTimeMS")),
+        Ok(1000)
+    );
+}
+
+#[tokio::test]
+async fn a_collection_that_is_dropped_while_they_wait_costs_order_only() {
+    let fixture = Fixture::mongodb().await;
+    let competition = Competition::begin(&three(&fixture));
+    competition.until_each_had(2).await;
+    for _ in 0..10 {
+        waiters(fixture.database()).drop().await.unwrap();
+        competition.until_each_had(2).await;
+    }
+    // The documents come back with the next turns.
+    competition.until_in_rotation().await;
+    competition.end().await;
+    until_empty(&waiters(fixture.database())).await;
+}
+
+/// The value of a damaged field.
+fn any_value() -> Bson {
+    match fastrand::u8(0..8) {
+        0 => Bson::Null,
+        1 => Bson::MaxKey,
+        2 => fastrand::i64(..).into(),
+        3 => fastrand::f64().into(),
+        4 => DateTime::from_millis(fastrand::i64(..)).into(),
+        5 => "$name".into(),
+        6 => doc! { "$date": "never" }.into(),
+        _ => fastrand::i32(-1000..1000).into(),
+    }
+}
+
+/// Somebody writes into the documents as they please, and adds others.
+async fn damage(waiters: Collection<Document>, seed: u64) {
+    fastrand::seed(seed);
+    for number in 0.. {
+        let fields = [
+            "name", "provider", "owner", "at", "since", "moment", "until", "unknown",
+        ];
+        let field = fastrand::choice(fields).unwrap_or("at");
+        // Some values are refused by the pipelines of no update: the server takes all of these.
+        let change = doc! { "$set": { field: any_value() } };
+        let all = fastrand::bool();
+        if all {
+            waiters.update_many(doc! {}, change).await.unwrap();
+        } else {
+            waiters.update_one(doc! {}, change).await.unwrap();
+        }
+        let mut forged = doc! {
+            "_id": format!("forged-{}", number % 20), "name": SHARED, "provider": format!("forged-{}", number % 20),
+            "at": DateTime::from_millis(number % 20), "moment": i64::MAX, "until": DateTime::MAX, "unknown": [1],
+        };
+        forged.insert(fastrand::choice(fields).unwrap_or("at"), any_value());
+        let same = doc! { "_id": forged.get_str("_id").unwrap_or_default() };
+        waiters.replace_one(same, forged).upsert(true).await.unwrap();
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Three processes go on in documents that anybody has damaged, and their own are sound again afterwards.
+#[tokio::test]
+async fn damaged_and_forged_documents_cost_order_only() {
+    let fixture = Fixture::mongodb().await;
+    let waiters = waiters(fixture.database());
+    let competition = Competition::begin(&three(&fixture));
+    competition.until_each_had(2).await;
+    let seed = fastrand::u64(..);
+    let damaging = tokio::spawn(damage(waiters.clone(), seed));
+    println!("seed {seed}");
+    competition.until_each_had(30).await;
+    assert!(!damaging.is_finished());
+    damaging.abort();
+    let _ = damaging.await;
+    waiters.delete_many(doc! {}).await.unwrap();
+    competition.until_in_rotation().await;
+    competition.end().await;
+}
+
+/// Documents that twenty processes have left behind when they died a moment ago, before all others in line.
+#[tokio::test]
+async fn documents_of_dead_processes_cost_some_turns_and_then_nothing() {
+    let fixture = Fixture::mongodb().await;
+    let waiters = waiters(fixture.database());
+    let now = DateTime::now().timestamp_millis();
+    let left = (0..20).map(|number| {
+        doc! {
+            "_id": format!("dead-{number}:{SHARED}"), "name": SHARED, "provider": format!("dead-{number}"), "owner": "dead",
+            "at": DateTime::from_millis(now - 1000 + number), "since": DateTime::from_millis(now - 1000), "moment": 50,
+            "until": DateTime::from_millis(now + 60_000),
+        }
+    });
+    waiters.insert_many(left).await.unwrap();
+    let competition = Competition::begin(&three(&fixture));
+    // If the dead were still counted, each turn would come after their moments, and no time would be shorter than those.
+    let is_fast = || async {
+        let (begun, before) = (Instant::now(), competition.turns().len());
+        competition.until_each_had(20).await;
+        let turns = u32::try_from(competition.turns().len() - before).unwrap();
+        (begun.elapsed() < MOMENTS * turns).then_some(())
+    };
+    must(eventually(AMPLE, "turns that do not wait for the dead", is_fast).await);
+    competition.end().await;
+}
+
+/// The .NET library sees the lock free now and then, and knows nothing of the line.
+#[tokio::test]
+async fn processes_in_line_share_with_dotnet() {
+    let fixture = Fixture::mongodb().await;
+    let locks = fixture.locks();
+    let competition = Competition::begin(&[fixture.process("a"), fixture.process("b")]);
+    let dotnet = tokio::spawn(async move {
+        let mut turns = 0;
+        while turns < 3 {
+            let id = format!("net-{}", fastrand::u64(..));
+            if let Some(lock) = DotnetLock::try_acquire(&locks, SHARED, &id, 30_000).await {
+                turns += 1;
+                sleep(SECTION).await;
+                assert_eq!(lock.release(SHARED).await, 1, "nobody else has taken it");
+            }
+            // Its pauses while the lock is held.
+            sleep(Duration::from_millis(fastrand::u64(10..=800))).await;
+        }
+    });
+    competition.until_each_had(20).await;
+    tokio::time::timeout(AMPLE, dotnet)
+        .await
+        .expect(".NET has its turns")
+        .unwrap();
+    competition.until_each_had(20).await;
+    competition.end().await;
+    until_empty(&waiters(fixture.database())).await;
+}
+
+/// A user without a right on the documents works as one without a line; the server refuses them once and not for each wait.
+#[tokio::test]
+async fn who_may_not_write_the_documents_waits_without_an_order() {
+    let server = must(Server::start(ServerOptions::single().auth()).await);
+    let role = ["find", "insert", "update", "createIndex", "changeStream"];
+    let uri = restricted(&server, &role).await;
+    let client = mongodb::Client::with_uri_str(uri).await.unwrap();
+    let provider = patient(&client.database("app"));
+    let processes = ["a", "b", "c"].map(|owner| provider.to_builder().owner(owner).build().unwrap());
+    compete(&processes, 20).await;
+    let state = provider.admin().waiters_state().await;
+    assert!(matches!(state, WaitersState::Unauthorized { .. }), "{state:?}");
+}
+
+/// The documents cannot be written or read, for any reason: waiters do not wait for them.
+#[tokio::test]
+async fn documents_that_fail_for_a_while_cost_order_only() {
+    let fixture = Fixture::mongodb().await;
+    let app_name = format!("appName={}", fixture.db().name());
+    let namespace = format!("{}.distributed_locks.waiters", fixture.db().name());
+    let mut processes = Vec::new();
+    for owner in ["a", "b", "c"] {
+        let (database, _) = recorded(fixture.db(), &[&app_name]).await;
+        processes.push(patient(&database).to_builder().owner(owner).build().unwrap());
+    }
+    let competition = Competition::begin(&processes);
+    competition.until_each_had(2).await;
+    for fault in [
+        FailPoint::on(&["find"]).always().error_code(50),
+        FailPoint::on(&["update"]).times(3).close_connection(),
+        FailPoint::on(&["find", "update", "delete"])
+            .always()
+            .block(Duration::from_millis(700)),
+    ] {
+        let point = must(fault.collection(&namespace).enable_for(fixture.db()).await);
+        competition.until_each_had(5).await;
+        must(point.clear().await);
+    }
+    competition.until_in_rotation().await;
+    competition.end().await;
+    until_empty(&waiters(fixture.database())).await;
+}

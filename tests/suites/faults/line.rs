@@ -1,0 +1,292 @@
+//! Processes that wait in line and are killed or stopped, and change streams that break, lag or lose events.
+
+use std::time::Duration;
+
+use mongodb::Database;
+use mongodb::bson::doc;
+use mongolock::{LockGuard, LockProvider};
+use mongolock_tests::{AMPLE, Fault, TestDb, eventually, must, test_db};
+use rustix::process::Signal;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::actor::{Actor, Part};
+use crate::worker::{self, NAME};
+use crate::{acquire_soon, fail, patient, through_proxy};
+
+/// The number of turns in which the tests look at the time between a release and the next acquisition.
+const TURNS: usize = 20;
+
+/// The time in which a living waiter acquires a lock that others before it do not take: the rule is 50 ms after it has
+/// heard of it, and 1 s if it has not. The rest is for a slow machine; a lease would last a minute.
+const TAKEN: Duration = Duration::from_secs(4);
+
+/// A part of a process, and not a test: it competes with one task.
+#[tokio::test]
+async fn take_turns() {
+    if let Some(Part { database, expiry }) = Part::given().await {
+        let provider = LockProvider::builder(&database).expiry(expiry).build().unwrap();
+        worker::work(provider, database, 1).await;
+    }
+}
+
+fn process(db: &TestDb, expiry: Duration) -> Actor {
+    Actor::start("line::take_turns", db, expiry, &[])
+}
+
+/// The number of processes in line.
+async fn in_line(database: &Database) -> u64 {
+    let waiters = database.collection::<mongodb::bson::Document>("distributed_locks.waiters");
+    waiters.count_documents(doc! { "name": NAME }).await.unwrap()
+}
+
+async fn until_in_line(database: &Database, count: u64) {
+    let reached = || async { (in_line(database).await == count).then_some(()) };
+    must(eventually(AMPLE, "so many processes in line", reached).await);
+}
+
+async fn token_of_next_turn(process: &mut Actor) -> i64 {
+    let (word, rest) = process.next().await;
+    assert_eq!(word, "turn", "{rest}");
+    rest.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// Reads so many turns of each process, and returns the numbers of the processes in the order of all these turns.
+async fn turns(processes: &mut [Actor], each: usize) -> Vec<usize> {
+    let mut turns = Vec::new();
+    for (number, process) in processes.iter_mut().enumerate() {
+        for _ in 0..each {
+            turns.push((token_of_next_turn(process).await, number));
+        }
+    }
+    turns.sort_unstable();
+    turns.into_iter().map(|(_, process)| process).collect()
+}
+
+/// Three real processes take turns: among three turns in a row there is one of each.
+#[tokio::test]
+async fn processes_take_turns_in_rotation() {
+    let db = test_db().await;
+    worker::prepare(db.database()).await;
+    let mut processes: Vec<Actor> = (0..3).map(|_| process(&db, AMPLE)).collect();
+    for process in &mut processes {
+        token_of_next_turn(process).await;
+    }
+    // The order is a hint, which a slow machine breaks for a while; without it there is no such time.
+    let begun = Instant::now();
+    loop {
+        let turns = turns(&mut processes, 15).await;
+        let all_differ =
+            |three: &&[usize]| three[0] != three[1] && three[1] != three[2] && three[0] != three[2];
+        let in_turn = turns.windows(3).filter(all_differ).count();
+        if in_turn * 2 > turns.len() {
+            break;
+        }
+        assert!(begun.elapsed() < AMPLE, "{in_turn} in rotation of {turns:?}");
+    }
+}
+
+/// Two processes go on at once whatever stands before them, and nobody waits for an expiry.
+async fn goes_on(db: &TestDb, held: LockGuard) {
+    let living = [
+        patient(db.database()),
+        patient(&db.connect_again().await.unwrap()),
+    ];
+    let mut working = JoinSet::new();
+    let before = in_line(db.database()).await;
+    for provider in living {
+        working.spawn(async move {
+            let mut longest = Duration::ZERO;
+            for _ in 0..TURNS {
+                let asked = Instant::now();
+                let guard = provider.lock(NAME).acquire().await.unwrap();
+                longest = longest.max(asked.elapsed());
+                sleep(Duration::from_millis(3)).await;
+                guard.release().await.unwrap();
+            }
+            longest
+        });
+    }
+    until_in_line(db.database(), before + 2).await;
+    let begun = Instant::now();
+    held.release().await.unwrap();
+    timeout(AMPLE, working.join_all())
+        .await
+        .expect("the lock goes on");
+    // Each turn may cost the moments of those in front.
+    let longest = TAKEN + Duration::from_millis(50) * 2 * u32::try_from(TURNS).unwrap();
+    assert!(begun.elapsed() < longest, "{:?}", begun.elapsed());
+}
+
+/// Waiters that were killed in line leave their documents behind, in front of all who come later.
+#[tokio::test]
+async fn killed_waiters_in_front_do_not_hold_up_the_lock() {
+    let db = test_db().await;
+    worker::prepare(db.database()).await;
+    let held = acquire_soon(&patient(db.database()), NAME).await;
+    let dead: Vec<Actor> = (0..3).map(|_| process(&db, AMPLE)).collect();
+    until_in_line(db.database(), 3).await;
+    for waiter in &dead {
+        waiter.signal(Signal::KILL);
+    }
+    goes_on(&db, held).await;
+    assert_eq!(
+        in_line(db.database()).await.min(3),
+        3,
+        "the documents of the dead stay until their time is over"
+    );
+}
+
+/// A stopped waiter holds nobody up, and has its turn when it goes on.
+#[tokio::test]
+async fn a_stopped_waiter_in_front_holds_nobody_up_and_is_not_forgotten() {
+    let db = test_db().await;
+    worker::prepare(db.database()).await;
+    let held = acquire_soon(&patient(db.database()), NAME).await;
+    let mut stopped = process(&db, AMPLE);
+    until_in_line(db.database(), 1).await;
+    stopped.signal(Signal::STOP);
+    goes_on(&db, held).await;
+    let last = acquire_soon(&patient(db.database()), NAME).await;
+    let token = last.fencing_token().get();
+    stopped.signal(Signal::CONT);
+    sleep(Duration::from_millis(300)).await;
+    last.release().await.unwrap();
+    let next = timeout(TAKEN, token_of_next_turn(&mut stopped)).await;
+    assert!(next.expect("it is not forgotten") > token);
+}
+
+/// A process is killed in its turn: the others wait for the end of its lease, and then go on in their order.
+#[tokio::test]
+async fn the_lock_of_a_killed_holder_goes_to_those_in_line() {
+    let db = test_db().await;
+    worker::prepare(db.database()).await;
+    let expiry = Duration::from_secs(1);
+    let mut processes: Vec<Actor> = (0..3).map(|_| process(&db, expiry)).collect();
+    turns(&mut processes, 5).await;
+    let killed = processes.pop().unwrap();
+    killed.signal(Signal::KILL);
+    // The section says that its holder is inside, if it was killed there.
+    let sections = db.database().collection::<mongodb::bson::Document>("sections");
+    sleep(expiry / 2).await;
+    let outside = doc! { "$set": { "isInside": false } };
+    sections.update_one(doc! {}, outside).await.unwrap();
+    let served = timeout(expiry + TAKEN * 2, turns(&mut processes, 20)).await;
+    served.expect("the others go on after its lease");
+}
+
+/// A waiter in line behind a proxy, whose provider has a change stream.
+async fn waiting_with_stream(database: &Database, proxy: &mongolock_tests::Proxy) -> JoinHandle<LockGuard> {
+    let lock = patient(database).lock(NAME);
+    let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    until_in_line(database, 1).await;
+    let is_open = || async { (proxy.seen("getMore") > 0).then_some(()) };
+    must(eventually(AMPLE, "a change stream", is_open).await);
+    waiting
+}
+
+/// An event that is late or lost costs a second: the waiter looks by itself.
+#[tokio::test]
+async fn a_stream_that_lags_costs_a_second() {
+    let db = test_db().await;
+    let holder = patient(db.database());
+    let held = acquire_soon(&holder, NAME).await;
+    let (proxy, database) = through_proxy(&db).await;
+    let waiting = waiting_with_stream(&database, &proxy).await;
+    // No reply of the stream comes any more, for longer than the test waits.
+    let lag = proxy.inject(Fault::delay_reply(AMPLE).command("getMore").times(100));
+    sleep(Duration::from_millis(1500)).await;
+    held.release().await.unwrap();
+    let begun = Instant::now();
+    let guard = timeout(AMPLE, waiting).await.unwrap().unwrap();
+    // Without a look of its own it would wait for 5 s and longer.
+    assert!(begun.elapsed() < TAKEN, "{:?}", begun.elapsed());
+    assert!(lag.hits() > 0 || proxy.seen("getMore") > 1);
+    guard.release().await.unwrap();
+}
+
+/// A stream that breaks is opened again, and nobody is forgotten meanwhile.
+#[tokio::test]
+async fn a_stream_that_breaks_costs_a_second() {
+    let db = test_db().await;
+    let holder = patient(db.database());
+    let (proxy, database) = through_proxy(&db).await;
+    for _ in 0..3 {
+        let held = acquire_soon(&holder, NAME).await;
+        let waiting = waiting_with_stream(&database, &proxy).await;
+        proxy.inject(Fault::drop_reply().command("getMore"));
+        proxy.inject(Fault::drop_request().command("aggregate"));
+        sleep(Duration::from_millis(300)).await;
+        held.release().await.unwrap();
+        let begun = Instant::now();
+        let guard = timeout(AMPLE, waiting).await.unwrap().unwrap();
+        assert!(begun.elapsed() < TAKEN, "{:?}", begun.elapsed());
+        guard.release().await.unwrap();
+        proxy.clear_faults();
+        until_in_line(&database, 0).await;
+    }
+}
+
+/// The streams of two of three processes break again and again, with those of the others.
+#[tokio::test]
+async fn processes_go_on_while_their_streams_break() {
+    let db = test_db().await;
+    worker::prepare(db.database()).await;
+    let mut processes: Vec<Actor> = (0..3).map(|_| process(&db, AMPLE)).collect();
+    turns(&mut processes, 3).await;
+    // 280: the stream cannot be resumed.
+    let broken = mongolock_tests::FailPoint::on(&["getMore", "aggregate"])
+        .times(12)
+        .error_code(280);
+    let point = fail(&db, broken).await;
+    let served = timeout(AMPLE, turns(&mut processes, 20)).await;
+    served.expect("all have their turns");
+    must(point.clear().await);
+}
+
+/// Waits that are cancelled at random moments, beside two processes that work, leave neither a document nor a waiter that
+/// is forgotten.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_cancelled_waiters_leave_the_line() {
+    const CANCELLED: u64 = 1000;
+    let db = test_db().await;
+    let processes = [
+        patient(db.database()),
+        patient(&db.connect_again().await.unwrap()),
+    ];
+    let mut working = JoinSet::new();
+    for provider in &processes {
+        for name in 0..3 {
+            let provider = provider.clone();
+            working.spawn(async move {
+                for _ in 0..30 {
+                    let guard = provider.lock(name).acquire().await.unwrap();
+                    sleep(Duration::from_millis(3)).await;
+                    guard.release().await.unwrap();
+                }
+            });
+        }
+    }
+    let mut cancelled = JoinSet::new();
+    for number in 0..CANCELLED {
+        let provider = &processes[usize::from(number % 2 == 0)];
+        let lock = provider.lock(number % 3);
+        // Up to 80 ms: before the first request, in line, and with the lock.
+        let limit = Duration::from_micros(number * 7919 % 80_000);
+        cancelled.spawn(async move {
+            let _ = timeout(limit, lock.acquire()).await;
+        });
+        if number % 20 == 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    cancelled.join_all().await;
+    timeout(AMPLE, working.join_all())
+        .await
+        .expect("nobody is forgotten");
+    let waiters = db
+        .database()
+        .collection::<mongodb::bson::Document>("distributed_locks.waiters");
+    let is_empty = || async { (waiters.count_documents(doc! {}).await.ok()? == 0).then_some(()) };
+    must(eventually(AMPLE, "no document of a waiter", is_empty).await);
+}
