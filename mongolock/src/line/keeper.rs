@@ -200,11 +200,7 @@ impl Lines {
 
     /// Notes which queue uses a name now.
     pub(crate) fn set_user(&self, name: &str, user: &User) {
-        if !self.is_empty()
-            && let Some(line) = lock(&self.state).names.get_mut(name)
-        {
-            line.set_user(user.clone());
-        }
+        self.with_line(name, |line| line.set_user(user.clone()));
     }
 }
 

@@ -122,7 +122,15 @@ impl Lines {
 
     /// Whether this provider stands in the line of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.known.load(Relaxed) > 0 && lock(&self.state).names.contains_key(name)
+        self.with_line(name, |_| ()).is_some()
+    }
+
+    /// What this returns of the line of a name; `None` if the provider does not stand in it.
+    fn with_line<T>(&self, name: &str, of: impl FnOnce(&mut Line) -> T) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        lock(&self.state).names.get_mut(name).map(of)
     }
 
     /// The names in whose lines this provider stands.
@@ -166,7 +174,7 @@ impl Lines {
         if !self.is_fair {
             return false;
         }
-        if self.known.load(Relaxed) == 0 {
+        if self.is_empty() {
             return self.note_retaken(name);
         }
         let mut state = lock(&self.state);
@@ -210,21 +218,14 @@ impl Lines {
             return;
         }
         self.recent.add(name);
-        if self.known.load(Relaxed) == 0 {
-            return;
-        }
-        if let Some(line) = lock(&self.state).names.get_mut(name) {
-            line.released();
+        if self.with_line(name, Line::released).is_some() {
             self.keep.notify_one();
         }
     }
 
     /// Notes that a caller has stopped to wait.
     pub(crate) fn waiter_left(&self, name: &str) {
-        if self.known.load(Relaxed) > 0
-            && let Some(line) = lock(&self.state).names.get_mut(name)
-        {
-            line.may_be_idle();
+        if self.with_line(name, Line::may_be_idle).is_some() {
             self.keep.notify_one();
         }
     }
@@ -236,11 +237,8 @@ impl Lines {
 
     /// How long this provider leaves a lock that was released to those before it in line.
     pub(crate) fn moments_ahead(&self, name: &str) -> Duration {
-        if self.known.load(Relaxed) == 0 {
-            return Duration::ZERO;
-        }
-        let state = lock(&self.state);
-        state.names.get(name).map_or(Duration::ZERO, Line::moments_ahead)
+        self.with_line(name, |line| line.moments_ahead())
+            .unwrap_or_default()
     }
 
     /// Notes that a caller still waits, since this time. Returns the number of waiters before this provider; `None` if it does
@@ -260,19 +258,13 @@ impl Lines {
 
     /// The number of waiters before this provider; `None` if it does not stand in the line of this name.
     pub(crate) fn ahead(&self, name: &str) -> Option<usize> {
-        if self.is_empty() {
-            return None;
-        }
-        lock(&self.state).names.get(name).map(Line::ahead)
+        self.with_line(name, |line| line.ahead())
     }
 
     /// The pause of a waiter that polls, by its place and by the time for which the present holder has the lock: a lock that
     /// is held for long is seldom free soon. `None` if it does not stand in the line of this name.
     pub(crate) fn polling_pause(&self, name: &str) -> Option<Duration> {
-        if self.is_empty() {
-            return None;
-        }
-        lock(&self.state).names.get(name).map(Line::polling_pause)
+        self.with_line(name, |line| line.polling_pause())
     }
 
     /// Notes the holder that an event, a reply or a look has named. Another one than before shows that a turn has passed.
@@ -280,9 +272,7 @@ impl Lines {
         if self.is_empty() || self.is_own(lock_id) {
             return;
         }
-        if let Some(line) = lock(&self.state).names.get_mut(name) {
-            line.held_by(lock_id);
-        }
+        self.with_line(name, |line| line.held_by(lock_id));
     }
 
     /// What this provider knows of others that want the lock.
@@ -290,21 +280,12 @@ impl Lines {
         if !self.is_fair {
             return Rivals::Unknown;
         }
-        if self.is_empty() {
-            return Rivals::None;
-        }
-        lock(&self.state)
-            .names
-            .get(name)
-            .map_or(Rivals::None, Line::rivals)
+        self.with_line(name, |line| line.rivals()).unwrap_or(Rivals::None)
     }
 
     /// Until when the next caller leaves a lock that may be free to others; `None` if it does not.
     pub(crate) fn place_until(&self, name: &str) -> Option<Instant> {
-        if self.is_empty() {
-            return None;
-        }
-        lock(&self.state).names.get(name)?.place_until()
+        self.with_line(name, |line| line.place_until())?
     }
 }
 
