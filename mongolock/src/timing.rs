@@ -269,8 +269,29 @@ pub(crate) const LINE_MOMENT_POLLING: Duration = millis(30);
 /// The longest time that a waiter leaves to all before it together.
 pub(crate) const LINE_MOMENTS_MAX: Duration = millis(50);
 
+/// The longest time that a provider asks for besides its usual moment, after others came before it when it was the first.
+pub(crate) const LINE_EXTRA_MAX: Duration = millis(20);
+
+/// The number of waiters in front from which on a provider reads its stream with pauses: with many of them each event costs
+/// the server more than the time until the next release.
+pub(crate) const LINE_FAR: usize = 8;
+
+/// These pauses. They are shorter than the turns of so many waiters together.
+pub(crate) const LINE_FAR_PAUSE: Duration = millis(25);
+
+/// The time from which on an event of the stream has come with a reply of its own; it was in memory already otherwise.
+pub(crate) const STREAM_REPLY: Duration = Duration::from_micros(200);
+
 /// The time for which a process remembers that another one has acquired the lock: it may be one that cannot stand in line.
 pub(crate) const LINE_REMEMBER: Duration = millis(500);
+
+/// The time for which a process remembers that a program without a place in line has acquired the lock.
+pub(crate) const LINE_STRANGER: Duration = seconds(5);
+
+/// The moment that is left to such a program after each release in that time: it looks seldom and at any moment, and each
+/// millisecond in which the lock is free lets it in more often. Two processors and 4 of them beside 4 times 4 tasks: 1.8
+/// turns a second without it.
+pub(crate) const LINE_STRANGER_MOMENT: Duration = millis(2);
 
 /// The longest time for which a process waits after its own release until another one has acquired the lock.
 pub(crate) const STAND_BACK: Duration = millis(30);
@@ -280,6 +301,9 @@ pub(crate) const STAND_BACK_POLLING: Duration = millis(50);
 
 /// The time for which a process stays in line after its last user of the name has left: it often asks again.
 pub(crate) const LINE_LINGER: Duration = millis(100);
+
+/// The length of a wait from which on operators see it, if the provider stood in line when it began.
+pub(crate) const LINE_SHOWN: Duration = millis(500);
 
 /// The time after its own release within which a process that acquires the lock again looks whether others wait.
 pub(crate) const LINE_RETAKEN: Duration = millis(100);
@@ -291,7 +315,7 @@ pub(crate) const LINE_RETAKEN_EVERY: Duration = seconds(1);
 pub(crate) const LINE_SILENCE: Duration = seconds(1);
 
 /// The pause of the first in line without a change stream; the others pause longer by their places.
-pub(crate) const LINE_POLL: Duration = millis(25);
+pub(crate) const LINE_POLL: Duration = millis(22);
 
 /// The part of the time for which the present holder is known to have the lock that a waiter without a change stream pauses
 /// at least: it sends few requests for a lock that is held for long, and comes late by this part at most.
@@ -346,6 +370,10 @@ pub(crate) const INDEX_BUILD_LIMIT: Duration = seconds(1);
 
 /// The bounds in seconds of the random pause after a failed build: frequent builds would delay commands again and again.
 pub(crate) const INDEX_BUILD_PAUSE: RangeInclusive<u64> = 300..=600;
+
+/// The bounds in seconds of the random pause after which a provider that enters a line checks again whether the indexes of
+/// the waiters' documents exist: one command.
+pub(crate) const WAITERS_INDEX_CHECK: RangeInclusive<u64> = 60..=120;
 
 /// The time until the next check of an index that is missing, if the build did not fail.
 pub(crate) const INDEX_RETRY: Duration = seconds(60);

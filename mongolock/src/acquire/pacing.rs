@@ -7,6 +7,7 @@ use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::lease::Entry;
 use crate::notifier::{Counted, Subscription};
+use crate::queue::{FrontStatus, Holder};
 
 /// The number of "held" replies after which a waiter registers for wake-ups: shorter waits are not worth it.
 const REPLIES_BEFORE_STREAM: u32 = 2;
@@ -103,7 +104,8 @@ impl<'a> Pacing<'a> {
     }
 
     /// Waits before the first request while this provider leaves the lock to others: after its own release, or because they
-    /// stand before it in line. A call with a deadline keeps half of its time for its own requests, and at least [`OWN_REQUESTS`]. Cancel safe.
+    /// stand before it in line. A call with a deadline keeps half of its time for its own requests, and at least
+    /// [`OWN_REQUESTS`]. Cancel safe.
     pub(crate) async fn wait_for_place(&mut self, deadline: Option<Instant>) {
         let lines = &self.engine.lines;
         lines.set_user(self.name, &self.entry.user());
@@ -111,6 +113,11 @@ impl<'a> Pacing<'a> {
         let Some(until) = lines.place_until(self.name) else {
             return;
         };
+        let front = self.entry.front();
+        if matches!(front.status(), FrontStatus::NoReply) && !front.is_reply_slow() {
+            // A call whose time ends here has waited for others, and for no reply.
+            front.set_held(Holder::default());
+        }
         let subscription = self.subscribe();
         subscription.rest_for_place(until);
         match deadline {

@@ -44,26 +44,27 @@ impl Lines {
     fn next_writes(&self) -> Option<Writes> {
         let state = &mut *lock(&self.state);
         let mut writes = Writes::default();
-        while writes.moves.len() + writes.leaves.len() < BATCH
+        while writes.places.len() + writes.leaves.len() < BATCH
             && let Some(name) = state.unsettled.pop_first()
         {
             let Some(line) = state.names.get_mut(&name) else {
                 continue;
             };
             match line.take_write() {
-                Some(Write::Move { waiting, last }) => writes.moves.push(WaiterEntry {
+                Some(Write::Place(place)) => writes.places.push(WaiterEntry {
                     name,
                     provider: self.mark.clone(),
                     owner: Arc::clone(&self.owner),
-                    waited: waiting.map(|since| since.elapsed()),
-                    moment: moment(line.has_stream(), state.round_trip),
-                    last,
+                    waited: place.waiting.map(|since| since.elapsed()),
+                    moment: moment(line.has_stream(), state.round_trip) + line.extra(),
+                    last: place.last,
+                    keeps_place: place.is_kept,
                 }),
                 Some(Write::Leave) => writes.leaves.push(name),
                 None => {}
             }
         }
-        if writes.moves.is_empty() && writes.leaves.is_empty() {
+        if writes.places.is_empty() && writes.leaves.is_empty() {
             state.writer = None;
             return None;
         }
@@ -103,11 +104,7 @@ impl Lines {
     /// Reads the lines of the names that were acquired again soon after their release, and returns those for which others
     /// wait.
     pub(crate) async fn read_retaken(&self) -> Vec<Arc<str>> {
-        let names = {
-            let mut state = lock(&self.state);
-            state.retaken_read = Some(Instant::now());
-            std::mem::take(&mut state.retaken)
-        };
+        let names = std::mem::take(&mut lock(&self.state).retaken);
         let mut lines: HashMap<_, _> = self.read(&names).await;
         lines.retain(|_, line| line.iter().any(|waiter| &*waiter.provider != self.mark.as_str()));
         lines.into_keys().collect()
@@ -203,11 +200,7 @@ impl Lines {
 
     /// Notes which queue uses a name now.
     pub(crate) fn set_user(&self, name: &str, user: &User) {
-        if !self.is_empty()
-            && let Some(line) = lock(&self.state).names.get_mut(name)
-        {
-            line.set_user(user.clone());
-        }
+        self.with_line(name, |line| line.set_user(user.clone()));
     }
 }
 
@@ -224,7 +217,7 @@ fn moment(has_stream: bool, round_trip: Duration) -> Duration {
 /// The documents that are written with one round of commands.
 #[derive(Default)]
 struct Writes {
-    moves: Vec<WaiterEntry>,
+    places: Vec<WaiterEntry>,
     leaves: Vec<Arc<str>>,
 }
 
@@ -239,12 +232,12 @@ async fn write(lines: Arc<Lines>) {
             }
             lines.forget_left(&writes.leaves);
         }
-        if writes.moves.is_empty() {
+        if writes.places.is_empty() {
             continue;
         }
-        match lines.store.move_to_end(&writes.moves, LINE_LIMIT).await {
+        match lines.store.move_to_end(&writes.places, LINE_LIMIT).await {
             Ok(()) => {
-                let names: Vec<Arc<str>> = writes.moves.into_iter().map(|entry| entry.name).collect();
+                let names: Vec<Arc<str>> = writes.places.into_iter().map(|entry| entry.name).collect();
                 lines.read(&names).await;
             }
             Err(error) => lines.failed(&error),

@@ -8,7 +8,7 @@ use super::order::Order;
 use super::{OwnAcquisition, User};
 use crate::queue::Rivals;
 use crate::store::{ProviderMark, Waiter};
-use crate::timing::{LINE_LINGER, LINE_POLL, LINE_POLL_PART};
+use crate::timing::{LINE_LINGER, LINE_POLL, LINE_POLL_PART, LINE_SHOWN, LINE_STRANGER_MOMENT};
 
 /// The line of one name, in which this provider stands.
 pub(super) struct Line {
@@ -21,6 +21,8 @@ pub(super) struct Line {
     has_stream: bool,
     /// What the document has to become; `None` if it is as it should be.
     wanted: Option<Write>,
+    /// Whether the document says since when a caller waits.
+    shows_wait: bool,
     /// The greatest place that was seen in this line.
     last_place: Option<DateTime>,
     /// Given after a release while others wait: until then the next caller leaves the lock to them.
@@ -42,13 +44,19 @@ struct Holder {
 /// A write of the document.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Write {
-    /// The provider enters the line, or moves to its end.
-    Move {
-        /// The time at which the oldest waiting caller began to wait.
-        waiting: Option<Instant>,
-        last: Option<DateTime>,
-    },
+    Place(Place),
     Leave,
+}
+
+/// A place that the provider takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// The time at which the oldest waiting caller began to wait.
+    pub(super) waiting: Option<Instant>,
+    /// The greatest place that was seen in this line.
+    pub(super) last: Option<DateTime>,
+    /// Whether it is the place that the provider has; it enters the line, or moves to its end, otherwise.
+    pub(super) is_kept: bool,
 }
 
 impl Line {
@@ -59,6 +67,7 @@ impl Line {
             width: 1,
             has_stream,
             wanted: None,
+            shows_wait: false,
             last_place: None,
             standing_back: None,
             was_last: true,
@@ -72,10 +81,26 @@ impl Line {
     }
 
     pub(super) fn want_move(&mut self, waiting: Option<Instant>) {
-        self.wanted = Some(Write::Move {
+        self.want_place(waiting, false);
+    }
+
+    /// Notes that a caller waits since this time. Operators see it in the document, where it is written after a while:
+    /// most waits of a provider that stands in line are short. Returns whether the document is to be written.
+    pub(super) fn note_wait(&mut self, since: Instant) -> bool {
+        let is_new = !self.shows_wait && self.wanted.is_none() && since.elapsed() >= LINE_SHOWN;
+        if is_new {
+            self.want_place(Some(since), true);
+        }
+        is_new
+    }
+
+    fn want_place(&mut self, waiting: Option<Instant>, is_kept: bool) {
+        self.shows_wait = waiting.is_some();
+        self.wanted = Some(Write::Place(Place {
             waiting,
             last: self.last_place,
-        });
+            is_kept,
+        }));
     }
 
     /// Whether the document is not as it should be.
@@ -150,11 +175,30 @@ impl Line {
         self.last_place = self.last_place.max(last);
     }
 
+    /// How long this provider leaves a lock that was released to others.
     pub(super) fn moments_ahead(&self) -> Duration {
-        if self.ahead() == 0 {
-            return Duration::ZERO;
+        let moments = if self.ahead() == 0 {
+            Duration::ZERO
+        } else {
+            self.order.moments_ahead()
+        };
+        if self.leaves_moment_to_strangers() {
+            moments.max(LINE_STRANGER_MOMENT)
+        } else {
+            moments
         }
-        self.order.moments_ahead()
+    }
+
+    /// After its own release a program that stands in no line asks again at once, before anybody hears of the release.
+    fn leaves_moment_to_strangers(&self) -> bool {
+        let was_stranger = |holder: &Holder| ProviderMark::in_lock_id(&holder.lock_id).is_none();
+        let was_last = !self.was_last && self.holder.as_ref().is_some_and(was_stranger);
+        self.order.has_stranger() && !was_last
+    }
+
+    /// The time that this provider asks for besides its usual moment.
+    pub(super) fn extra(&self) -> Duration {
+        self.order.extra()
     }
 
     /// The number of waiters that are to ask before this provider.

@@ -44,6 +44,9 @@ use indexes::Indexes;
 use line::Line;
 use recent::RecentReleases;
 
+/// The greatest number of names that are remembered until their lines are read; those that are left out come again.
+const RETAKEN_MOST: usize = 100;
+
 /// What uses a name in this process: its queue, which exists as long as a caller waits or holds.
 pub(crate) type User = Weak<dyn Send + Sync>;
 
@@ -120,7 +123,15 @@ impl Lines {
 
     /// Whether this provider stands in the line of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.known.load(Relaxed) > 0 && lock(&self.state).names.contains_key(name)
+        self.with_line(name, |_| ()).is_some()
+    }
+
+    /// What this returns of the line of a name; `None` if the provider does not stand in it.
+    fn with_line<T>(&self, name: &str, of: impl FnOnce(&mut Line) -> T) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        lock(&self.state).names.get_mut(name).map(of)
     }
 
     /// The names in whose lines this provider stands.
@@ -164,7 +175,7 @@ impl Lines {
         if !self.is_fair {
             return false;
         }
-        if self.known.load(Relaxed) == 0 {
+        if self.is_empty() {
             return self.note_retaken(name);
         }
         let mut state = lock(&self.state);
@@ -188,12 +199,17 @@ impl Lines {
         if state.is_refused() || state.is_stopped {
             return false;
         }
-        if !state.retaken.contains(name) {
+        if state.retaken.len() < RETAKEN_MOST && !state.retaken.contains(name) {
             state.retaken.push(Arc::clone(name));
         }
-        state
+        let is_due = state
             .retaken_read
-            .is_none_or(|last| last.elapsed() >= LINE_RETAKEN_EVERY)
+            .is_none_or(|last| last.elapsed() >= LINE_RETAKEN_EVERY);
+        if is_due {
+            // One task reads for all calls that come before it runs.
+            state.retaken_read = Some(Instant::now());
+        }
+        is_due
     }
 
     /// Notes that this provider has released a lock. If others wait for it, the next caller in this process leaves it to
@@ -204,11 +220,7 @@ impl Lines {
         }
         let name = slot::awaited(name);
         self.recent.add(name);
-        if self.known.load(Relaxed) == 0 {
-            return;
-        }
-        if let Some(line) = lock(&self.state).names.get_mut(name) {
-            line.released();
+        if self.with_line(name, Line::released).is_some() {
             self.keep.notify_one();
         }
     }
@@ -225,10 +237,7 @@ impl Lines {
 
     /// Notes that a caller has stopped to wait.
     pub(crate) fn waiter_left(&self, name: &str) {
-        if self.known.load(Relaxed) > 0
-            && let Some(line) = lock(&self.state).names.get_mut(name)
-        {
-            line.may_be_idle();
+        if self.with_line(name, Line::may_be_idle).is_some() {
             self.keep.notify_one();
         }
     }
@@ -240,28 +249,34 @@ impl Lines {
 
     /// How long this provider leaves a lock that was released to those before it in line.
     pub(crate) fn moments_ahead(&self, name: &str) -> Duration {
-        if self.known.load(Relaxed) == 0 {
-            return Duration::ZERO;
+        self.with_line(name, |line| line.moments_ahead())
+            .unwrap_or_default()
+    }
+
+    /// Notes that a caller still waits, since this time. Returns the number of waiters before this provider; `None` if it does
+    /// not stand in the line of this name.
+    pub(crate) fn waits(self: &Arc<Self>, name: &Arc<str>, since: Instant) -> Option<usize> {
+        if self.is_empty() {
+            return None;
         }
-        let state = lock(&self.state);
-        state.names.get(name).map_or(Duration::ZERO, Line::moments_ahead)
+        let state = &mut *lock(&self.state);
+        let line = state.names.get_mut(name)?;
+        let ahead = line.ahead();
+        if line.note_wait(since) {
+            self.settle(state, name);
+        }
+        Some(ahead)
     }
 
     /// The number of waiters before this provider; `None` if it does not stand in the line of this name.
     pub(crate) fn ahead(&self, name: &str) -> Option<usize> {
-        if self.is_empty() {
-            return None;
-        }
-        lock(&self.state).names.get(name).map(Line::ahead)
+        self.with_line(name, |line| line.ahead())
     }
 
     /// The pause of a waiter that polls, by its place and by the time for which the present holder has the lock: a lock that
     /// is held for long is seldom free soon. `None` if it does not stand in the line of this name.
     pub(crate) fn polling_pause(&self, name: &str) -> Option<Duration> {
-        if self.is_empty() {
-            return None;
-        }
-        lock(&self.state).names.get(name).map(Line::polling_pause)
+        self.with_line(name, |line| line.polling_pause())
     }
 
     /// Notes the holder that an event, a reply or a look has named. Another one than before shows that a turn has passed.
@@ -269,9 +284,7 @@ impl Lines {
         if self.is_empty() || self.is_own(lock_id) {
             return;
         }
-        if let Some(line) = lock(&self.state).names.get_mut(name) {
-            line.held_by(lock_id);
-        }
+        self.with_line(name, |line| line.held_by(lock_id));
     }
 
     /// What this provider knows of others that want the lock.
@@ -279,21 +292,12 @@ impl Lines {
         if !self.is_fair {
             return Rivals::Unknown;
         }
-        if self.is_empty() {
-            return Rivals::None;
-        }
-        lock(&self.state)
-            .names
-            .get(name)
-            .map_or(Rivals::None, Line::rivals)
+        self.with_line(name, |line| line.rivals()).unwrap_or(Rivals::None)
     }
 
     /// Until when the next caller leaves a lock that may be free to others; `None` if it does not.
     pub(crate) fn place_until(&self, name: &str) -> Option<Instant> {
-        if self.is_empty() {
-            return None;
-        }
-        lock(&self.state).names.get(name)?.place_until()
+        self.with_line(name, |line| line.place_until())?
     }
 }
 

@@ -5,7 +5,10 @@ use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
 use crate::store::Waiter;
-use crate::timing::{LINE_MARGIN, LINE_MOMENTS_MAX, LINE_REMEMBER, STAND_BACK, STAND_BACK_POLLING};
+use crate::timing::{
+    LINE_EXTRA_MAX, LINE_MARGIN, LINE_MOMENTS_MAX, LINE_REMEMBER, LINE_STRANGER, STAND_BACK,
+    STAND_BACK_POLLING,
+};
 
 /// The number of turns that the first in line may let pass before it is not counted any more: it may be dead. It is
 /// counted again when it moves.
@@ -13,6 +16,10 @@ const PASSES: u32 = 6;
 
 /// The same number when others are not counted already: it is halved for each of them, down to this.
 const PASSES_LEAST: u32 = 2;
+
+/// The part of its extra time that a provider keeps after a turn in its place.
+const EXTRA_KEPT: u32 = 15;
+const EXTRA_PARTS: u32 = 16;
 
 /// What a provider knows of the line of one name: the waiters of other providers in their order.
 ///
@@ -23,6 +30,14 @@ pub(crate) struct Order {
     others: Vec<Other>,
     /// The time of the last acquisition by another provider.
     acquired_by_other: Option<Instant>,
+    /// The last time at which a program without a place in line acquired the lock.
+    acquired_by_stranger: Option<Instant>,
+    /// Whether this provider's own document was in the line that was read last, and it has not acquired the lock since.
+    has_place: bool,
+    /// Whether another provider in line has acquired the lock since this one was the first.
+    was_overtaken: bool,
+    /// The time that this provider asks for besides its usual moment: its requests came late when it was the first.
+    extra: Duration,
     /// The providers that have acquired the lock since this one did: they stand behind it, also where a line that was read
     /// does not have their new places yet.
     acquired_since: Vec<Arc<str>>,
@@ -52,6 +67,7 @@ impl Order {
     /// Takes over the line as a query has returned it; `own` is the mark of this provider.
     pub(crate) fn read(&mut self, line: &[Waiter], own: &str) {
         let place = line.iter().position(|waiter| &*waiter.provider == own);
+        self.has_place = place.is_some();
         let before = std::mem::take(&mut self.others);
         let passes = |waiter: &Waiter| {
             let same = |other: &&Other| other.provider == waiter.provider && other.at == waiter.at;
@@ -74,15 +90,42 @@ impl Order {
     /// Notes that this provider has acquired the lock, and goes to the end of the line.
     pub(crate) fn acquired(&mut self) {
         self.acquired_since.clear();
+        if !std::mem::take(&mut self.was_overtaken) {
+            self.extra = self.extra * EXTRA_KEPT / EXTRA_PARTS;
+        }
+        self.has_place = false;
+    }
+
+    /// The time that this provider asks for besides its usual moment.
+    pub(crate) fn extra(&self) -> Duration {
+        self.extra
+    }
+
+    /// Notes that a provider acquires the lock although this one is one of the first in line and the other is not: this one
+    /// needs a longer moment.
+    fn note_overtaking(&mut self, provider: Option<&str>, width: usize) {
+        let is_it = |other: &Other| Some(&*other.provider) == provider;
+        let is_in_line = self.others.iter().any(is_it);
+        let counted = self.others.iter().filter(|other| other.is_counted());
+        let is_first_too = counted.take(width - 1).any(is_it);
+        if self.has_place && self.ahead() < width && is_in_line && !is_first_too {
+            self.was_overtaken = true;
+            self.extra = (self.extra * 2).clamp(LINE_MARGIN, LINE_EXTRA_MAX);
+        }
     }
 
     /// Notes that another provider has acquired the lock; `None` if the holder is not one of ours. It goes to the end of
     /// the line. If it was not one of the first ones, as many as `width` says, the first one has let a turn pass.
     pub(crate) fn acquired_by(&mut self, provider: Option<&str>, width: usize) {
-        self.acquired_by_other = Some(Instant::now());
+        let now = Instant::now();
+        self.acquired_by_other = Some(now);
+        if provider.is_none() {
+            self.acquired_by_stranger = Some(now);
+        }
         if let Some(provider) = provider.filter(|provider| !self.has_acquired_since(provider)) {
             self.acquired_since.push(Arc::from(provider));
         }
+        self.note_overtaking(provider, width);
         let is_ahead = |other: &Other| other.is_ahead && other.is_counted();
         let mut first_ones = self.others.iter().filter(|other| is_ahead(other)).take(width);
         let is_one_of_them = first_ones.any(|first| Some(&*first.provider) == provider);
@@ -151,6 +194,12 @@ impl Order {
     pub(crate) fn others_wait(&self) -> bool {
         let is_recent = |at: Instant| at.elapsed() < LINE_REMEMBER;
         self.others.iter().any(Other::is_counted) || self.acquired_by_other.is_some_and(is_recent)
+    }
+
+    /// Whether a program without a place in line wants the lock, as far as is known.
+    pub(crate) fn has_stranger(&self) -> bool {
+        let is_recent = |at: Instant| at.elapsed() < LINE_STRANGER;
+        self.acquired_by_stranger.is_some_and(is_recent)
     }
 
     /// The longest time for which this provider waits after its own release until another one has acquired the lock.
@@ -259,6 +308,28 @@ mod tests {
         tokio::time::sleep(LINE_REMEMBER).await;
         assert!(order.others_wait());
         assert_eq!(order.ahead(), 0, "it has gone to the end");
+    }
+
+    /// Its requests come later than others expect, because it is far away or its machine is busy.
+    #[tokio::test(start_paused = true)]
+    async fn who_is_overtaken_as_the_first_asks_for_a_longer_moment_for_a_while() {
+        let mut order = order(&["own", "a", "b"]);
+        order.acquired_by(Some("stranger"), 1);
+        order.acquired_by(None, 1);
+        assert_eq!(order.extra(), Duration::ZERO, "they stand in no line");
+        order.acquired_by(Some("a"), 1);
+        assert_eq!(order.extra(), LINE_MARGIN);
+        order.acquired_by(Some("b"), 1);
+        order.acquired_by(Some("a"), 1);
+        assert_eq!(order.extra(), LINE_EXTRA_MAX);
+        order.acquired();
+        order.acquired_by(Some("b"), 1);
+        assert_eq!(order.extra(), LINE_EXTRA_MAX, "it is not the first any more");
+        for _ in 0..EXTRA_PARTS * 8 {
+            order.read(&line(&["own", "a", "b"]), "own");
+            order.acquired();
+        }
+        assert!(order.extra() < Duration::from_millis(1));
     }
 
     #[tokio::test(start_paused = true)]

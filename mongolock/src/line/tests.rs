@@ -6,14 +6,14 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 use tokio::time::{Instant, sleep};
 
-use super::line::{Line, Write};
+use super::line::{Line, Place, Write};
 use super::{Lines, OwnAcquisition, User};
 use crate::queue::Rivals;
 use crate::store::{MemoryStore, ProviderMark, Store, Waiter};
 use crate::sync::lock;
 use crate::timing::{
     LINE_LINGER, LINE_MARGIN, LINE_MOMENT_POLLING, LINE_POLL, LINE_POLL_PART, LINE_READ, LINE_REMEMBER,
-    LINE_RETAKEN, LINE_RETAKEN_EVERY, STAND_BACK, STAND_BACK_POLLING, WAITER_KEPT,
+    LINE_RETAKEN, LINE_RETAKEN_EVERY, LINE_SHOWN, LINE_STRANGER, STAND_BACK, STAND_BACK_POLLING, WAITER_KEPT,
 };
 
 /// Longer than the tasks need to write what is due, and shorter than all pauses here.
@@ -136,6 +136,25 @@ fn claim_of_a_stranger(number: u32) -> Arc<str> {
     Arc::from(format!("net-{number}"))
 }
 
+/// It stood in line when the wait began, so that it has written nothing for it.
+#[tokio::test(start_paused = true)]
+async fn a_long_wait_is_written_beside_the_place_that_the_provider_has() {
+    let [a, b] = Provider::several();
+    let (queue, name) = (Queue::new(), Arc::from("n"));
+    a.acquire("n", &queue).await;
+    a.enter("n", &queue).await;
+    a.acquire("n", &queue).await;
+    b.enter("n", &queue).await;
+    let begun = Instant::now();
+    for (waited, is_seen) in [(Duration::ZERO, false), (LINE_SHOWN, true), (LINE_SHOWN, true)] {
+        sleep(waited).await;
+        assert_eq!(a.lines.waits(&name, begun), Some(0));
+        sleep(SETTLES).await;
+        assert_eq!(a.documents("n").await[0].since.is_some(), is_seen, "{waited:?}");
+        assert_eq!(a.stands_at("n").await, Some(0));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_provider_has_one_document_for_a_name_however_often_it_enters() {
     let [a, b] = Provider::several();
@@ -219,7 +238,7 @@ async fn a_provider_that_enters_again_while_it_leaves_stands_in_line() {
         drop(queue);
         a.lines.waiter_left("n");
         // The removal is due at this time, and may be under way.
-        sleep(LINE_LINGER - SETTLES + Duration::from_micros(100 * round)).await;
+        sleep(LINE_LINGER.saturating_sub(SETTLES) + Duration::from_micros(100 * round)).await;
         let queue = Queue::new();
         a.enter("n", &queue).await;
         sleep(LINE_LINGER * 3).await;
@@ -369,10 +388,10 @@ async fn standing_back_ends_by_itself() {
             user: queue.user(),
             has_stream,
         });
-        sleep(LINE_REMEMBER - SETTLES).await;
+        sleep(LINE_REMEMBER.saturating_sub(SETTLES)).await;
         line.released();
         assert_eq!(line.place_until(), Some(Instant::now() + longest));
-        sleep(longest).await;
+        sleep(LINE_STRANGER).await;
         assert_eq!(line.place_until(), None);
         line.released();
         assert_eq!(line.place_until(), None, "the stranger has not come back");
@@ -416,7 +435,7 @@ async fn the_last_place_never_goes_back() {
     let mut line = Line::new(queue.user(), true);
     let last_of = |line: &mut Line| {
         line.want_move(None);
-        let Some(Write::Move { last, .. }) = line.take_write() else {
+        let Some(Write::Place(Place { last, .. })) = line.take_write() else {
             panic!("a move is due");
         };
         last.map(DateTime::timestamp_millis)

@@ -183,10 +183,10 @@ impl ReleaseNotifier {
     fn rest(self: &Arc<Self>, state: &mut State, name: &Arc<str>, remaining: Option<Duration>) -> Duration {
         self.ensure_stream(state);
         let is_reported = state.reports(name);
-        let ahead = self.lines.ahead(name);
         let Some(waiter) = state.waiters.get(name) else {
             return Duration::ZERO;
         };
+        let ahead = self.lines.waits(name, waiter.since);
         waiter.looks = !is_reported && ahead.is_some_and(|ahead| ahead > 0);
         let pause = if waiter.is_outdated {
             Duration::ZERO

@@ -11,7 +11,7 @@ use super::{ReleaseNotifier, State};
 use crate::backoff::Backoff;
 use crate::store::{LockEvent, LockStream, StreamFilter, driver_error};
 use crate::sync::lock;
-use crate::timing::{STREAM_IDLE, STREAM_UNAVAILABLE};
+use crate::timing::{LINE_FAR, LINE_FAR_PAUSE, STREAM_IDLE, STREAM_REPLY, STREAM_UNAVAILABLE};
 use crate::{LockError, slot, trace};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,6 +139,15 @@ impl ReleaseNotifier {
         state.cost.polling_pause(reply, state.waiters.len())
     }
 
+    /// Whether all waiters stand far back in their lines, so that they need to hear of each release only after a pause.
+    fn is_far_back(&self) -> bool {
+        let state = lock(&self.state);
+        let is_far = |name: &Arc<str>| self.lines.ahead(name).is_some_and(|ahead| ahead >= LINE_FAR);
+        let waiters = state.waiters.len();
+        // With many names one of them is near the front anyway.
+        (1..=LINE_FAR).contains(&waiters) && state.waiters.names().all(is_far)
+    }
+
     /// Closes the stream if there was no waiter for a while, and returns whether the task ends; the next waiter starts
     /// another one.
     fn close_if_idle(&self) -> bool {
@@ -215,6 +224,9 @@ async fn follow(notifier: &Arc<ReleaseNotifier>, mut stream: LockStream) -> Resu
         };
         if notifier.close_if_idle() {
             return Ok(End::Idle);
+        }
+        if asked.elapsed() >= STREAM_REPLY && notifier.is_far_back() {
+            tokio::time::sleep(LINE_FAR_PAUSE).await;
         }
         if stream.costs_the_server()
             && let Some(pause) = notifier.polling_pause(reply)

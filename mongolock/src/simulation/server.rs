@@ -36,12 +36,10 @@ pub(super) struct Server {
     /// The number of changes of the primary.
     term: AtomicU64,
     no_primary: AtomicBool,
+    scenario: Scenario,
     has_sound_clock: bool,
     /// The smallest and the greatest takeover margin of the processes.
     takeover_margins: (Duration, Duration),
-    nothing_fails: bool,
-    /// Whether the processes that wait have their turns.
-    takes_turns: bool,
     commands: [AtomicU64; 5],
     grants: Mutex<HashMap<Arc<str>, Grant>>,
     digest: AtomicU64,
@@ -66,13 +64,12 @@ pub(super) enum Command {
 
 impl Server {
     pub(super) fn new(scenario: Scenario, takeover_margins: (Duration, Duration)) -> Self {
-        let calm = scenario == Scenario::Calm;
         let memory = MemoryStore::new();
         memory.jump(HOUR);
         Self {
             memory,
             ledger: Ledger::default(),
-            calm: AtomicBool::new(calm),
+            calm: AtomicBool::new(scenario == Scenario::Calm),
             silent: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
             blocks: Blocks::default(),
@@ -80,10 +77,9 @@ impl Server {
             turns: Turns::default(),
             term: AtomicU64::new(0),
             no_primary: AtomicBool::new(false),
+            scenario,
             has_sound_clock: scenario.has_sound_clock(),
             takeover_margins,
-            nothing_fails: calm,
-            takes_turns: scenario == Scenario::Turns,
             commands: Default::default(),
             grants: Mutex::default(),
             digest: AtomicU64::new(0),
@@ -98,7 +94,7 @@ impl Server {
         let answer = self.memory.claim_at(now, key, ask);
         self.observe(&key.name);
         if let AcquireReply::Acquired { last_token, .. } = &answer {
-            if self.nothing_fails && before.is_some_and(|id| id != key.lock_id) {
+            if self.scenario == Scenario::Calm && before.is_some_and(|id| id != key.lock_id) {
                 self.ledger
                     .breach(format!("a lease of {} ran out though nothing failed", key.name));
             }
@@ -201,7 +197,7 @@ impl Server {
         if before.is_some_and(|before| before.lock_id == key.lock_id) {
             return;
         }
-        if self.takes_turns
+        if self.scenario == Scenario::Turns
             && let Some(process) = number_in(&key.lock_id)
         {
             for breach in self.turns.acquired(&key.name, process) {

@@ -88,7 +88,8 @@ async fn fifty_waiters_send_almost_no_commands() {
     commands.clear();
     sleep(Duration::from_secs(5)).await;
     let sent = commands.take();
-    assert!(sent.len() <= 10, "{:?}", names(&sent));
+    // The stream is read once a second, and one of the waiters sends a request after each 0.8 to 1.2 s.
+    assert!(sent.len() <= 6 + 7, "{:?}", names(&sent));
     held.release().await.unwrap();
     timeout(AMPLE / 2, waiters.join_all())
         .await
