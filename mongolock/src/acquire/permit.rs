@@ -5,10 +5,11 @@
 //! over all permits shows which are free. The caller's turn in this process lasts until it has its permit, and not until
 //! it releases it.
 
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument;
 
 use super::attempt::{Attempt, AttemptOutcome};
@@ -16,7 +17,7 @@ use super::pacing::Pacing;
 use super::period::CallPeriod;
 use super::{Acquire, Tried, Waiting};
 use crate::engine::Engine;
-use crate::lease::{Entry, Hold};
+use crate::lease::{Entry, Hold, Turn};
 use crate::meter::LockMeter;
 use crate::name::RenderedName;
 use crate::opaque::boxed;
@@ -130,8 +131,6 @@ impl<'a> AcquirePermit<'a> {
     async fn attempt_once(&self) -> Result<Tried, LockError> {
         self.call().ensure_open()?;
         let entry = self.engine.queues.join(&self.group);
-        // The permits that this process holds or waits for say nothing about the others, so the try does not depend on it.
-        let _turn = entry.try_turn();
         let deadline = self.begun + self.options.attempt_limit();
         let trying = boxed(self.try_until_known(&entry, deadline));
         match self.call().bounded(&entry, Some(deadline), trying).await? {
@@ -146,6 +145,10 @@ impl<'a> AcquirePermit<'a> {
     /// Rounds until a permit is acquired or a query finds all of them held.
     async fn try_until_known(&self, entry: &Arc<Entry>, deadline: Instant) -> Result<Tried, LockError> {
         let mut pacing = self.pacing(entry);
+        let _turn = match self.turn_unless_full(entry, &mut pacing).await? {
+            Ok(turn) => turn,
+            Err(holder) => return Ok(Err(holder)),
+        };
         let mut drawn = Some(self.draw());
         loop {
             let rounds = self.rounds(entry, &mut pacing, Some(deadline), drawn.take(), true);
@@ -153,6 +156,32 @@ impl<'a> AcquirePermit<'a> {
                 Rounds::Acquired(hold) => return Ok(Ok(hold)),
                 Rounds::Full(holder) => return Ok(Err(holder)),
                 Rounds::Lost => sleep(pacing.after_error()).await,
+            }
+        }
+    }
+
+    /// The turn of a try, which comes after those of the callers that wait in this process already. That it is not free says
+    /// nothing about the permits: only a query that finds all of them held ends the try.
+    async fn turn_unless_full(
+        &self,
+        entry: &Arc<Entry>,
+        pacing: &mut Pacing<'_>,
+    ) -> Result<Result<Turn, Holder>, LockError> {
+        if let Some(turn) = entry.try_turn() {
+            return Ok(Ok(turn));
+        }
+        let mut turn = pin!(entry.turn());
+        loop {
+            tokio::select! {
+                biased;
+                turn = &mut turn => return Ok(Ok(turn)),
+                found = self.look(entry, pacing, true) => if let Found::Full(holder) = found? {
+                    return Ok(Err(holder));
+                },
+            }
+            // A caller before this one is about to claim what is free.
+            if let Ok(turn) = timeout(pacing.after_error(), &mut turn).await {
+                return Ok(Ok(turn));
             }
         }
     }

@@ -141,12 +141,11 @@ async fn a_set_that_does_not_get_all_holds_nothing(fixture: Fixture) {
     let set = fixture.provider.lock_all(["a", "b", "c"]).acquire_timeout(AMPLE);
     let waiting = tokio::spawn(async move { set.acquire().await });
     let mut free = 0;
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(600) {
+    for _ in 0..20 {
         free += u32::from(is_free(&fixture, "a").await && is_free(&fixture, "c").await);
         sleep(Duration::from_millis(20)).await;
     }
-    assert!(free >= 5, "the other locks were free {free} times");
+    assert!(free >= 10, "the other locks were free {free} times of 20");
     held.release().await.unwrap();
     let guard = timeout(AMPLE, waiting).await.unwrap().unwrap().unwrap();
     guard.release().await.unwrap();
