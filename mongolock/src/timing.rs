@@ -308,7 +308,7 @@ pub(crate) const LINE_SHOWN: Duration = millis(500);
 /// The time after its own release within which a process that acquires the lock again looks whether others wait.
 pub(crate) const LINE_RETAKEN: Duration = millis(100);
 
-/// The least time between two such looks, each for all such names.
+/// The least time between two such looks, each for all such names. The first looks come sooner.
 pub(crate) const LINE_RETAKEN_EVERY: Duration = seconds(1);
 
 /// The longest pause of a waiter that hears of no release: an event can be lost.

@@ -313,6 +313,8 @@ impl Attempt {
                 dates,
             }) => {
                 self.class = self.class.map(|_| AdmissionClass::Woken);
+                // Known before the first acquisition: who is far away asks for a longer moment from the beginning.
+                self.shared.engine.lines.note_round_trip(reply.sent.elapsed());
                 AttemptOutcome::Held {
                     lock_id: holder,
                     remaining,

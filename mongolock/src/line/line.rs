@@ -21,8 +21,8 @@ pub(super) struct Line {
     has_stream: bool,
     /// What the document has to become; `None` if it is as it should be.
     wanted: Option<Write>,
-    /// Whether the document says since when a caller waits.
-    shows_wait: bool,
+    /// The time since which a caller waits by the document, if it says so.
+    shown_wait: Option<Instant>,
     /// The greatest place that was seen in this line.
     last_place: Option<DateTime>,
     /// Given after a release while others wait: until then the next caller leaves the lock to them.
@@ -67,7 +67,7 @@ impl Line {
             width: 1,
             has_stream,
             wanted: None,
-            shows_wait: false,
+            shown_wait: None,
             last_place: None,
             standing_back: None,
             was_last: true,
@@ -87,7 +87,7 @@ impl Line {
     /// Notes that a caller waits since this time. Operators see it in the document, where it is written after a while:
     /// most waits of a provider that stands in line are short. Returns whether the document is to be written.
     pub(super) fn note_wait(&mut self, since: Instant) -> bool {
-        let is_new = !self.shows_wait && self.wanted.is_none() && since.elapsed() >= LINE_SHOWN;
+        let is_new = self.shown_wait.is_none() && self.wanted.is_none() && since.elapsed() >= LINE_SHOWN;
         if is_new {
             self.want_place(Some(since), true);
         }
@@ -95,7 +95,7 @@ impl Line {
     }
 
     fn want_place(&mut self, waiting: Option<Instant>, is_kept: bool) {
-        self.shows_wait = waiting.is_some();
+        self.shown_wait = waiting;
         self.wanted = Some(Write::Place(Place {
             waiting,
             last: self.last_place,
@@ -133,14 +133,15 @@ impl Line {
         self.may_be_idle();
     }
 
-    /// Another provider has the lock. If it is not the one that was known to have it, it has acquired it.
-    pub(super) fn held_by(&mut self, lock_id: &Arc<str>) {
+    /// Another provider has the lock. If it is not the one that was known to have it, it has acquired it. Returns whether
+    /// the document is to be written, because this provider asks for a longer moment.
+    pub(super) fn held_by(&mut self, lock_id: &Arc<str>) -> bool {
         let known = self
             .holder
             .as_ref()
             .is_some_and(|holder| holder.lock_id == *lock_id);
         if known {
-            return;
+            return false;
         }
         self.holder = Some(Holder {
             lock_id: Arc::clone(lock_id),
@@ -148,12 +149,17 @@ impl Line {
         });
         // A claim for a set may be given back at once, because another lock of the set is held, so that it is no turn:
         // everybody keeps the place in line. This provider has left it its chance all the same.
-        if !ProviderMark::is_set(lock_id) {
-            self.order
+        let asks_for_more = !ProviderMark::is_set(lock_id)
+            && self
+                .order
                 .acquired_by(ProviderMark::in_lock_id(lock_id), self.width);
-        }
         self.standing_back = None;
         self.was_last = false;
+        let is_new = asks_for_more && self.wanted.is_none();
+        if is_new {
+            self.want_place(self.shown_wait, true);
+        }
+        is_new
     }
 
     /// The pause of a waiter that polls.

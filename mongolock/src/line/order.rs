@@ -11,7 +11,7 @@ use crate::timing::{
 };
 
 /// The number of turns that the first in line may let pass before it is not counted any more: it may be dead. It is
-/// counted again when it moves.
+/// counted again when it moves, or asks for a longer moment.
 const PASSES: u32 = 6;
 
 /// The same number when others are not counted already: it is halved for each of them, down to this.
@@ -61,6 +61,11 @@ impl Other {
     fn is_counted(&self) -> bool {
         self.passes < PASSES
     }
+
+    /// Whether this is the same document as before. A provider that has written it since is alive.
+    fn is_unchanged(&self, waiter: &Waiter) -> bool {
+        self.provider == waiter.provider && self.at == waiter.at && self.moment == waiter.moment
+    }
 }
 
 impl Order {
@@ -70,8 +75,10 @@ impl Order {
         self.has_place = place.is_some();
         let before = std::mem::take(&mut self.others);
         let passes = |waiter: &Waiter| {
-            let same = |other: &&Other| other.provider == waiter.provider && other.at == waiter.at;
-            before.iter().find(same).map_or(0, |other| other.passes)
+            before
+                .iter()
+                .find(|other| other.is_unchanged(waiter))
+                .map_or(0, |other| other.passes)
         };
         let acquired_since = &self.acquired_since;
         let is_behind = |waiter: &Waiter| acquired_since.contains(&waiter.provider);
@@ -102,21 +109,25 @@ impl Order {
     }
 
     /// Notes that a provider acquires the lock although this one is one of the first in line and the other is not: this one
-    /// needs a longer moment.
-    fn note_overtaking(&mut self, provider: Option<&str>, width: usize) {
+    /// needs a longer moment. Returns whether it asks for one.
+    fn note_overtaking(&mut self, provider: Option<&str>, width: usize) -> bool {
         let is_it = |other: &Other| Some(&*other.provider) == provider;
         let is_in_line = self.others.iter().any(is_it);
         let counted = self.others.iter().filter(|other| other.is_counted());
         let is_first_too = counted.take(width - 1).any(is_it);
-        if self.has_place && self.ahead() < width && is_in_line && !is_first_too {
-            self.was_overtaken = true;
-            self.extra = (self.extra * 2).clamp(LINE_MARGIN, LINE_EXTRA_MAX);
+        if !self.has_place || self.ahead() >= width || !is_in_line || is_first_too {
+            return false;
         }
+        self.was_overtaken = true;
+        let before = self.extra;
+        self.extra = (self.extra * 2).clamp(LINE_MARGIN, LINE_EXTRA_MAX);
+        self.extra > before
     }
 
     /// Notes that another provider has acquired the lock; `None` if the holder is not one of ours. It goes to the end of
-    /// the line. If it was not one of the first ones, as many as `width` says, the first one has let a turn pass.
-    pub(crate) fn acquired_by(&mut self, provider: Option<&str>, width: usize) {
+    /// the line. If it was not one of the first ones, as many as `width` says, the first one has let a turn pass. Returns
+    /// whether this provider was one of the first ones and asks for a longer moment from now on.
+    pub(crate) fn acquired_by(&mut self, provider: Option<&str>, width: usize) -> bool {
         let now = Instant::now();
         self.acquired_by_other = Some(now);
         if provider.is_none() {
@@ -125,7 +136,7 @@ impl Order {
         if let Some(provider) = provider.filter(|provider| !self.has_acquired_since(provider)) {
             self.acquired_since.push(Arc::from(provider));
         }
-        self.note_overtaking(provider, width);
+        let asks_for_more = self.note_overtaking(provider, width);
         let is_ahead = |other: &Other| other.is_ahead && other.is_counted();
         let mut first_ones = self.others.iter().filter(|other| is_ahead(other)).take(width);
         let is_one_of_them = first_ones.any(|first| Some(&*first.provider) == provider);
@@ -141,6 +152,7 @@ impl Order {
         if is_passed {
             self.stop_counting();
         }
+        asks_for_more
     }
 
     /// Notes that a provider has another place than the known one. So it is alive, also if it had let turns pass before.
@@ -310,20 +322,33 @@ mod tests {
         assert_eq!(order.ahead(), 0, "it has gone to the end");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_for_a_longer_moment_is_alive() {
+        let mut order = order(&["slow", "own"]);
+        for _ in 0..PASSES {
+            order.acquired_by(Some("other"), 1);
+        }
+        let mut later = line(&["slow", "own"]);
+        order.read(&later, "own");
+        assert_eq!(order.ahead(), 0, "its document is the same");
+        later[0].moment += LINE_MARGIN;
+        order.read(&later, "own");
+        assert_eq!(order.ahead(), 1);
+    }
+
     /// Its requests come later than others expect, because it is far away or its machine is busy.
     #[tokio::test(start_paused = true)]
     async fn who_is_overtaken_as_the_first_asks_for_a_longer_moment_for_a_while() {
         let mut order = order(&["own", "a", "b"]);
-        order.acquired_by(Some("stranger"), 1);
-        order.acquired_by(None, 1);
+        assert!(!order.acquired_by(Some("stranger"), 1) && !order.acquired_by(None, 1));
         assert_eq!(order.extra(), Duration::ZERO, "they stand in no line");
-        order.acquired_by(Some("a"), 1);
+        assert!(order.acquired_by(Some("a"), 1));
         assert_eq!(order.extra(), LINE_MARGIN);
-        order.acquired_by(Some("b"), 1);
-        order.acquired_by(Some("a"), 1);
+        assert!(order.acquired_by(Some("b"), 1) && order.acquired_by(Some("a"), 1));
         assert_eq!(order.extra(), LINE_EXTRA_MAX);
+        assert!(!order.acquired_by(Some("a"), 1), "there is a longest time");
         order.acquired();
-        order.acquired_by(Some("b"), 1);
+        assert!(!order.acquired_by(Some("b"), 1));
         assert_eq!(order.extra(), LINE_EXTRA_MAX, "it is not the first any more");
         for _ in 0..EXTRA_PARTS * 8 {
             order.read(&line(&["own", "a", "b"]), "own");

@@ -94,8 +94,9 @@ impl ReleaseNotifier {
                 own if *own == **name => self.acquired(name, lock_id),
                 // Other permits may be free: only the order of the waiters has changed.
                 group => {
-                    self.lines.held_by(group, lock_id);
-                    self.lines.has(group)
+                    let group: Arc<str> = Arc::from(group);
+                    self.lines.held_by(&group, lock_id);
+                    self.lines.has(&group)
                 }
             },
         }

@@ -262,7 +262,10 @@ async fn a_try_lets_waiters_of_its_process_go_first(fixture: Fixture) {
         let mut tries = 0;
         while !waiting.is_finished() {
             let overtaking = semaphore.try_acquire().await.unwrap();
-            assert!(overtaking.is_none() || waiting.is_finished(), "after {tries} tries");
+            assert!(
+                overtaking.is_none() || waiting.is_finished(),
+                "after {tries} tries"
+            );
             tries += 1;
         }
         waiting.await.unwrap().unwrap().release().await.unwrap();
