@@ -189,7 +189,7 @@ impl LockAdmin {
     ///
     /// The owner must match exactly. It is the one that [`owner`](crate::LockProviderBuilder::owner) has set, or
     /// `<host>:<process id>`; see [`LockInfo::owner`]. Locks that only a minimum hold keeps taken have no owner any
-    /// more, and stay taken. The locks are released one after the other, and a process of this owner that still runs
+    /// more, and stay taken, and so do locks whose work is done ([`LockState::Done`](crate::LockState::Done)). The locks are released one after the other, and a process of this owner that still runs
     /// can acquire new ones meanwhile.
     ///
     /// ```

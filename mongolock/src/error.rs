@@ -4,6 +4,8 @@ mod text;
 
 use std::time::Duration;
 
+use mongodb::bson::DateTime;
+
 use crate::FencingToken;
 
 /// Why a lock was not acquired or is no longer held, or why a write under it was refused.
@@ -61,6 +63,20 @@ pub enum LockError {
         /// How long that lease still runs, as in [`Timeout`](Self::Timeout); between calls that have joined one hold it
         /// is the rest of their own lease.
         remaining: Option<Duration>,
+    },
+    /// The work under the lock is done, and needs no other run before the given time: the lock has
+    /// [`once_per`](crate::DistributedLock::once_per) or [`once`](crate::DistributedLock::once), and a run of this or
+    /// another process has succeeded.
+    ///
+    /// This is no failure: skip the work.
+    #[non_exhaustive]
+    Done {
+        /// The lock's name.
+        name: String,
+        /// The owner that has done the work.
+        by: String,
+        /// The time at which the mark ends, by the server's clock.
+        until: DateTime,
     },
     /// The lease ended before the work did: another holder may have the lock by now.
     ///

@@ -50,6 +50,10 @@ pub(crate) const ACQUIRE_ALLOWED_POLL: Duration = millis(100);
 /// The time after which a single try ends if the call sets no timeout: a longer one would be a wait.
 pub(crate) const TRY_LIMIT: Duration = seconds(10);
 
+/// The longest time for which a call waits for the rest of its locks while it runs under some of them: two such calls may
+/// wait for each other.
+pub(crate) const NESTED_SET_LIMIT: Duration = seconds(10);
+
 /// The time without a usable reply about a name after which a wait without a limit ends: an election takes less, and a
 /// wait for a server that does not come back would never end.
 pub(crate) const NO_REPLY_LIMIT: Duration = seconds(60);
@@ -138,6 +142,20 @@ pub(crate) const RELEASE_REPLY_LIMIT: Duration = seconds(6);
 /// effect late. The server ends a request after [`ACQUIRE_LIMIT`], and a connection without a reply is closed after
 /// [`ACQUIRE_NO_REPLY`]. A working operating system and network deliver the rest within the last of these times.
 pub(crate) const LATE_RELEASES: [Duration; 3] = [seconds(10), seconds(30), seconds(90)];
+
+/// The same for the claims of a set, before the others: the update that claims several locks goes on with the rest when one
+/// of them is blocked, so that it is more often granted late. By then the server has ended the update.
+pub(crate) const LATE_RELEASE_OF_SET: Duration = millis(5500);
+
+/// The limit at the server of a request that marks a lock as done.
+pub(crate) const MARK_LIMIT: Duration = seconds(4);
+
+/// The time after which such a request without a reply is overdue: a copy of it is sent on another connection.
+pub(crate) const MARK_OVERDUE: Duration = seconds(2);
+
+/// The time after which such a request without a reply is given up, which closes its connection. The server has ended it
+/// by then.
+pub(crate) const MARK_NO_REPLY: Duration = seconds(7);
 
 /// The time for which `shutdown` waits until every release is confirmed.
 pub(crate) const SHUTDOWN_LIMIT: Duration = seconds(15);
@@ -387,6 +405,7 @@ const _: () = {
 
     // The server has ended a request before its id is released late, and the last release comes after its connection is
     // closed.
+    assert!(is_less(ACQUIRE_LIMIT, LATE_RELEASE_OF_SET) && is_less(LATE_RELEASE_OF_SET, LATE_RELEASES[0]));
     assert!(is_less(ACQUIRE_LIMIT, LATE_RELEASES[0]) && is_less(LATE_RELEASES[0], LATE_RELEASES[1]));
     assert!(is_less(DEAD_CONNECTION, LATE_RELEASES[2]) && is_less(LATE_RELEASES[1], LATE_RELEASES[2]));
 

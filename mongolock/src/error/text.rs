@@ -30,6 +30,13 @@ impl Display for LockError {
                 write!(f, "lock `{name}` is busy: ")?;
                 write_holder(f, holder.as_deref(), *remaining)
             }
+            Self::Done { name, by, until } => {
+                write!(f, "the work of lock `{name}` is done by {by}, until ")?;
+                match until.try_to_rfc3339_string() {
+                    Ok(until) => f.write_str(&until),
+                    Err(_) => write!(f, "{until}"),
+                }
+            }
             Self::Lost { name, token, reason } => {
                 write!(f, "lock `{name}` was lost (fencing token {token}): {reason}")
             }

@@ -82,9 +82,9 @@ impl Lease {
     }
 
     /// Whether a body under this hold has to be cancelled. It is not cancelled during a commit, because the outcome of
-    /// the commit would remain unknown.
+    /// the commit would remain unknown, and not after a commit that has marked its work as done.
     pub(crate) fn should_cancel(&self) -> bool {
-        self.is_over() && self.commits.shields.load(Ordering::SeqCst) == 0
+        self.is_over() && !self.is_done() && self.commits.shields.load(Ordering::SeqCst) == 0
     }
 
     /// Resolves when a body under this hold has to be cancelled.

@@ -1,4 +1,3 @@
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use tracing::Instrument;
 
 use super::line::{Place, Write};
 use super::{Lines, State, User};
-use crate::store::{Lines as ReadLines, WaiterEntry, driver_error};
+use crate::store::{Lines as ReadLines, Waiter, WaiterEntry, driver_error};
 use crate::sync::lock;
 use crate::timing::{
     LINE_CHECK, LINE_LIMIT, LINE_MARGIN, LINE_MOMENT_POLLING, LINE_NO_REPLY, LINE_PROLONGED, LINE_READ,
@@ -133,10 +132,12 @@ impl Lines {
     /// Reads the lines of the names that were acquired again soon after their release, and returns those for which others
     /// wait.
     pub(crate) async fn read_retaken(&self) -> Vec<Arc<str>> {
-        let names = std::mem::take(&mut lock(&self.state).retaken);
-        let mut lines: HashMap<_, _> = self.read(&names).await;
-        lines.retain(|_, line| line.iter().any(|waiter| &*waiter.provider != self.mark.as_str()));
-        lines.into_keys().collect()
+        let mut names = std::mem::take(&mut lock(&self.state).retaken);
+        let lines = self.read(&names).await;
+        let is_other = |waiter: &Waiter| &*waiter.provider != self.mark.as_str();
+        // In the order of the releases: that of a hash map differs from run to run, also in the simulation.
+        names.retain(|name| lines.get(name).is_some_and(|line| line.iter().any(is_other)));
+        names
     }
 
     /// Notes a failed command. A provider without the right to the documents goes on as one that waits for no order.

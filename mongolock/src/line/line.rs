@@ -15,6 +15,8 @@ pub(super) struct Line {
     order: Order,
     /// What uses the name in this process; the provider leaves the line soon after the last user.
     user: User,
+    /// How many waiters ask at once.
+    width: usize,
     /// Whether the change stream tells this provider of releases; it polls otherwise.
     has_stream: bool,
     /// What the document has to become; `None` if it is as it should be.
@@ -62,6 +64,7 @@ impl Line {
         Self {
             order: Order::default(),
             user,
+            width: 1,
             has_stream,
             wanted: None,
             shown_wait: None,
@@ -156,7 +159,12 @@ impl Line {
             lock_id: Arc::clone(lock_id),
             since: Instant::now(),
         });
-        let asks_for_more = self.order.acquired_by(ProviderMark::in_lock_id(lock_id));
+        // A claim for a set may be given back at once, because another lock of the set is held, so that it is no turn:
+        // everybody keeps the place in line. This provider has left it its chance all the same.
+        let asks_for_more = !ProviderMark::is_set(lock_id)
+            && self
+                .order
+                .acquired_by(ProviderMark::in_lock_id(lock_id), self.width);
         self.standing_back = None;
         self.was_last = false;
         let is_new = asks_for_more && self.wanted.is_none();
@@ -187,7 +195,11 @@ impl Line {
 
     /// How long this provider leaves a lock that was released to others.
     pub(super) fn moments_ahead(&self) -> Duration {
-        let moments = self.order.moments_ahead();
+        let moments = if self.ahead() == 0 {
+            Duration::ZERO
+        } else {
+            self.order.moments_ahead()
+        };
         if self.leaves_moment_to_strangers() {
             moments.max(LINE_STRANGER_MOMENT)
         } else {
@@ -207,8 +219,13 @@ impl Line {
         self.order.extra()
     }
 
+    /// The number of waiters that are to ask before this provider.
     pub(super) fn ahead(&self) -> usize {
-        self.order.ahead()
+        self.order.ahead().saturating_sub(self.width - 1)
+    }
+
+    pub(super) fn set_width(&mut self, width: usize) {
+        self.width = width.max(1);
     }
 
     pub(super) fn rivals(&self) -> Rivals {
@@ -274,5 +291,57 @@ impl Line {
         if !is_used_again && self.wanted.is_none() {
             self.wanted = Some(write);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use mongodb::bson::DateTime;
+
+    use super::*;
+
+    fn waiter(provider: &str, at: i64) -> Waiter {
+        Waiter {
+            provider: Arc::from(provider),
+            owner: provider.to_owned(),
+            at: DateTime::from_millis(at),
+            since: None,
+            moment: Duration::from_millis(5),
+        }
+    }
+
+    /// A round of a set may be given back: only an acquisition of the lock alone is a turn.
+    #[tokio::test]
+    async fn a_claim_for_a_set_takes_nobody_from_the_line() {
+        let first = ProviderMark::random();
+        let user: User = Weak::<()>::new();
+        let mut line = Line::new(user, true);
+        line.read(&[waiter(first.as_str(), 1), waiter("own", 2)], "own");
+        line.released();
+        assert!(line.standing_back.is_some());
+        line.held_by(&first.new_set_id("first"));
+        assert_eq!(line.ahead(), 1);
+        assert!(line.standing_back.is_none(), "the other has had its chance");
+        line.held_by(&first.new_lock_id("first"));
+        assert_eq!(line.ahead(), 0);
+    }
+
+    /// Two of those that wait for one of three permits may stand before another one that asks at once.
+    #[tokio::test]
+    async fn the_first_of_several_permits_leave_each_other_no_moments() {
+        let user: User = Weak::<()>::new();
+        let mut line = Line::new(user, true);
+        line.read(
+            &[waiter("a", 1), waiter("b", 2), waiter("c", 3), waiter("own", 4)],
+            "own",
+        );
+        assert_eq!(line.ahead(), 3);
+        line.set_width(3);
+        assert_eq!(line.ahead(), 1);
+        assert!(!line.moments_ahead().is_zero());
+        line.set_width(4);
+        assert_eq!((line.ahead(), line.moments_ahead()), (0, Duration::ZERO));
     }
 }

@@ -36,6 +36,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::queue::Rivals;
+use crate::slot;
 use crate::store::{ProviderMark, Store};
 use crate::sync::lock;
 use crate::timing::{LINE_RETAKEN, LINE_RETAKEN_EVERY};
@@ -219,9 +220,20 @@ impl Lines {
         if !self.is_fair {
             return;
         }
+        let name = slot::awaited(name);
         self.recent.add(name);
         if self.with_line(name, Line::released).is_some() {
             self.keep.notify_one();
+        }
+    }
+
+    /// Sets how many waiters ask at once: one for a lock, and as many as there are permits for a semaphore.
+    pub(crate) fn set_width(&self, name: &str, width: usize) {
+        if width > 1
+            && self.known.load(Relaxed) > 0
+            && let Some(line) = lock(&self.state).names.get_mut(name)
+        {
+            line.set_width(width);
         }
     }
 

@@ -111,11 +111,14 @@ impl Order {
         self.extra
     }
 
-    /// Notes that a provider acquires the lock although this one may be the first in line: it needs a longer moment.
-    /// Returns whether it asks for one.
-    fn note_overtaking(&mut self, provider: Option<&str>) -> bool {
-        let is_in_line = |other: &Other| Some(&*other.provider) == provider;
-        if !self.has_place || self.ahead() > 0 || !self.others.iter().any(is_in_line) {
+    /// Notes that a provider acquires the lock although this one is one of the first in line and the other is not: this one
+    /// needs a longer moment. Returns whether it asks for one.
+    fn note_overtaking(&mut self, provider: Option<&str>, width: usize) -> bool {
+        let is_it = |other: &Other| Some(&*other.provider) == provider;
+        let is_in_line = self.others.iter().any(is_it);
+        let counted = self.others.iter().filter(|other| other.is_counted());
+        let is_first_too = counted.take(width - 1).any(is_it);
+        if !self.has_place || self.ahead() >= width || !is_in_line || is_first_too {
             return false;
         }
         self.was_overtaken = true;
@@ -125,9 +128,9 @@ impl Order {
     }
 
     /// Notes that another provider has acquired the lock; `None` if the holder is not one of ours. It goes to the end of
-    /// the line. If it was not the first, the first one has let a turn pass. Returns whether this provider was the first and
-    /// asks for a longer moment from now on.
-    pub(crate) fn acquired_by(&mut self, provider: Option<&str>) -> bool {
+    /// the line. If it was not one of the first ones, as many as `width` says, the first one has let a turn pass. Returns
+    /// whether this provider was one of the first ones and asks for a longer moment from now on.
+    pub(crate) fn acquired_by(&mut self, provider: Option<&str>, width: usize) -> bool {
         let now = Instant::now();
         self.acquired_by_other = Some(now);
         if provider.is_none() {
@@ -137,12 +140,12 @@ impl Order {
             self.acquired_since.push(Arc::from(provider));
             self.forget_some_acquisitions();
         }
-        let asks_for_more = self.note_overtaking(provider);
-        let mut ahead = self
-            .others
-            .iter_mut()
-            .filter(|other| other.is_ahead && other.is_counted());
-        let passed = ahead.next().filter(|first| Some(&*first.provider) != provider);
+        let asks_for_more = self.note_overtaking(provider, width);
+        let is_ahead = |other: &Other| other.is_ahead && other.is_counted();
+        let mut first_ones = self.others.iter().filter(|other| is_ahead(other)).take(width);
+        let is_one_of_them = first_ones.any(|first| Some(&*first.provider) == provider);
+        let mut ahead = self.others.iter_mut().filter(|other| is_ahead(other));
+        let passed = ahead.next().filter(|_| !is_one_of_them);
         let is_passed = passed.is_some();
         if let Some(first) = passed {
             first.passes += 1;
@@ -278,9 +281,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_provider_that_acquires_is_not_ahead_any_more_but_still_wants_the_lock() {
         let mut order = order(&["a", "b", "own"]);
-        order.acquired_by(Some("a"));
+        order.acquired_by(Some("a"), 1);
         assert_eq!(order.ahead(), 1);
-        order.acquired_by(Some("b"));
+        order.acquired_by(Some("b"), 1);
         assert_eq!(order.ahead(), 0);
         assert!(order.others_wait());
     }
@@ -290,12 +293,12 @@ mod tests {
         let mut order = order(&["dead", "dead too", "own"]);
         for turn in 0..PASSES {
             assert_eq!(order.ahead(), 2, "after {turn} turns");
-            order.acquired_by(Some("other"));
+            order.acquired_by(Some("other"), 1);
         }
         assert_eq!(order.ahead(), 1);
         for turn in 0..PASSES / 2 {
             assert_eq!(order.ahead(), 1, "after {turn} more turns");
-            order.acquired_by(None);
+            order.acquired_by(None, 1);
         }
         assert_eq!(order.ahead(), 0);
         order.read(&line(&["dead", "dead too", "own"]), "own");
@@ -306,16 +309,28 @@ mod tests {
         assert_eq!(order.ahead(), 1, "it has moved");
     }
 
+    /// For three permits the first three in line ask at once, and only an acquisition from behind them passes the first.
+    #[tokio::test(start_paused = true)]
+    async fn for_several_permits_several_stand_first() {
+        for (provider, passes) in [("first", 0), ("third", 0), ("fourth", 1), ("stranger", 1)] {
+            let mut order = order(&["first", "second", "third", "fourth", "own"]);
+            order.acquired_by(Some(provider), 3);
+            assert_eq!(order.others[0].passes, passes, "{provider}");
+            let left = if provider == "stranger" { 4 } else { 3 };
+            assert_eq!(order.ahead(), left, "{provider}");
+        }
+    }
+
     /// A process that was too slow for its turns, and then acquires the lock, wants it again.
     #[tokio::test(start_paused = true)]
     async fn who_acquires_the_lock_is_alive() {
         let mut order = order(&["slow", "own"]);
         for _ in 0..PASSES {
-            order.acquired_by(Some("other"));
+            order.acquired_by(Some("other"), 1);
         }
         tokio::time::sleep(LINE_REMEMBER).await;
         assert!(!order.others_wait(), "it seems to be dead");
-        order.acquired_by(Some("slow"));
+        order.acquired_by(Some("slow"), 1);
         tokio::time::sleep(LINE_REMEMBER).await;
         assert!(order.others_wait());
         assert_eq!(order.ahead(), 0, "it has gone to the end");
@@ -336,7 +351,7 @@ mod tests {
     async fn who_asks_for_a_longer_moment_is_alive() {
         let mut order = order(&["slow", "own"]);
         for _ in 0..PASSES {
-            order.acquired_by(Some("other"));
+            order.acquired_by(Some("other"), 1);
         }
         let mut later = line(&["slow", "own"]);
         order.read(&later, "own");
@@ -350,15 +365,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_is_overtaken_as_the_first_asks_for_a_longer_moment_for_a_while() {
         let mut order = order(&["own", "a", "b"]);
-        assert!(!order.acquired_by(Some("stranger")) && !order.acquired_by(None));
+        assert!(!order.acquired_by(Some("stranger"), 1) && !order.acquired_by(None, 1));
         assert_eq!(order.extra(), Duration::ZERO, "they stand in no line");
-        assert!(order.acquired_by(Some("a")));
+        assert!(order.acquired_by(Some("a"), 1));
         assert_eq!(order.extra(), LINE_MARGIN);
-        assert!(order.acquired_by(Some("b")) && order.acquired_by(Some("a")));
+        assert!(order.acquired_by(Some("b"), 1) && order.acquired_by(Some("a"), 1));
         assert_eq!(order.extra(), LINE_EXTRA_MAX);
-        assert!(!order.acquired_by(Some("a")), "there is a longest time");
+        assert!(!order.acquired_by(Some("a"), 1), "there is a longest time");
         order.acquired();
-        assert!(!order.acquired_by(Some("b")));
+        assert!(!order.acquired_by(Some("b"), 1));
         assert_eq!(order.extra(), LINE_EXTRA_MAX, "it is not the first any more");
         for _ in 0..EXTRA_PARTS * 8 {
             order.read(&line(&["own", "a", "b"]), "own");
@@ -371,7 +386,7 @@ mod tests {
     async fn a_releaser_stands_back_for_those_in_line_and_for_recent_strangers() {
         let mut alone = order(&["own"]);
         assert!(!alone.others_wait());
-        alone.acquired_by(None);
+        alone.acquired_by(None, 1);
         assert!(alone.others_wait());
         tokio::time::sleep(LINE_REMEMBER).await;
         assert!(!alone.others_wait());

@@ -196,7 +196,7 @@ async fn follows_the_rules(events: Vec<(u64, Event)>) -> Result<(), TestCaseErro
             }
             Event::AcquiredBy(provider) => {
                 let provider = provider.map(|provider| provider.to_string());
-                order.acquired_by(provider.as_deref());
+                order.acquired_by(provider.as_deref(), 1);
                 rules.acquired_by(provider.as_deref());
             }
             Event::Acquired => {

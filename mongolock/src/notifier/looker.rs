@@ -16,7 +16,7 @@ use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, LINE_LOOK_LIMIT, LOOK_GAP_MAX,
     LOOK_GAP_PER_NAME, LOOK_LIMIT, LOOKER_CHECK,
 };
-use crate::{LockError, trace};
+use crate::{LockError, lock_id, trace};
 
 /// The number of waiters from which on one query looks at their locks. Fewer of them send requests of their own: a free
 /// lock is acquired with one command then, and not with two.
@@ -179,9 +179,13 @@ impl ReleaseNotifier {
                 continue;
             };
             let lease = running.get(name);
-            // A late request of the waiter may have acquired the lock, and a claim that this process has given up is to be
-            // released: in both cases the waiter's next request finds the claim.
-            let is_own = |id: &Arc<str>| waiter.claim.as_ref() == Some(id) || self.has_given_up(id);
+            // A late request of the waiter may have acquired the lock, a claim that this process has given up is to be
+            // released, and a mark may end the wait: in these cases the waiter's next request finds out.
+            let is_own = |id: &Arc<str>| {
+                waiter.claim.as_ref() == Some(id)
+                    || self.has_given_up(id)
+                    || (waiter.ends_with_mark && lock_id::is_mark(id))
+            };
             let lease = lease.filter(|lease| !lease.holder.as_ref().is_some_and(is_own));
             let Some(lease) = lease else {
                 waiter.entry.front().replied(waiter.entry.has_requests());

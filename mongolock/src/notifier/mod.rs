@@ -345,10 +345,12 @@ mod tests {
     use mongodb::error::{CommandError, ErrorKind};
     use serde::Deserialize;
     use serde::de::value::MapDeserializer;
+    use tokio::time::timeout;
 
     use super::*;
     use crate::LockError;
     use crate::lease::Queues;
+    use crate::once::MarkEnd;
     use crate::store::{AcquireRequest, LeaseId, MemoryStore, ProviderMark, StreamFilter};
     use crate::timing::{LOOKER_CHECK, STREAM_POLL_MIN, STREAM_UNAVAILABLE};
 
@@ -492,16 +494,52 @@ mod tests {
             lock_id: Arc::clone(&lock_id),
         };
         let request = AcquireRequest {
+            wants_dates: false,
             expiry: Duration::from_secs(3600),
             tokens: 1,
             takeover_margin: Duration::ZERO,
         };
         memory.claim(&key, request);
         let waiter = subscribe(&notifier);
-        waiter.set_claim(&lock_id);
+        waiter.set_claim(&lock_id, false);
         let begun = Instant::now();
         waiter.woken().await;
         assert!(begun.elapsed() < *PAUSES.end(), "{:?}", begun.elapsed());
+    }
+
+    /// Only a waiter for work that may succeed once asks the server about a mark; to others it is a holder as any.
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_that_ends_with_a_mark_is_woken_by_a_look_at_one() {
+        let notifier = with_wake_up(false);
+        notifier.look_from(1);
+        let Store::Memory(memory) = &*notifier.store else {
+            unreachable!("these tests have the store in memory")
+        };
+        let key = LeaseId {
+            name: "n".into(),
+            lock_id: "owner#other".into(),
+        };
+        let request = AcquireRequest {
+            wants_dates: true,
+            expiry: Duration::from_secs(3600),
+            tokens: 1,
+            takeover_margin: Duration::ZERO,
+        };
+        memory.claim(&key, request);
+        let waiter = subscribe(&notifier);
+        for ends_with_mark in [false, true] {
+            waiter.set_claim(&"owner#own".into(), ends_with_mark);
+            waiter.rest(None);
+            let is_woken = timeout(*PAUSES.end() * 3, waiter.woken()).await.is_ok();
+            assert!(!is_woken, "another holder has the lock");
+        }
+        memory.mark(&key, MarkEnd::After(Duration::from_secs(3600)));
+        for ends_with_mark in [false, true] {
+            waiter.set_claim(&"owner#own".into(), ends_with_mark);
+            waiter.rest(None);
+            let is_woken = timeout(*PAUSES.end() * 3, waiter.woken()).await.is_ok();
+            assert_eq!(is_woken, ends_with_mark);
+        }
     }
 
     /// The task that wakes waiters runs on a runtime that nothing drives at present.

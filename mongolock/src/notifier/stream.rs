@@ -12,7 +12,7 @@ use crate::backoff::Backoff;
 use crate::store::{LockEvent, LockStream, StreamFilter, driver_error};
 use crate::sync::lock;
 use crate::timing::{LINE_FAR, LINE_FAR_PAUSE, STREAM_IDLE, STREAM_REPLY, STREAM_UNAVAILABLE};
-use crate::{LockError, trace};
+use crate::{LockError, slot, trace};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamState {
@@ -91,8 +91,19 @@ impl ReleaseNotifier {
     /// Notes an event of the stream, and returns whether it concerns a waiter or a line.
     fn note_event(self: &Arc<Self>, event: &LockEvent) -> bool {
         match event {
-            LockEvent::Released { name } => self.released(name),
-            LockEvent::Acquired { name, lock_id } => self.acquired(name, lock_id),
+            LockEvent::Released { name } => match slot::awaited(name) {
+                own if *own == **name => self.released(name),
+                group => self.released(&Arc::from(group)),
+            },
+            LockEvent::Acquired { name, lock_id } => match slot::awaited(name) {
+                own if *own == **name => self.acquired(name, lock_id),
+                // Other permits may be free: only the order of the waiters has changed.
+                group => {
+                    let group: Arc<str> = Arc::from(group);
+                    self.lines.held_by(&group, lock_id);
+                    self.lines.has(&group)
+                }
+            },
         }
     }
 

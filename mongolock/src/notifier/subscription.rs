@@ -24,10 +24,11 @@ impl Subscription {
         }
     }
 
-    /// Notes the id of the claim that the caller's requests have.
-    pub(crate) fn set_claim(&self, lock_id: &Arc<str>) {
+    /// Notes the id of the claim that the caller's requests have, and whether a mark of finished work ends the wait.
+    pub(crate) fn set_claim(&self, lock_id: &Arc<str>, ends_with_mark: bool) {
         if let Some(waiter) = lock(&self.notifier.state).waiters.get(&self.name) {
             waiter.claim = Some(Arc::clone(lock_id));
+            waiter.ends_with_mark = ends_with_mark;
         }
     }
 

@@ -77,9 +77,12 @@ pub enum WakeUp {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct HeldInfo {
-    /// The lock's name.
+    /// The lock's name; for a permit that of its semaphore.
     pub name: String,
-    /// The fencing token of this hold.
+    /// The number of the permit, if this is a permit of a [`Semaphore`](crate::Semaphore).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permit: Option<u32>,
+    /// The fencing token of this hold; that of a permit says nothing about other permits.
     pub fencing_token: FencingToken,
     /// The time since the lock was acquired.
     #[serde(serialize_with = "as_seconds")]
@@ -132,7 +135,8 @@ pub(super) fn held(engine: &Engine) -> Vec<HeldInfo> {
     let mut held: Vec<HeldInfo> = leases
         .iter()
         .map(|lease| HeldInfo {
-            name: lease.key.name.to_string(),
+            name: lease.name().to_owned(),
+            permit: lease.permit(),
             fencing_token: lease.token,
             held_for: lease.acquired.elapsed(),
             remaining: lease.remaining(),

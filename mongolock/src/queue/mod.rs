@@ -18,7 +18,7 @@ pub(crate) use admission::{Admission, AdmissionClass, Admissions};
 use fairness::HandoverBudget;
 pub(crate) use fairness::Rivals;
 pub(crate) use front::{Front, FrontStatus};
-pub(crate) use holder::Holder;
+pub(crate) use holder::{Holder, Period};
 pub(crate) use overdue::{Overdue, OverdueRequests};
 
 use crate::sync::lock;
@@ -131,6 +131,10 @@ impl<H> Entry<H> {
             handed_over: Mutex::new(None),
             budget: Mutex::new(HandoverBudget::default()),
         }
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     /// Waits for the turn. Cancel safe: a dropped wait gives up its position in the order.
@@ -253,10 +257,34 @@ pub(crate) enum QueueSlot<H> {
     Entry {
         _entry: Arc<Entry<H>>,
     },
+    /// The slots of the names of a set, in their order.
+    Several(Vec<QueueSlot<H>>),
     Nothing,
 }
 
 impl<H> QueueSlot<H> {
+    /// The turns among the slots.
+    pub(crate) fn turns(&self) -> impl Iterator<Item = &Turn<H>> {
+        let slots = match self {
+            Self::Several(slots) => &slots[..],
+            _ => std::slice::from_ref(self),
+        };
+        slots.iter().filter_map(|slot| match slot {
+            Self::Turn(turn) => Some(turn),
+            _ => None,
+        })
+    }
+
+    /// One slot for each of this number of names.
+    pub(crate) fn split(self, names: usize) -> Vec<Self> {
+        let mut slots = match self {
+            Self::Several(slots) => slots,
+            one => vec![one],
+        };
+        slots.resize_with(names, || Self::Nothing);
+        slots
+    }
+
     /// Passes the turn on, so that the next waiter in this process sends requests of its own; a shutdown still waits for
     /// the entry.
     pub(crate) fn without_turn(self) -> Self {
@@ -264,6 +292,7 @@ impl<H> QueueSlot<H> {
             Self::Turn(turn) => Self::Entry {
                 _entry: Arc::clone(&turn.entry),
             },
+            Self::Several(slots) => Self::Several(slots.into_iter().map(Self::without_turn).collect()),
             other => other,
         }
     }

@@ -15,12 +15,14 @@ use super::process::Process;
 use super::server::{Command, Server};
 use super::trip::{End, Trip};
 use super::{between, chance, errors};
-use crate::LockError;
 use crate::store::IndexState;
 use crate::store::LeaseId;
 use crate::store::driver_error;
-use crate::store::{AcquireReply, AcquireRequest, LockEvent, MemoryStore, RenewReply, RunningLeases};
+use crate::store::{
+    AcquireReply, AcquireRequest, HeldSlots, LockEvent, MemoryStore, RenewReply, RunningLease, RunningLeases,
+};
 use crate::sync::lock;
+use crate::{LockError, slot};
 
 /// The time for which a call may wait for an unused claim of its own process while no release of it is sent.
 const UNUSED_CLAIM_LIMIT: Duration = Duration::from_secs(5);
@@ -85,6 +87,20 @@ impl Link {
         Ok(answer)
     }
 
+    /// Claims the locks one after the other, which is one of the courses that the command for all of them can take.
+    pub(crate) async fn claim_several(
+        &self,
+        keys: &[LeaseId],
+        ask: AcquireRequest,
+        limit: Duration,
+    ) -> Result<Vec<AcquireReply>, LockError> {
+        let mut replies = Vec::with_capacity(keys.len());
+        for key in keys {
+            replies.push(self.claim(key, ask, limit).await?);
+        }
+        Ok(replies)
+    }
+
     fn note_reply(&self, key: &LeaseId, answer: &AcquireReply) {
         match answer {
             AcquireReply::Acquired { .. } => self.process.contacts.note_reply_without_holder(&key.name),
@@ -105,6 +121,20 @@ impl Link {
                 "{number} waits for {name}, which is held by its own unused claim {id}"
             ));
         }
+    }
+
+    /// Looks at each of these permits, which is what a query over all of them finds.
+    pub(crate) async fn slots(
+        &self,
+        semaphore: &str,
+        permits: u32,
+        takeover_margin: Duration,
+        limit: Duration,
+    ) -> Result<HeldSlots, LockError> {
+        let ids: Vec<Arc<str>> = (0..permits).map(|number| slot::id(semaphore, number)).collect();
+        let running = self.look(&ids, takeover_margin, limit).await?;
+        let held = |(id, lease): (Arc<str>, RunningLease)| Some((slot::parts(&id)?.1, lease));
+        Ok(running.into_iter().filter_map(held).collect())
     }
 
     pub(crate) async fn look(
@@ -165,13 +195,12 @@ impl Link {
 
     pub(crate) async fn release(
         &self,
-        key: &LeaseId,
+        keys: &[LeaseId],
         min_hold: Duration,
         limit: Duration,
     ) -> Result<bool, LockError> {
-        let keys = std::slice::from_ref(key);
         match self.release_all(Command::Release, keys, min_hold, limit).await? {
-            Reply::Found(found) => Ok(!found.is_empty()),
+            Reply::Found(found) => Ok(found.len() == keys.len()),
             _ => unreachable!("a release gets the reply to a release"),
         }
     }

@@ -37,8 +37,8 @@ pub(super) enum Change {
 /// What the server replies.
 pub(super) enum Reply {
     Claimed(AcquireReply),
-    /// The ids of the claims that had their locks.
-    Found(HashSet<Arc<str>>),
+    /// The claims that had their locks.
+    Found(HashSet<LeaseId>),
     Looked(RunningLeases),
 }
 
@@ -94,12 +94,12 @@ impl Server {
                 }
                 Change::Renew(expiry) => {
                     if self.renew(now, key, expiry) {
-                        found.insert(Arc::clone(&key.lock_id));
+                        found.insert(key.clone());
                     }
                 }
                 Change::Release { min_hold } => {
                     if self.release(now, key, min_hold) {
-                        found.insert(Arc::clone(&key.lock_id));
+                        found.insert(key.clone());
                     }
                 }
             }

@@ -211,6 +211,7 @@ fn a_minute_without_a_reply_ends_a_wait_without_a_limit() {
                 lock_id: "rival".into(),
             };
             let request = AcquireRequest {
+                wants_dates: false,
                 expiry,
                 tokens,
                 takeover_margin: Duration::ZERO,

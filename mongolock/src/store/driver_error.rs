@@ -29,7 +29,7 @@ const TRANSIENT_LABELS: [&str; 4] = [
 ];
 
 const UNAUTHORIZED: i32 = 13;
-const DUPLICATE_KEY: i32 = 11000;
+pub(super) const DUPLICATE_KEY: i32 = 11000;
 /// The codes of "type mismatch", and of `$add` and `$subtract` with a value that is neither a number nor a date.
 const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
 const ILLEGAL_OPERATION: i32 = 20;
@@ -122,6 +122,13 @@ pub(crate) fn is_max_time_expired(error: &Error) -> bool {
 /// Whether the server has ended a command because another operation blocks its document.
 pub(crate) fn is_blocked(error: &Error) -> bool {
     matches!(&*error.kind, ErrorKind::Command(command) if [MAX_TIME_EXPIRED, WRITE_CONFLICT].contains(&command.code))
+}
+
+/// [`is_blocked`] for one update of several in a command.
+pub(crate) fn is_blocked_update(error: &Error) -> bool {
+    let is_write = matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteError(_)));
+    is_blocked(error)
+        || is_write && code(error).is_some_and(|code| [MAX_TIME_EXPIRED, WRITE_CONFLICT].contains(&code))
 }
 
 /// Whether the server has ended a command at its limit; a batch may be applied in part then.
