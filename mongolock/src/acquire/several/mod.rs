@@ -32,6 +32,9 @@ use round::{Round, RoundOutcome};
 /// The number of rounds after which the locks are acquired one by one.
 const ROUNDS: u32 = 3;
 
+/// The number of waits for a missing turn of this process after which the locks are acquired one by one.
+const TURNS: u32 = 5;
+
 /// The pause between two checks for which name a call waits, while it waits for a reply without a limit.
 const BUSY_CHECK: Duration = Duration::from_secs(1);
 
@@ -241,7 +244,9 @@ impl<'a> AcquireSeveral<'a> {
         let mut pacing: Option<(usize, Pacing<'_>)> = None;
         let (mut rounds, mut has_left_place, mut class) = (0, false, AdmissionClass::First);
         loop {
-            let turns = self.turns(entries, kept.take()).await;
+            let Some(turns) = self.turns(entries, kept.take()).await else {
+                return Ok(None);
+            };
             if !has_left_place && let Some(index) = self.held_back() {
                 has_left_place = true;
                 let turn = turns.into_iter().nth(index);
@@ -478,11 +483,17 @@ impl<'a> AcquireSeveral<'a> {
     }
 
     /// Waits until this call has the turns of all names. While one of them is missing it waits for that one alone.
-    async fn turns(&self, entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Vec<Turn> {
+    ///
+    /// `None` if one was missing [`TURNS`] times: a turn that is given back passes to the next caller of its name, and several
+    /// calls could go on to pass turns to each other for ever.
+    async fn turns(&self, entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Option<Vec<Turn>> {
+        let mut missing = 0;
         let turns = loop {
             match try_turns(entries, kept.take()) {
                 Ok(turns) => break turns,
+                Err(_) if missing == TURNS => return None,
                 Err(index) => {
+                    missing += 1;
                     self.awaited.store(index, Relaxed);
                     let turn = entries[index].turn().await;
                     release_handed_over(std::slice::from_ref(&turn)).await;
@@ -502,7 +513,7 @@ impl<'a> AcquireSeveral<'a> {
         if !pause.is_zero() {
             sleep(pause).await;
         }
-        turns
+        Some(turns)
     }
 
     /// The first name that this process leaves to others at present.
