@@ -8,7 +8,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument;
 
 use super::attempt::{Attempt, AttemptOutcome};
@@ -23,7 +23,7 @@ use crate::opaque::boxed;
 use crate::options::Options;
 use crate::queue::{FrontStatus, Holder};
 use crate::store::{HeldSlots, LeaseId, driver_error};
-use crate::timing::LOOK_LIMIT;
+use crate::timing::{ACQUIRE_OVERDUE, LOOK_LIMIT};
 use crate::{LockError, slot, task, trace};
 
 /// The number of claims after which a call pauses, because others were faster each time.
@@ -333,7 +333,11 @@ impl<'a> AcquirePermit<'a> {
                 .count(store.slots(&name, permits, margin, LOOK_LIMIT))
                 .await
         };
-        task::start(looking).await
+        // After a lost reply another query is sent, instead of waiting for the end of its connection.
+        match timeout(ACQUIRE_OVERDUE, task::start(looking)).await {
+            Ok(reply) => reply,
+            Err(_) => Err(LockError::no_reply("query", ACQUIRE_OVERDUE)),
+        }
     }
 
     /// Notes a request that has failed, and returns the pause before the next one; an error that is not transient ends the
