@@ -175,7 +175,7 @@ impl<'a> AcquirePermit<'a> {
     ) -> Result<Hold, LockError> {
         let _turn = entry.turn().await;
         let mut pacing = self.pacing(entry);
-        pacing.wait_for_place(deadline).await;
+        pacing.wait_for_place(deadline, false).await;
         let mut drawn = Some(self.draw());
         // It stands for the call where others compare claims; each claim has an id of its own.
         let call_id = self.engine.mark.new_lock_id(&self.engine.owner);

@@ -251,7 +251,7 @@ impl<'a> AcquireSeveral<'a> {
                 has_left_place = true;
                 let turn = turns.into_iter().nth(index);
                 let mut place = self.pacing(entries, index);
-                place.wait_for_place(deadline).await;
+                place.wait_for_place(deadline, false).await;
                 kept = turn.map(|turn| (index, turn));
                 pacing = Some((index, place));
                 continue;
