@@ -107,7 +107,8 @@ impl<'a> Pacing<'a> {
     /// Waits before the first request while this provider leaves the lock to others: after its own release, or because they
     /// stand before it in line. A call with a deadline keeps half of its time for its own requests, and at least
     /// [`OWN_REQUESTS`]. Cancel safe.
-    pub(crate) async fn wait_for_place(&mut self, deadline: Option<Instant>) {
+    /// A mark ends it as a release does if `ends_with_mark` says so: the first request of the call finds it then.
+    pub(crate) async fn wait_for_place(&mut self, deadline: Option<Instant>, ends_with_mark: bool) {
         let lines = &self.engine.lines;
         lines.set_user(self.name, &self.entry.user());
         lines.set_width(self.name, self.width);
@@ -120,7 +121,7 @@ impl<'a> Pacing<'a> {
             front.set_held(Holder::default());
         }
         let subscription = self.subscribe();
-        subscription.rest_for_place(until);
+        subscription.rest_for_place(until, ends_with_mark);
         match deadline {
             Some(deadline) => {
                 let left = deadline.saturating_duration_since(Instant::now());

@@ -24,7 +24,7 @@ use crate::opaque::boxed;
 use crate::options::Options;
 use crate::queue::{FrontStatus, Holder};
 use crate::store::{HeldSlots, LeaseId, driver_error};
-use crate::timing::LOOK_LIMIT;
+use crate::timing::{ACQUIRE_OVERDUE, LOOK_LIMIT};
 use crate::{LockError, slot, task, trace};
 
 /// The number of claims after which a call pauses, because others were faster each time.
@@ -204,7 +204,7 @@ impl<'a> AcquirePermit<'a> {
     ) -> Result<Hold, LockError> {
         let _turn = entry.turn().await;
         let mut pacing = self.pacing(entry);
-        pacing.wait_for_place(deadline).await;
+        pacing.wait_for_place(deadline, false).await;
         let mut drawn = Some(self.draw());
         // It stands for the call where others compare claims; each claim has an id of its own.
         let call_id = self.engine.mark.new_lock_id(&self.engine.owner);
@@ -362,7 +362,11 @@ impl<'a> AcquirePermit<'a> {
                 .count(store.slots(&name, permits, margin, LOOK_LIMIT))
                 .await
         };
-        task::start(looking).await
+        // After a lost reply another query is sent, instead of waiting for the end of its connection.
+        match timeout(ACQUIRE_OVERDUE, task::start(looking)).await {
+            Ok(reply) => reply,
+            Err(_) => Err(LockError::no_reply("query", ACQUIRE_OVERDUE)),
+        }
     }
 
     /// Notes a request that has failed, and returns the pause before the next one; an error that is not transient ends the

@@ -322,7 +322,7 @@ impl Store {
             }
             Self::Memory(store) => Ok(store.mark(key, end)),
             #[cfg(test)]
-            Self::Simulated(link) => Ok(link.memory().mark(key, end)),
+            Self::Simulated(link) => with_reply_limit(link.mark(key, end, limit)).await,
         }
     }
 

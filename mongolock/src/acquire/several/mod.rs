@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument, Span};
 
 use super::pacing::Pacing;
@@ -25,12 +25,15 @@ use crate::opaque::boxed;
 use crate::options::Options;
 use crate::queue::{AdmissionClass, FrontStatus, Holder};
 use crate::store::driver_error;
-use crate::timing::LOOK_LIMIT;
+use crate::timing::{ACQUIRE_OVERDUE, LOOK_LIMIT};
 use crate::{LockError, task, trace};
 use round::{Round, RoundOutcome};
 
 /// The number of rounds after which the locks are acquired one by one.
 const ROUNDS: u32 = 3;
+
+/// The number of waits for a missing turn of this process after which the locks are acquired one by one.
+const TURNS: u32 = 5;
 
 /// The pause between two checks for which name a call waits, while it waits for a reply without a limit.
 const BUSY_CHECK: Duration = Duration::from_secs(1);
@@ -241,12 +244,14 @@ impl<'a> AcquireSeveral<'a> {
         let mut pacing: Option<(usize, Pacing<'_>)> = None;
         let (mut rounds, mut has_left_place, mut class) = (0, false, AdmissionClass::First);
         loop {
-            let turns = self.turns(entries, kept.take()).await;
+            let Some(turns) = self.turns(entries, kept.take()).await else {
+                return Ok(None);
+            };
             if !has_left_place && let Some(index) = self.held_back() {
                 has_left_place = true;
                 let turn = turns.into_iter().nth(index);
                 let mut place = self.pacing(entries, index);
-                place.wait_for_place(deadline).await;
+                place.wait_for_place(deadline, false).await;
                 kept = turn.map(|turn| (index, turn));
                 pacing = Some((index, place));
                 continue;
@@ -333,7 +338,11 @@ impl<'a> AcquireSeveral<'a> {
         let names = [Arc::clone(name)];
         let looking = async move { overdue.count(store.look(&names, margin, LOOK_LIMIT)).await };
         entry.front().request_sent();
-        let mut running = task::start(looking).await?;
+        // After a lost reply another look is sent, instead of waiting for the end of its connection.
+        let mut running = match timeout(ACQUIRE_OVERDUE, task::start(looking)).await {
+            Ok(reply) => reply?,
+            Err(_) => return Err(LockError::no_reply("query", ACQUIRE_OVERDUE)),
+        };
         let Some(lease) = running.remove(name) else {
             entry.front().replied(entry.has_requests());
             return Ok(None);
@@ -478,11 +487,17 @@ impl<'a> AcquireSeveral<'a> {
     }
 
     /// Waits until this call has the turns of all names. While one of them is missing it waits for that one alone.
-    async fn turns(&self, entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Vec<Turn> {
+    ///
+    /// `None` if one was missing [`TURNS`] times: a turn that is given back passes to the next caller of its name, and several
+    /// calls could go on to pass turns to each other for ever.
+    async fn turns(&self, entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Option<Vec<Turn>> {
+        let mut missing = 0;
         let turns = loop {
             match try_turns(entries, kept.take()) {
                 Ok(turns) => break turns,
+                Err(_) if missing == TURNS => return None,
                 Err(index) => {
+                    missing += 1;
                     self.awaited.store(index, Relaxed);
                     let turn = entries[index].turn().await;
                     release_handed_over(std::slice::from_ref(&turn)).await;
@@ -502,7 +517,7 @@ impl<'a> AcquireSeveral<'a> {
         if !pause.is_zero() {
             sleep(pause).await;
         }
-        turns
+        Some(turns)
     }
 
     /// The first name that this process leaves to others at present.
