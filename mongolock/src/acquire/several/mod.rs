@@ -2,7 +2,8 @@
 //!
 //! A call claims all names with one request. If one of them is held, it gives the others back, waits for that one alone
 //! while it holds nothing, and claims all of them again. After three rounds it acquires them one by one, in the order of
-//! their names, which ends in any case: a round can fail again and again where others use single names all the time.
+//! their names, which ends in any case: a round can fail again and again where others use single names all the time. The
+//! same holds for the turns of this process, which a round needs all at once.
 
 mod round;
 
@@ -31,6 +32,10 @@ use round::{Round, RoundOutcome};
 
 /// The number of rounds after which the locks are acquired one by one.
 const ROUNDS: u32 = 3;
+
+/// The number of waits for a turn in this process after which the locks are acquired one by one: while a call waits for one
+/// turn, another caller takes the next.
+const TURN_WAITS: u32 = 3;
 
 /// The pause between two checks for which name a call waits, while it waits for a reply without a limit.
 const BUSY_CHECK: Duration = Duration::from_secs(1);
@@ -230,7 +235,7 @@ impl<'a> AcquireSeveral<'a> {
         }
     }
 
-    /// Makes [`ROUNDS`] rounds; `None` if a lock was held in each of them.
+    /// Makes [`ROUNDS`] rounds; `None` if a lock was held in each of them, or if the turns for one never came together.
     async fn some_rounds(
         &self,
         entries: &[Arc<Entry>],
@@ -241,7 +246,9 @@ impl<'a> AcquireSeveral<'a> {
         let mut pacing: Option<(usize, Pacing<'_>)> = None;
         let (mut rounds, mut has_left_place, mut class) = (0, false, AdmissionClass::First);
         loop {
-            let turns = self.turns(entries, kept.take()).await;
+            let Some(turns) = self.turns(entries, kept.take()).await else {
+                return Ok(None);
+            };
             if !has_left_place && let Some(index) = self.held_back() {
                 has_left_place = true;
                 let turn = turns.into_iter().nth(index);
@@ -477,12 +484,16 @@ impl<'a> AcquireSeveral<'a> {
         }
     }
 
-    /// Waits until this call has the turns of all names. While one of them is missing it waits for that one alone.
-    async fn turns(&self, entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Vec<Turn> {
+    /// Waits until this call has the turns of all names. While one of them is missing it waits for that one alone; `None`
+    /// after [`TURN_WAITS`] such waits.
+    async fn turns(&self, entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Option<Vec<Turn>> {
+        let mut waits = 0;
         let turns = loop {
             match try_turns(entries, kept.take()) {
                 Ok(turns) => break turns,
+                Err(_) if waits == TURN_WAITS => return None,
                 Err(index) => {
+                    waits += 1;
                     self.awaited.store(index, Relaxed);
                     let turn = entries[index].turn().await;
                     release_handed_over(std::slice::from_ref(&turn)).await;
@@ -502,7 +513,7 @@ impl<'a> AcquireSeveral<'a> {
         if !pause.is_zero() {
             sleep(pause).await;
         }
-        turns
+        Some(turns)
     }
 
     /// The first name that this process leaves to others at present.
