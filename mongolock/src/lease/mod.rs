@@ -530,31 +530,32 @@ impl Lease {
 
     /// Ends a live lease and returns its deadline; `None` if it had ended before.
     fn finish(&self, end: State) -> Option<Instant> {
+        self.finish_if(end, |_| true)
+    }
+
+    /// [`finish`](Self::finish) for a lease whose work has not succeeded.
+    fn finish_unless_completing(&self, end: State) -> Option<Instant> {
+        self.finish_if(end, |is_completing| !is_completing)
+    }
+
+    fn finish_if(&self, end: State, may_end: impl Fn(bool) -> bool) -> Option<Instant> {
         let mut state = lock(&self.state);
-        let State::Live { deadline, .. } = *state else {
+        let State::Live {
+            deadline,
+            is_completing,
+        } = *state
+        else {
             return None;
         };
+        if !may_end(is_completing) {
+            return None;
+        }
         *state = end;
         drop(state);
         if let Some(meter) = self.meter() {
             meter.hold_ends(self.acquired.elapsed());
         }
         Some(deadline)
-    }
-
-    /// [`finish`](Self::finish) for a lease whose work has not succeeded.
-    fn finish_unless_completing(&self, end: State) -> Option<Instant> {
-        let mut state = lock(&self.state);
-        match *state {
-            State::Live {
-                deadline,
-                is_completing: false,
-            } => {
-                *state = end;
-                Some(deadline)
-            }
-            _ => None,
-        }
     }
 }
 

@@ -339,9 +339,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn many_short_lived_providers_are_not_remembered() {
         let mut order = order(&["a", "own"]);
-        order.acquired_by(Some("a"));
+        order.acquired_by(Some("a"), 1);
         for number in 0..10_000 {
-            order.acquired_by(Some(&number.to_string()));
+            order.acquired_by(Some(&number.to_string()), 1);
         }
         assert!(order.acquired_since.len() <= ACQUIRED_MOST + 1);
         assert!(order.has_acquired_since("a"), "it stands in line");

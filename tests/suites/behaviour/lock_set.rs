@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongolock::{FencingToken, LockContext, LockError, LockSet, LossReason};
+use mongolock::{
+    DistributedLock, FencingToken, LockContext, LockError, LockProvider, LockSet, LossReason,
+};
 use mongolock_tests::{AMPLE, names, recorded};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -37,6 +39,7 @@ conformance!(
     a_nested_set_that_deadlocks_ends_at_its_timeout,
     an_explicit_acquire_of_a_part_is_reentrant,
     a_set_among_users_of_single_names_gets_its_turn,
+    a_set_among_users_in_its_process_gets_its_turn,
     a_body_that_panics_releases_all_names,
 );
 
@@ -583,9 +586,20 @@ async fn an_explicit_acquire_of_a_part_is_reentrant(fixture: Fixture) {
 
 /// Three processes use single names all the time; a set of another process gets all of them nevertheless.
 async fn a_set_among_users_of_single_names_gets_its_turn(fixture: Fixture) {
+    let locks = ["a", "b", "c"].map(|name| fixture.process(name).lock(name));
+    assert_set_gets_its_turn(&fixture.provider, locks.to_vec()).await;
+}
+
+/// Two tasks of the set's own process use each name all the time: whenever one name is the set's turn, another is not.
+async fn a_set_among_users_in_its_process_gets_its_turn(fixture: Fixture) {
+    let names = ["a", "b", "a", "b", "a", "b"];
+    let locks = names.map(|name| fixture.provider.lock(name));
+    assert_set_gets_its_turn(&fixture.provider, locks.to_vec()).await;
+}
+
+async fn assert_set_gets_its_turn(provider: &LockProvider, locks: Vec<DistributedLock>) {
     let mut users = JoinSet::new();
-    for name in ["a", "b", "c"] {
-        let lock = fixture.process(name).lock(name);
+    for lock in locks {
         users.spawn(async move {
             loop {
                 let guard = lock.acquire().await.unwrap();
@@ -594,7 +608,7 @@ async fn a_set_among_users_of_single_names_gets_its_turn(fixture: Fixture) {
             }
         });
     }
-    let set = fixture.provider.lock_all(["a", "b", "c"]);
+    let set = provider.lock_all(["a", "b", "c"]);
     for _ in 0..5 {
         let guard = timeout(AMPLE, set.acquire()).await.expect("a turn").unwrap();
         guard.release().await.unwrap();
@@ -618,7 +632,7 @@ async fn a_set_costs_three_commands() {
     let fixture = Fixture::mongodb().await;
     fixture.until_indexed().await;
     let (database, commands) = recorded(fixture.db(), &[]).await;
-    let provider = mongolock::LockProvider::new(&database);
+    let provider = LockProvider::new(&database);
     acquire_and_release(&provider.lock("warm")).await;
     provider.admin().index_state().await;
     for count in [2, 10, 50] {

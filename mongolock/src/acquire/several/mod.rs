@@ -2,7 +2,8 @@
 //!
 //! A call claims all names with one request. If one of them is held, it gives the others back, waits for that one alone
 //! while it holds nothing, and claims all of them again. After three rounds it acquires them one by one, in the order of
-//! their names, which ends in any case: a round can fail again and again where others use single names all the time.
+//! their names, which ends in any case: a round can fail again and again where others use single names all the time. The
+//! same holds for the turns of this process, which a round needs all at once.
 
 mod round;
 
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span};
 
 use super::pacing::Pacing;
@@ -25,15 +26,16 @@ use crate::opaque::boxed;
 use crate::options::Options;
 use crate::queue::{AdmissionClass, FrontStatus, Holder};
 use crate::store::driver_error;
-use crate::timing::{ACQUIRE_OVERDUE, LOOK_LIMIT};
+use crate::timing::LOOK_LIMIT;
 use crate::{LockError, task, trace};
 use round::{Round, RoundOutcome};
 
 /// The number of rounds after which the locks are acquired one by one.
 const ROUNDS: u32 = 3;
 
-/// The number of waits for a missing turn of this process after which the locks are acquired one by one.
-const TURNS: u32 = 5;
+/// The number of waits for a turn in this process after which the locks are acquired one by one: while a call waits for one
+/// turn, another caller takes the next.
+const TURN_WAITS: u32 = 3;
 
 /// The pause between two checks for which name a call waits, while it waits for a reply without a limit.
 const BUSY_CHECK: Duration = Duration::from_secs(1);
@@ -233,7 +235,7 @@ impl<'a> AcquireSeveral<'a> {
         }
     }
 
-    /// Makes [`ROUNDS`] rounds; `None` if a lock was held in each of them.
+    /// Makes [`ROUNDS`] rounds; `None` if a lock was held in each of them, or if the turns for one never came together.
     async fn some_rounds(
         &self,
         entries: &[Arc<Entry>],
@@ -251,7 +253,7 @@ impl<'a> AcquireSeveral<'a> {
                 has_left_place = true;
                 let turn = turns.into_iter().nth(index);
                 let mut place = self.pacing(entries, index);
-                place.wait_for_place(deadline, false).await;
+                place.wait_for_place(deadline).await;
                 kept = turn.map(|turn| (index, turn));
                 pacing = Some((index, place));
                 continue;
@@ -338,11 +340,7 @@ impl<'a> AcquireSeveral<'a> {
         let names = [Arc::clone(name)];
         let looking = async move { overdue.count(store.look(&names, margin, LOOK_LIMIT)).await };
         entry.front().request_sent();
-        // After a lost reply another look is sent, instead of waiting for the end of its connection.
-        let mut running = match timeout(ACQUIRE_OVERDUE, task::start(looking)).await {
-            Ok(reply) => reply?,
-            Err(_) => return Err(LockError::no_reply("query", ACQUIRE_OVERDUE)),
-        };
+        let mut running = task::start(looking).await?;
         let Some(lease) = running.remove(name) else {
             entry.front().replied(entry.has_requests());
             return Ok(None);
@@ -486,18 +484,16 @@ impl<'a> AcquireSeveral<'a> {
         }
     }
 
-    /// Waits until this call has the turns of all names. While one of them is missing it waits for that one alone.
-    ///
-    /// `None` if one was missing [`TURNS`] times: a turn that is given back passes to the next caller of its name, and several
-    /// calls could go on to pass turns to each other for ever.
+    /// Waits until this call has the turns of all names. While one of them is missing it waits for that one alone; `None`
+    /// after [`TURN_WAITS`] such waits.
     async fn turns(&self, entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Option<Vec<Turn>> {
-        let mut missing = 0;
+        let mut waits = 0;
         let turns = loop {
             match try_turns(entries, kept.take()) {
                 Ok(turns) => break turns,
-                Err(_) if missing == TURNS => return None,
+                Err(_) if waits == TURN_WAITS => return None,
                 Err(index) => {
-                    missing += 1;
+                    waits += 1;
                     self.awaited.store(index, Relaxed);
                     let turn = entries[index].turn().await;
                     release_handed_over(std::slice::from_ref(&turn)).await;
