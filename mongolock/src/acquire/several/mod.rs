@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument, Span};
 
 use super::pacing::Pacing;
@@ -26,7 +26,7 @@ use crate::opaque::boxed;
 use crate::options::Options;
 use crate::queue::{AdmissionClass, FrontStatus, Holder};
 use crate::store::driver_error;
-use crate::timing::LOOK_LIMIT;
+use crate::timing::{ACQUIRE_OVERDUE, LOOK_LIMIT};
 use crate::{LockError, task, trace};
 use round::{Round, RoundOutcome};
 
@@ -253,7 +253,7 @@ impl<'a> AcquireSeveral<'a> {
                 has_left_place = true;
                 let turn = turns.into_iter().nth(index);
                 let mut place = self.pacing(entries, index);
-                place.wait_for_place(deadline).await;
+                place.wait_for_place(deadline, false).await;
                 kept = turn.map(|turn| (index, turn));
                 pacing = Some((index, place));
                 continue;
@@ -340,7 +340,11 @@ impl<'a> AcquireSeveral<'a> {
         let names = [Arc::clone(name)];
         let looking = async move { overdue.count(store.look(&names, margin, LOOK_LIMIT)).await };
         entry.front().request_sent();
-        let mut running = task::start(looking).await?;
+        // After a lost reply another look is sent, instead of waiting for the end of its connection.
+        let mut running = match timeout(ACQUIRE_OVERDUE, task::start(looking)).await {
+            Ok(reply) => reply?,
+            Err(_) => return Err(LockError::no_reply("query", ACQUIRE_OVERDUE)),
+        };
         let Some(lease) = running.remove(name) else {
             entry.front().replied(entry.has_requests());
             return Ok(None);
