@@ -158,7 +158,13 @@ impl Turns {
         let state = &mut *lock(&self.state);
         let record = state.names.entry(Arc::clone(name)).or_default();
         let mut breaches = Vec::new();
-        let free = record.free_since.take().map(|since| since.elapsed());
+        // Those who waited at the release may have given up.
+        let has_waited = |since: &Instant| {
+            let mut processes = state.processes.values();
+            processes.any(|process| has_waited(process, name, *since))
+        };
+        let free = record.free_since.take().filter(has_waited);
+        let free = free.map(|since| since.elapsed());
         if let Some((last, at, true)) = record.last_release.take() {
             if last == by && at.elapsed() < HASTE {
                 record.hasty += 1;
@@ -207,6 +213,11 @@ impl Turns {
 
 /// Whether more callers of the process want the lock than have it.
 fn waits(process: &Process, name: &str) -> bool {
-    let contact = process.contacts.contact(name);
-    contact.callers > contact.holding
+    process.contacts.contact(name).waits_since.is_some()
+}
+
+/// Whether more callers of the process have wanted the lock than had it since this time.
+fn has_waited(process: &Process, name: &str, since: Instant) -> bool {
+    let waits_since = process.contacts.contact(name).waits_since;
+    waits_since.is_some_and(|began| began <= since)
 }

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongolock::{
-    DistributedLock, FencingToken, LockContext, LockError, LockProvider, LockSet, LossReason,
-};
+use mongolock::{DistributedLock, FencingToken, LockContext, LockError, LockProvider, LockSet, LossReason};
 use mongolock_tests::{AMPLE, names, recorded};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
