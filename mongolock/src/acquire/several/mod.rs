@@ -33,9 +33,8 @@ use round::{Round, RoundOutcome};
 /// The number of rounds after which the locks are acquired one by one.
 const ROUNDS: u32 = 3;
 
-/// The number of waits for a turn in this process after which the locks are acquired one by one: while a call waits for one
-/// turn, another caller takes the next.
-const TURN_WAITS: u32 = 3;
+/// The number of waits for a missing turn of this process after which the locks are acquired one by one.
+const TURNS: u32 = 5;
 
 /// The pause between two checks for which name a call waits, while it waits for a reply without a limit.
 const BUSY_CHECK: Duration = Duration::from_secs(1);
@@ -440,6 +439,12 @@ impl<'a> AcquireSeveral<'a> {
         Ok(pause)
     }
 
+    /// Whether the last known status of the lock that the call waits for is "held".
+    fn is_held(&self, entries: &[Arc<Entry>]) -> bool {
+        let entry = &entries[self.awaited.load(Relaxed)];
+        matches!(entry.front().status(), FrontStatus::Held(_))
+    }
+
     /// Acquires the locks one after the other, each as a single lock; `None` if one was lost in the meantime, and all of
     /// them are given back.
     async fn one_by_one(&self, deadline: Option<Instant>) -> Result<Option<Hold>, LockError> {
@@ -484,16 +489,18 @@ impl<'a> AcquireSeveral<'a> {
         }
     }
 
-    /// Waits until this call has the turns of all names. While one of them is missing it waits for that one alone; `None`
-    /// after [`TURN_WAITS`] such waits.
+    /// Waits until this call has the turns of all names. While one of them is missing it waits for that one alone.
+    ///
+    /// `None` if one was missing [`TURNS`] times: a turn that is given back passes to the next caller of its name, and several
+    /// calls could go on to pass turns to each other for ever.
     async fn turns(&self, entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Option<Vec<Turn>> {
-        let mut waits = 0;
+        let mut missing = 0;
         let turns = loop {
             match try_turns(entries, kept.take()) {
                 Ok(turns) => break turns,
-                Err(_) if waits == TURN_WAITS => return None,
+                Err(_) if missing == TURNS => return None,
                 Err(index) => {
-                    waits += 1;
+                    missing += 1;
                     self.awaited.store(index, Relaxed);
                     let turn = entries[index].turn().await;
                     release_handed_over(std::slice::from_ref(&turn)).await;
