@@ -150,6 +150,14 @@ pub(crate) fn is_blocked_document(error: &LockError) -> bool {
     matches!(error, LockError::Mongo(error) if matches!(Failure::of(error), Some(Failure::BlockedDocument { .. })))
 }
 
+/// Whether an error is one of [`blocked`] for the lock with this name.
+pub(crate) fn blocks(error: &LockError, name: &str) -> bool {
+    let LockError::Mongo(error) = error else {
+        return false;
+    };
+    matches!(Failure::of(error), Some(Failure::BlockedDocument { name: blocked, .. }) if blocked == name)
+}
+
 /// Whether no server can be reached by what the driver's heartbeats say.
 pub(crate) fn is_unreachable(error: &LockError) -> bool {
     matches!(error, LockError::Mongo(error) if matches!(Failure::of(error), Some(Failure::Unreachable { .. })))

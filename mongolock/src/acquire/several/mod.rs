@@ -365,7 +365,6 @@ impl<'a> AcquireSeveral<'a> {
         class: Option<AdmissionClass>,
     ) -> Result<Step, LockError> {
         let mut round = Round::new(self.engine, self.options, self.first, entries);
-        self.awaited.store(self.first, Relaxed);
         loop {
             let error = match round.request(deadline, class).await {
                 RoundOutcome::RuntimeStopped => return Err(self.shut_down_error()),
@@ -400,11 +399,17 @@ impl<'a> AcquireSeveral<'a> {
                     match boxed(single.release_given_up(key, min_hold)).await {
                         Ok(()) => return Ok(Step::Again(Duration::ZERO)),
                         Err(error) => {
-                            return self.failed(entries, pacing, error).map(Step::Again);
+                            let entry = std::slice::from_ref(&entries[index]);
+                            return self.failed(entry, pacing, error).map(Step::Again);
                         }
                     }
                 }
-                RoundOutcome::Failed(error) => error,
+                // The last known status is "held", and the server had too little time to confirm it.
+                RoundOutcome::OutOfTime(_) if self.is_held(entries) => {
+                    round.give_back(turns.iter_mut().map(Option::take).collect());
+                    return Ok(Step::Again(pacing.after_error()));
+                }
+                RoundOutcome::OutOfTime(error) | RoundOutcome::Failed(error) => error,
             };
             let is_blocked = driver_error::is_blocked_document(&error);
             if class.is_none() && driver_error::is_unreachable(&error) {
@@ -433,8 +438,20 @@ impl<'a> AcquireSeveral<'a> {
         }
         let pause = pacing.after_error();
         trace::retrying(self.names[self.first].text(), &error, pause);
-        for entry in entries {
-            entry.front().set_failed(error.clone());
+        if driver_error::is_blocked_document(&error) {
+            // The other locks are not concerned: tries of them in this process must not end with this error.
+            let blocked = |name: &RenderedName| driver_error::blocks(&error, name.text());
+            if let Some(index) = self.names.iter().position(blocked) {
+                self.awaited.store(index, Relaxed);
+            }
+            let name = self.names[self.awaited.load(Relaxed)].text();
+            if let Some(entry) = entries.iter().find(|entry| entry.name() == name) {
+                entry.front().set_failed(error);
+            }
+        } else {
+            for entry in entries {
+                entry.front().set_failed(error.clone());
+            }
         }
         Ok(pause)
     }

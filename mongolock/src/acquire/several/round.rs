@@ -63,6 +63,8 @@ pub(super) enum RoundOutcome {
     },
     /// All locks were acquired, but the reply came when the lease was over.
     AlreadyOver,
+    /// The server ended the request early, because the caller's deadline is near.
+    OutOfTime(LockError),
     /// The outcome is not known, or the request was refused.
     Failed(LockError),
     /// The runtime is shutting down, and the provider's tasks with it.
@@ -191,6 +193,9 @@ impl Round {
     fn outcome(&mut self, reply: Reply) -> RoundOutcome {
         match reply.result {
             Ok(replies) => self.read(reply.sent, replies),
+            Err(error) if reply.limit < SLOW_REPLY && driver_error::is_blocked_document(&error) => {
+                RoundOutcome::OutOfTime(error)
+            }
             Err(error) => RoundOutcome::Failed(error),
         }
     }
@@ -365,6 +370,7 @@ impl Request {
         }
         Some(Reply {
             sent,
+            limit: self.limit,
             result: result?,
         })
     }
