@@ -317,6 +317,14 @@ impl<H> Turn<H> {
         self.leave(hold).release_if_abandoned();
     }
 
+    /// Ends the turn of a caller that does not use it: a hold that was handed over with it goes to the next waiter.
+    pub(crate) fn pass_on(self) {
+        match self.take_over() {
+            Some(hold) => self.hand_over(hold),
+            None => drop(self),
+        }
+    }
+
     /// Ends the turn and leaves the hold for the next caller, which may come later or never: after this,
     /// [`Entry::take_left`] has to be called on the returned entry.
     pub(crate) fn leave(self, hold: H) -> Arc<Entry<H>> {
@@ -423,6 +431,26 @@ mod tests {
         drop(first);
         queues.until_idle().await;
         assert!(join(&queues, "n").try_turn().is_some());
+    }
+
+    /// Whoever has left the hold finds the turn taken, and relies on its new owner.
+    #[tokio::test]
+    async fn a_turn_that_passes_on_does_not_keep_the_hold_that_was_left_with_it() {
+        let queues = Queues::new();
+        let front = join(&queues, "n");
+        let hold = Arc::new(());
+        let left = front.try_turn().unwrap().leave(Arc::clone(&hold));
+        let turn = front.try_turn().unwrap();
+        assert!(left.take_left().is_none());
+        turn.pass_on();
+        assert_eq!(Arc::strong_count(&hold), 1, "nobody waits for it");
+
+        front.try_turn().unwrap().leave(Arc::clone(&hold));
+        let turn = front.try_turn().unwrap();
+        let waiting = tokio::spawn(async move { front.turn().await.take_over().is_some() });
+        tokio::task::yield_now().await;
+        turn.pass_on();
+        assert!(waiting.await.unwrap(), "the waiter has it");
     }
 
     /// The waiter is cancelled before or after the hold is handed over to it: the hold is released in both cases.

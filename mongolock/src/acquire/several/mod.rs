@@ -601,12 +601,19 @@ impl<'a> AcquireSeveral<'a> {
     }
 }
 
-/// The turns of all names, or the place of the first one whose turn another caller has; the others are given back then.
+/// The turns of all names, or the place of the first one whose turn another caller has; the others pass on then, with the
+/// holds that were handed over with them.
 fn try_turns(entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Result<Vec<Turn>, usize> {
     let mut turns = Vec::with_capacity(entries.len());
     for (index, entry) in entries.iter().enumerate() {
         let own = kept.take_if(|(own, _)| *own == index).map(|(_, turn)| turn);
-        turns.push(own.or_else(|| entry.try_turn()).ok_or(index)?);
+        if let Some(turn) = own.or_else(|| entry.try_turn()) {
+            turns.push(turn);
+        } else {
+            let later = kept.map(|(_, turn)| turn);
+            turns.into_iter().chain(later).for_each(Turn::pass_on);
+            return Err(index);
+        }
     }
     Ok(turns)
 }
@@ -616,12 +623,44 @@ async fn first_end(holds: &[Hold]) {
     task::any(holds.iter().map(|hold| boxed(hold.lease().until_over()))).await;
 }
 
-/// Releases holds that were handed over with turns: they have claims of their own.
+/// Releases holds that were handed over with turns: they have claims of their own. Cancel safe: all of them are taken first,
+/// and each releases itself when it is dropped.
 async fn release_handed_over(turns: &[Turn]) {
-    for turn in turns {
-        if let Some(handed_over) = turn.take_over() {
-            turn.front().request_sent();
-            boxed(handed_over.release()).await;
-        }
+    let taken = turns.iter().filter_map(|turn| {
+        let handed_over = turn.take_over()?;
+        turn.front().request_sent();
+        Some(handed_over)
+    });
+    for handed_over in taken.collect::<Vec<_>>() {
+        boxed(handed_over.release()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LockProvider;
+
+    /// The time that the call has waited between its locks does not count.
+    #[tokio::test(start_paused = true)]
+    async fn the_hold_of_names_that_were_acquired_one_by_one_begins_with_the_last() {
+        let provider = LockProvider::in_memory();
+        let rival = provider.to_builder().build().unwrap();
+        let held = rival.lock("b").acquire().await.unwrap();
+        tokio::spawn(async move {
+            sleep(Duration::from_secs(70)).await;
+            held.release().await.unwrap();
+        });
+        let names = [RenderedName::new("a"), RenderedName::new("b")];
+        let options = Arc::new(Options {
+            max_hold: Some(Duration::from_secs(60)),
+            ..Options::default()
+        });
+        let call = AcquireSeveral::new(provider.engine(), &names, 0, &options, false);
+        let mut hold = call.one_by_one(None).await.unwrap().unwrap();
+        assert!(call.begun.elapsed() >= Duration::from_secs(70));
+        assert!(hold.lease().acquired.elapsed() < Duration::from_secs(1));
+        assert!(hold.lease().is_renewable(Instant::now()));
+        hold.release().await.unwrap();
     }
 }
