@@ -16,8 +16,8 @@ use crate::lease::{Entry, Hold, Lease, Member, QueueSlot, RequestPermit, SetGran
 use crate::line::OwnAcquisition;
 use crate::options::Options;
 use crate::queue::{Admission, AdmissionClass, Holder, Overdue};
-use crate::store::{AcquireReply, AcquireRequest, LeaseId, driver_error};
-use crate::timing::{ACQUIRE_ALLOWED_POLL, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE};
+use crate::store::{AcquireReply, AcquireRequest, Claimed, LeaseId, driver_error};
+use crate::timing::{ACQUIRE_ALLOWED_POLL, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY};
 use crate::{FencingToken, LockError, task, trace};
 
 /// How many times the request of one round is sent: after that its claims are given back, so that a round whose outcome
@@ -75,7 +75,9 @@ pub(super) enum RoundOutcome {
 struct Reply {
     /// The time at which the request was sent.
     sent: Instant,
-    result: Result<Vec<AcquireReply>, LockError>,
+    /// The limit of the request at the server.
+    limit: Duration,
+    result: Claimed,
 }
 
 /// One request, on a task of its own.
@@ -341,7 +343,10 @@ impl Request {
     /// Runs the request to its end; `None` if there was no reply for too long.
     async fn run(mut self) -> Option<Reply> {
         let sent = Instant::now();
-        let result = self.result().await;
+        let outcome = self.result().await;
+        // The claims may have their locks, however the query about them has failed.
+        let was_claimed = matches!(outcome, Some(Ok(_)));
+        let result = outcome.map(Result::flatten);
         let shared = &self.shared;
         let is_from_server = |result: &Result<_, LockError>| {
             result
@@ -358,8 +363,8 @@ impl Request {
         for (index, copies) in shared.copies.iter().enumerate() {
             let answer = match &result {
                 Some(Ok(replies)) => replies.get(index).map(Ok),
-                Some(Err(error)) => Some(Err(error)),
-                None => None,
+                Some(Err(error)) if !was_claimed => Some(Err(error)),
+                Some(Err(_)) | None => None,
             };
             if copies.answered(sent, answer) {
                 releases.push(shared.release(index, None));
@@ -375,7 +380,7 @@ impl Request {
         })
     }
 
-    async fn result(&mut self) -> Option<Result<Vec<AcquireReply>, LockError>> {
+    async fn result(&mut self) -> Option<Result<Claimed, LockError>> {
         let admission = self.admission.take();
         let Shared {
             engine,
