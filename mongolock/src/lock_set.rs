@@ -114,14 +114,16 @@ impl LockSet {
     }
 
     /// Sets the shortest time for which the locks stay taken, as
-    /// [`DistributedLock::min_hold`](crate::DistributedLock::min_hold) does.
+    /// [`DistributedLock::min_hold`](crate::DistributedLock::min_hold) does. For each lock it counts from the time at which that
+    /// one was acquired.
     pub fn min_hold(mut self, hold: Duration) -> Self {
         Arc::make_mut(&mut self.options).min_hold = hold;
         self
     }
 
     /// Sets the time after which the lease is no longer renewed, as
-    /// [`DistributedLock::max_hold`](crate::DistributedLock::max_hold) does.
+    /// [`DistributedLock::max_hold`](crate::DistributedLock::max_hold) does. It counts from the time at which the call has all
+    /// locks.
     pub fn max_hold(mut self, hold: Duration) -> Self {
         Arc::make_mut(&mut self.options).max_hold = Some(hold);
         self
