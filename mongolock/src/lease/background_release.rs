@@ -75,7 +75,7 @@ impl BackgroundRelease {
     ) -> Self {
         Self {
             copies,
-            ..Self::new(key, Duration::ZERO, taken_for, QueueSlot::Entry { _entry: entry })
+            ..Self::new(key, Duration::ZERO, taken_for, QueueSlot::Entry { entry })
         }
     }
 
@@ -198,6 +198,7 @@ impl Renewer {
         if is_confirmed {
             for release in ended.iter().filter(|release| release.is_turn) {
                 self.lines.released(&release.key.name);
+                release.slot.note_freed();
             }
         }
         if self.store().is_closed() {

@@ -138,7 +138,7 @@ enum Work {
 impl Lease {
     pub(crate) fn new(key: LeaseId, grant: Grant, options: Arc<Options>, entry: Arc<Entry>) -> Self {
         let deadline = grant.sent + without_margin(grant.lasts);
-        let slot = QueueSlot::Entry { _entry: entry };
+        let slot = QueueSlot::Entry { entry };
         Self {
             once: grant.once,
             semaphore: grant.semaphore,

@@ -60,6 +60,8 @@ pub(crate) struct Entry<H> {
     /// because most locks are never handed over.
     handed_over: Mutex<Option<Box<H>>>,
     budget: Mutex<HandoverBudget>,
+    /// Notified when this process has released one of several permits that the queue stands for.
+    freed: Notify,
 }
 
 /// The right to hold a lock in this process, or to send acquire requests for it.
@@ -130,6 +132,7 @@ impl<H> Entry<H> {
             requests: Semaphore::new(MAX_REQUESTS),
             handed_over: Mutex::new(None),
             budget: Mutex::new(HandoverBudget::default()),
+            freed: Notify::new(),
         }
     }
 
@@ -215,6 +218,11 @@ impl<H> Entry<H> {
         &self.front
     }
 
+    /// Resolves when this process has released a permit, perhaps before this call. Cancel safe.
+    pub(crate) async fn freed(&self) {
+        self.freed.notified().await;
+    }
+
     /// Drops a hold that was handed over to a waiter that has just been cancelled, if no other waiter can take it. It
     /// is called after a hold was handed over and after a waiter has left: the later of the two calls sees both.
     fn release_if_abandoned(&self) {
@@ -255,7 +263,7 @@ pub(crate) enum QueueSlot<H> {
     Turn(Turn<H>),
     /// The entry alone: only a shutdown waits until it is dropped.
     Entry {
-        _entry: Arc<Entry<H>>,
+        entry: Arc<Entry<H>>,
     },
     /// The slots of the names of a set, in their order.
     Several(Vec<QueueSlot<H>>),
@@ -275,6 +283,13 @@ impl<H> QueueSlot<H> {
         })
     }
 
+    /// Notes that a permit was released, in whose queue another caller may wait while it was held.
+    pub(crate) fn note_freed(&self) {
+        if let Self::Entry { entry } = self {
+            entry.freed.notify_one();
+        }
+    }
+
     /// One slot for each of this number of names.
     pub(crate) fn split(self, names: usize) -> Vec<Self> {
         let mut slots = match self {
@@ -290,7 +305,7 @@ impl<H> QueueSlot<H> {
     pub(crate) fn without_turn(self) -> Self {
         match self {
             Self::Turn(turn) => Self::Entry {
-                _entry: Arc::clone(&turn.entry),
+                entry: Arc::clone(&turn.entry),
             },
             Self::Several(slots) => Self::Several(slots.into_iter().map(Self::without_turn).collect()),
             other => other,

@@ -236,7 +236,7 @@ impl Round {
         self.is_lease = true;
         shared.note_acquisition(sent.elapsed());
         let entries = shared.entries.iter().map(|entry| QueueSlot::Entry {
-            _entry: Arc::clone(entry),
+            entry: Arc::clone(entry),
         });
         let grant = SetGrant {
             members,
@@ -290,7 +290,7 @@ impl Shared {
     fn release(&self, index: usize, turn: Option<Turn>) -> BackgroundRelease {
         let slot = turn.map_or_else(
             || QueueSlot::Entry {
-                _entry: Arc::clone(&self.entries[index]),
+                entry: Arc::clone(&self.entries[index]),
             },
             QueueSlot::Turn,
         );
