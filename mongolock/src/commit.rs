@@ -212,7 +212,7 @@ fn no_guard() -> LockError {
 
 fn none_to_guard(lease: &Lease, reason: &str) -> LockError {
     LockError::NoTransaction {
-        name: lease.key.name.to_string(),
+        name: lease.name().to_owned(),
         reason: reason.to_owned(),
     }
 }

@@ -273,7 +273,7 @@ impl Lease {
         };
         LockError::Lost {
             name: self.name().to_owned(),
-            token: self.token,
+            token: self.fencing_token().unwrap_or(FencingToken::NONE),
             reason,
         }
     }

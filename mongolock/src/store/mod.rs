@@ -56,7 +56,7 @@ use crate::options::TtlOptions;
 use crate::simulation::Link;
 #[cfg(test)]
 use crate::task::with_reply_limit;
-use crate::{FencingToken, LockError};
+use crate::{FencingToken, LockError, slot};
 
 /// What errors call an acquire request.
 pub(crate) const ACQUIRE_REQUEST: &str = "acquire request";
@@ -367,7 +367,7 @@ impl Store {
             return store.gate.count(CommandKind::Commit, guarding).await;
         }
         Err(LockError::NoTransaction {
-            name: key.name.to_string(),
+            name: slot::shown(&key.name).to_owned(),
             reason: "the lock is in memory, and only MongoDB has transactions".to_owned(),
         })
     }
