@@ -44,7 +44,8 @@ pub(crate) struct BackgroundRelease {
     is_late: bool,
     /// The entry of the id among the ids that this process has given up.
     pending: Option<Pending>,
-    /// Whether the claim was a turn in the line of its lock; a round of a set that got only a part of it was none.
+    /// Whether the claim counts as an acquisition in the line of its lock; that of a round that got only a part of its set
+    /// does not.
     is_turn: bool,
 }
 
