@@ -169,7 +169,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// Those of [`acquire`](Self::acquire) except [`LockError::Timeout`].
+    /// Those of [`acquire`](Self::acquire). [`LockError::Timeout`] says that the call has reached its limit without such a
+    /// query.
     ///
     /// # Cancel safety
     ///

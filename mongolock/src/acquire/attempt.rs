@@ -163,8 +163,13 @@ impl Attempt {
     }
 
     /// The same attempt for a single try, whose request does not wait behind those of waiting calls.
-    pub(crate) fn unlimited(mut self) -> Self {
-        self.class = None;
+    pub(crate) fn unlimited(self) -> Self {
+        self.in_class(None)
+    }
+
+    /// The same attempt, whose requests are admitted among those of this class; `None` for a single try.
+    pub(crate) fn in_class(mut self, class: Option<AdmissionClass>) -> Self {
+        self.class = class;
         self
     }
 

@@ -237,6 +237,13 @@ impl ReleaseNotifier {
         true
     }
 
+    /// Has the waiter for a lock that this process has released send a request as [`released`](Self::released) does, and
+    /// returns whether nobody stands before it in line.
+    pub(crate) fn released_here(self: &Arc<Self>, name: &Arc<str>) -> bool {
+        self.released(name);
+        self.lines.moments_ahead(name).is_zero()
+    }
+
     /// Notes that a claim has acquired a lock: a waiter that was about to send a request rests on. Returns whether a
     /// waiter or a line is concerned.
     fn acquired(self: &Arc<Self>, name: &Arc<str>, lock_id: &Arc<str>) -> bool {

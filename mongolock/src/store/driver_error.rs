@@ -6,9 +6,9 @@ use mongodb::error::{
     TRANSIENT_TRANSACTION_ERROR, WriteFailure,
 };
 
-use crate::LockError;
 use crate::error::failure::Failure;
 use crate::store::reply::may_be_applied;
+use crate::{LockError, slot};
 
 /// The codes of transient errors: the server fails over, shuts down, is overloaded or out of time, or the command is in
 /// conflict with another write. They are taken from the server's `error_codes.yml`: first its retryable errors, then
@@ -142,13 +142,21 @@ pub(crate) fn is_out_of_time(error: &LockError) -> bool {
 /// The error for a command that ran out of time or into a conflict at the document of a lock: MongoDB works, and a foreign
 /// transaction or another long operation has to end first.
 pub(crate) fn blocked(name: &str, source: Error) -> LockError {
-    let name = name.to_owned();
+    let name = slot::shown(name).to_owned();
     Failure::BlockedDocument { name, source }.into_error()
 }
 
 /// Whether an error is one of [`blocked`].
 pub(crate) fn is_blocked_document(error: &LockError) -> bool {
     matches!(error, LockError::Mongo(error) if matches!(Failure::of(error), Some(Failure::BlockedDocument { .. })))
+}
+
+/// Whether an error is one of [`blocked`] for the lock with this name.
+pub(crate) fn blocks(error: &LockError, name: &str) -> bool {
+    let LockError::Mongo(error) = error else {
+        return false;
+    };
+    matches!(Failure::of(error), Some(Failure::BlockedDocument { name: blocked, .. }) if blocked == name)
 }
 
 /// Whether no server can be reached by what the driver's heartbeats say.

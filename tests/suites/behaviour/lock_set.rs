@@ -79,6 +79,12 @@ async fn a_set_holds_all_names_and_releases_them(fixture: Fixture) {
     };
     let guard = fixture.provider.lock_all(["a", "b", "c"]).await.unwrap();
     assert!(!guard.is_lost() && guard.remaining() > Duration::from_secs(20));
+    let held = fixture.provider.held();
+    assert!(
+        held.iter().map(|lock| &*lock.name).eq(["a", "b", "c"]),
+        "{held:?}"
+    );
+    assert_eq!(fixture.provider.health().await.held, 3);
     for (name, before) in ["a", "b", "c"].into_iter().zip(before) {
         assert!(!is_free(&fixture, name).await, "{name}");
         assert!(guard.fencing_token_of(name).unwrap() > before);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mongodb::Database;
 use mongodb::bson::{Document, doc};
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, Fault, eventually, must, test_db};
+use mongolock_tests::{AMPLE, Fault, eventually, must, test_db, transaction_on};
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -90,6 +90,50 @@ async fn a_lost_query_does_not_end_a_try() {
     assert!(none.unwrap().is_none());
     held.release().await.unwrap();
     assert!(provider.semaphore("s", 1).try_acquire().await.unwrap().is_some());
+}
+
+/// The claim has found a holder, and the time is up before the query has a reply.
+#[tokio::test]
+async fn a_call_whose_time_ends_in_a_query_names_the_holder_that_it_has_met() {
+    let db = test_db().await;
+    let (proxy, database) = through_proxy(&db).await;
+    let provider = long(&database);
+    warm_up(&provider).await;
+    let held = long(db.database()).semaphore("s", 1).acquire().await.unwrap();
+    proxy.inject(Fault::swallow_request().command("find").times(10));
+    let short = Duration::from_millis(300);
+    let error = provider
+        .semaphore("s", 1)
+        .acquire_timeout(short)
+        .acquire()
+        .await
+        .unwrap_err();
+    assert!(matches!(error, LockError::Timeout { .. }), "{error:?}");
+    held.release().await.unwrap();
+}
+
+/// A foreign transaction blocks the document of one permit: a call that has drawn it takes another one.
+#[tokio::test]
+async fn a_blocked_permit_does_not_keep_the_others() {
+    let db = test_db().await;
+    let provider = long(db.database());
+    let semaphore = provider.semaphore("s", 2).acquire_timeout(Duration::from_secs(5));
+    let (first, second) = (
+        semaphore.acquire().await.unwrap(),
+        semaphore.acquire().await.unwrap(),
+    );
+    first.release().await.unwrap();
+    second.release().await.unwrap();
+    let foreign = db.connect_again().await.unwrap();
+    let mut session = transaction_on(&foreign, &["s\u{1f}0"]).await;
+    for _ in 0..4 {
+        let permit = timeout(AMPLE, semaphore.acquire()).await.unwrap().unwrap();
+        assert_eq!(permit.number(), 1);
+        permit.release().await.unwrap();
+    }
+    session.abort_transaction().await.unwrap();
+    let free = async || (claims(db.database()).await == 0).then_some(());
+    must(eventually(AMPLE, "no claim is left", free).await);
 }
 
 /// The permit of a process that was killed is free when its lease has expired, for a waiter that polls nothing else.

@@ -70,7 +70,11 @@ fn keys(names: &[&str]) -> Vec<LeaseId> {
 }
 
 async fn claim(store: &Store, keys: &[LeaseId]) -> Vec<AcquireReply> {
-    store.claim_several(keys, request(), COMMAND_LIMIT).await.unwrap()
+    store
+        .claim_several(keys, request(), COMMAND_LIMIT)
+        .await
+        .unwrap()
+        .unwrap()
 }
 
 /// The tokens of the locks that were acquired.
@@ -209,7 +213,10 @@ async fn a_damaged_document_is_named_and_stops_no_other_lock() {
     ] {
         locks(db.database()).insert_one(damaged).await.unwrap();
         let ours = keys(&["a", "b", "c"]);
-        let claimed = store.claim_several(&ours, request(), COMMAND_LIMIT).await;
+        let claimed = store
+            .claim_several(&ours, request(), COMMAND_LIMIT)
+            .await
+            .flatten();
         assert!(
             matches!(&claimed, Err(LockError::CorruptDocument { name, .. }) if name == "b"),
             "{claimed:?}"
