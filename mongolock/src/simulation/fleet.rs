@@ -162,7 +162,7 @@ impl World {
 
     /// Pauses the process at random times, until its end or the end of all faults.
     async fn fate(&self, process: &Process, rng: &mut Rng) -> Fate {
-        let (has_crashes, has_pauses) = (self.plan.has_crashes(), self.plan.scenario.has_pauses());
+        let (has_crashes, has_pauses) = (self.plan.has_crashes(), self.plan.has_pauses());
         while !self.is_over() {
             let next = Instant::now() + between(rng, 0, 8000);
             sleep_until(next.min(self.end)).await;

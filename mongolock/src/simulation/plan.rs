@@ -197,6 +197,11 @@ impl Plan {
         self.scenario.has_crashes() && !self.knobs.has_long_leases && self.knobs.dead_waiters == 0
     }
 
+    pub(super) fn has_pauses(&self) -> bool {
+        // A process that is paused learns nothing.
+        self.scenario.has_pauses() && !self.tells_of_forced_ends()
+    }
+
     /// Whether every holder learns at its next renewal that an operator has ended its lease.
     pub(super) fn tells_of_forced_ends(&self) -> bool {
         self.scenario == Scenario::Operators || self.scenario == Scenario::Sets && self.knobs.operators

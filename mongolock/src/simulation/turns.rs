@@ -128,7 +128,7 @@ impl Turns {
         let state = lock(&self.state);
         let is_hasty = |record: &&Record| {
             let all = record.hasty + record.patient;
-            all >= JUDGED && record.hasty * 2 > all
+            all >= JUDGED && record.hasty * 3 > all * 2
         };
         let hasty = state.names.values().filter(is_hasty);
         let breach = |record: &Record| {
