@@ -138,10 +138,8 @@ impl ReleaseNotifier {
         let is_few = state.waiters.len() < state.look_from;
         // No document has the name that stands for all permits of a semaphore.
         state.wake_due(now, |name| is_few || slot::is_group(name));
-        if is_few {
-            if !state.waiters.is_look_due(now) {
-                return Step::Wait(state.waiters.first_due());
-            }
+        if is_few && !state.waiters.is_look_due(now) {
+            return Step::Wait(state.waiters.first_due());
         }
         let Some(first) = state.waiters.first_due() else {
             return Step::Wait(None);

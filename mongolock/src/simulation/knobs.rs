@@ -54,6 +54,7 @@ pub(super) struct Knobs {
 }
 
 impl Knobs {
+    #[expect(clippy::too_many_lines, reason = "one table: a row for each scenario")]
     pub(super) fn of(scenario: Scenario, rng: &mut Rng) -> Self {
         let network = *rng.choice(&[5, 50, 300]).unwrap_or(&50);
         let often = *rng.choice(&[20, 100, 300]).unwrap_or(&100);

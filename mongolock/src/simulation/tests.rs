@@ -304,15 +304,14 @@ impl Total {
 
 fn many(scenario: Scenario) {
     let (mut total, begun) = (Total::default(), Instant::now());
-    match number("MONGOLOCK_SEED") {
-        Some(seed) => total.add(&simulate(&Plan::small(scenario, seed))),
-        None => {
-            let seeds = number("MONGOLOCK_SEEDS").unwrap_or(SEEDS).div_ceil(SCENARIOS);
-            // A set, a permit or a mark meets only a part of the faults of a seed.
-            let factor = if scenario.has_several_kinds() { 2 } else { 1 };
-            for seed in 0..seeds * factor {
-                total.add(&simulate(&Plan::small(scenario, seed)));
-            }
+    if let Some(seed) = number("MONGOLOCK_SEED") {
+        total.add(&simulate(&Plan::small(scenario, seed)));
+    } else {
+        let seeds = number("MONGOLOCK_SEEDS").unwrap_or(SEEDS).div_ceil(SCENARIOS);
+        // A set, a permit or a mark meets only a part of the faults of a seed.
+        let factor = if scenario.has_several_kinds() { 2 } else { 1 };
+        for seed in 0..seeds * factor {
+            total.add(&simulate(&Plan::small(scenario, seed)));
         }
     }
     total.report("a small fleet", scenario);

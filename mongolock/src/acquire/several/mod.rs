@@ -650,10 +650,10 @@ mod tests {
     async fn the_hold_of_names_that_were_acquired_one_by_one_begins_with_the_last() {
         let provider = LockProvider::in_memory();
         let rival = provider.to_builder().build().unwrap();
-        let held = rival.lock("b").acquire().await.unwrap();
+        let guard = rival.lock("b").acquire().await.unwrap();
         tokio::spawn(async move {
             sleep(Duration::from_secs(70)).await;
-            held.release().await.unwrap();
+            guard.release().await.unwrap();
         });
         let names = [RenderedName::new("a"), RenderedName::new("b")];
         let options = Arc::new(Options {
