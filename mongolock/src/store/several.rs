@@ -105,7 +105,7 @@ impl MongoStore {
             .filter_map(|document| Some((document.get_str("_id").ok()?, document)))
             .collect();
         let replies = keys.iter().map(|key| match found.get(&*key.name) {
-            Some(document) if document.is_null("remainingMs") => {
+            Some(document) if document.get("remainingMs") == Some(&Bson::Null) => {
                 Err(corrupt(&key.name, "`expiresAt` is not a date".to_owned()))
             }
             Some(document) => acquire_reply(key, document, request),
