@@ -30,19 +30,23 @@ pub(crate) enum MarkEnd {
 pub(crate) struct OnceGrant {
     /// The time of the server at which the lock was acquired.
     pub(crate) acquired_at: DateTime,
+    /// The server's time of the request whose reply brought the lock. It is before `acquired_at` if that request was
+    /// delayed in the server, and found the lock acquired by a later copy of it.
+    pub(crate) requested_at: DateTime,
     /// Until when the mark stands.
     pub(crate) mark_end: MarkEnd,
 }
 
 impl Once {
-    /// When work is due again whose lock was acquired at this time of the server.
-    pub(crate) fn grant(self, acquired_at: DateTime) -> OnceGrant {
+    /// When work is due again whose lock was acquired at this time of the server, by the reply to a request of that time.
+    pub(crate) fn grant(self, acquired_at: DateTime, requested_at: DateTime) -> OnceGrant {
         let mark_end = match self {
             Self::PerPeriod(period) => MarkEnd::At(end_of_period(period, acquired_at)),
             Self::Kept(retention) => MarkEnd::After(retention),
         };
         OnceGrant {
             acquired_at,
+            requested_at,
             mark_end,
         }
     }

@@ -359,7 +359,7 @@ impl Attempt {
             sent,
             lasts,
             semaphore: self.shared.semaphore.clone(),
-            once: dates.and_then(|dates| Some(self.shared.options.once?.grant(dates.acquired_at))),
+            once: dates.and_then(|dates| Some(self.shared.options.once?.grant(dates.acquired_at, dates.now))),
         };
         let entry = Arc::clone(&self.shared.entry);
         let options = Arc::clone(&self.shared.options);

@@ -491,7 +491,8 @@ impl<'a> Acquire<'a> {
     /// would use that period up.
     fn in_period(&self, hold: Hold) -> Result<Hold, LockError> {
         if let (Some(once), Some(grant)) = (self.options.once, hold.lease().once) {
-            self.answered(once, grant.acquired_at);
+            // The request of the first answer may be older than the grant, which a later copy of it got.
+            self.answered(once, grant.requested_at.min(grant.acquired_at));
             if self.period.is_over_at(grant.acquired_at) {
                 return Err(self.timeout_error(&Holder::default()));
             }

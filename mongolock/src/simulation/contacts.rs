@@ -177,11 +177,12 @@ impl Contacts {
     }
 
     /// Notes a reply that the lock is held by an unused claim of this process, and returns whether such replies have come
-    /// for longer than allowed.
+    /// for longer than allowed, up to the time at which the request was sent: its reply may have been long on its way.
     pub(super) fn note_own_unused_claim(
         &self,
         name: &Arc<str>,
         lock_id: &Arc<str>,
+        sent: Instant,
         allowed: Duration,
     ) -> bool {
         let mut allows = false;
@@ -197,7 +198,7 @@ impl Contacts {
                     replies: 0,
                 });
             let replies = unused_claim.replies + 1;
-            allows = replies > 3 && unused_claim.since.elapsed() > allowed;
+            allows = replies > 3 && sent.saturating_duration_since(unused_claim.since) > allowed;
             contact.unused_claim = Some(UnusedClaim {
                 replies,
                 ..unused_claim

@@ -77,7 +77,7 @@ impl Link {
             }
             Err(error) => return Err(error.into()),
         };
-        self.note_reply(key, &answer);
+        self.note_reply(key, &answer, sent);
         self.server.works.replied(key, &answer);
         contacts.replied(&key.name, sent);
         // If the driver has repeated the command, the server replies from its log, without computed fields.
@@ -128,7 +128,7 @@ impl Link {
                 remaining: None,
                 dates: None,
             });
-            self.note_reply(key, &reply);
+            self.note_reply(key, &reply, sent);
             contacts.replied(&key.name, sent);
             replies.push(reply);
         }
@@ -154,21 +154,21 @@ impl Link {
         }
     }
 
-    fn note_reply(&self, key: &LeaseId, answer: &AcquireReply) {
+    fn note_reply(&self, key: &LeaseId, answer: &AcquireReply, sent: Instant) {
         match answer {
             AcquireReply::Acquired { .. } => self.process.contacts.note_reply_without_holder(&key.name),
-            AcquireReply::Held { holder, .. } => self.note_held(&key.name, holder.as_ref()),
+            AcquireReply::Held { holder, .. } => self.note_held(&key.name, holder.as_ref(), sent),
         }
     }
 
-    fn note_held(&self, name: &Arc<str>, holder: Option<&Arc<str>>) {
+    fn note_held(&self, name: &Arc<str>, holder: Option<&Arc<str>>, sent: Instant) {
         let contacts = &self.process.contacts;
         let Some(id) = holder.filter(|id| self.is_own_unused_claim(id)) else {
             return contacts.note_held(name);
         };
         // A process that is paused sends no release.
         let was_paused = self.process.was_paused_within(UNUSED_CLAIM_LIMIT);
-        if contacts.note_own_unused_claim(name, id, UNUSED_CLAIM_LIMIT) && !was_paused {
+        if contacts.note_own_unused_claim(name, id, sent, UNUSED_CLAIM_LIMIT) && !was_paused {
             let number = self.process.number;
             self.server.ledger.breach(format!(
                 "{number} waits for {name}, which is held by its own unused claim {id}"
@@ -214,7 +214,7 @@ impl Link {
         };
         for name in names {
             match running.get(name) {
-                Some(lease) => self.note_held(name, lease.holder.as_ref()),
+                Some(lease) => self.note_held(name, lease.holder.as_ref(), sent),
                 None => contacts.note_reply_without_holder(name),
             }
             contacts.replied(name, sent);

@@ -141,6 +141,7 @@ impl Server {
         let had_lock = self.memory.release_at(now, key, min_hold);
         self.observe(&key.name);
         if had_lock {
+            self.note(|| format!("{} is released by {:?}", key.name, number_in(&key.lock_id)));
             self.turns.released(&key.name, number_in(&key.lock_id));
             if let Some(breach) = self.works.released(key, self.memory.date_now()) {
                 self.ledger.breach(breach);

@@ -229,6 +229,8 @@ impl Server {
         if before.is_some_and(|before| before.lock_id == key.lock_id) {
             return;
         }
+        let (name, process) = (&key.name, number_in(&key.lock_id));
+        self.note(|| format!("{name} goes to {process:?} until {last_token}"));
         if self.scenario == Scenario::Turns
             && let Some(process) = number_in(&key.lock_id)
         {

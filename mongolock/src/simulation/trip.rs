@@ -7,6 +7,7 @@ use mongodb::error::Error;
 use super::knobs::Knobs;
 use super::order::{Change, Course, Order};
 use super::{between, chance, errors};
+use crate::store::driver_error;
 
 /// What happens to one request.
 pub(super) struct Trip {
@@ -122,6 +123,10 @@ impl Trip {
         };
         if !fault.is_executed {
             self.there = None;
+        }
+        // The driver reports the error of its first attempt if it cannot send a second one.
+        if driver_error::was_not_applied(&fault.error.clone().into()) {
+            self.first_copy = None;
         }
         self.end = Some(End::Error(between(rng, 5, 50), fault.error));
     }
