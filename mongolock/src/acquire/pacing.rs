@@ -116,7 +116,8 @@ impl<'a> Pacing<'a> {
             return;
         };
         let front = self.entry.front();
-        if matches!(front.status(), FrontStatus::NoReply) && !front.is_reply_slow() {
+        let is_unknown = matches!(front.status(), FrontStatus::NoReply) && !front.is_reply_slow();
+        if is_unknown {
             // A call whose time ends here has waited for others, and for no reply.
             front.set_held(Holder::default());
         }
@@ -129,6 +130,9 @@ impl<'a> Pacing<'a> {
                 subscription.woken_within(left.saturating_sub(own)).await;
             }
             None => subscription.woken().await,
+        }
+        if is_unknown {
+            front.forget_unknown_holder();
         }
     }
 

@@ -65,6 +65,15 @@ impl Front {
         state.is_releasing = true;
     }
 
+    /// Notes that the server has confirmed such a release. The next caller of this process may still leave the lock to other
+    /// processes, and a call that ends meanwhile has not missed a reply.
+    pub(super) fn release_confirmed(&self) {
+        let mut state = lock(&self.state);
+        if std::mem::take(&mut state.is_releasing) {
+            state.no_reply_since = None;
+        }
+    }
+
     /// Whether the lock is being released for a call that has returned.
     pub(crate) fn is_releasing(&self) -> bool {
         lock(&self.state).is_releasing
@@ -84,6 +93,14 @@ impl Front {
             is_releasing: false,
         };
         self.changed.notify_waiters();
+    }
+
+    /// Notes that a call no longer waits for others of which no reply has said that they hold the lock.
+    pub(crate) fn forget_unknown_holder(&self) {
+        let mut state = lock(&self.state);
+        if matches!(&state.status, FrontStatus::Held(holder) if holder.is_unknown()) {
+            state.status = FrontStatus::NoReply;
+        }
     }
 
     /// Notes that a request has failed. The time without a reply goes on, unless the server said that the document is

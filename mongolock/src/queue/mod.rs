@@ -283,10 +283,14 @@ impl<H> QueueSlot<H> {
         })
     }
 
-    /// Notes that a permit was released, in whose queue another caller may wait while it was held.
+    /// Notes that the server has confirmed the release. In the queue of a semaphore another caller may wait while the permit
+    /// was held.
     pub(crate) fn note_freed(&self) {
-        if let Self::Entry { entry } = self {
-            entry.freed.notify_one();
+        match self {
+            Self::Entry { entry } => entry.freed.notify_one(),
+            Self::Turn(turn) => turn.front().release_confirmed(),
+            Self::Several(slots) => slots.iter().for_each(Self::note_freed),
+            Self::Nothing => {}
         }
     }
 

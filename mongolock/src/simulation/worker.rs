@@ -185,10 +185,10 @@ impl Worker {
         Err(error)
     }
 
-    /// Checks that a lost lease had a reason to be lost.
+    /// Checks that a lost lease had a reason to be lost. The holder may notice it only at the end of its work.
     fn check_loss(&self, wish: &Wish) {
         let blocked = self.world.server.blocks.blocked_until(&wish.name.to_string());
-        let was_blocked = blocked.is_some_and(|until| until + wish.expiry * 2 >= Instant::now());
+        let was_blocked = blocked.is_some_and(|until| until + wish.expiry * 2 + wish.hold >= Instant::now());
         let expected = !self.world.plan.keeps_holds() || wish.is_capped() || was_blocked;
         self.check(expected, || format!("{wish:?} lost its lock for no reason"));
     }
