@@ -142,7 +142,9 @@ impl Server {
         self.observe(&key.name);
         if had_lock {
             self.note(|| format!("{} is released by {:?}", key.name, number_in(&key.lock_id)));
-            self.turns.released(&key.name, number_in(&key.lock_id));
+            let by = number_in(&key.lock_id);
+            let is_in_line = by.is_some_and(|number| self.is_in_line(&key.name, number));
+            self.turns.released(&key.name, by, is_in_line);
             if let Some(breach) = self.works.released(key, self.memory.date_now()) {
                 self.ledger.breach(breach);
             }

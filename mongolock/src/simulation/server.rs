@@ -165,6 +165,16 @@ impl Server {
         self.memory.move_to_end(&dead);
     }
 
+    /// Whether a process has a place in the line for a lock.
+    pub(super) fn is_in_line(&self, name: &Arc<str>, process: usize) -> bool {
+        let (lines, owner) = (
+            self.memory.lines(std::slice::from_ref(name)),
+            format!("p{process}"),
+        );
+        let mut waiters = lines.get(name).into_iter().flatten();
+        waiters.any(|waiter| waiter.owner == owner)
+    }
+
     /// The time since the beginning.
     pub(super) fn elapsed(&self) -> Duration {
         self.start.elapsed()

@@ -67,7 +67,8 @@ struct Record {
     passes: HashMap<usize, usize>,
     /// The number of turns since a process began or ended.
     turns: usize,
-    /// The last release by a process, and whether a program that stands in no line had acquired the lock recently.
+    /// The last release by a process, and whether it stood in line then and a program that stands in none had acquired the
+    /// lock recently. A process that is alone begins to stand in line only after two failed requests.
     last_release: Option<(usize, Instant, bool)>,
     /// The last acquisition by such a program.
     acquired_by_neighbour: Option<Instant>,
@@ -141,7 +142,7 @@ impl Turns {
     }
 
     /// Notes a release.
-    pub(super) fn released(&self, name: &Arc<str>, by: Option<usize>) {
+    pub(super) fn released(&self, name: &Arc<str>, by: Option<usize>, is_in_line: bool) {
         let state = &mut *lock(&self.state);
         let is_awaited = state.processes.values().any(|process| waits(process, name));
         let record = state.names.entry(Arc::clone(name)).or_default();
@@ -150,7 +151,7 @@ impl Turns {
         let has_rival = record
             .acquired_by_neighbour
             .is_some_and(|at| at.elapsed() < RECENT);
-        record.last_release = by.map(|by| (by, now, has_rival));
+        record.last_release = by.map(|by| (by, now, has_rival && is_in_line));
     }
 
     /// Notes an acquisition by a process, and returns what it breaks.
