@@ -482,6 +482,7 @@ impl<'a> Acquire<'a> {
             CallPeriod::until_end_of(period).await;
         };
         tokio::select! {
+            biased;
             () = self.deadline(entry, deadline) => {}
             () = period_end => {}
         }

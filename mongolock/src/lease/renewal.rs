@@ -128,6 +128,7 @@ mod tests {
         assert!(is_pending(waiting.as_mut()).await);
         assert_eq!(renewer.renewals_in_turn(), 1);
         tokio::select! {
+            biased;
             () = waiting => unreachable!("no reply comes"),
             () = renewer.woken() => assert_eq!(begun.elapsed(), RENEWAL_TURN),
         }

@@ -12,8 +12,13 @@ use crate::timing::HANDED_OVER_CHECK;
 pub(crate) struct Schedule {
     entries: HashMap<Id, Entry>,
     /// The entries in the order in which they are due.
-    by_time: BTreeSet<(Instant, Id)>,
+    by_time: BTreeSet<Place>,
+    /// The number of the last entry.
+    last_number: u64,
 }
+
+/// The time at which an entry is due, its number and its lease: of those that are due at one time the oldest comes first.
+type Place = (Instant, u64, Id);
 
 /// The number of renewals of one lease that may be in flight: each of them occupies a connection.
 const MAX_IN_FLIGHT: u32 = 3;
@@ -25,6 +30,7 @@ struct Entry {
     lease: Arc<Lease>,
     /// The time at which the lease is due: its next renewal or its deadline.
     at: Instant,
+    number: u64,
     /// The number of renewals that were sent since the last reply.
     in_flight: u32,
 }
@@ -61,7 +67,7 @@ impl Schedule {
 
     pub(crate) fn remove(&mut self, lease: &Arc<Lease>) {
         if let Some(entry) = self.entries.remove(&id(lease)) {
-            self.by_time.remove(&(entry.at, id(lease)));
+            self.by_time.remove(&(entry.at, entry.number, id(lease)));
         }
     }
 
@@ -84,12 +90,12 @@ impl Schedule {
     }
 
     pub(crate) fn leases(&self, wanted: impl Fn(&Lease) -> bool) -> Vec<Arc<Lease>> {
-        let leases = self.entries.values().map(|entry| &entry.lease);
+        let leases = self.by_time.iter().map(|(.., id)| &self.entries[id].lease);
         leases.filter(|lease| wanted(lease)).cloned().collect()
     }
 
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.by_time.first().map(|(at, _)| *at)
+        self.by_time.first().map(|(at, ..)| *at)
     }
 
     /// Takes the expired leases out, and returns them with those that are due for a renewal. Leases that become due
@@ -100,7 +106,7 @@ impl Schedule {
         let mut due = Due::default();
         let mut horizon = now;
         let mut renewed = Vec::new();
-        for (at, id) in &self.by_time {
+        for (at, _, id) in &self.by_time {
             if *at > horizon {
                 break;
             }
@@ -138,7 +144,7 @@ impl Schedule {
     }
 
     pub(crate) fn drain(&mut self) -> Vec<Arc<Lease>> {
-        let ids = std::mem::take(&mut self.by_time).into_iter().map(|(_, id)| id);
+        let ids = std::mem::take(&mut self.by_time).into_iter().map(|(.., id)| id);
         ids.filter_map(|id| self.entries.remove(&id))
             .map(|entry| entry.lease)
             .collect()
@@ -151,7 +157,7 @@ impl Schedule {
             let Some(entry) = self.entries.remove(&id) else {
                 continue;
             };
-            self.by_time.remove(&(entry.at, id));
+            self.by_time.remove(&(entry.at, entry.number, id));
             // A lease that has ended meanwhile is due at once.
             let left = entry
                 .lease
@@ -169,8 +175,16 @@ impl Schedule {
 
     fn put(&mut self, lease: Arc<Lease>, at: Instant, in_flight: u32) {
         let id = id(&lease);
-        self.by_time.insert((at, id));
-        self.entries.insert(id, Entry { lease, at, in_flight });
+        self.last_number += 1;
+        let number = self.last_number;
+        self.by_time.insert((at, number, id));
+        let entry = Entry {
+            lease,
+            at,
+            number,
+            in_flight,
+        };
+        self.entries.insert(id, entry);
     }
 }
 

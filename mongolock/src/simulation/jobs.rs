@@ -7,6 +7,7 @@ use mongodb::bson::DateTime;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::errors;
+use super::verdict::ONE_ANSWER;
 use super::wish::{How, Wish};
 use super::worker::Worker;
 use super::{between, chance};
@@ -202,7 +203,8 @@ impl Worker {
             LockError::Mongo(error) if errors::is_permanent(error) => true,
             LockError::Mongo(_) => {
                 let may_end = wish.limit.is_some() || wish.how == How::Try || may_be_over;
-                may_end && !self.is_untroubled_since(begun.0, std::slice::from_ref(&job.name))
+                let is_short = wish.attempt_limit().is_some_and(|limit| limit < ONE_ANSWER);
+                may_end && (is_short || !self.is_untroubled_since(begun.0, std::slice::from_ref(&job.name)))
             }
             LockError::ShutDown { .. } => true,
             _ => false,

@@ -141,7 +141,7 @@ impl Server {
         let had_lock = self.memory.release_at(now, key, min_hold);
         self.observe(&key.name);
         if had_lock {
-            self.note(|| format!("{} is released by {:?}", key.name, number_in(&key.lock_id)));
+            self.trace(|| format!("{} is released by {:?}", key.name, number_in(&key.lock_id)));
             let by = number_in(&key.lock_id);
             let is_in_line = by.is_some_and(|number| self.is_in_line(&key.name, number));
             self.turns.released(&key.name, by, is_in_line);

@@ -224,6 +224,14 @@ impl Server {
         }
     }
 
+    /// Prints what a traced run does inside the server. The digest is without it: which of two requests comes first within a
+    /// millisecond is not always the same.
+    pub(super) fn trace(&self, what: impl FnOnce() -> String) {
+        if self.traced {
+            println!("{:>10?} {}", self.start.elapsed(), what());
+        }
+    }
+
     /// The time at which the lease of this claim began.
     pub(super) fn granted_at(&self, key: &LeaseId) -> Option<Instant> {
         let grants = lock(&self.grants);
@@ -240,7 +248,7 @@ impl Server {
             return;
         }
         let (name, process) = (&key.name, number_in(&key.lock_id));
-        self.note(|| format!("{name} goes to {process:?} until {last_token}"));
+        self.trace(|| format!("{name} goes to {process:?} until {last_token}"));
         if self.scenario == Scenario::Turns
             && let Some(process) = number_in(&key.lock_id)
         {

@@ -188,7 +188,10 @@ impl Worker {
         let may_end = wish.limit.is_some() || wish.how == How::Try;
         let is_short = wish.attempt_limit().is_some_and(|limit| limit < ONE_ANSWER);
         let expected = match &error {
-            LockError::Timeout { .. } => wish.limit.is_some(),
+            // A try of a semaphore ends in this way if no query has found all permits held within its limit.
+            LockError::Timeout { waited, .. } => {
+                wish.limit.is_some() || wish.attempt_limit().is_some_and(|limit| *waited >= limit)
+            }
             LockError::Mongo(error) if errors::is_permanent(error) => true,
             LockError::Mongo(_) => {
                 may_end && (is_short || !self.is_untroubled_since(call.begun, &call.documents))

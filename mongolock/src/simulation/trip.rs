@@ -2,7 +2,7 @@ use std::fmt;
 use std::time::Duration;
 
 use fastrand::Rng;
-use mongodb::error::Error;
+use mongodb::error::{Error, ErrorKind};
 
 use super::knobs::Knobs;
 use super::order::{Change, Course, Order};
@@ -33,6 +33,10 @@ pub(super) enum End {
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // Its text says how far the driver had come.
+            Self::Error(after, error) if matches!(*error.kind, ErrorKind::ServerSelection { .. }) => {
+                write!(f, "after {after:?} no server")
+            }
             Self::Error(after, error) => write!(f, "after {after:?} {}", error.kind),
             Self::Silence => f.write_str("no reply"),
         }

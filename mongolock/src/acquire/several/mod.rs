@@ -565,6 +565,7 @@ impl<'a> AcquireSeveral<'a> {
             loop {
                 let front = entries[self.awaited.load(Relaxed)].front();
                 tokio::select! {
+                    biased;
                     () = front.no_reply(self.begun) => return,
                     () = sleep(BUSY_CHECK) => {}
                 }
