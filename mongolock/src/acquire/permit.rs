@@ -356,30 +356,31 @@ impl<'a> AcquirePermit<'a> {
         }
     }
 
-    /// One of the permits that look free. A permit whose claim this process has given up is as good as free: the next claim
-    /// releases it first.
+    /// One of the permits that look free. A permit whose claim this process has given up is as good as free, and comes first:
+    /// the next claim releases it, and nobody has it until then.
     fn choose(&self, held: &HeldSlots) -> Found {
         if let Some(most) = held.keys().max().filter(|most| **most >= self.permits)
             && self.engine.is_first_warning(&self.group)
         {
             trace::permits_differ(self.name.text(), self.permits, most + 1);
         }
-        let is_held = |number: &u32| {
-            held.get(number).is_some_and(|lease| {
-                let holder = lease.holder.as_ref();
-                holder.is_none_or(|id| self.engine.renewer.given_up.find(id).is_none())
-            })
+        let is_given_up = |number: &u32| {
+            let holder = held.get(number).and_then(|lease| lease.holder.as_ref());
+            holder.is_some_and(|id| self.engine.renewer.given_up.find(id).is_some())
         };
-        let free: Vec<u32> = (0..self.permits).filter(|number| !is_held(number)).collect();
-        let blocked = lock(&self.blocked);
-        let usable: Vec<u32> = free
-            .iter()
-            .copied()
-            .filter(|own| !blocked.contains(own))
-            .collect();
-        drop(blocked);
-        if let Some(number) = fastrand::choice(&usable).or_else(|| fastrand::choice(&free)) {
-            return Found::Free(*number);
+        let (given_up, others): (Vec<u32>, Vec<u32>) = (0..self.permits).partition(is_given_up);
+        let free = others.into_iter().filter(|number| !held.contains_key(number));
+        let free: Vec<u32> = free.collect();
+        let usable = |numbers: &[u32]| {
+            let blocked = lock(&self.blocked);
+            let usable = numbers.iter().filter(|number| !blocked.contains(number));
+            fastrand::choice(usable.copied().collect::<Vec<u32>>())
+        };
+        let chosen = usable(&given_up)
+            .or_else(|| usable(&free))
+            .or_else(|| fastrand::choice(given_up.into_iter().chain(free).collect::<Vec<u32>>()));
+        if let Some(number) = chosen {
+            return Found::Free(number);
         }
         let own = held.iter().filter(|(number, _)| **number < self.permits);
         let first = own.map(|(_, lease)| lease).min_by_key(|lease| lease.remaining);
