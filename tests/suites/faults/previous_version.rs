@@ -8,7 +8,7 @@ use std::time::Duration;
 use mongolock_tests::{AMPLE, TestDb, test_db};
 use tokio::process::Command;
 use tokio::sync::OnceCell;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::LONG_EXPIRY;
 use crate::actor::{Actor, Part, database_of};
@@ -197,14 +197,24 @@ impl Worker {
     /// Reads lines until each task has had its turns.
     async fn until_served(&mut self) {
         while self.turns.iter().any(|turns| *turns < TURNS) {
-            let (word, rest) = self.actor.next().await;
-            assert_eq!(word, "turn", "{rest}");
-            let values: Vec<i64> = rest.split(' ').map(|value| value.parse().unwrap()).collect();
-            self.turns[usize::try_from(values[0]).unwrap()] += 1;
-            assert!(self.tokens.insert(values[1]), "token {} is used twice", values[1]);
-            let waited = Duration::from_millis(values[2].unsigned_abs());
-            self.longest = self.longest.max(waited);
+            self.read_turn().await;
         }
+    }
+
+    /// Reads lines until then.
+    async fn until(&mut self, end: Instant) {
+        while timeout_at(end, self.read_turn()).await.is_ok() {}
+    }
+
+    /// Reads the line of the next turn. Cancel safe.
+    async fn read_turn(&mut self) {
+        let (word, rest) = self.actor.next().await;
+        assert_eq!(word, "turn", "{rest}");
+        let values: Vec<i64> = rest.split(' ').map(|value| value.parse().unwrap()).collect();
+        self.turns[usize::try_from(values[0]).unwrap()] += 1;
+        assert!(self.tokens.insert(values[1]), "token {} is used twice", values[1]);
+        let waited = Duration::from_millis(values[2].unsigned_abs());
+        self.longest = self.longest.max(waited);
     }
 }
 
@@ -214,17 +224,23 @@ fn previous(program: &Path, db: &TestDb) -> Worker {
     Worker::new(Actor::spawn(command))
 }
 
+/// A process of the previous version, and three of this one.
+async fn one_beside_three(program: &Path, db: &TestDb) -> Vec<Worker> {
+    worker::prepare(db.database()).await;
+    let mut workers = vec![previous(program, db)];
+    for _ in 0..3 {
+        let part = "previous_version::take_turns";
+        workers.push(Worker::new(Actor::start(part, db, LONG_EXPIRY, &[])));
+    }
+    workers
+}
+
 /// Nobody is forgotten and nobody is together with another one, whichever version a process has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_of_the_previous_version_takes_part() {
     let Some(program) = built().await else { return };
     let db = test_db().await;
-    worker::prepare(db.database()).await;
-    let mut workers = vec![previous(program, &db)];
-    for _ in 0..3 {
-        let part = "previous_version::take_turns";
-        workers.push(Worker::new(Actor::start(part, &db, LONG_EXPIRY, &[])));
-    }
+    let workers = one_beside_three(program, &db).await;
     let mut serving = tokio::task::JoinSet::new();
     for mut worker in workers {
         serving.spawn(async move {
@@ -241,6 +257,36 @@ async fn a_process_of_the_previous_version_takes_part() {
         for token in &worker.tokens {
             assert!(tokens.insert(token), "token {token} is used twice");
         }
+    }
+}
+
+/// The figures of `BENCHMARKS.md`: `cargo test --release -p mongolock-tests --test faults longest_waits -- --ignored --nocapture`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it measures for half a minute, and checks no time"]
+async fn longest_waits_beside_the_previous_version() {
+    let Some(program) = built().await else { return };
+    let db = test_db().await;
+    let mut workers = one_beside_three(program, &db).await;
+    for worker in &mut workers {
+        worker.until_served().await;
+        worker.longest = Duration::ZERO;
+        worker.turns = [0; TASKS];
+    }
+    let end = Instant::now() + Duration::from_secs(30);
+    let mut measuring = tokio::task::JoinSet::new();
+    for (place, mut worker) in workers.into_iter().enumerate() {
+        measuring.spawn(async move {
+            worker.until(end).await;
+            (place, worker)
+        });
+    }
+    while let Some(measured) = measuring.join_next().await {
+        let (place, worker) = measured.unwrap();
+        let version = if place == 0 { "previous" } else { "present" };
+        println!(
+            "{version}: turns {:?}, longest wait {:?}",
+            worker.turns, worker.longest
+        );
     }
 }
 
