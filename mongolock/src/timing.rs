@@ -331,6 +331,9 @@ pub(crate) const HANDOVER_OPEN: Duration = millis(5);
 /// The pause between two checks which lines this process still needs.
 pub(crate) const LINE_CHECK: Duration = seconds(1);
 
+/// The least pause between two such checks, each of which goes over all names in whose lines this process stands.
+pub(crate) const LINE_CHECK_LEAST: Duration = millis(20);
+
 /// The time for which a look at locks waits for their lines, which are read at the same time.
 pub(crate) const LINE_LOOK_LIMIT: Duration = millis(20);
 

@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
 
 use super::line::{Place, Write};
@@ -11,8 +11,8 @@ use super::{Lines, State, User};
 use crate::store::{Lines as ReadLines, Waiter, WaiterEntry, driver_error};
 use crate::sync::lock;
 use crate::timing::{
-    LINE_CHECK, LINE_LIMIT, LINE_MARGIN, LINE_MOMENT_POLLING, LINE_NO_REPLY, LINE_PROLONGED, LINE_READ,
-    LINE_READ_LIMIT, LINE_REFUSED, LINE_SHUTDOWN,
+    LINE_CHECK, LINE_CHECK_LEAST, LINE_LIMIT, LINE_MARGIN, LINE_MOMENT_POLLING, LINE_NO_REPLY,
+    LINE_PROLONGED, LINE_READ, LINE_READ_LIMIT, LINE_REFUSED, LINE_SHUTDOWN,
 };
 use crate::{LockError, trace};
 
@@ -315,6 +315,8 @@ async fn keep(lines: Arc<Lines>) {
             read = Instant::now();
             lines.read(&lines.names()).await;
         }
+        // A check goes over all names: one serves the releases of this time.
+        sleep(LINE_CHECK_LEAST).await;
         // The time is over, or there is something to do before.
         let _ = timeout_at(next, lines.keep.notified()).await;
         of_all = checked.elapsed() >= LINE_CHECK;

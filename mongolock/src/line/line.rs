@@ -99,7 +99,13 @@ impl Line {
     /// Notes that this provider polls, for the lack of a stream. Returns whether the document is to be written, because others
     /// have to leave it a longer moment.
     pub(super) fn note_polling(&mut self) -> bool {
-        let is_new = std::mem::take(&mut self.has_stream) && self.wanted.is_none();
+        std::mem::take(&mut self.has_stream) && self.want_longer_moment()
+    }
+
+    /// Has the document be written in its place, with the moment that this provider needs now; `false` if a write is due
+    /// anyway.
+    fn want_longer_moment(&mut self) -> bool {
+        let is_new = self.wanted.is_none();
         if is_new {
             self.want_place(self.shown_wait, true);
         }
@@ -167,11 +173,7 @@ impl Line {
                 .acquired_by(ProviderMark::in_lock_id(lock_id), self.width);
         self.standing_back = None;
         self.was_last = false;
-        let is_new = asks_for_more && self.wanted.is_none();
-        if is_new {
-            self.want_place(self.shown_wait, true);
-        }
-        is_new
+        asks_for_more && self.want_longer_moment()
     }
 
     /// The pause of a waiter that polls.
