@@ -10,6 +10,11 @@ use crate::timing::{
 /// polls needs many short rows until it finds the lock free.
 const SHORT_ROWS: u8 = 200;
 
+/// For this number of callers that wait when a row begins, one more hold belongs to it. The change to another process costs
+/// about as much as a short hold, so that longer rows do more work; in a row of two callers a third hold would make the waits
+/// too uneven.
+const WAITERS_FOR_ONE_MORE: usize = 3;
+
 /// What a process knows of the other processes that want a lock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rivals {
@@ -47,8 +52,9 @@ struct Row {
     hold_begun: Instant,
     /// The least duration of the row, because the server is slow.
     slow: Duration,
-    /// The number of callers that waited when the row began and had no hold since.
-    waited: usize,
+    /// The number of holds that still belong to the row, whoever comes for them: one for each caller that waited when it began,
+    /// and some more.
+    due: usize,
 }
 
 impl Default for HandoverBudget {
@@ -72,7 +78,7 @@ impl HandoverBudget {
             begun: now,
             hold_begun: now,
             slow: (request * HANDOVER_REQUESTS).min(HANDOVER_MAX_SLOW),
-            waited: waiting,
+            due: waiting + waiting / WAITERS_FOR_ONE_MORE,
         });
     }
 
@@ -87,12 +93,12 @@ impl HandoverBudget {
             Rivals::Unknown => age < Duration::from_millis(self.limit_ms.into()).max(row.slow),
             Rivals::None => age < HANDOVER_MAX.max(row.slow),
             Rivals::Wait { has_stream: true } => {
-                let belongs = row.waited > 0 || age < HANDOVER_OPEN;
+                let belongs = row.due > 0 || age < HANDOVER_OPEN;
                 belongs && age_then <= HANDOVER_MIN.max(row.slow)
             }
             Rivals::Wait { has_stream: false } => age_then <= HANDOVER_POLLING.max(row.slow),
         };
-        row.waited = row.waited.saturating_sub(1);
+        row.due = row.due.saturating_sub(1);
         row.hold_begun = now;
         self.is_used_up = !allows && matches!(rivals, Rivals::Unknown);
         allows
@@ -174,6 +180,29 @@ mod tests {
             row_length(&mut budget, HANDOVER_MAX_SLOW).await,
             HANDOVER_MAX_SLOW
         );
+    }
+
+    /// The number of holds in a row for which others wait, with holds of 3 ms.
+    async fn holds_beside_rivals(waiting: usize) -> usize {
+        let mut budget = HandoverBudget::default();
+        budget.begin_row(Duration::ZERO, waiting);
+        let mut holds = 1;
+        loop {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            if !budget.allows_handover(Rivals::Wait { has_stream: true }) {
+                return holds;
+            }
+            holds += 1;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn beside_rivals_a_row_has_a_hold_for_each_caller_and_some_more_up_to_its_time() {
+        let mut rows = Vec::new();
+        for waiting in [1, 2, 3, 4, 31] {
+            rows.push(holds_beside_rivals(waiting).await);
+        }
+        assert_eq!(rows, [2, 3, 5, 6, 6]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,6 +2,8 @@
 
 use fastrand::Rng;
 use std::sync::Arc;
+use std::time::Duration;
+
 use tokio::time::{Instant, sleep};
 
 use super::chance;
@@ -15,6 +17,9 @@ use super::worker::Worker;
 use crate::{
     DistributedLock, LockContext, LockError, LockGuard, LockSet, LockSetGuard, Permit, Semaphore, slot,
 };
+
+/// The longest time for a call inside another one: it waits for 10 s at most, works for a moment and releases its locks.
+const INNER_LIMIT: Duration = Duration::from_secs(20);
 
 /// What a call acquires.
 enum Target {
@@ -35,7 +40,7 @@ struct TargetCall {
     /// The documents of which one must be held if the call finds its target held; of a semaphore all of them.
     documents: Vec<Arc<str>>,
     begun: Instant,
-    /// Whether other callers in this process wanted one of the names when the call began.
+    /// Whether other callers in this process wanted one of the names when the call began, or its release was on its way.
     others: bool,
     _present: Vec<Present>,
 }
@@ -48,7 +53,10 @@ impl Worker {
         let target = self.target(&wish, &names);
         let call = self.begin_target_call(&names);
         let held = match wish.how {
-            How::Run => return self.run_target(&wish, target, &call).await,
+            How::Run => {
+                let inner = self.inner_names(&names);
+                return self.run_target(&wish, target, &call, inner).await;
+            }
             How::Wait => target.acquire().await.map(Some),
             How::Try => target.try_acquire().await,
         };
@@ -65,7 +73,7 @@ impl Worker {
         let provider = &self.provider;
         if self.world.plan.scenario == Scenario::Permits {
             let semaphore = provider
-                .semaphore(wish.name, self.world.plan.permits)
+                .semaphore(wish.name, self.permits())
                 .expiry(wish.expiry)
                 .acquire_timeout(wish.limit);
             return Target::Semaphore(semaphore);
@@ -81,11 +89,26 @@ impl Worker {
         }
     }
 
+    /// The number of permits that this process takes its semaphores to have: in some plans every other process has one less.
+    fn permits(&self) -> u32 {
+        let plan = &self.world.plan;
+        let has_less = plan.seed % 3 == 2 && self.process.number % 2 == 1;
+        if has_less {
+            (plan.permits - 1).max(1)
+        } else {
+            plan.permits
+        }
+    }
+
     fn begin_target_call(&self, names: &[usize]) -> TargetCall {
         let contacts = &self.process.contacts;
         let name_of = |name: &usize| -> Arc<str> { name.to_string().into() };
-        let callers = |name: &usize| contacts.contact(&name.to_string()).callers;
-        let permits = self.world.plan.permits;
+        let has_others = |name: &usize| {
+            let contact = contacts.contact(&name.to_string());
+            let is_released_now = contact.held.is_some_and(|held| held.elapsed() < ONE_ANSWER);
+            contact.callers > 0 || is_released_now
+        };
+        let permits = self.permits();
         let documents = names.iter().map(name_of);
         let documents: Vec<Arc<str>> = if self.world.plan.scenario == Scenario::Permits {
             documents
@@ -97,16 +120,84 @@ impl Worker {
         TargetCall {
             documents,
             begun: Instant::now(),
-            others: names.iter().any(|name| callers(name) > 0),
+            others: names.iter().any(has_others),
             _present: names.iter().map(|name| contacts.call(&name_of(name))).collect(),
         }
     }
 
-    async fn run_target(&mut self, wish: &Wish, target: Target, call: &TargetCall) -> Result<(), LockError> {
+    /// The names of a call inside the body of a set, which joins at least one of the set's names.
+    fn inner_names(&mut self, outer: &[usize]) -> Option<Vec<usize>> {
+        if outer.len() < 2 || !chance(&mut self.rng, 250) {
+            return None;
+        }
+        let mut names: Vec<usize> = (0..self.world.plan.names).collect();
+        self.rng.shuffle(&mut names);
+        names.truncate(self.rng.usize(1..=names.len()));
+        names.push(outer[0]);
+        Some(names)
+    }
+
+    /// Runs a call inside the body of a set: it joins some locks and acquires the others, all of which it needs to the end.
+    async fn run_inner(&self, wish: &Wish, outer: &LockContext, names: &[usize]) {
+        let is_own = |name: &&usize| !outer.names().any(|held| held == name.to_string());
+        let own: Vec<usize> = names.iter().filter(is_own).copied().collect();
+        let call = self.begin_target_call(&own);
+        let body = async |context: LockContext| {
+            let own = context
+                .leases()
+                .filter(|lease| !Arc::ptr_eq(lease, outer.lease()));
+            let _held: Vec<_> = own.map(|lease| self.begin_lease(lease)).collect();
+            for _ in 0..3 {
+                sleep(wish.step / 10).await;
+                self.check(context.leases().all(|lease| is_live(lease)), || {
+                    format!("the inner body under {wish:?} went on after a lock was lost")
+                });
+            }
+            self.world.note_progress();
+            Ok(())
+        };
+        let set = self.provider.lock_all(names).expiry(wish.expiry);
+        let ran: Result<(), LockError> = set.acquire_timeout(wish.limit).run(body).await;
+        let expected = match &ran {
+            Ok(()) | Err(LockError::Timeout { .. } | LockError::Lost { .. } | LockError::ShutDown { .. }) => {
+                true
+            }
+            Err(LockError::Mongo(error)) => {
+                let is_short = wish.limit.is_some_and(|limit| limit < ONE_ANSWER);
+                errors::is_permanent(error)
+                    || is_short
+                    || !self.is_untroubled_since(call.begun, &call.documents)
+            }
+            Err(_) => false,
+        };
+        self.check(expected, || {
+            format!("{wish:?} for {names:?} in another call: {ran:?}")
+        });
+        self.check(
+            call.begun.elapsed() <= INNER_LIMIT || self.process.was_paused_within(INNER_LIMIT),
+            || {
+                format!(
+                    "{wish:?} for {names:?} in another call took {:?}",
+                    call.begun.elapsed()
+                )
+            },
+        );
+    }
+
+    async fn run_target(
+        &mut self,
+        wish: &Wish,
+        target: Target,
+        call: &TargetCall,
+        inner: Option<Vec<usize>>,
+    ) -> Result<(), LockError> {
         let body = async |context: LockContext| {
             self.check_wait(wish, call.begun);
             let _held = self.begin(&context);
             self.check_permits(&context);
+            if let Some(names) = &inner {
+                self.run_inner(wish, &context, names).await;
+            }
             let until = Instant::now() + wish.hold;
             while Instant::now() < until {
                 sleep((until - Instant::now()).min(wish.step)).await;
@@ -153,7 +244,7 @@ impl Worker {
         }
     }
 
-    /// Checks that no more permits of the semaphore are held than there are.
+    /// Checks that no more permits of the semaphore are held than the greatest number that a process knows.
     fn check_permits(&self, context: &LockContext) {
         let permits = self.world.plan.permits as usize;
         let Some(semaphore) = context.lease().semaphore() else {

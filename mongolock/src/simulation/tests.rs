@@ -15,8 +15,8 @@ use crate::provider::LockProviderBuilder;
 use crate::store::AcquireRequest;
 use crate::store::LeaseId;
 
-/// The number of seeds over all scenarios.
-const SEEDS: u64 = 275;
+/// The number of seeds over all scenarios: six for each, because each of six seeds of `Turns` shows another side of the order.
+const SEEDS: u64 = 150;
 const SCENARIOS: u64 = 25;
 
 #[test]

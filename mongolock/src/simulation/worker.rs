@@ -13,6 +13,7 @@ use super::process::Process;
 use super::verdict::Call;
 use super::wish::{End, How, Wish};
 use super::{between, chance, errors};
+use crate::lease::Lease;
 use crate::store::LeaseId;
 use crate::{LockContext, LockError, LockGuard, LockProvider};
 
@@ -138,7 +139,12 @@ impl Worker {
     }
 
     pub(super) fn begin(&self, context: &LockContext) -> Vec<Present> {
-        let (world, lease) = (&self.world, context.lease());
+        self.begin_lease(context.lease())
+    }
+
+    /// Notes that a caller has this lease now, and checks that nobody else has one of its locks.
+    pub(super) fn begin_lease(&self, lease: &Arc<Lease>) -> Vec<Present> {
+        let world = &self.world;
         world.note_progress();
         let promise = Promise {
             has_sound_clock: world.plan.scenario.has_sound_clock(),
