@@ -134,35 +134,40 @@ def run(place):
     """Builds and runs the suite; returns what happened, and the test that failed first."""
     environment = dict(os.environ, CARGO_TARGET_DIR=target_directory())
     command = ["cargo", "test", "-p", "mongolock-tests", "--test", "behaviour", "--locked"]
-    built = subprocess.run([*command, "--no-run"], cwd=place, env=environment, capture_output=True, text=True)
-    if built.returncode != 0:
-        return "does not compile", built.stderr.strip().splitlines()[-1]
-    suite = subprocess.Popen(
-        [*command, "--", *[f"{module}::" for module in MODULES]], cwd=place, env=environment,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
-    timer = time.monotonic() + LIMIT
-    os.set_blocking(suite.stdout.fileno(), False)
-    seen = ""
-    while time.monotonic() < timer:
-        seen += suite.stdout.read() or ""
+    log = os.path.join(target_directory(), "mutants", "log")
+    with open(log, "w", encoding="utf-8") as output:
+        suite = subprocess.Popen(
+            [*command, "--", *[f"{module}::" for module in MODULES]], cwd=place, env=environment,
+            stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+    until = None
+    while until is None or time.monotonic() < until:
+        has_ended = suite.poll() is not None
+        with open(log, encoding="utf-8", errors="replace") as output:
+            seen = output.read()
+        if until is None and "\nrunning " in seen:
+            until = time.monotonic() + LIMIT
         failed = re.search(r"^test (\S+) \.\.\. FAILED", seen, re.MULTILINE)
         if failed:
             end(suite)
             return "killed", failed.group(1)
-        if suite.poll() is not None:
-            seen += suite.stdout.read() or ""
+        if has_ended:
             counted = re.search(r"test result: ok\. (\d+) passed", seen)
             if suite.returncode == 0 and counted and int(counted.group(1)) > 0:
                 return "survives", f"{counted.group(1)} tests pass"
+            if "could not compile" in seen:
+                return "does not compile", re.search(r"^error.*", seen, re.MULTILINE).group(0)
             return "error", (seen.strip().splitlines() or ["no output"])[-1]
-        time.sleep(0.1)
+        time.sleep(0.2)
     end(suite)
     return "killed", "no end within the limit"
 
 
 def end(suite):
-    """Ends the suite that this script has started, and its servers with it."""
-    os.killpg(suite.pid, signal.SIGKILL)
+    """Ends the suite that this script has started; its servers notice that and end by themselves."""
+    try:
+        os.killpg(suite.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
     suite.wait()
 
 

@@ -58,7 +58,10 @@ impl MongoStore {
 
 /// The lease in one document of a look; `None` if the lock is free, or if the document is damaged: an acquire request
 /// then ends with an error that says so.
-fn running_lease(document: &Document, takeover_margin: Duration) -> Option<(Arc<str>, RunningLease)> {
+pub(super) fn running_lease(
+    document: &Document,
+    takeover_margin: Duration,
+) -> Option<(Arc<str>, RunningLease)> {
     let name = document.get_str("_id").ok()?;
     if document.get_bool("free").unwrap_or(true) {
         return None;

@@ -1,6 +1,8 @@
 //! The commands of the protocol, on MongoDB or in memory.
 
 mod admin;
+#[cfg(any(test, fuzzing))]
+mod any_document;
 mod change_stream;
 mod connection;
 pub(crate) mod driver_error;
@@ -27,6 +29,8 @@ use std::time::Duration;
 use mongodb::ClientSession;
 use tokio::time::Instant;
 
+#[cfg(fuzzing)]
+pub(crate) use any_document::read_document;
 pub(crate) use change_stream::{LockEvent, LockStream, StreamFilter};
 pub(crate) use connection::{Connection, connect};
 pub use filter::LockFilter;

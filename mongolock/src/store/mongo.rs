@@ -364,7 +364,7 @@ fn claims(keys: &[LeaseId]) -> Document {
     doc! { "_id": { "$in": names }, "lockId": { "$in": ids } }
 }
 
-fn acquire_reply(
+pub(super) fn acquire_reply(
     key: &LeaseId,
     document: &Document,
     takeover_margin: Duration,
