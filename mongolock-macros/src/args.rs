@@ -4,7 +4,7 @@
 use proc_macro2::{TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Attribute, Expr, ExprLit, Ident, Lit, LitBool, LitStr, Path, Token};
+use syn::{Attribute, Expr, ExprLit, Ident, Lit, LitBool, LitInt, LitStr, Path, Token, bracketed, token};
 
 use crate::error::{Errors, argument};
 use crate::format_call;
@@ -22,10 +22,23 @@ pub(crate) struct Args {
     literals: Vec<(Key, Ident, StringLiteral)>,
     /// The value of `name` if it is an expression and not a string literal.
     pub(crate) name: Option<Expr>,
+    /// The elements of `name`, if its value is a list; those that could be read.
+    pub(crate) name_list: Option<Vec<ListedName>>,
     /// The function that `on_busy` names.
     pub(crate) on_busy: Option<Path>,
+    /// The key of `once = true`, as written.
+    pub(crate) once: Option<Ident>,
+    /// The key of `permits`, as written, and its value.
+    pub(crate) permits: Option<(Ident, LitInt)>,
     pub(crate) provider: Option<Expr>,
     pub(crate) crate_path: Option<Path>,
+}
+
+/// An element of a list of names.
+pub(crate) enum ListedName {
+    Template(StringLiteral),
+    /// A value whose type declares the name.
+    Value(Expr),
 }
 
 impl Args {
@@ -87,8 +100,11 @@ impl Args {
             return skip(input).map(drop);
         }
         match key {
+            Key::Once => self.once(ident, input, errors)?,
+            Key::Permits => self.permits(ident, input, errors)?,
             Key::Provider => self.provider(input, errors)?,
             Key::Crate => self.crate_path(input, errors)?,
+            Key::Name if input.peek(token::Bracket) => self.names(input, errors)?,
             Key::Name if self.lock_name(input)? => {}
             Key::OnBusy if is_path(input) => self.on_busy = Some(input.call(Path::parse_mod_style)?),
             Key::Name
@@ -179,6 +195,59 @@ impl Args {
             self.name = Some(input.parse()?);
         }
         Ok(is_lock_name)
+    }
+
+    /// Reads the list of names of `name`; an element that is not a name is reported and skipped.
+    fn names(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
+        let list;
+        let bracket = bracketed!(list in input);
+        let mut names = Vec::new();
+        if list.is_empty() {
+            errors.push(bracket.span.join(), argument::empty_list());
+        }
+        while !list.is_empty() {
+            let (text, value) = (list.fork(), list.fork());
+            if text.parse::<LitStr>().is_ok() && is_end(&text) {
+                let literal = list.parse::<LitStr>()?;
+                match literal.suffix() {
+                    "" => names.push(ListedName::Template(StringLiteral::new(&literal))),
+                    suffix => errors.push(literal.span(), argument::suffixed(Key::Name, suffix)),
+                }
+            } else if value.parse::<Expr>().is_ok_and(|expr| is_lock_name(&expr)) && is_end(&value) {
+                names.push(ListedName::Value(list.parse()?));
+            } else {
+                errors.push_spanned(skip_value(&list)?, argument::not_a_name_in_list());
+            }
+            list.parse::<Option<Token![,]>>()?;
+        }
+        self.name_list = Some(names);
+        Ok(())
+    }
+
+    /// Reads the value of `once`, which can only be `true`.
+    fn once(&mut self, key: Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
+        let ahead = input.fork();
+        if ahead.parse::<LitBool>().is_ok_and(|literal| literal.value) {
+            input.parse::<LitBool>()?;
+            self.once = Some(key);
+        } else {
+            errors.push_spanned(skip_value(input)?, argument::not_true());
+        }
+        Ok(())
+    }
+
+    /// Reads the value of `permits`, an integer without a suffix.
+    fn permits(&mut self, key: Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
+        let ahead = input.fork();
+        let is_number = ahead
+            .parse::<LitInt>()
+            .is_ok_and(|literal| literal.suffix().is_empty());
+        if is_number && (is_end(&ahead) || is_next_argument(&ahead)) {
+            self.permits = Some((key, input.parse()?));
+        } else {
+            errors.push_spanned(skip_value(input)?, argument::not_a_number());
+        }
+        Ok(())
     }
 
     /// Reads the value of `provider`.
@@ -305,7 +374,7 @@ fn with_quotes(key: Key, value: &TokenStream) -> Option<String> {
         Key::OnBusy | Key::OnLost | Key::Release | Key::Escape => key.choices().contains(&word.as_str()),
         Key::AcquireTimeout if word == "none" => true,
         Key::AcquireTimeout | Key::Duration(_) => crate::duration::parse(&word).is_ok(),
-        Key::Name | Key::Provider | Key::Crate => false,
+        Key::Name | Key::Once | Key::Permits | Key::Provider | Key::Crate => false,
     };
     known.then(|| format!("{} = \"{word}\"", key.as_str()))
 }

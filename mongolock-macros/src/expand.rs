@@ -15,7 +15,7 @@ use crate::mark;
 use crate::outcome::{self, first_and_last_span};
 use crate::shape::Shape;
 use crate::template::Step;
-use crate::validate::{Lock, LockName, OnBusy, OnLost, Timeout};
+use crate::validate::{Lock, LockName, LockNames, OnBusy, OnLost, Timeout};
 
 /// The function with its body under the lock.
 pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStream {
@@ -48,16 +48,28 @@ pub(crate) fn expand(function: &Function, lock: &Lock, shape: Shape) -> TokenStr
 /// Renders the name, acquires the lock, runs the body and releases the lock. Every local variable is mixed-site, so that
 /// none can clash with a variable of the user, and every path is absolute.
 fn locked_body(function: &Function, lock: &Lock, returned: &Type, block: &Group) -> TokenStream {
-    let returned = &erase_opaque_types(returned);
+    let written = returned;
+    let returned = &erase_opaque_types(written);
     let call = build_call(lock);
     let name = build_name(lock);
-    let acquire = match &lock.on_busy {
-        OnBusy::Wait => quote!(wait),
-        OnBusy::Skip => quote!(skip),
-        OnBusy::Fail => quote!(fail),
-        OnBusy::Call(_) => quote!(acquired_or_busy),
+    let acquire = match (&lock.on_busy, &lock.names) {
+        (OnBusy::Wait, LockNames::One(_)) => quote!(wait),
+        (OnBusy::Skip, LockNames::One(_)) => quote!(skip),
+        (OnBusy::Fail, LockNames::One(_)) => quote!(fail),
+        (OnBusy::Call(_), LockNames::One(_)) => quote!(acquired_or_busy),
+        (OnBusy::Wait, LockNames::Several(_)) => quote!(wait_for_all),
+        (OnBusy::Skip, LockNames::Several(_)) => quote!(skip_unless_all),
+        (OnBusy::Fail, LockNames::Several(_)) => quote!(fail_unless_all),
+        (OnBusy::Call(_), LockNames::Several(_)) => quote!(all_acquired_or_busy),
     };
-    let failed = outcome::failed(&private_module(lock), returned);
+    let has_marks = lock.is_once || lock.durations.iter().any(|(key, _)| *key == DurationKey::OncePer);
+    // With a part that the compiler infers, it cannot choose between two traits.
+    let is_inferred = quote!(#written).to_string() != quote!(#returned).to_string();
+    let failed = if has_marks && !is_inferred {
+        outcome::done_or_failed(&private_module(lock), returned)
+    } else {
+        outcome::failed(&private_module(lock), returned)
+    };
     let run = run_body(function, lock, returned, block);
     let outcomes = match &lock.on_busy {
         OnBusy::Wait | OnBusy::Fail => run,
@@ -163,6 +175,7 @@ fn options(lock: &Lock) -> TokenStream {
             DurationKey::RenewInterval => quote_spanned!(span=> renew_interval),
             DurationKey::MinHold => quote_spanned!(span=> min_hold),
             DurationKey::MaxHold => quote_spanned!(span=> max_hold),
+            DurationKey::OncePer => quote_spanned!(span=> once_per),
         };
         options.extend(quote_spanned!(span=> .#setter(#millis)));
     }
@@ -175,6 +188,12 @@ fn options(lock: &Lock) -> TokenStream {
         }
         None => {}
     }
+    if let Some(permits) = lock.permits {
+        options.extend(quote_spanned!(span=> .permits(#permits)));
+    }
+    if lock.is_once {
+        options.extend(quote_spanned!(span=> .once()));
+    }
     if lock.on_lost == OnLost::Continue {
         options.extend(quote_spanned!(span=> .continue_when_lost()));
     }
@@ -184,11 +203,22 @@ fn options(lock: &Lock) -> TokenStream {
     options
 }
 
-/// The lock name with the values of its placeholders.
+/// The lock name, or an array of the names.
 fn build_name(lock: &Lock) -> TokenStream {
+    match &lock.names {
+        LockNames::One(name) => rendered_name(lock, name),
+        LockNames::Several(names) => {
+            let names = names.iter().map(|name| rendered_name(lock, name));
+            quote_spanned!(Span::mixed_site()=> [#(#names),*])
+        }
+    }
+}
+
+/// A name with the values of its placeholders.
+fn rendered_name(lock: &Lock, name: &LockName) -> TokenStream {
     let private = private_module(lock);
     let span = Span::mixed_site();
-    match &lock.name {
+    match name {
         LockName::Template { template, parts } => {
             let parts = rendered_parts(parts);
             quote_spanned!(span=> #private::Name::of_template(#template) #parts)

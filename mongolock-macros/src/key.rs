@@ -8,6 +8,8 @@ pub(crate) enum Key {
     Name,
     Duration(DurationKey),
     AcquireTimeout,
+    Once,
+    Permits,
     OnBusy,
     OnLost,
     Release,
@@ -23,17 +25,21 @@ pub(crate) enum DurationKey {
     RenewInterval,
     MinHold,
     MaxHold,
+    OncePer,
 }
 
 impl Key {
     /// Every argument, in the order in which messages list them and in which the rules check them.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Name,
         Self::Duration(DurationKey::Expiry),
         Self::Duration(DurationKey::RenewInterval),
         Self::AcquireTimeout,
         Self::Duration(DurationKey::MinHold),
         Self::Duration(DurationKey::MaxHold),
+        Self::Duration(DurationKey::OncePer),
+        Self::Once,
+        Self::Permits,
         Self::OnBusy,
         Self::OnLost,
         Self::Release,
@@ -56,6 +62,9 @@ impl Key {
             Self::AcquireTimeout => "acquire_timeout = \"10s\"",
             Self::Duration(DurationKey::MinHold) => "min_hold = \"1m\"",
             Self::Duration(DurationKey::MaxHold) => "max_hold = \"1h\"",
+            Self::Duration(DurationKey::OncePer) => "once_per = \"1d\"",
+            Self::Once => "once = true",
+            Self::Permits => "permits = 5",
             Self::OnBusy => "on_busy = \"skip\"",
             Self::OnLost => "on_lost = \"continue\"",
             Self::Release => "release = \"background\"",
@@ -72,7 +81,13 @@ impl Key {
             Self::OnLost => &["cancel", "continue"],
             Self::Release => &["awaited", "background"],
             Self::Escape => &["none"],
-            Self::Name | Self::Duration(_) | Self::AcquireTimeout | Self::Provider | Self::Crate => &[],
+            Self::Name
+            | Self::Duration(_)
+            | Self::AcquireTimeout
+            | Self::Once
+            | Self::Permits
+            | Self::Provider
+            | Self::Crate => &[],
         }
     }
 

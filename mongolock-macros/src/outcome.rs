@@ -18,6 +18,18 @@ pub(crate) fn failed(private: &TokenStream, returned: &Type) -> TokenStream {
     quote_spanned!(Span::mixed_site()=> #failed(error))
 }
 
+/// What the call returns if the lock could not be acquired, perhaps because its work is done: the trait that comes first
+/// in the search for the method exists only for types that have a skipped value.
+pub(crate) fn done_or_failed(private: &TokenStream, returned: &Type) -> TokenStream {
+    let outcome = quote_spanned!(first_and_last_span(returned).0=> #private::NotRun::<#returned>);
+    quote_spanned! {Span::mixed_site()=>
+        {
+            use #private::{FailsWhenDone as _, SkipsWhenDone as _};
+            (&#outcome::new()).outcome(error)
+        }
+    }
+}
+
 /// What the call returns if another holder has the lock.
 pub(crate) fn skipped(private: &TokenStream, returned: &Type) -> TokenStream {
     quote_spanned!(first_and_last_span(returned).0=> #private::skipped::<#returned>())

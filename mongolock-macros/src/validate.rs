@@ -7,7 +7,7 @@ use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::{Expr, FnArg, Pat, Path};
 
-use crate::args::Args;
+use crate::args::{Args, ListedName};
 use crate::bind::{self, Part};
 use crate::busy_function::BusyFunction;
 use crate::duration::{self, DAY};
@@ -22,13 +22,24 @@ const MIN_EXPIRY: u64 = 100;
 /// The longest accepted duration, in milliseconds; it equals the bound that the runtime checks.
 const MAX_DURATION: u64 = 7 * DAY;
 
+/// The shortest accepted `once_per`, in milliseconds; it equals the bound that the runtime checks.
+const MIN_PERIOD: u64 = 1000;
+/// The greatest accepted `permits`; it equals the bound that the runtime checks.
+const MAX_PERMITS: u32 = 1000;
+/// The longest accepted `once_per`, in milliseconds; it equals the bound that the runtime checks.
+const MAX_PERIOD: u64 = 366 * DAY;
+
 /// A lock that can be expanded.
 pub(crate) struct Lock {
-    pub(crate) name: LockName,
+    pub(crate) names: LockNames,
     /// The durations that were given, in milliseconds; the provider's value applies to an omitted one.
     pub(crate) durations: Vec<(DurationKey, u64)>,
     /// How long a call waits; the provider's timeout applies to an omitted one.
     pub(crate) acquire_timeout: Option<Timeout>,
+    /// The number of permits that was given.
+    pub(crate) permits: Option<u32>,
+    /// Whether `once = true` was given.
+    pub(crate) is_once: bool,
     pub(crate) on_busy: OnBusy,
     pub(crate) on_lost: OnLost,
     /// Whether the call waits until the release is confirmed; an omitted choice is the provider's.
@@ -39,7 +50,14 @@ pub(crate) struct Lock {
     pub(crate) crate_path: Option<Path>,
 }
 
-/// Where the lock name comes from.
+/// `name` as given.
+pub(crate) enum LockNames {
+    One(LockName),
+    /// All or nothing.
+    Several(Vec<LockName>),
+}
+
+/// Where a lock name comes from.
 pub(crate) enum LockName {
     /// A template, with its parts in their order.
     Template { template: String, parts: Vec<Part> },
@@ -75,7 +93,7 @@ pub(crate) enum OnLost {
 
 /// Validates the arguments for this function; the result is meaningful only if no error was added.
 pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors) -> Lock {
-    let name = name(&args, function, errors);
+    let names = names(&args, function, errors);
     let durations = durations(&args, errors);
     let acquire_timeout = timeout(&args, errors);
     let on_busy = match &args.on_busy {
@@ -95,16 +113,23 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
         choice(&args, Key::Escape, &[()], errors);
     }
     check_timeout(&args, &on_busy, acquire_timeout, errors);
+    check_once(&args, errors);
+    let permits = permits(&args, errors);
     if let Some(provider) = &args.provider {
         check_lock_argument(provider, function, lock_argument::in_provider, errors);
     }
     let Args {
-        provider, crate_path, ..
+        once,
+        provider,
+        crate_path,
+        ..
     } = args;
     Lock {
-        name,
+        names,
         durations,
         acquire_timeout,
+        permits,
+        is_once: once.is_some(),
         on_busy,
         on_lost,
         await_release,
@@ -113,12 +138,49 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
     }
 }
 
-/// Reads the lock name; without a function, its placeholders cannot be resolved and only its syntax is checked.
+/// Reads the lock name, or the list of names.
+fn names(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockNames {
+    let Some(listed) = &args.name_list else {
+        return LockNames::One(name(args, function, errors));
+    };
+    check_distinct(listed, errors);
+    let is_template = |name: &ListedName| matches!(name, ListedName::Template(_));
+    if !listed.is_empty() && !listed.iter().any(is_template) {
+        check_escape_of_values(args, errors);
+    }
+    let names = listed.iter().map(|name| match name {
+        ListedName::Template(literal) => template_name(literal, args, function, errors),
+        ListedName::Value(value) => value_name(value, function, errors),
+    });
+    LockNames::Several(names.collect())
+}
+
+/// Reports a name that stands in a list twice.
+fn check_distinct(listed: &[ListedName], errors: &mut Errors) {
+    let written = |name: &ListedName| match name {
+        ListedName::Template(literal) => literal.value().to_owned(),
+        ListedName::Value(value) => value.to_token_stream().to_string().replace(" :: ", "::"),
+    };
+    for (index, name) in listed.iter().enumerate() {
+        let is_same = |earlier: &ListedName| {
+            std::mem::discriminant(earlier) == std::mem::discriminant(name)
+                && written(earlier) == written(name)
+        };
+        if listed[..index].iter().any(is_same) {
+            let message = argument::same_template(&written(name));
+            match name {
+                ListedName::Template(literal) => errors.push(literal.span(), message),
+                ListedName::Value(value) => errors.push_spanned(value, message),
+            }
+        }
+    }
+}
+
+/// Reads the only lock name.
 fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockName {
     if let Some(value) = &args.name {
-        check_lock_name(value, args, function, errors);
-        check_lock_argument(value, function, lock_argument::in_name, errors);
-        return LockName::Value(value.clone());
+        check_escape_of_values(args, errors);
+        return value_name(value, function, errors);
     }
     let Some((_, literal)) = args.literal(Key::Name) else {
         if !args.mentions(Key::Name) {
@@ -129,6 +191,23 @@ fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockNa
             parts: Vec::new(),
         };
     };
+    template_name(literal, args, function, errors)
+}
+
+/// A name whose type declares it.
+fn value_name(value: &Expr, function: Option<&Function>, errors: &mut Errors) -> LockName {
+    check_lock_name(value, function, errors);
+    check_lock_argument(value, function, lock_argument::in_name, errors);
+    LockName::Value(value.clone())
+}
+
+/// A template; without a function, its placeholders cannot be resolved and only its syntax is checked.
+fn template_name(
+    literal: &StringLiteral,
+    args: &Args,
+    function: Option<&Function>,
+    errors: &mut Errors,
+) -> LockName {
     let escapes = args.literal(Key::Escape).is_none();
     let parts = if let Some(function) = function {
         bind::bind(literal, escapes, function, errors)
@@ -142,9 +221,8 @@ fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockNa
     }
 }
 
-/// Reports a lock name that is a single word in lower case but not an argument: a name without its quotes. Also reports
-/// `escape` beside a value, whose type has chosen how it is rendered.
-fn check_lock_name(value: &Expr, args: &Args, function: Option<&Function>, errors: &mut Errors) {
+/// Reports a lock name that is a single word in lower case but not an argument: a name without its quotes.
+fn check_lock_name(value: &Expr, function: Option<&Function>, errors: &mut Errors) {
     if let Expr::Path(path) = value
         && let Some(word) = path.path.get_ident()
         && let Some(function) = function
@@ -156,6 +234,10 @@ fn check_lock_name(value: &Expr, args: &Args, function: Option<&Function>, error
         let write = format!("name = \"{}\"", word.unraw());
         errors.push(word.span(), argument::not_a_string(Key::Name, Some(write)));
     }
+}
+
+/// Reports `escape` beside values, whose types have chosen how they are rendered.
+fn check_escape_of_values(args: &Args, errors: &mut Errors) {
     if let Some((key, _)) = args.literal(Key::Escape) {
         errors.push(key.span(), argument::escape_of_a_value());
     }
@@ -187,6 +269,46 @@ fn check_lock_argument(
     {
         let name = argument.name().map(ToString::to_string).unwrap_or_default();
         errors.push_spanned(value, message(&name));
+    }
+}
+
+/// Reads `permits`, and reports arguments that contradict it.
+fn permits(args: &Args, errors: &mut Errors) -> Option<u32> {
+    let (key, literal) = args.permits.as_ref()?;
+    if args.name_list.is_some() {
+        errors.push(key.span(), argument::permits_with_several_names());
+    }
+    let once_per = args.literal(Key::Duration(DurationKey::OncePer));
+    if once_per.is_some() || args.once.is_some() {
+        errors.push(key.span(), argument::permits_with_once());
+    }
+    let permits = literal.base10_parse().ok();
+    let permits = permits.filter(|permits| (1..=MAX_PERMITS).contains(permits));
+    if permits.is_none() {
+        errors.push(
+            literal.span(),
+            argument::permits_out_of_bounds(&literal.to_string()),
+        );
+    }
+    permits
+}
+
+/// Reports arguments that contradict `once` or `once_per`.
+fn check_once(args: &Args, errors: &mut Errors) {
+    let key = |key| args.literal(Key::Duration(key)).map(|(ident, _)| ident);
+    let once_per = key(DurationKey::OncePer);
+    if let (Some(once_per), Some(_)) = (once_per, &args.once) {
+        errors.push(once_per.span(), argument::once_twice());
+    }
+    if let Some(min_hold) = key(DurationKey::MinHold)
+        && (once_per.is_some() || args.once.is_some())
+    {
+        errors.push(min_hold.span(), argument::once_with_min_hold());
+    }
+    if args.name_list.is_some()
+        && let Some(once) = args.once.as_ref().or(once_per)
+    {
+        errors.push(once.span(), argument::once_with_several_names());
     }
 }
 
@@ -231,6 +353,7 @@ fn bounds(key: DurationKey) -> (RangeInclusive<u64>, &'static str) {
         DurationKey::Expiry => (MIN_EXPIRY..=MAX_DURATION, error::duration::EXPIRY_BOUNDS),
         // A renewal must come before the end of even the longest lease.
         DurationKey::RenewInterval => (1..=MAX_DURATION - 1, error::duration::RENEW_BOUNDS),
+        DurationKey::OncePer => (MIN_PERIOD..=MAX_PERIOD, error::duration::PERIOD_BOUNDS),
         DurationKey::MinHold | DurationKey::MaxHold => (0..=MAX_DURATION, error::duration::HOLD_BOUNDS),
     }
 }

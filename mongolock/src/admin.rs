@@ -189,7 +189,7 @@ impl LockAdmin {
     ///
     /// The owner must match exactly. It is the one that [`owner`](crate::LockProviderBuilder::owner) has set, or
     /// `<host>:<process id>`; see [`LockInfo::owner`]. Locks that only a minimum hold keeps taken have no owner any
-    /// more, and stay taken. The locks are released one after the other, and a process of this owner that still runs
+    /// more, and stay taken, and so do locks whose work is done ([`LockState::Done`](crate::LockState::Done)). The locks are released one after the other, and a process of this owner that still runs
     /// can acquire new ones meanwhile.
     ///
     /// ```
@@ -279,8 +279,8 @@ impl LockAdmin {
     /// Checks whether this provider can read and write the documents of the processes that wait, which are in the
     /// collection `<collection>.waiters`, and creates its indexes where they are missing.
     ///
-    /// The check writes a document of its own and removes it again. Locks work without these documents: they only tell
-    /// which processes wait ([`LockInfo::waiters`]). The privileges are in the guide on
+    /// The check writes a document of its own and removes it again. Locks work without these documents, but processes get
+    /// them without an [order](crate::guide::order), and [`LockInfo::waiters`] is empty. The privileges are in the guide on
     /// [rights](crate::guide::rights).
     ///
     /// ```

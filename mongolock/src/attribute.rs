@@ -2,17 +2,20 @@
 //! interface: any release may change them.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::busy::Busy;
 use crate::lock::{DistributedLock, OnBusy};
+use crate::lock_set::LockSet;
 pub use crate::name::{Name, NameValue, SignedInteger, UnsignedInteger, declared_lock_name};
+use crate::once::Once;
 use crate::options::Options;
 use crate::output::{self, Output};
 use crate::run::OnLost;
 pub use crate::run::{Acquired, Acquiring, Body};
-use crate::{LockError, LockProvider};
+use crate::{LockError, LockProvider, Semaphore};
 pub use crate::{LockOutput, Skipped};
 
 // The return type is the only generic argument of these functions. The compiler then reports a return type that cannot
@@ -61,6 +64,60 @@ impl<T: LockOutput<Success: Skipped>> SkipOutput for T {
     }
 }
 
+/// Decides what a call with `once` or `once_per` returns whose body did not run: the skipped value if the work is done and
+/// the type has one, and otherwise the error.
+///
+/// The compiler finds [`SkipsWhenDone`] first, because it takes one reference less, and [`FailsWhenDone`] for a type that
+/// cannot be skipped.
+#[derive(Debug)]
+pub struct NotRun<T>(PhantomData<T>);
+
+impl<T> NotRun<T> {
+    /// The decision for this return type.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "only the expansion makes one")]
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+/// A return type with a skipped value.
+pub trait SkipsWhenDone {
+    /// The return type.
+    type Output;
+
+    /// The return value for this error.
+    fn outcome(&self, error: LockError) -> Self::Output;
+}
+
+impl<T: SkipOutput + LockOutput> SkipsWhenDone for NotRun<T> {
+    type Output = T;
+
+    fn outcome(&self, error: LockError) -> T {
+        match error {
+            LockError::Done { .. } => <T as SkipOutput>::skipped(),
+            error => T::from_lock_error(error),
+        }
+    }
+}
+
+/// A return type without a skipped value.
+pub trait FailsWhenDone {
+    /// The return type.
+    type Output;
+
+    /// The return value for this error.
+    fn outcome(&self, error: LockError) -> Self::Output;
+}
+
+impl<T: LockOutput> FailsWhenDone for &NotRun<T> {
+    type Output = T;
+
+    fn outcome(&self, error: LockError) -> T {
+        T::from_lock_error(error)
+    }
+}
+
 /// The value of `provider`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a `LockProvider`",
@@ -80,6 +137,8 @@ pub struct Call {
     /// Whether the attribute itself sets an `acquire_timeout`.
     has_acquire_timeout: bool,
     on_lost: OnLost,
+    /// The number of permits, if the name is that of a semaphore.
+    permits: Option<u32>,
 }
 
 impl Call {
@@ -105,6 +164,7 @@ impl Call {
             options,
             has_acquire_timeout: false,
             on_lost: OnLost::Cancel,
+            permits: None,
         }
     }
 
@@ -125,7 +185,9 @@ impl Call {
     /// Sets `acquire_timeout`; `None` waits without a limit.
     #[must_use]
     pub fn acquire_timeout(mut self, millis: Option<u64>) -> Self {
-        Arc::make_mut(&mut self.options).acquire_timeout = millis.map(Duration::from_millis);
+        let options = Arc::make_mut(&mut self.options);
+        options.acquire_timeout = millis.map(Duration::from_millis);
+        options.has_own_timeout = true;
         self.has_acquire_timeout = true;
         self
     }
@@ -134,6 +196,29 @@ impl Call {
     #[must_use]
     pub fn min_hold(mut self, millis: u64) -> Self {
         Arc::make_mut(&mut self.options).min_hold = Duration::from_millis(millis);
+        self
+    }
+
+    /// Sets `once_per`.
+    #[must_use]
+    pub fn once_per(mut self, millis: u64) -> Self {
+        Arc::make_mut(&mut self.options).set_once(Once::PerPeriod(Duration::from_millis(millis)));
+        self
+    }
+
+    /// Sets `once`: marks are kept for the retention of the provider.
+    #[must_use]
+    pub fn once(mut self) -> Self {
+        if let Ok(provider) = &self.provider {
+            Arc::make_mut(&mut self.options).set_once(Once::Kept(provider.retention()));
+        }
+        self
+    }
+
+    /// Sets `permits`: the name is that of a semaphore.
+    #[must_use]
+    pub fn permits(mut self, permits: u32) -> Self {
+        self.permits = Some(permits);
         self
     }
 
@@ -174,8 +259,8 @@ impl Call {
     /// Acquires the lock with `on_busy = "skip"`: it makes one attempt, or waits for the `acquire_timeout` if the
     /// attribute itself sets one.
     pub fn skip(self, name: Name) -> impl Future<Output = Result<Option<Acquired>, LockError>> {
-        let acquiring = self.acquired_or_busy(name);
-        async move { acquiring.await.map(Result::ok) }
+        let on_busy = self.on_busy_of_skip();
+        unless_skipped(self.hold(name, on_busy))
     }
 
     /// Acquires the lock with `on_busy = path`, as long as with `on_busy = "skip"`.
@@ -183,28 +268,91 @@ impl Call {
         self,
         name: Name,
     ) -> impl Future<Output = Result<Result<Acquired, Busy>, LockError>> {
-        let on_busy = if self.has_acquire_timeout {
+        let on_busy = self.on_busy_of_skip();
+        unless_busy(self.hold(name, on_busy))
+    }
+
+    /// Acquires several locks with `on_busy = "wait"`.
+    pub fn wait_for_all<const N: usize>(self, names: [Name; N]) -> Acquiring {
+        self.hold_all(names.into(), OnBusy::Wait)
+    }
+
+    /// Acquires several locks with `on_busy = "fail"`.
+    pub fn fail_unless_all<const N: usize>(self, names: [Name; N]) -> Acquiring {
+        self.hold_all(names.into(), OnBusy::TryOnce)
+    }
+
+    /// Acquires several locks with `on_busy = "skip"`, as [`Self::skip`] does one.
+    pub fn skip_unless_all<const N: usize>(
+        self,
+        names: [Name; N],
+    ) -> impl Future<Output = Result<Option<Acquired>, LockError>> {
+        let on_busy = self.on_busy_of_skip();
+        unless_skipped(self.hold_all(names.into(), on_busy))
+    }
+
+    /// Acquires several locks with `on_busy = path`, as long as with `on_busy = "skip"`.
+    pub fn all_acquired_or_busy<const N: usize>(
+        self,
+        names: [Name; N],
+    ) -> impl Future<Output = Result<Result<Acquired, Busy>, LockError>> {
+        let on_busy = self.on_busy_of_skip();
+        unless_busy(self.hold_all(names.into(), on_busy))
+    }
+
+    fn hold_all(self, names: Vec<Name>, on_busy: OnBusy) -> Acquiring {
+        let on_lost = self.on_lost;
+        let set = self.set(names);
+        Acquiring::new(async move { set?.hold(on_busy, on_lost).await })
+    }
+
+    fn set(self, names: Vec<Name>) -> Result<LockSet, LockError> {
+        let names = names.into_iter().map(Name::finish).collect();
+        Ok(self.provider?.all_named(names).with(self.options))
+    }
+
+    fn on_busy_of_skip(&self) -> OnBusy {
+        if self.has_acquire_timeout {
             OnBusy::Wait
         } else {
             OnBusy::TryOnce
-        };
-        let acquiring = self.hold(name, on_busy);
-        async move {
-            match acquiring.await {
-                Ok(acquired) => Ok(Ok(acquired)),
-                Err(error) => Busy::from_error(error).map(Err),
-            }
         }
     }
 
     fn hold(self, name: Name, on_busy: OnBusy) -> Acquiring {
         let on_lost = self.on_lost;
+        if let Some(permits) = self.permits {
+            let semaphore = self.semaphore(name, permits);
+            return Acquiring::new(async move { semaphore?.hold(on_busy, on_lost).await });
+        }
         let lock = self.lock(name);
         Acquiring::new(async move { lock?.hold(on_busy, on_lost).await })
     }
 
+    fn semaphore(self, name: Name, permits: u32) -> Result<Semaphore, LockError> {
+        let semaphore = self.provider?.semaphore_named(name.finish(), permits);
+        Ok(semaphore.with(self.options))
+    }
+
     fn lock(self, name: Name) -> Result<DistributedLock, LockError> {
         Ok(self.provider?.named(name.finish()).with(self.options))
+    }
+}
+
+/// The outcome of a call that skips its body while another holder has a lock, or because the work is done.
+async fn unless_skipped(acquiring: Acquiring) -> Result<Option<Acquired>, LockError> {
+    match unless_busy(acquiring).await {
+        Ok(acquired) => Ok(acquired.ok()),
+        Err(LockError::Done { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The outcome of a call that does not run its body while another holder has a lock.
+async fn unless_busy(acquiring: Acquiring) -> Result<Result<Acquired, Busy>, LockError> {
+    match acquiring.await {
+        Ok(acquired) => Ok(Ok(acquired)),
+        Err(error) => Busy::from_error(error).map(Err),
     }
 }
 

@@ -4,39 +4,125 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
-use mongodb::error::{Error, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
+use mongodb::error::{Error, ErrorKind, TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
 use tokio::time::{Instant, timeout};
 
 use crate::backoff::Backoff;
+use crate::lease::renewer::Renewer;
 use crate::lease::{CancelShield, Lease, OpenCommit};
+use crate::options::not_once;
 use crate::store::driver_error;
 use crate::store::reply::labelled;
-use crate::store::{GuardOutcome, Store};
+use crate::store::{GuardChange, GuardOutcome, LeaseId, Store};
 use crate::timing::{COMMIT_LIMIT, COMMIT_NO_REPLY};
 use crate::{LockError, LossReason};
 
 const NOT_BEGUN: &str = "the session has no transaction (a standalone server does not support transactions)";
 const BEGUN_TOO_EARLY: &str = "the transaction did not begin under the lock: it began before the lock was acquired, or on another deployment";
 
-/// Commits the session's transaction if the claim of the lease still has the lock, and ends the transaction in any
+/// Commits the session's transaction if the claims of all leases still have their locks, and ends the transaction in any
 /// case.
 ///
 /// The shields prevent the cancellation of the bodies around the commit while it is in flight.
 pub(crate) async fn guarded(
-    lease: &Arc<Lease>,
+    leases: &[&Arc<Lease>],
     store: &Store,
+    change: impl Fn(&Lease) -> GuardChange,
     shields: impl FnOnce() -> Vec<CancelShield>,
     session: &mut ClientSession,
 ) -> Result<(), LockError> {
-    let open = lease.begin_commit();
-    if let Err(error) = guard(lease, store, session).await {
-        // An error of the abort is ignored, because the server itself ends a transaction that is not aborted.
-        let _ = timeout(COMMIT_NO_REPLY, session.abort_transaction()).await;
-        open.ended(false);
+    let open = leases.iter().map(|lease| lease.begin_commit()).collect();
+    if let Err(error) = guard_all(leases, store, change, session).await {
+        abort(session).await;
+        ended(open, false);
         return Err(error);
     }
     let _shields = shields();
-    commit(lease, open, session).await
+    commit(leases[0], open, session).await
+}
+
+fn ended(open: Vec<OpenCommit<'_>>, made: bool) {
+    for commit in open {
+        commit.ended(made);
+    }
+}
+
+async fn guard_all(
+    leases: &[&Arc<Lease>],
+    store: &Store,
+    change: impl Fn(&Lease) -> GuardChange,
+    session: &mut ClientSession,
+) -> Result<(), LockError> {
+    for lease in leases {
+        for key in lease.keys() {
+            guard(lease, key, store, change(lease), session).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What the guarding statement of a commit does that keeps the lock: it renews the lease, unless that is at its maximum.
+pub(crate) fn keeping(lease: &Lease) -> GuardChange {
+    if lease.is_renewable(Instant::now()) {
+        GuardChange::Renew(lease.options.expiry)
+    } else {
+        GuardChange::Keep
+    }
+}
+
+/// Commits the session's transaction as [`guarded`] does, and marks the work as done in the same transaction.
+///
+/// From before the guarding statement on, a renewal that does not find the claim says nothing: the mark may have replaced
+/// it. If the outcome of the commit is not known, that stays so until the hold ends: by its release, at its deadline or by a
+/// shutdown.
+pub(crate) async fn guarded_done(
+    lease: &Arc<Lease>,
+    renewer: &Arc<Renewer>,
+    shields: impl FnOnce() -> Vec<CancelShield>,
+    session: &mut ClientSession,
+) -> Result<(), LockError> {
+    let Some(once) = lease.once else {
+        abort(session).await;
+        return Err(not_once("commit_done"));
+    };
+    ensure_transaction(lease, session).await?;
+    if !lease.begin_commit_with_mark() {
+        abort(session).await;
+        return Err(lease.lost_error());
+    }
+    let change = |_: &Lease| GuardChange::Mark(once.mark_end);
+    let committed = guarded(&[lease], renewer.store(), change, shields, session).await;
+    match &committed {
+        Ok(()) => renewer.completed(lease),
+        Err(_) if lease.may_commit() => renewer.go_on(lease),
+        Err(_) => renewer.resume(lease),
+    }
+    committed
+}
+
+/// Returns an error if the session has no transaction: a statement outside a transaction takes effect at once, and a mark
+/// would say that work is done that is never committed.
+///
+/// The driver tells only by refusing to begin a second transaction, for which it sends nothing.
+async fn ensure_transaction(lease: &Lease, session: &mut ClientSession) -> Result<(), LockError> {
+    let error = match session.start_transaction().await {
+        Ok(()) => {
+            abort(session).await;
+            return Err(none_to_guard(lease, NOT_BEGUN));
+        }
+        Err(error) => error,
+    };
+    match &*error.kind {
+        ErrorKind::Transaction { message, .. } if message.contains("in progress") => Ok(()),
+        ErrorKind::Transaction { .. } => Err(none_to_guard(lease, NOT_BEGUN)),
+        _ => Err(error.into()),
+    }
+}
+
+/// Ends the transaction of a session. An error is ignored, because the server itself ends a transaction that is not
+/// aborted.
+async fn abort(session: &mut ClientSession) {
+    let _ = timeout(COMMIT_NO_REPLY, session.abort_transaction()).await;
 }
 
 /// Sends the last statement of the transaction, which changes the lock's document: no other client can acquire the lock
@@ -44,16 +130,22 @@ pub(crate) async fn guarded(
 ///
 /// The statement renews the lease at the server, but the holder does not count on that renewal: with a write concern
 /// weaker than majority the commit can be rolled back.
-async fn guard(lease: &Lease, store: &Store, session: &mut ClientSession) -> Result<(), LockError> {
+async fn guard(
+    lease: &Lease,
+    key: &LeaseId,
+    store: &Store,
+    change: GuardChange,
+    session: &mut ClientSession,
+) -> Result<(), LockError> {
     lease.ensure_held()?;
-    let expiry = lease.is_renewable(Instant::now()).then_some(lease.options.expiry);
-    let guarding = store.guard(&lease.key, expiry, session);
+    let guarding = store.guard(key, change, session);
     match timeout(COMMIT_NO_REPLY, guarding)
         .await
         .unwrap_or_else(|_| Err(no_guard()))
     {
         Ok(GuardOutcome::Guarded) => Ok(()),
         Ok(GuardOutcome::Lost) => {
+            lease.cancel_completion();
             lease.end(LossReason::Gone);
             Err(lease.lost_error())
         }
@@ -67,14 +159,18 @@ async fn guard(lease: &Lease, store: &Store, session: &mut ClientSession) -> Res
 
 /// Sends the commit until its outcome is known or its time limit has passed. Repeating it is safe, because the server
 /// commits a transaction only once.
-async fn commit(lease: &Lease, open: OpenCommit<'_>, session: &mut ClientSession) -> Result<(), LockError> {
+async fn commit(
+    lease: &Lease,
+    open: Vec<OpenCommit<'_>>,
+    session: &mut ClientSession,
+) -> Result<(), LockError> {
     let until = Instant::now() + COMMIT_LIMIT;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
     let mut was_unknown = false;
     loop {
         let error = match timeout(COMMIT_NO_REPLY, session.commit_transaction()).await {
             Ok(Ok(())) => {
-                open.ended(true);
+                ended(open, true);
                 return Ok(());
             }
             Ok(Err(error)) => error,
@@ -90,7 +186,7 @@ async fn commit(lease: &Lease, open: OpenCommit<'_>, session: &mut ClientSession
             continue;
         }
         if !was_unknown || error.contains_label(TRANSIENT_TRANSACTION_ERROR) {
-            open.ended(false);
+            ended(open, false);
         }
         return Err(if driver_error::is_no_transaction(&error) {
             none_to_guard(lease, NOT_BEGUN)
@@ -116,7 +212,7 @@ fn no_guard() -> LockError {
 
 fn none_to_guard(lease: &Lease, reason: &str) -> LockError {
     LockError::NoTransaction {
-        name: lease.key.name.to_string(),
+        name: lease.name().to_owned(),
         reason: reason.to_owned(),
     }
 }
@@ -124,7 +220,9 @@ fn none_to_guard(lease: &Lease, reason: &str) -> LockError {
 #[cfg(test)]
 mod tests {
     use tokio::task::JoinSet;
+    use tokio::time::{sleep, timeout};
 
+    use super::*;
     use crate::{FencingToken, LockGuard, LockProvider};
 
     /// The tokens of two holders, one after the other, that both waited for the lock.
@@ -143,6 +241,74 @@ mod tests {
         between(&first);
         first.release().await.unwrap();
         (token, waiting.join_next().await.unwrap().unwrap().fencing_token())
+    }
+
+    /// A lock whose work may succeed once, with a lease of a second that is not renewed.
+    async fn committing(provider: &LockProvider) -> LockGuard {
+        let lock = provider.lock("a").once().expiry(Duration::from_secs(1));
+        let guard = lock.max_hold(Duration::ZERO).acquire().await.unwrap();
+        assert!(guard.lease().begin_commit_with_mark());
+        guard
+    }
+
+    fn assert_lost(guard: &LockGuard, expected: LossReason) {
+        assert!(guard.lease().is_lost());
+        let error = guard.lease().lost_error();
+        assert!(
+            matches!(error, LockError::Lost { reason, .. } if reason == expected),
+            "{error}"
+        );
+    }
+
+    /// The guard lives on, and does not keep the turn.
+    async fn assert_turn_is_free(provider: &LockProvider) {
+        let next = provider.lock("a").acquire();
+        drop(timeout(Duration::from_secs(10), next).await.unwrap().unwrap());
+    }
+
+    /// The deadline passes before the commit has failed, or before its outcome has become unknown.
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_ends_after_a_failed_commit_that_took_too_long() {
+        for is_known in [true, false] {
+            let provider = LockProvider::in_memory();
+            let guard = committing(&provider).await;
+            let open = guard.lease().begin_commit();
+            sleep(Duration::from_secs(2)).await;
+            assert!(!guard.lease().is_lost(), "the commit decides");
+            let renewer = &provider.engine().renewer;
+            if is_known {
+                open.ended(false);
+                renewer.resume(guard.lease());
+            } else {
+                drop(open);
+                renewer.go_on(guard.lease());
+            }
+            assert_lost(&guard, LossReason::Expired);
+            assert_turn_is_free(&provider).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_whose_commit_has_no_known_outcome_ends_at_its_deadline() {
+        let provider = LockProvider::in_memory();
+        let guard = committing(&provider).await;
+        drop(guard.lease().begin_commit());
+        guard.lease().end(LossReason::Gone);
+        assert!(!guard.lease().is_lost(), "the mark may have replaced the claim");
+        sleep(Duration::from_secs(2)).await;
+        assert_lost(&guard, LossReason::Expired);
+        assert_turn_is_free(&provider).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_whose_commit_has_no_known_outcome_keeps_no_shutdown_waiting() {
+        let provider = LockProvider::in_memory();
+        let guard = committing(&provider).await;
+        drop(guard.lease().begin_commit());
+        timeout(Duration::from_secs(5), provider.shutdown())
+            .await
+            .unwrap();
+        assert_lost(&guard, LossReason::ShutDown);
     }
 
     /// The claim guards the commit: the next hold must not use the same claim while the commit may still take effect.

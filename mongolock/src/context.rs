@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use mongodb::ClientSession;
 use tokio::sync::Semaphore;
+use tracing::Span;
 
 use crate::commit;
 use crate::engine::Engine;
 use crate::lease::{CancelShield, Lease};
 use crate::sync::lock;
-use crate::{FencingToken, LockError};
+use crate::trace::{self, HoldFields};
+use crate::{FencingToken, LockError, task};
 
 tokio::task_local! {
     pub(crate) static CURRENT: LockContext;
@@ -32,6 +34,10 @@ struct Level {
     lease: Arc<Lease>,
     /// The template of the name that the call of this level has used, or the label of its lock.
     template: Option<&'static str>,
+    /// The leases of the other names, if the call has several names and has joined holds of them.
+    others: Box<[Arc<Lease>]>,
+    /// The names of the call, if they are not those of its lease.
+    view: Option<Box<View>>,
     /// The engine, whose drop would stop the background task that renews the lease.
     engine: Arc<Engine>,
     /// The context of the enclosing call, of the same lock or of another one. A link to a call that has ended is
@@ -40,8 +46,16 @@ struct Level {
     outer: Mutex<Option<LockContext>>,
     /// Whether the call of this level is over: its guard is released or dropped, or the joined call has returned.
     has_ended: AtomicBool,
-    /// The permit for the joined calls directly under this level, which run one at a time.
+    /// The slot for the joined calls directly under this level, which run one at a time.
     inner_calls: OnceLock<Arc<Semaphore>>,
+}
+
+/// The names of a call that has joined holds of them.
+pub(crate) struct View {
+    /// The names in their order, and their tokens.
+    pub(crate) tokens: Vec<(Arc<str>, FencingToken)>,
+    /// The place of the name that the caller has written first.
+    pub(crate) first: usize,
 }
 
 impl Drop for Level {
@@ -56,7 +70,32 @@ impl Drop for Level {
 
 impl LockContext {
     pub(crate) fn new(lease: Arc<Lease>, engine: &Arc<Engine>, template: Option<&'static str>) -> Self {
+        if let Some(semaphore) = lease.semaphore() {
+            let view = View {
+                tokens: vec![(Arc::clone(semaphore), FencingToken::NONE)],
+                first: 0,
+            };
+            return Self::of_view(lease, Vec::new(), view, engine, template);
+        }
         let context = Self::within(lease, engine, template, Self::current());
+        context.cut_ended_calls();
+        context
+    }
+
+    /// The context of a call that has joined holds: its names, and the leases that it depends on.
+    pub(crate) fn of_view(
+        lease: Arc<Lease>,
+        others: Vec<Arc<Lease>>,
+        view: View,
+        engine: &Arc<Engine>,
+        template: Option<&'static str>,
+    ) -> Self {
+        let mut level = Self::level(lease, engine, template, Self::current());
+        level.others = others.into_boxed_slice();
+        level.view = Some(Box::new(view));
+        let context = Self {
+            level: Arc::new(level),
+        };
         context.cut_ended_calls();
         context
     }
@@ -67,16 +106,26 @@ impl LockContext {
         template: Option<&'static str>,
         outer: Option<Self>,
     ) -> Self {
-        let level = Level {
+        Self {
+            level: Arc::new(Self::level(lease, engine, template, outer)),
+        }
+    }
+
+    fn level(
+        lease: Arc<Lease>,
+        engine: &Arc<Engine>,
+        template: Option<&'static str>,
+        outer: Option<Self>,
+    ) -> Level {
+        Level {
             lease,
             template,
+            others: Box::default(),
+            view: None,
             engine: Arc::clone(engine),
             outer: Mutex::new(outer),
             has_ended: AtomicBool::new(false),
             inner_calls: OnceLock::new(),
-        };
-        Self {
-            level: Arc::new(level),
         }
     }
 
@@ -114,14 +163,18 @@ impl LockContext {
         CURRENT.try_with(Clone::clone).ok()
     }
 
-    /// The lock's name.
+    /// The lock's name; of a [set](crate::LockSet) the name that the caller has written first.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.lease().key.name
+        match &self.level.view {
+            Some(view) => &view.tokens[view.first].0,
+            None => &self.lease().key.name,
+        }
     }
 
     /// The template of the lock's name, as the attribute or the [`LockName`](crate::LockName) value has it, or the
-    /// [`label`](crate::DistributedLock::label) of the lock. `None` if the lock has neither.
+    /// [`label`](crate::DistributedLock::label) of the lock. `None` if the lock has neither. Of a
+    /// [set](crate::LockSet) it is that of [`name`](Self::name).
     ///
     /// It has few values, where the name has one for each report or order, so it can label a metric. The spans have it
     /// in the field `lock.template`.
@@ -145,10 +198,55 @@ impl LockContext {
         self.level.template
     }
 
-    /// The fencing token of this hold; see [`FencingToken`].
+    /// The names of the call: one, or those of a [set](crate::LockSet) in their order, each once.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let transfer = provider.lock_all(["account:2", "account:1"]);
+    /// let body = transfer.run(async |lock| {
+    ///     assert_eq!(lock.name(), "account:2");
+    ///     assert!(lock.names().eq(["account:1", "account:2"]));
+    ///     Ok::<_, mongolock::LockError>(lock.fencing_token_of("account:1"))
+    /// });
+    /// assert!(body.await?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn names(&self) -> impl Iterator<Item = &str> + Send {
+        self.tokens().map(|(name, _)| &**name)
+    }
+
+    /// The fencing token of this hold; see [`FencingToken`]. Of a [set](crate::LockSet) it is that of
+    /// [`name`](Self::name): tokens of different names are not ordered among each other.
+    ///
+    /// A permit of a [`Semaphore`](crate::Semaphore) has no fencing token. Under one this is `i64::MIN`, which no lock ever
+    /// has, and a [fenced](crate::FencedExt::fenced) write with it returns
+    /// [`LockError::InvalidOption`].
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
-        self.lease().token
+        match &self.level.view {
+            Some(view) => view.tokens[view.first].1,
+            None => self.lease().token,
+        }
+    }
+
+    /// The fencing token of this hold for one of its [names](Self::names); `None` for another name.
+    #[must_use]
+    pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
+        let mut tokens = self.tokens();
+        let token = tokens.find(|(own, _)| ***own == *name).map(|(_, token)| token);
+        token.filter(|token| *token != FencingToken::NONE)
+    }
+
+    /// The names of the call and their tokens.
+    fn tokens(&self) -> impl Iterator<Item = (&Arc<str>, FencingToken)> + Send {
+        let view = self.level.view.as_deref();
+        let viewed = view.into_iter().flat_map(|view| &view.tokens);
+        let own = view.is_none().then(|| self.lease().tokens());
+        let viewed = viewed.map(|(name, token)| (name, *token));
+        viewed.chain(own.into_iter().flatten())
     }
 
     /// The owner in the lock's document: that of the provider, see
@@ -158,10 +256,10 @@ impl LockContext {
         &self.level.engine.owner
     }
 
-    /// Whether the lock is no longer held.
+    /// Whether the lock is no longer held; of a set, whether one of its locks is no longer held.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.lease().is_over()
+        self.leases().any(|lease| lease.is_over())
     }
 
     /// Waits until the lock is no longer held. It ends at the latest when the lease ends by this process's own clock.
@@ -170,13 +268,18 @@ impl LockContext {
     ///
     /// Cancel safe: nothing is changed.
     pub async fn lost(&self) {
-        self.lease().until_over().await;
+        if self.level.others.is_empty() {
+            return self.lease().until_over().await;
+        }
+        // It is on the heap, because most calls depend on one lease.
+        Box::pin(task::any(self.leases().map(|lease| Box::pin(lease.until_over())))).await;
     }
 
     /// The time until the lease ends if it is not renewed again; zero once the lock is no longer held.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.lease().remaining()
+        let others = self.level.others.iter().map(|lease| lease.remaining());
+        others.fold(self.lease().remaining(), Duration::min)
     }
 
     /// Checks that the lock is still held. Call it before a step that must not be taken without the lock.
@@ -188,7 +291,7 @@ impl LockContext {
     ///
     /// [`LockError::Lost`] if the lock is no longer held.
     pub fn ensure_held(&self) -> Result<(), LockError> {
-        self.lease().ensure_held()
+        self.leases().try_for_each(|lease| lease.ensure_held())
     }
 
     /// Commits the session's transaction only if this holder still has the lock.
@@ -197,6 +300,8 @@ impl LockContext {
     /// with every acquisition by another client: the commit succeeds only if no other client has acquired the lock
     /// since the transaction began, and no other client can acquire it before the commit. The document is blocked only
     /// for the duration of the commit.
+    ///
+    /// Of a [set](crate::LockSet) it guards all locks, with one statement for each.
     ///
     /// Begin the transaction under the lock, on a client of the same deployment, and with majority write concern. When
     /// the method returns, the transaction has ended: committed, aborted, or with an unknown outcome (see Errors). Make
@@ -258,7 +363,57 @@ impl LockContext {
     /// Outside a tokio runtime with time enabled.
     pub async fn commit(&self, session: &mut ClientSession) -> Result<(), LockError> {
         let shields = || self.shield_bodies();
-        commit::guarded(self.lease(), &self.level.engine.store, shields, session).await
+        let leases: Vec<&Arc<Lease>> = self.leases().collect();
+        let store = &self.level.engine.store;
+        commit::guarded(&leases, store, commit::keeping, shields, session).await
+    }
+
+    /// Commits the session's transaction as [`commit`](Self::commit) does, and marks the work as done in the same
+    /// transaction: either both happen or none, so that the work takes effect exactly once.
+    ///
+    /// The lock must have [`once_per`](crate::DistributedLock::once_per) or [`once`](crate::DistributedLock::once). If
+    /// its period is over, the transaction is committed, and the lock is released instead of marked. After it the hold has
+    /// ended well: the lease is no longer renewed, the body is not cancelled, and a call that ends successfully writes no
+    /// second mark. Make it the last step of the body.
+    ///
+    /// ```no_run
+    /// use mongodb::bson::{Document, doc};
+    /// use mongodb::{Client, Collection};
+    /// use mongolock::{LockContext, LockError, LockProvider};
+    ///
+    /// async fn pay_interest(tick: &str, client: Client, accounts: Collection<Document>) -> Result<(), LockError> {
+    ///     let lock = LockProvider::global()?.lock(format!("interest:{tick}")).once();
+    ///     lock.run(|lock| async move {
+    ///         let mut session = client.start_session().await?;
+    ///         let transaction = session.start_transaction();
+    ///         transaction
+    ///             .and_run2(async move |session| {
+    ///                 let add = doc! { "$mul": { "balance": 1.01 } };
+    ///                 accounts.update_many(doc! {}, add).session(&mut *session).await?;
+    ///                 Ok(lock.commit_done(session).await?)
+    ///             })
+    ///             .await?;
+    ///         Ok(())
+    ///     })
+    ///     .await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`commit`](Self::commit), and [`LockError::InvalidOption`] if the lock has neither `once_per` nor `once`:
+    /// the transaction was aborted.
+    ///
+    /// # Cancel safety
+    ///
+    /// As that of [`commit`](Self::commit).
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn commit_done(&self, session: &mut ClientSession) -> Result<(), LockError> {
+        let shields = || self.shield_bodies();
+        commit::guarded_done(self.lease(), &self.level.engine.renewer, shields, session).await
     }
 
     /// Runs a future under this context, which passes the context on to a spawned task.
@@ -286,8 +441,26 @@ impl LockContext {
 
     /// The context of the innermost enclosing hold of this name, on the same provider.
     pub(crate) fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<Self> {
-        let is_it = |context: &Self| Arc::ptr_eq(&context.level.engine, engine) && context.name() == name;
+        // A call that has joined one name of a set encloses calls of its other names as well: it has the inner-call slot
+        // of the set itself.
+        let is_it = |context: &Self| {
+            Arc::ptr_eq(&context.level.engine, engine)
+                && context.leases().any(|lease| lease.token_of(name).is_some())
+        };
         std::iter::successors(Self::current(), Self::outer).find(is_it)
+    }
+
+    /// The context of the innermost enclosing permit of this semaphore, on the same provider, and its lease.
+    pub(crate) fn enclosing_permit(engine: &Arc<Engine>, semaphore: &str) -> Option<(Self, Arc<Lease>)> {
+        let permit = |context: Self| {
+            let is_own = Arc::ptr_eq(&context.level.engine, engine);
+            let mut leases = context.leases().filter(|_| is_own);
+            let is_it = |lease: &&Arc<Lease>| lease.semaphore().is_some_and(|name| **name == *semaphore);
+            let lease = leases.find(is_it).map(Arc::clone);
+            drop(leases);
+            Some((context, lease?))
+        };
+        std::iter::successors(Self::current(), Self::outer).find_map(permit)
     }
 
     /// Whether the caller runs under a lock of this provider that is still held.
@@ -296,8 +469,50 @@ impl LockContext {
         std::iter::successors(Self::current(), Self::outer).any(is_one)
     }
 
+    /// The lease that the call depends on; of several the first one.
     pub(crate) fn lease(&self) -> &Arc<Lease> {
         &self.level.lease
+    }
+
+    /// All leases that the call depends on: one, unless it has several names and has joined holds of them.
+    pub(crate) fn leases(&self) -> impl Iterator<Item = &Arc<Lease>> + Send {
+        std::iter::once(&self.level.lease).chain(&self.level.others)
+    }
+
+    /// The lease of one of the call's names.
+    pub(crate) fn lease_of(&self, name: &str) -> &Arc<Lease> {
+        let mut leases = self.leases();
+        leases
+            .find(|lease| lease.token_of(name).is_some())
+            .unwrap_or_else(|| self.lease())
+    }
+
+    /// The span of a body that runs under this context.
+    pub(crate) fn hold_span(&self) -> Span {
+        let fields = HoldFields {
+            name: self.name(),
+            token: Some(self.fencing_token()).filter(|token| *token != FencingToken::NONE),
+            ..self.lease().fields()
+        };
+        if self.names().nth(1).is_none() {
+            return trace::hold_span(&fields, self.template());
+        }
+        trace::hold_set_span(&fields, self.template(), &self.names().collect::<Vec<_>>())
+    }
+
+    /// What tells the level of this context from all others that exist at the same time.
+    pub(crate) fn level_id(&self) -> usize {
+        Arc::as_ptr(&self.level).addr()
+    }
+
+    /// Whether the call depends on several leases.
+    pub(crate) fn has_several_leases(&self) -> bool {
+        !self.level.others.is_empty()
+    }
+
+    /// Resolves when the body of a call that depends on several leases has to be cancelled.
+    pub(crate) async fn any_cancelled(&self) {
+        task::any(self.leases().map(|lease| Box::pin(lease.cancelled()))).await;
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
@@ -309,7 +524,8 @@ impl LockContext {
         let own = std::iter::successors(Some(self.clone()), Self::outer);
         let callers = std::iter::successors(Self::current(), Self::outer);
         own.chain(callers)
-            .map(|context| context.lease().shield())
+            .flat_map(|context| context.leases().map(Arc::clone).collect::<Vec<_>>())
+            .map(|lease| lease.shield())
             .collect()
     }
 
@@ -325,6 +541,15 @@ impl LockContext {
     /// Removes all ended calls from the chain.
     fn cut_ended_calls(&self) {
         std::iter::successors(Some(self.clone()), Self::outer).for_each(drop);
+    }
+
+    /// The error of a call that is not to wait for another one under this hold.
+    pub(crate) fn busy_error(&self) -> LockError {
+        LockError::Busy {
+            name: self.name().to_owned(),
+            holder: Some(self.owner().to_owned()),
+            remaining: Some(self.remaining()),
+        }
     }
 
     pub(crate) fn inner_calls(&self) -> Arc<Semaphore> {

@@ -1,5 +1,6 @@
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -15,7 +16,11 @@ use crate::notifier::ReleaseNotifier;
 use crate::options::Config;
 use crate::probe::Probe;
 use crate::store::{ProviderMark, Store};
+use crate::sync::lock;
 use crate::timing::SHUTDOWN_LIMIT;
+
+/// The largest number of names for which a provider has warnings that are reported once for each name.
+const MOST_WARNINGS: usize = 1000;
 
 /// What all clones of a provider, its locks and its leases share.
 pub(crate) struct Engine {
@@ -31,6 +36,9 @@ pub(crate) struct Engine {
     /// The mark of this provider, which is in the id of each of its claims.
     pub(crate) mark: ProviderMark,
     pub(crate) meter: Meter,
+    /// The names that have had their warning: calls close to a boundary between two periods, and semaphores with different
+    /// numbers of permits.
+    warned: Mutex<HashSet<Arc<str>>>,
     /// The number of calls that wait for a lock.
     waiting: AtomicUsize,
     /// The present [`Phase`].
@@ -77,6 +85,7 @@ impl Engine {
             mark,
             lines,
             meter: Meter::new(),
+            warned: Mutex::default(),
             waiting: AtomicUsize::new(0),
             phase: AtomicU8::new(Phase::Open as u8),
             phase_changed: Notify::new(),
@@ -102,6 +111,12 @@ impl Engine {
             }
         };
         crate::task::spawn(entering.in_current_span());
+    }
+
+    /// Whether there was no warning about this name yet; at most [`MOST_WARNINGS`] names get one.
+    pub(crate) fn is_first_warning(&self, name: &Arc<str>) -> bool {
+        let mut warned = lock(&self.warned);
+        warned.len() < MOST_WARNINGS && warned.insert(Arc::clone(name))
     }
 
     /// Counts a call that waits for a lock.

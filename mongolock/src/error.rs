@@ -4,6 +4,8 @@ mod text;
 
 use std::time::Duration;
 
+use mongodb::bson::DateTime;
+
 use crate::FencingToken;
 
 /// Why a lock was not acquired or is no longer held, or why a write under it was refused.
@@ -62,6 +64,20 @@ pub enum LockError {
         /// is the rest of their own lease.
         remaining: Option<Duration>,
     },
+    /// The work under the lock is done, and needs no other run before the given time: the lock has
+    /// [`once_per`](crate::DistributedLock::once_per) or [`once`](crate::DistributedLock::once), and a run of this or
+    /// another process has succeeded.
+    ///
+    /// This is no failure: skip the work.
+    #[non_exhaustive]
+    Done {
+        /// The lock's name.
+        name: String,
+        /// The owner that has done the work.
+        by: String,
+        /// The time at which the mark ends, by the server's clock.
+        until: DateTime,
+    },
     /// The lease ended before the work did: another holder may have the lock by now.
     ///
     /// Check what the work has changed, and repeat it under a new hold.
@@ -69,7 +85,7 @@ pub enum LockError {
     Lost {
         /// The lock's name.
         name: String,
-        /// The token of the hold that was lost.
+        /// The token of the hold that was lost; `i64::MIN` for a permit, which has none.
         token: FencingToken,
         /// Why it was lost.
         reason: LossReason,

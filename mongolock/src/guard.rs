@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::context::LockContext;
 use crate::engine::Engine;
 use crate::lease::{Hold, Lease};
+use crate::options::not_once;
 use crate::{FencingToken, LockError};
 
 /// A held lock. Its lease is renewed in the background until the guard is released or dropped.
@@ -130,6 +131,59 @@ impl LockGuard {
     /// Outside a tokio runtime with time enabled. The lock is then released in the background.
     pub async fn release(mut self) -> Result<(), LockError> {
         self.end().await
+    }
+
+    /// Marks the work under the lock as done, and waits until the server confirms it. The lock then stays taken until the
+    /// end of the mark, for every process: see [`DistributedLock::once_per`](crate::DistributedLock::once_per) and
+    /// [`DistributedLock::once`](crate::DistributedLock::once), one of which the lock must have.
+    ///
+    /// If the period has ended in the meantime, the lock is released instead. Until the server has confirmed one of the
+    /// two, the request is repeated and the lease is renewed, also if the future is dropped and during a
+    /// [`shutdown`](crate::LockProvider::shutdown). A guard that is released or dropped without `done` leaves no mark, so
+    /// that another process runs the work.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mongolock::{LockError, LockProvider};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LockError> {
+    /// let provider = LockProvider::in_memory();
+    /// let nightly = provider.lock("nightly").once_per(Duration::from_secs(24 * 60 * 60));
+    /// let guard = nightly.acquire().await?;
+    /// // The work.
+    /// guard.done().await?;
+    /// assert!(matches!(nightly.acquire().await, Err(LockError::Done { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`LockError::InvalidOption`] if the lock has neither `once_per` nor `once`: it is released.
+    /// - [`LockError::Lost`] if the lock was lost before: another holder may do the work again.
+    /// - [`LockError::Mongo`] if MongoDB refused the mark, or did not confirm it within 6 s. Unless it was refused, the
+    ///   request is repeated in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once the future was polled, the work counts as done, and the mark is written even if the future is dropped.
+    /// Before that, dropping the future drops the guard, which releases the lock.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled. The lock is then released in the background.
+    pub async fn done(mut self) -> Result<(), LockError> {
+        if self.lease().once.is_none() {
+            return Err(not_once("done"));
+        }
+        self.complete().await
+    }
+
+    /// [`done`](Self::done) by reference; a lock whose work may succeed any number of times is released.
+    pub(crate) async fn complete(&mut self) -> Result<(), LockError> {
+        self.hold.complete().await
     }
 
     /// [`release`](Self::release) by reference, so that the callers' futures do not contain a second guard.

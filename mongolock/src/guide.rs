@@ -7,6 +7,7 @@
 //! | [durations] | Which expiry, which timeouts? |
 //! | [fencing] | How does data reject the write of a stale holder? |
 //! | [deadlocks] | How are several locks held at once without a deadlock? What is reentrant? |
+//! | [permits] | How do at most N callers work at the same time? |
 //! | [jobs] | How does a scheduled job run once, on several instances? |
 //! | [order] | In which order do calls get a lock, also between processes? |
 //! | [testing] | How are programs with locks tested? |
@@ -25,6 +26,7 @@
 //! [durations]: https://docs.rs/mongolock/latest/mongolock/guide/durations/index.html
 //! [fencing]: https://docs.rs/mongolock/latest/mongolock/guide/fencing/index.html
 //! [deadlocks]: https://docs.rs/mongolock/latest/mongolock/guide/deadlocks/index.html
+//! [permits]: https://docs.rs/mongolock/latest/mongolock/guide/permits/index.html
 //! [jobs]: https://docs.rs/mongolock/latest/mongolock/guide/jobs/index.html
 //! [order]: https://docs.rs/mongolock/latest/mongolock/guide/order/index.html
 //! [testing]: https://docs.rs/mongolock/latest/mongolock/guide/testing/index.html
@@ -54,6 +56,9 @@ pub mod fencing {}
 
 #[doc = include_str!("guide/deadlocks.md")]
 pub mod deadlocks {}
+
+#[doc = include_str!("guide/permits.md")]
+pub mod permits {}
 
 #[doc = include_str!("guide/jobs.md")]
 pub mod jobs {}

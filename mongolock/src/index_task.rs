@@ -66,6 +66,10 @@ async fn until_ready(begin: impl Fn() -> Check, known: &Mutex<Option<IndexState>
         // Each new state is reported once, so that a missing index does not fill the log.
         let is_ready = state == IndexState::Ready;
         let before = lock(known).replace(state.clone());
+        if let IndexState::Collation { locale } = &state {
+            // It does not change as long as the collection exists.
+            return trace::collation(locale);
+        }
         if before.as_ref() != Some(&state) {
             trace::index(is_ready, &state);
         }

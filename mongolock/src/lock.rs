@@ -6,8 +6,9 @@ use std::time::Duration;
 use crate::acquire::Acquire;
 use crate::context::LockContext;
 use crate::engine::Engine;
-use crate::lease::Hold;
+use crate::lease::{Hold, Lease};
 use crate::name::RenderedName;
+use crate::once::Once;
 use crate::options::Options;
 use crate::run::{Acquiring, Body, OnLost, RunningHold};
 use crate::{LockError, LockGuard, LockOutput, output};
@@ -106,7 +107,9 @@ impl DistributedLock {
     /// Even with `None` the wait ends, with the last error, when MongoDB has given no usable reply about the lock for a
     /// minute. All callers of the process share that minute; a caller that begins later waits for at least 10 s.
     pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        Arc::make_mut(&mut self.options).acquire_timeout = timeout.into();
+        let options = Arc::make_mut(&mut self.options);
+        options.acquire_timeout = timeout.into();
+        options.has_own_timeout = true;
         self
     }
 
@@ -116,7 +119,9 @@ impl DistributedLock {
     /// A release before that time returns at once, but no process can acquire the lock until the minimum hold is over.
     /// This applies however the hold ends: by a release, a dropped guard, an error or a panic.
     pub fn min_hold(mut self, hold: Duration) -> Self {
-        Arc::make_mut(&mut self.options).min_hold = hold;
+        let options = Arc::make_mut(&mut self.options);
+        options.min_hold = hold;
+        options.has_own_min_hold = true;
         self
     }
 
@@ -127,6 +132,85 @@ impl DistributedLock {
     /// later.
     pub fn max_hold(mut self, hold: Duration) -> Self {
         Arc::make_mut(&mut self.options).max_hold = Some(hold);
+        self
+    }
+
+    /// The work under the lock succeeds at most once in each period of this length: 1 s to 366 days, in whole
+    /// milliseconds.
+    ///
+    /// Periods are multiples of the length since 1970-01-01 UTC by the server's clock; those of a day begin at 00:00 UTC.
+    /// After a success, the lock is marked as done until its period ends, instead of being released: by
+    /// [`LockGuard::done`], by [`run`](Self::run) when the body succeeds, or by
+    /// [`LockContext::commit_done`](crate::LockContext::commit_done). After an error, a panic or a loss it is released as
+    /// usual, so that another process runs the work.
+    ///
+    /// - An acquire of a lock that is done returns [`LockError::Done`] at once.
+    /// - While another process runs the work, an acquire waits for its end: until the end of the period, unless the lock
+    ///   itself sets an [`acquire_timeout`](Self::acquire_timeout). If the period ends first, the result is
+    ///   [`LockError::Timeout`].
+    /// - A call belongs to the period in which the server first answers it. A lock that is granted to it in a later one is
+    ///   released, because the work would use that period up.
+    /// - If the period has ended when the work succeeds, the lock is released.
+    ///
+    /// Use it for jobs whose trigger is far from a boundary between two periods: with a trigger at 00:00 UTC and a period of
+    /// a day, two days in a row can fall into one period and none into the next. A call within 1 % of a boundary is
+    /// reported once (`mongolock.close_to_boundary`). For a schedule with ticks use [`once`](Self::once), with the
+    /// scheduled time in the name.
+    ///
+    /// The provider's `min_hold` does not apply, and one of the lock itself is refused. `await_release` does not apply to
+    /// marks. A call that joins an enclosing hold writes no mark.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mongolock::{LockError, LockProvider};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LockError> {
+    /// # let provider = LockProvider::in_memory();
+    /// let nightly = provider.lock("nightly").once_per(Duration::from_secs(24 * 60 * 60));
+    /// for _ in 0..3 {
+    ///     match nightly.run(async |_| Ok::<_, LockError>(())).await {
+    ///         Ok(()) => println!("done now"),
+    ///         Err(LockError::Done { by, .. }) => println!("done before, by {by}"),
+    ///         Err(error) => return Err(error),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn once_per(mut self, period: Duration) -> Self {
+        Arc::make_mut(&mut self.options).set_once(Once::PerPeriod(period));
+        self
+    }
+
+    /// The work under the lock succeeds once: put the scheduled time of the work, its *tick*, into the name.
+    ///
+    /// It works as [`once_per`](Self::once_per), except that there are no periods: after a success the lock stays marked as
+    /// done for the provider's [`retention`](crate::LockProviderBuilder::retention), which must be at least 1 h. Choose a
+    /// retention that is longer than the latest trigger of a tick can be late. An acquire waits for the end of another run
+    /// without a limit, unless the lock itself sets an [`acquire_timeout`](Self::acquire_timeout).
+    ///
+    /// The tick must be the *scheduled* time, which all instances have in common, and not the time at which an instance
+    /// wakes up.
+    ///
+    /// ```
+    /// use mongolock::{LockError, LockProvider};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), LockError> {
+    /// # let provider = LockProvider::in_memory();
+    /// let tick = "2026-03-01T03:00Z";
+    /// let lock = provider.lock(format!("nightly:{tick}")).once();
+    /// let guard = lock.acquire().await?;
+    /// // The work.
+    /// guard.done().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn once(mut self) -> Self {
+        let retention = self.engine.config.retention;
+        Arc::make_mut(&mut self.options).set_once(Once::Kept(retention));
         self
     }
 
@@ -166,6 +250,8 @@ impl DistributedLock {
     /// # Errors
     ///
     /// - [`LockError::Timeout`] if another holder still has the lock at the acquire timeout.
+    /// - [`LockError::Done`] if the work under the lock is done, with [`once_per`](Self::once_per) or
+    ///   [`once`](Self::once).
     /// - [`LockError::Mongo`] if MongoDB has given no usable reply by the acquire timeout. Non-retryable errors
     ///   (missing privileges, bad credentials) are returned immediately.
     /// - [`LockError::InvalidName`] and [`LockError::InvalidOption`] before anything is sent.
@@ -276,7 +362,8 @@ impl DistributedLock {
     pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
         self.check()?;
         if let Some(outer) = LockContext::enclosing(&self.engine, self.name()) {
-            return self.join(&outer, on_busy, on_lost).await;
+            let lease = Arc::clone(outer.lease_of(self.name()));
+            return join(&outer, &lease, &self.name, on_busy, on_lost).await;
         }
         let acquire = self.acquiring();
         let hold = match on_busy {
@@ -291,37 +378,6 @@ impl DistributedLock {
             self.options.await_release,
             on_lost,
         ))
-    }
-
-    /// Joins the hold of the enclosing call. The hold is busy only while another inner call runs under it. The lock options
-    /// of the inner call do not apply.
-    async fn join(
-        &self,
-        outer: &LockContext,
-        on_busy: OnBusy,
-        on_lost: OnLost,
-    ) -> Result<RunningHold, LockError> {
-        let lease = outer.lease();
-        lease.ensure_held()?;
-        let inner_calls = outer.inner_calls();
-        let permit = match on_busy {
-            OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
-            OnBusy::Wait => tokio::select! {
-                biased;
-                permit = inner_calls.acquire_owned() => permit.ok(),
-                () = lease.until_over() => return Err(lease.lost_error()),
-            },
-        };
-        // The hold may have ended during the wait for another inner call.
-        lease.ensure_held()?;
-        match permit {
-            Some(permit) => Ok(RunningHold::joined(outer, self.name.template(), permit, on_lost)),
-            None => Err(LockError::Busy {
-                name: outer.name().to_owned(),
-                holder: Some(outer.owner().to_owned()),
-                remaining: Some(lease.remaining()),
-            }),
-        }
     }
 
     fn guard(&self, hold: Hold) -> LockGuard {
@@ -340,11 +396,38 @@ impl DistributedLock {
 
     fn refuse_own(&self) -> Result<(), LockError> {
         match LockContext::enclosing(&self.engine, self.name()) {
-            Some(own) if !own.is_lost() => Err(LockError::Reentrant {
+            Some(own) if !own.lease_of(self.name()).is_over() => Err(LockError::Reentrant {
                 name: self.name().to_owned(),
             }),
             _ => Ok(()),
         }
+    }
+}
+
+/// Joins the hold of the enclosing call. The hold is busy only while another inner call runs under it. The lock options
+/// of the inner call do not apply.
+pub(crate) async fn join(
+    outer: &LockContext,
+    lease: &Arc<Lease>,
+    name: &RenderedName,
+    on_busy: OnBusy,
+    on_lost: OnLost,
+) -> Result<RunningHold, LockError> {
+    lease.ensure_held()?;
+    let inner_calls = outer.inner_calls();
+    let permit = match on_busy {
+        OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
+        OnBusy::Wait => tokio::select! {
+            biased;
+            permit = inner_calls.acquire_owned() => permit.ok(),
+            () = lease.until_over() => return Err(lease.lost_error()),
+        },
+    };
+    // The hold may have ended during the wait for another inner call.
+    lease.ensure_held()?;
+    match permit {
+        Some(permit) => Ok(RunningHold::joined(outer, lease, name, permit, on_lost)),
+        None => Err(outer.busy_error()),
     }
 }
 

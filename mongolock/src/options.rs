@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::LockError;
+use crate::once::Once;
 use crate::timing::TRY_LIMIT;
 
 /// The time for which MongoDB keeps the document of an unused lock if the provider sets no other.
@@ -14,6 +15,16 @@ pub(crate) const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60)
 const MIN_EXPIRY: Duration = Duration::from_millis(100);
 /// The upper bound of all durations of a lock: a longer one is almost certainly a mistake in the unit.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The shortest period: the clocks of servers differ by parts of it.
+const MIN_PERIOD: Duration = Duration::from_secs(1);
+
+/// The longest period: a longer one is almost certainly a mistake in the unit.
+const MAX_PERIOD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
+/// The shortest time for which a mark is kept that does not end with a period: an instance whose trigger is late must
+/// still find it.
+const MIN_KEPT: Duration = Duration::from_secs(60 * 60);
 
 /// The options of one lock. They are shared by all that use the lock with the same ones, and copied when one of them is
 /// set. Every field is checked by [`check`](Self::check).
@@ -25,8 +36,14 @@ pub(crate) struct Options {
     pub(crate) renew_interval: Option<Duration>,
     /// The time for which an acquire waits; `None` is no limit.
     pub(crate) acquire_timeout: Option<Duration>,
+    /// Whether the lock itself has set `acquire_timeout`, and not its provider.
+    pub(crate) has_own_timeout: bool,
     /// The shortest time for which the lock stays taken, counted from its acquisition, in whole milliseconds.
     pub(crate) min_hold: Duration,
+    /// Whether the lock itself has set `min_hold`, and not its provider.
+    pub(crate) has_own_min_hold: bool,
+    /// How often the work under the lock may succeed; `None` is any number of times.
+    pub(crate) once: Option<Once>,
     /// The time from the acquisition after which a lease is no longer renewed; `None` is no limit.
     pub(crate) max_hold: Option<Duration>,
     /// Whether a call waits until the server has confirmed the release.
@@ -108,7 +125,10 @@ impl Default for Options {
             expiry: Duration::from_secs(30),
             renew_interval: None,
             acquire_timeout: Some(Duration::from_secs(10)),
+            has_own_timeout: false,
             min_hold: Duration::ZERO,
+            has_own_min_hold: false,
+            once: None,
             max_hold: None,
             await_release: true,
             takeover_margin: Duration::ZERO,
@@ -126,6 +146,7 @@ impl Options {
                 options.renew_interval(),
                 options.min_hold,
                 options.max_hold,
+                options.once,
             )
         };
         lease(self) == lease(other)
@@ -138,6 +159,24 @@ impl Options {
 
     pub(crate) fn renew_interval(&self) -> Duration {
         self.renew_interval.unwrap_or(self.expiry / 3)
+    }
+
+    /// Sets how often the work may succeed. The provider's minimum hold does not apply then.
+    pub(crate) fn set_once(&mut self, once: Once) {
+        self.once = Some(once);
+        if !self.has_own_min_hold {
+            self.min_hold = Duration::ZERO;
+        }
+    }
+
+    /// The time for which an acquire waits. Work that may succeed once waits for the end of another run, unless the lock
+    /// itself sets a timeout.
+    pub(crate) fn wait_limit(&self) -> Option<Duration> {
+        if self.once.is_some() && !self.has_own_timeout {
+            None
+        } else {
+            self.acquire_timeout
+        }
     }
 
     /// The time limit of a single attempt, which does not wait for the holder.
@@ -176,6 +215,13 @@ impl Options {
             );
             return Err(refused("renew_interval", renew, bound));
         }
+        if let Some(once) = self.once {
+            check_once(once)?;
+            if !self.min_hold.is_zero() {
+                let bound = "it does not go with `once_per` or `once`, whose mark keeps the lock taken";
+                return Err(refused("min_hold", self.min_hold, bound));
+            }
+        }
         let week = "it must be 0 to 7 days";
         within("min_hold", self.min_hold, Duration::ZERO..=WEEK, week)?;
         self.acquire_timeout.map_or(Ok(()), |d| {
@@ -203,6 +249,32 @@ fn within(
         Ok(())
     } else {
         Err(refused(option, value, bound))
+    }
+}
+
+/// Returns an error for a time that is out of its bounds.
+fn check_once(once: Once) -> Result<(), LockError> {
+    match once {
+        Once::PerPeriod(period) if !(MIN_PERIOD..=MAX_PERIOD).contains(&period) => {
+            Err(refused("once_per", period, "it must be 1 s to 366 days"))
+        }
+        Once::PerPeriod(period) if !period.subsec_nanos().is_multiple_of(1_000_000) => {
+            Err(refused("once_per", period, "it must be whole milliseconds"))
+        }
+        Once::Kept(retention) if retention < MIN_KEPT => {
+            let bound = "with `once` it must be at least 1 h, because marks are kept for as long";
+            Err(refused("retention", retention, bound))
+        }
+        Once::PerPeriod(_) | Once::Kept(_) => Ok(()),
+    }
+}
+
+/// The error for a call that marks work as done under a lock whose work may succeed any number of times.
+pub(crate) fn not_once(call: &str) -> LockError {
+    LockError::InvalidOption {
+        option: "once",
+        value: "not set".to_owned(),
+        bound: format!("`{call}` needs a lock with `once_per` or `once`"),
     }
 }
 
@@ -276,6 +348,31 @@ mod tests {
         let message = options.check().unwrap_err().to_string();
         for part in ["renew_interval", "40s", "30s"] {
             assert!(message.contains(part), "{message}");
+        }
+    }
+
+    #[test]
+    fn times_out_of_bounds_are_refused_by_name() {
+        let day = Duration::from_secs(24 * 60 * 60);
+        let refusal = |once: Once| match check_once(once) {
+            Err(LockError::InvalidOption { option, .. }) => option,
+            other => panic!("{once:?} is not refused: {other:?}"),
+        };
+        for period in [
+            Duration::ZERO,
+            Duration::from_millis(999),
+            Duration::from_micros(1_000_500),
+            day * 367,
+        ] {
+            assert_eq!(refusal(Once::PerPeriod(period)), "once_per");
+        }
+        assert_eq!(refusal(Once::Kept(Duration::from_secs(3599))), "retention");
+        for valid in [
+            Once::PerPeriod(MIN_PERIOD),
+            Once::PerPeriod(day * 366),
+            Once::Kept(MIN_KEPT),
+        ] {
+            check_once(valid).unwrap();
         }
     }
 }

@@ -12,18 +12,18 @@ use std::fmt;
 use std::future::Future;
 use std::panic::resume_unwind;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 
 pub(crate) use blocking_body::run_blocking;
-use hold::{EndedHold, Step};
+use hold::{BodyEnd, EndedHold, Step};
 pub(crate) use hold::{OnLost, RunningHold};
 pub use locked_body::Body;
 use locked_body::LockedBody;
 
-use crate::lease::Lease;
+use crate::opaque::boxed;
 use crate::output::Output;
 use crate::{LockContext, LockError};
 
@@ -113,8 +113,13 @@ impl Acquired {
 }
 
 /// Waits until a body may be cancelled.
-async fn until_cancelled(lease: Arc<Lease>) {
-    lease.cancelled().await;
+async fn until_cancelled(context: LockContext) {
+    if context.has_several_leases() {
+        // The rare case is on the heap, to keep other calls small.
+        boxed(context.any_cancelled()).await;
+    } else {
+        context.lease().cancelled().await;
+    }
 }
 
 pin_project! {
@@ -130,8 +135,8 @@ pin_project! {
 
 /// The functions that begin the later stages of a call.
 struct Stages<C, R> {
-    until_cancelled: fn(Arc<Lease>) -> C,
-    release: fn(RunningHold, &'static str, bool) -> R,
+    until_cancelled: fn(LockContext) -> C,
+    release: fn(RunningHold, BodyEnd) -> R,
 }
 
 pin_project! {
@@ -157,18 +162,14 @@ enum Outcome {
 }
 
 impl Outcome {
-    /// The value of the span's field `outcome`.
-    fn as_str(&self) -> &'static str {
+    /// The same for the release, without the payload of a panic.
+    fn end(&self) -> BodyEnd {
         match self {
-            Self::Returned { .. } => "returned",
-            Self::Lost => "lost",
-            Self::Panicked(_) => "panicked",
+            Self::Returned { is_success: true } => BodyEnd::Succeeded,
+            Self::Returned { is_success: false } => BodyEnd::Failed,
+            Self::Lost => BodyEnd::Lost,
+            Self::Panicked(_) => BodyEnd::Panicked,
         }
-    }
-
-    /// Whether the body was cancelled because of the loss of the lock.
-    fn is_lost(&self) -> bool {
-        matches!(self, Self::Lost)
     }
 
     /// What the call returns after the release: the value of the body, or an error.
@@ -219,7 +220,7 @@ where
         };
         let next = match ready!(acquiring.poll(cx)) {
             Ok(hold) => Stage::Running {
-                cancelled: (this.stages.until_cancelled)(Arc::clone(hold.lease())),
+                cancelled: (this.stages.until_cancelled)(hold.context().clone()),
                 hold: Some(hold.begin()),
             },
             Err(error) => {
@@ -249,7 +250,7 @@ where
             let Some(hold) = held.take() else {
                 unreachable!("it has just been there")
             };
-            let releasing = (this.stages.release)(hold, outcome.as_str(), outcome.is_lost());
+            let releasing = (this.stages.release)(hold, outcome.end());
             *this.outcome = Some(outcome);
             this.stage.set(Stage::Releasing { releasing });
         }

@@ -1,7 +1,7 @@
 //! How the library starts its tasks: the simulation stops and crashes them with the process that they belong to.
 
-use std::future::Future;
-use std::pin::pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -59,6 +59,18 @@ pub(crate) async fn with_reply_limit<T>(
         Ok(reply) => reply,
         Err(_) => Err(LockError::no_reply("command", DEAD_CONNECTION)),
     }
+}
+
+/// Resolves when one of the futures does.
+pub(crate) async fn any<F: Future<Output = ()> + Unpin>(futures: impl Iterator<Item = F>) {
+    let mut futures: Vec<F> = futures.collect();
+    poll_fn(|cx| {
+        let ended = futures
+            .iter_mut()
+            .any(|future| Pin::new(future).poll(cx).is_ready());
+        if ended { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }
 
 /// Polls a future once, and returns whether it is still pending.

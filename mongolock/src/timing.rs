@@ -50,6 +50,10 @@ pub(crate) const ACQUIRE_ALLOWED_POLL: Duration = millis(100);
 /// The time after which a single try ends if the call sets no timeout: a longer one would be a wait.
 pub(crate) const TRY_LIMIT: Duration = seconds(10);
 
+/// The longest time for which a call waits for the rest of its locks while it runs under some of them: two such calls may
+/// wait for each other.
+pub(crate) const NESTED_SET_LIMIT: Duration = seconds(10);
+
 /// The time without a usable reply about a name after which a wait without a limit ends: an election takes less, and a
 /// wait for a server that does not come back would never end.
 pub(crate) const NO_REPLY_LIMIT: Duration = seconds(60);
@@ -138,6 +142,20 @@ pub(crate) const RELEASE_REPLY_LIMIT: Duration = seconds(6);
 /// effect late. The server ends a request after [`ACQUIRE_LIMIT`], and a connection without a reply is closed after
 /// [`ACQUIRE_NO_REPLY`]. A working operating system and network deliver the rest within the last of these times.
 pub(crate) const LATE_RELEASES: [Duration; 3] = [seconds(10), seconds(30), seconds(90)];
+
+/// The same for the claims of a set, before the others: the update that claims several locks goes on with the rest when one
+/// of them is blocked, so that it is more often granted late. By then the server has ended the update.
+pub(crate) const LATE_RELEASE_OF_SET: Duration = millis(5500);
+
+/// The limit at the server of a request that marks a lock as done.
+pub(crate) const MARK_LIMIT: Duration = seconds(4);
+
+/// The time after which such a request without a reply is overdue: a copy of it is sent on another connection.
+pub(crate) const MARK_OVERDUE: Duration = seconds(2);
+
+/// The time after which such a request without a reply is given up, which closes its connection. The server has ended it
+/// by then.
+pub(crate) const MARK_NO_REPLY: Duration = seconds(7);
 
 /// The time for which `shutdown` waits until every release is confirmed.
 pub(crate) const SHUTDOWN_LIMIT: Duration = seconds(15);
@@ -242,7 +260,7 @@ pub(crate) const STREAM_PROVED: Duration = seconds(10 * 60);
 
 // The order between processes.
 
-/// The time that each waiter leaves to those before it after a release, besides the time that their requests take.
+/// The time that each waiter leaves to those before it after a release, besides twice the time that their requests take.
 pub(crate) const LINE_MARGIN: Duration = millis(5);
 
 /// The same for a waiter without a change stream, which learns of a release by polling.
@@ -258,7 +276,7 @@ pub(crate) const LINE_EXTRA_MAX: Duration = millis(20);
 /// the server more than the time until the next release.
 pub(crate) const LINE_FAR: usize = 8;
 
-/// These pauses. They are shorter than the turns of so many waiters together.
+/// The pause of such a provider after each reply of its stream. It is shorter than the turns of so many waiters together.
 pub(crate) const LINE_FAR_PAUSE: Duration = millis(25);
 
 /// The time from which on an event of the stream has come with a reply of its own; it was in memory already otherwise.
@@ -290,14 +308,14 @@ pub(crate) const LINE_SHOWN: Duration = millis(500);
 /// The time after its own release within which a process that acquires the lock again looks whether others wait.
 pub(crate) const LINE_RETAKEN: Duration = millis(100);
 
-/// The least time between two such looks, each for all such names.
+/// The least time between two such looks, each for all such names. The first looks come sooner.
 pub(crate) const LINE_RETAKEN_EVERY: Duration = seconds(1);
 
 /// The longest pause of a waiter that hears of no release: an event can be lost.
 pub(crate) const LINE_SILENCE: Duration = seconds(1);
 
 /// The pause of the first in line without a change stream; the others pause longer by their places.
-pub(crate) const LINE_POLL: Duration = millis(22);
+pub(crate) const LINE_POLL: Duration = millis(20);
 
 /// The part of the time for which the present holder is known to have the lock that a waiter without a change stream pauses
 /// at least: it sends few requests for a lock that is held for long, and comes late by this part at most.
@@ -325,6 +343,9 @@ pub(crate) const LINE_PROLONGED: Duration = seconds(30);
 /// The limit at the server of one write of a document in line.
 pub(crate) const LINE_LIMIT: Duration = seconds(2);
 
+/// The time after which a command of the line without a reply is given up, which closes its connection.
+pub(crate) const LINE_NO_REPLY: Duration = seconds(4);
+
 /// The limit at the server of one query for lines.
 pub(crate) const LINE_READ_LIMIT: Duration = seconds(1);
 
@@ -332,7 +353,7 @@ pub(crate) const LINE_READ_LIMIT: Duration = seconds(1);
 pub(crate) const LINE_REFUSED: Duration = seconds(5 * 60);
 
 /// The time for which a shutdown waits until the documents of this process are removed.
-pub(crate) const LINE_SHUTDOWN: Duration = seconds(3);
+pub(crate) const LINE_SHUTDOWN: Duration = seconds(5);
 
 // The documents of waiters.
 
@@ -384,6 +405,7 @@ const _: () = {
 
     // The server has ended a request before its id is released late, and the last release comes after its connection is
     // closed.
+    assert!(is_less(ACQUIRE_LIMIT, LATE_RELEASE_OF_SET) && is_less(LATE_RELEASE_OF_SET, LATE_RELEASES[0]));
     assert!(is_less(ACQUIRE_LIMIT, LATE_RELEASES[0]) && is_less(LATE_RELEASES[0], LATE_RELEASES[1]));
     assert!(is_less(DEAD_CONNECTION, LATE_RELEASES[2]) && is_less(LATE_RELEASES[1], LATE_RELEASES[2]));
 
@@ -398,6 +420,7 @@ const _: () = {
     assert!(is_less(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX) && is_less(HANDOVER_MIN, HANDOVER_MAX));
     assert!(is_less(HANDOVER_MAX, HANDOVER_MAX_SLOW));
     assert!(is_less(COMMIT_NO_REPLY, COMMIT_LIMIT) && is_less(COMMAND_LIMIT, ADMIN_REPLY_LIMIT));
+    assert!(is_less(LINE_LIMIT, LINE_NO_REPLY) && is_less(LINE_READ_LIMIT, LINE_NO_REPLY));
     assert!(is_less(STAND_BACK, LINE_MOMENTS_MAX) && is_less(LINE_MOMENTS_MAX, LINE_SILENCE));
     assert!(is_less(STREAM_AWAIT, STREAM_SILENT) && is_less(STREAM_SILENT, DEAD_CONNECTION));
     assert!(is_less(STREAM_COST_WINDOW, STREAM_POLL_MIN) && is_less(STREAM_POLL_MIN, STREAM_POLL_MAX));

@@ -32,6 +32,9 @@ use serde::{Deserialize, Serialize};
 pub struct FencingToken(i64);
 
 impl FencingToken {
+    /// What stands for the token of a hold that has none: a permit. It is less than every token.
+    pub(crate) const NONE: Self = Self(i64::MIN);
+
     pub(crate) const fn new(value: i64) -> Self {
         Self(value)
     }

@@ -1,14 +1,16 @@
 //! Every span and event in one place: their names, targets and fields are part of the public interface (see the table in
 //! `guide/observing.md`).
 
+use std::fmt;
 use std::time::Duration;
 
 use mongodb::Namespace;
 use tokio::time::Instant;
-use tracing::{Level, Span, debug, info, span, trace, warn};
+use tracing::{Level, Span, debug, error, info, span, trace, warn};
 
 use crate::meter::AcquireOutcome;
-use crate::{FencingToken, LockError, LossReason, lock_id};
+use crate::name::RenderedName;
+use crate::{FencingToken, LockError, LossReason, lock_id, slot};
 
 macro_rules! target {
     () => {
@@ -33,6 +35,26 @@ pub(crate) fn acquire_span(name: &str, template: Option<&'static str>, owner: &s
     )
 }
 
+/// [`acquire_span`] of a call for several locks. It has the name of the one that stands for the set, and all names.
+pub(crate) fn acquire_set_span(names: &[RenderedName], first: usize, owner: &str) -> Span {
+    span!(
+        target: target!(), Level::DEBUG, "mongolock.acquire",
+        lock.name = &**names[first].text(), lock.names = ?Texts(names), lock.template = names[first].template(),
+        lock.owner = owner, lock.token = tracing::field::Empty, waited_ms = tracing::field::Empty, outcome = tracing::field::Empty,
+    )
+}
+
+/// The texts of several names, as a list.
+struct Texts<'a>(&'a [RenderedName]);
+
+impl fmt::Debug for Texts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.0.iter().map(RenderedName::text))
+            .finish()
+    }
+}
+
 /// How the wait ended; recorded on its span.
 pub(crate) fn acquire_ended(
     span: &Span,
@@ -53,9 +75,12 @@ pub(crate) fn acquire_ended(
 /// The fields of one hold in events.
 pub(crate) struct HoldFields<'a> {
     pub(crate) name: &'a str,
+    /// The number of the permit, if the lock is one.
+    pub(crate) permit: Option<u32>,
     /// The id of the claim, which has the owner.
     pub(crate) lock_id: &'a str,
-    pub(crate) token: FencingToken,
+    /// The fencing token; a permit has none.
+    pub(crate) token: Option<FencingToken>,
     pub(crate) acquired: Instant,
 }
 
@@ -63,6 +88,10 @@ impl HoldFields<'_> {
     /// The owner, which only an enabled span or event looks for.
     fn owner(&self) -> &str {
         lock_id::owner(self.lock_id).unwrap_or_default()
+    }
+
+    fn token(&self) -> Option<i64> {
+        self.token.map(FencingToken::get)
     }
 
     fn held_ms(&self) -> u64 {
@@ -74,8 +103,17 @@ impl HoldFields<'_> {
 pub(crate) fn hold_span(hold: &HoldFields<'_>, template: Option<&'static str>) -> Span {
     span!(
         target: target!(), Level::DEBUG, "mongolock.hold",
-        lock.name = hold.name, lock.template = template, lock.owner = hold.owner(),
-        lock.token = hold.token.get(), held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
+        lock.name = hold.name, lock.permit = hold.permit, lock.template = template, lock.owner = hold.owner(),
+        lock.token = hold.token(), held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
+    )
+}
+
+/// [`hold_span`] of a call with several names.
+pub(crate) fn hold_set_span(hold: &HoldFields<'_>, template: Option<&'static str>, names: &[&str]) -> Span {
+    span!(
+        target: target!(), Level::DEBUG, "mongolock.hold",
+        lock.name = hold.name, lock.names = ?names, lock.template = template, lock.owner = hold.owner(),
+        lock.token = hold.token(), held_ms = tracing::field::Empty, outcome = tracing::field::Empty,
     )
 }
 
@@ -106,7 +144,7 @@ pub(crate) fn retrying(name: &str, error: &LockError, pause: Duration) {
 pub(crate) fn look_failed(locks: usize, first: &str, error: &LockError, pause: Duration) {
     warn!(
         name: "mongolock.retrying", target: target!(),
-        { locks = locks, lock.name = first, error = %error, pause_ms = millis(pause) },
+        { locks = locks, lock.name = slot::shown(first), error = %error, pause_ms = millis(pause) },
         "a look at awaited locks failed, it is repeated"
     );
 }
@@ -115,7 +153,7 @@ pub(crate) fn acquired(hold: &HoldFields<'_>) {
     event!(
         debug,
         "mongolock.acquired",
-        { lock.name = hold.name, lock.owner = hold.owner(), lock.token = hold.token.get() },
+        { lock.name = hold.name, lock.permit = hold.permit, lock.owner = hold.owner(), lock.token = hold.token() },
         "lock acquired"
     );
 }
@@ -124,7 +162,7 @@ pub(crate) fn renewed(hold: &HoldFields<'_>) {
     event!(
         trace,
         "mongolock.renewed",
-        { lock.name = hold.name, lock.token = hold.token.get() },
+        { lock.name = hold.name, lock.token = hold.token() },
         "lease renewed"
     );
 }
@@ -133,8 +171,59 @@ pub(crate) fn released(hold: &HoldFields<'_>) {
     event!(
         debug,
         "mongolock.released",
-        { lock.name = hold.name, lock.token = hold.token.get(), held_ms = hold.held_ms() },
+        { lock.name = hold.name, lock.permit = hold.permit, lock.token = hold.token(), held_ms = hold.held_ms() },
         "lock released"
+    );
+}
+
+/// The server has confirmed the mark of work that may succeed only once.
+pub(crate) fn done(hold: &HoldFields<'_>) {
+    event!(
+        debug,
+        "mongolock.done",
+        { lock.name = hold.name, lock.owner = hold.owner(), lock.token = hold.token(), held_ms = hold.held_ms() },
+        "work done, lock marked"
+    );
+}
+
+pub(crate) fn done_retrying(hold: &HoldFields<'_>, error: &LockError, pause: Duration) {
+    event!(
+        warn,
+        "mongolock.done_retrying",
+        {
+            lock.name = hold.name, lock.token = hold.token(), error = %error.with_cause(),
+            pause_ms = millis(pause),
+        },
+        "the work is done, and marking the lock failed, retrying"
+    );
+}
+
+pub(crate) fn done_failed(hold: &HoldFields<'_>, error: &LockError) {
+    event!(
+        error,
+        "mongolock.done_failed",
+        { lock.name = hold.name, lock.token = hold.token(), error = %error.with_cause() },
+        "the work is done, and the lock was not marked, the work may run again"
+    );
+}
+
+/// A query has found a permit beyond the number that a caller gives.
+pub(crate) fn permits_differ(name: &str, permits: u32, seen: u32) {
+    event!(
+        warn,
+        "mongolock.permits_differ",
+        { lock.name = name, permits = permits, seen = seen },
+        "another caller of the semaphore gives a larger number of permits"
+    );
+}
+
+/// A call with `once_per` came so close to the boundary between two periods that the next one may come in the same.
+pub(crate) fn close_to_boundary(name: &str, period: Duration) {
+    event!(
+        warn,
+        "mongolock.close_to_boundary",
+        { lock.name = name, period_ms = millis(period) },
+        "a call came within 1 % of the boundary between two periods, periods may be missed"
     );
 }
 
@@ -143,7 +232,7 @@ pub(crate) fn lost(hold: &HoldFields<'_>, reason: LossReason) {
         warn,
         "mongolock.lost",
         {
-            lock.name = hold.name, lock.token = hold.token.get(), held_ms = hold.held_ms(),
+            lock.name = hold.name, lock.permit = hold.permit, lock.token = hold.token(), held_ms = hold.held_ms(),
             reason = reason.as_str(),
         },
         "the lease ended before the work did"
@@ -155,7 +244,7 @@ pub(crate) fn forced(name: &str) {
     event!(
         info,
         "mongolock.forced",
-        { lock.name = name },
+        { lock.name = slot::shown(name), lock.permit = slot::parts(name).map(|(_, number)| number) },
         "an operator released the lock by force"
     );
 }
@@ -184,7 +273,7 @@ pub(crate) fn renewal_failed(locks: usize, first: &str, error: &LockError) {
     event!(
         warn,
         "mongolock.renewal_failed",
-        { locks = locks, lock.name = first, error = %error.with_cause() },
+        { locks = locks, lock.name = slot::shown(first), error = %error.with_cause() },
         "renewal failed, retrying while the leases last"
     );
 }
@@ -193,7 +282,7 @@ pub(crate) fn release_failed(locks: usize, first: &str, error: &LockError) {
     event!(
         warn,
         "mongolock.release_failed",
-        { locks = locks, lock.name = first, error = %error.with_cause() },
+        { locks = locks, lock.name = slot::shown(first), error = %error.with_cause() },
         "release failed, the leases will expire"
     );
 }
@@ -244,6 +333,16 @@ pub(crate) fn line_refused(error: &LockError) {
         "mongolock.line_refused",
         { error = %error.with_cause() },
         "waiting calls of this process stand in no line"
+    );
+}
+
+/// The collection of the locks has a collation.
+pub(crate) fn collation(locale: &str) {
+    event!(
+        warn,
+        "mongolock.index",
+        { locale = locale },
+        "the collection has a collation, different names may be one lock"
     );
 }
 

@@ -36,7 +36,11 @@ const RUNTIME_LAYERS: &[Layer] = &[
             "blocking",
             "lock",
             "busy",
+            "lock_set",
             "guard",
+            "set_guard",
+            "semaphore",
+            "permit",
             "context",
             "commit",
             "admin",
@@ -76,8 +80,8 @@ const RUNTIME_LAYERS: &[Layer] = &[
     Layer {
         name: "values and tools",
         modules: &[
-            "error", "duration", "token", "output", "name", "lock_id", "opaque", "options", "timing",
-            "backoff", "sync", "task", "meter", "trace",
+            "error", "duration", "token", "output", "name", "lock_id", "slot", "once", "opaque", "options",
+            "timing", "backoff", "sync", "task", "meter", "trace",
         ],
     },
 ];

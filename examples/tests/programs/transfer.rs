@@ -43,7 +43,7 @@ async fn the_stopped_transfer_is_rejected_and_the_books_are_right() {
         panic!("{stopped:?}");
     };
     assert!(
-        rejected.ends_with("rolled back: the lock is lost; trying again"),
+        rejected.ends_with("rolled back: the locks are lost; trying again"),
         "{stopped:?}"
     );
     assert!(repeated.ends_with("500 is the limit of 1-2"), "{stopped:?}");

@@ -90,6 +90,18 @@ pub(crate) fn not_a_string(key: Key, write: Option<String>) -> String {
     format!("`{}` must be a string literal: write `{write}`", key.as_str())
 }
 
+pub(crate) fn not_a_name_in_list() -> &'static str {
+    "each name of the list must be a string literal or a `LockName`: write `name = [\"account:<from>\", \"account:<to>\"]`"
+}
+
+pub(crate) fn empty_list() -> &'static str {
+    "the list of names is empty: write what the locks protect, such as `name = [\"account:<from>\", \"account:<to>\"]`"
+}
+
+pub(crate) fn same_template(written: &str) -> String {
+    format!("the lock name `{written}` is given twice: a lock counts once, so remove one of the two")
+}
+
 pub(crate) fn suffixed(key: Key, suffix: &str) -> String {
     format!(
         "`{}` must be a plain string literal: remove the suffix `{suffix}`",
@@ -100,6 +112,38 @@ pub(crate) fn suffixed(key: Key, suffix: &str) -> String {
 pub(crate) fn not_a_path(write: Option<String>) -> String {
     let write = write.unwrap_or_else(|| "crate = my_crate::mongolock".to_owned());
     format!("`crate` must be a path: write `{write}`")
+}
+
+pub(crate) fn not_true() -> &'static str {
+    "`once` can only be `true`: write `once = true`, or remove it"
+}
+
+pub(crate) fn once_twice() -> &'static str {
+    "`once` and `once_per` exclude each other: keep `once` for a name with the scheduled time, and `once_per` for a period"
+}
+
+pub(crate) fn not_a_number() -> &'static str {
+    "`permits` must be a number: write `permits = 5`"
+}
+
+pub(crate) fn permits_out_of_bounds(written: &str) -> String {
+    format!("`permits = {written}` is out of bounds: write a number from 1 to 1000")
+}
+
+pub(crate) fn permits_with_several_names() -> &'static str {
+    "`permits` needs one lock name: give one `name`, or remove `permits`"
+}
+
+pub(crate) fn permits_with_once() -> &'static str {
+    "`permits` contradicts `once` and `once_per`, which let one caller work at a time: remove one of the two"
+}
+
+pub(crate) fn once_with_several_names() -> &'static str {
+    "work that may succeed only once has one lock name: give one `name`, or remove `once` and `once_per`"
+}
+
+pub(crate) fn once_with_min_hold() -> &'static str {
+    "`min_hold` has no effect with `once` or `once_per`, whose mark keeps the lock taken: remove one of the two"
 }
 
 pub(crate) fn not_an_expression() -> &'static str {

@@ -10,7 +10,8 @@ pub(crate) fn unreadable(argument: &str, text: &str, mistake: &DurationMistake) 
         DurationMistake::NoUnit { write } => format!("`{text}` has no unit: write `{write}`"),
         DurationMistake::Negative => format!("`{text}` is negative: {example}"),
         DurationMistake::TooLong => {
-            format!("`{text}` is too long for `{argument}`: write at most `7d`")
+            let most = if argument == "once_per" { "366d" } else { "7d" };
+            format!("`{text}` is too long for `{argument}`: write at most `{most}`")
         }
         DurationMistake::Malformed { write: Some(write) } => {
             format!("`{text}` is not a duration: write `{write}`")
@@ -30,6 +31,8 @@ pub(crate) const EXPIRY_BOUNDS: &str = "between `100ms` and `7d`";
 pub(crate) const RENEW_BOUNDS: &str = "above `0s` and below `expiry` (at most `7d`)";
 /// The accepted values of `min_hold` and `max_hold`, as the message states them.
 pub(crate) const HOLD_BOUNDS: &str = "between `0s` and `7d`";
+/// The accepted values of `once_per`, as the message states them.
+pub(crate) const PERIOD_BOUNDS: &str = "between `1s` and `366d`";
 /// The accepted values of `acquire_timeout`, as the message states them.
 pub(crate) const TIMEOUT_BOUNDS: &str = "between `0s` and `7d`, or `none` to wait without a limit";
 

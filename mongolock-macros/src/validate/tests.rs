@@ -257,15 +257,15 @@ fn the_separators_of_a_name_are_escaped_unless_it_says_otherwise() {
     let separators = |args: TokenStream| {
         let (lock, errors) = validate(args, item());
         assert_eq!(errors, "");
-        match lock.name {
-            LockName::Template { parts, .. } => parts
+        match lock.names {
+            LockNames::One(LockName::Template { parts, .. }) => parts
                 .into_iter()
                 .filter_map(|part| match part {
                     Part::Value(value) => Some(value.separator),
                     Part::Text(_) => None,
                 })
                 .collect::<Vec<_>>(),
-            LockName::Value(_) => panic!("a template was given"),
+            _ => panic!("a template was given"),
         }
     };
     assert_eq!(separators(quote!(name = "<id>:<type>/x")), [Some(':'), None]);

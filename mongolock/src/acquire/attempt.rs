@@ -16,7 +16,7 @@ use crate::lease::{Entry, Grant, Hold, Lease, RequestPermit, without_margin};
 use crate::line::OwnAcquisition;
 use crate::options::Options;
 use crate::queue::{Admission, AdmissionClass, Overdue};
-use crate::store::{AcquireReply, AcquireRequest, LeaseId, driver_error};
+use crate::store::{AcquireReply, AcquireRequest, Dates, LeaseId, driver_error};
 use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY,
 };
@@ -56,6 +56,8 @@ struct Shared {
     /// The entry in the queue, which keeps a shutdown waiting for replies.
     entry: Arc<Entry>,
     copies: Arc<Copies>,
+    /// The name of the semaphore, if the lock is one of its permits.
+    semaphore: Option<Arc<str>>,
 }
 
 /// How one request of an attempt ended.
@@ -67,6 +69,8 @@ pub(crate) enum AttemptOutcome {
         /// The id of the claim that has the lock, if the reply names one.
         lock_id: Option<Arc<str>>,
         remaining: Option<Duration>,
+        /// Present if the work under the lock may succeed only once.
+        dates: Option<Dates>,
     },
     /// The lock was acquired, but the reply came when the lease was over: the next attempt needs a new id.
     AlreadyOver,
@@ -109,6 +113,27 @@ impl Attempt {
         options: &Arc<Options>,
         entry: &Arc<Entry>,
     ) -> Self {
+        Self::of(engine, name, options, entry, None)
+    }
+
+    /// An attempt to acquire the permit of this semaphore that has this name.
+    pub(crate) fn of_permit(
+        engine: &Arc<Engine>,
+        name: &Arc<str>,
+        semaphore: &Arc<str>,
+        options: &Arc<Options>,
+        entry: &Arc<Entry>,
+    ) -> Self {
+        Self::of(engine, name, options, entry, Some(Arc::clone(semaphore)))
+    }
+
+    fn of(
+        engine: &Arc<Engine>,
+        name: &Arc<str>,
+        options: &Arc<Options>,
+        entry: &Arc<Entry>,
+        semaphore: Option<Arc<str>>,
+    ) -> Self {
         let shared = Shared {
             engine: Arc::clone(engine),
             key: LeaseId {
@@ -118,6 +143,7 @@ impl Attempt {
             options: Arc::clone(options),
             entry: Arc::clone(entry),
             copies: Arc::default(),
+            semaphore,
         };
         Self {
             shared: Arc::new(shared),
@@ -137,8 +163,13 @@ impl Attempt {
     }
 
     /// The same attempt for a single try, whose request does not wait behind those of waiting calls.
-    pub(crate) fn unlimited(mut self) -> Self {
-        self.class = None;
+    pub(crate) fn unlimited(self) -> Self {
+        self.in_class(None)
+    }
+
+    /// The same attempt, whose requests are admitted among those of this class; `None` for a single try.
+    pub(crate) fn in_class(mut self, class: Option<AdmissionClass>) -> Self {
+        self.class = class;
         self
     }
 
@@ -149,9 +180,10 @@ impl Attempt {
             key,
             options,
             entry,
+            semaphore,
             ..
         } = &*self.shared;
-        let mut attempt = Self::new(engine, &key.name, options, entry);
+        let mut attempt = Self::of(engine, &key.name, options, entry, semaphore.clone());
         attempt.class = self.class;
         attempt.tokens = self.tokens;
         attempt
@@ -232,7 +264,9 @@ impl Attempt {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return;
         }
-        if !self.shared.copies.may_take_effect() && self.shared.entry.others_wait() {
+        // A permit is never handed over.
+        let is_lock = self.shared.semaphore.is_none();
+        if is_lock && !self.shared.copies.may_take_effect() && self.shared.entry.others_wait() {
             self.tokens = HANDOVERS;
         }
         let request = Request {
@@ -241,6 +275,7 @@ impl Attempt {
                 expiry: self.shared.options.expiry,
                 tokens: self.tokens,
                 takeover_margin: self.shared.engine.config.options.takeover_margin,
+                wants_dates: self.shared.options.once.is_some(),
             },
             limit: limit_until(deadline),
             _permit: permit,
@@ -275,12 +310,20 @@ impl Attempt {
             Ok(AcquireReply::Acquired {
                 last_token,
                 remaining,
-            }) => self.acquired(reply.sent, last_token, remaining),
-            Ok(AcquireReply::Held { holder, remaining }) => {
+                dates,
+            }) => self.acquired(reply.sent, last_token, remaining, dates),
+            Ok(AcquireReply::Held {
+                holder,
+                remaining,
+                dates,
+            }) => {
                 self.class = self.class.map(|_| AdmissionClass::Woken);
+                // Known before the first acquisition: who is far away asks for a longer moment from the beginning.
+                self.shared.engine.lines.note_round_trip(reply.sent.elapsed());
                 AttemptOutcome::Held {
                     lock_id: holder,
                     remaining,
+                    dates,
                 }
             }
             Err(error) if is_blocked && reply.limit < SLOW_REPLY => AttemptOutcome::OutOfTime(error),
@@ -295,6 +338,7 @@ impl Attempt {
         sent: Instant,
         last_token: FencingToken,
         remaining: Option<Duration>,
+        dates: Option<Dates>,
     ) -> AttemptOutcome {
         let lasts = remaining.map_or(self.shared.options.expiry, |left| {
             left.min(self.shared.options.expiry)
@@ -314,6 +358,8 @@ impl Attempt {
                 .then(|| Arc::clone(&self.shared.copies)),
             sent,
             lasts,
+            semaphore: self.shared.semaphore.clone(),
+            once: dates.and_then(|dates| Some(self.shared.options.once?.grant(dates.acquired_at))),
         };
         let entry = Arc::clone(&self.shared.entry);
         let options = Arc::clone(&self.shared.options);
@@ -327,17 +373,17 @@ impl Attempt {
     /// Notes for the order of the waiters, in this process and in others, that a request that took this time has acquired
     /// the lock.
     fn note_acquisition(&self, request: Duration) {
-        let Shared {
-            engine, key, entry, ..
-        } = &*self.shared;
+        let Shared { engine, entry, .. } = &*self.shared;
+        // The waiters for a permit wait for any of its semaphore.
+        let name = entry.name();
         entry.budget().begin_row(request, entry.waiting());
         let acquired = OwnAcquisition {
             request,
             waiting_since: entry.waiting_since(),
             user: entry.user(),
-            has_stream: engine.notifier.hears_of(&key.name),
+            has_stream: engine.notifier.hears_of(name),
         };
-        if engine.lines.acquired(&key.name, acquired) {
+        if engine.lines.acquired(name, acquired) {
             engine.enter_retaken();
         }
     }
@@ -395,7 +441,11 @@ impl Request {
             let entry = &self.shared.entry;
             entry.front().replied(entry.has_other_requests());
         }
-        if self.shared.copies.answered(sent, result.as_ref()) {
+        if self
+            .shared
+            .copies
+            .answered(sent, result.as_ref().map(Result::as_ref))
+        {
             self.shared.release(None);
         }
         Some(Reply {
@@ -430,7 +480,7 @@ fn is_from_server(result: &Result<AcquireReply, LockError>) -> bool {
 
 /// The limit of a request at the server: a part of the caller's remaining time, so that the reply arrives before the
 /// deadline.
-fn limit_until(deadline: Option<Instant>) -> Duration {
+pub(super) fn limit_until(deadline: Option<Instant>) -> Duration {
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     left.map_or(ACQUIRE_LIMIT, |left| {
         left.mul_f64(0.8).clamp(ACQUIRE_LIMIT_MIN, ACQUIRE_LIMIT)
@@ -438,7 +488,7 @@ fn limit_until(deadline: Option<Instant>) -> Duration {
 }
 
 /// Takes out the first task that has ended, and returns its output.
-fn poll_first<T>(
+pub(super) fn poll_first<T>(
     tasks: &mut Vec<JoinHandle<T>>,
     mut poll: impl FnMut(&mut JoinHandle<T>) -> Poll<Result<T, JoinError>>,
 ) -> Poll<Result<T, JoinError>> {

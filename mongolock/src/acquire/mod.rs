@@ -2,27 +2,35 @@
 
 mod attempt;
 mod pacing;
+mod period;
+mod permit;
+mod several;
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use mongodb::bson::DateTime;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 use crate::acquire::attempt::{Attempt, AttemptOutcome};
 use crate::acquire::pacing::Pacing;
+use crate::acquire::period::CallPeriod;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
 use crate::meter::{AcquireOutcome, LockMeter};
 use crate::name::RenderedName;
+use crate::once::{MarkEnd, Once};
 use crate::opaque::boxed;
 use crate::options::Options;
-use crate::queue::{FrontStatus, Holder};
-use crate::store::{ACQUIRE_REQUEST, LeaseId, driver_error};
+use crate::queue::{FrontStatus, Holder, Period};
+use crate::store::{ACQUIRE_REQUEST, Dates, LeaseId, driver_error};
 use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
-use crate::{LockError, task, trace};
+use crate::{LockError, lock_id, task, trace};
+pub(crate) use permit::AcquirePermit;
+pub(crate) use several::AcquireSeveral;
 
 /// One call that acquires a lock.
 pub(crate) struct Acquire<'a> {
@@ -31,9 +39,14 @@ pub(crate) struct Acquire<'a> {
     options: &'a Arc<Options>,
     /// Whether the caller runs under another lock of this provider, which it keeps until it gets this one.
     is_inside_hold: bool,
-    meter: LockMeter,
+    /// What measures the call; `None` for a part of a call for several locks.
+    meter: Option<LockMeter>,
     /// The time at which the call began.
     begun: Instant,
+    /// The period that the call belongs to, if its work may succeed once in each period.
+    period: CallPeriod,
+    /// How long the call has waited behind others of this process before its first request.
+    waited: OnceLock<Duration>,
 }
 
 /// The outcome of a single try: the lock, or its holder.
@@ -65,8 +78,10 @@ impl<'a> Acquire<'a> {
             name,
             options,
             is_inside_hold,
-            meter: engine.meter.of(name.template()),
+            meter: Some(engine.meter.of(name.template())),
             begun: Instant::now(),
+            period: CallPeriod::default(),
+            waited: OnceLock::new(),
         }
     }
 
@@ -76,9 +91,9 @@ impl<'a> Acquire<'a> {
 
     /// Waits for the lock until the acquire timeout.
     pub(crate) async fn wait(&self) -> Result<Hold, LockError> {
-        let waiting = Waiting::begin(self);
+        let waiting = Waiting::begin(self.engine, self.meter.as_ref(), self.begun);
         let span = trace::acquire_span(self.name(), self.name.template(), &self.engine.owner);
-        let outcome = match self.options.acquire_timeout {
+        let outcome = match self.options.wait_limit() {
             // A call with a timeout of zero still sends one request.
             Some(Duration::ZERO) => boxed(self.attempt_once()).instrument(span.clone()).await,
             limit => {
@@ -93,7 +108,7 @@ impl<'a> Acquire<'a> {
     /// Tries to acquire the lock, or returns its holder; no request is sent if another caller in this process holds the
     /// lock or waits for it.
     pub(crate) async fn try_once(&self) -> Result<Tried, LockError> {
-        let waiting = Waiting::begin(self);
+        let waiting = Waiting::begin(self.engine, self.meter.as_ref(), self.begun);
         let span = trace::acquire_span(self.name(), self.name.template(), &self.engine.owner);
         let outcome = self.attempt_once().instrument(span.clone()).await;
         waiting.end(&span, &outcome);
@@ -164,7 +179,9 @@ impl<'a> Acquire<'a> {
             Some(turn) if turn.is_fresh() && self.engine.lines.place_until(self.name()).is_none() => {
                 let mut attempt = self.new_attempt(&entry);
                 match self.first_outcome(&mut attempt, deadline).await? {
-                    Some(AttemptOutcome::Acquired(hold)) if !hold.lease().is_over() => {
+                    Some(AttemptOutcome::Acquired(hold))
+                        if !hold.lease().is_over() && self.options.once.is_none() =>
+                    {
                         return Ok(self.deliver(hold, &entry, turn));
                     }
                     outcome => (Some(turn), Some(Box::new((attempt, outcome)))),
@@ -217,9 +234,12 @@ impl<'a> Acquire<'a> {
         first: Option<First>,
         deadline: Option<Instant>,
     ) -> Result<Hold, LockError> {
-        let turn = match turn {
-            Some(turn) => turn,
-            None => entry.turn().await,
+        let turn = if let Some(turn) = turn {
+            turn
+        } else {
+            let turn = entry.turn().await;
+            self.waited.get_or_init(|| self.begun.elapsed());
+            turn
         };
         if first.is_none()
             && let Some(hold) = self.take_over_or_yield(entry, &turn).await
@@ -228,7 +248,7 @@ impl<'a> Acquire<'a> {
         }
         let mut pacing = Pacing::new(self.engine, self.name(), entry, self.begun);
         if first.is_none() {
-            pacing.wait_for_place(deadline).await;
+            pacing.wait_for_place(deadline, self.options.once.is_some()).await;
         }
         let (mut attempt, mut outcome) =
             first.map_or_else(|| (self.new_attempt(entry), None), |first| *first);
@@ -244,7 +264,7 @@ impl<'a> Acquire<'a> {
                 Step::Held(holder) => {
                     turn.budget().shrink();
                     let remaining = holder.remaining();
-                    let pause = pacing.after_held(attempt.lock_id(), remaining);
+                    let pause = pacing.after_held(attempt.lock_id(), self.options.once.is_some(), remaining);
                     trace::waiting(self.name(), remaining, pause);
                     pause
                 }
@@ -261,8 +281,20 @@ impl<'a> Acquire<'a> {
 
     /// Delivers the hold to the caller: the turn goes with the lease, and the waiters behind wait for its holder.
     fn deliver(&self, hold: Hold, entry: &Entry, turn: Turn) -> Hold {
-        entry.front().set_held(Holder::local(&hold.lease().key.lock_id));
-        hold.lease().deliver(turn, &self.meter);
+        let lease = hold.lease();
+        let period = lease.once.and_then(|once| match once.mark_end {
+            MarkEnd::At(end) => {
+                let left = end
+                    .timestamp_millis()
+                    .saturating_sub(once.acquired_at.timestamp_millis());
+                let ends = Instant::now() + Duration::from_millis(u64::try_from(left).unwrap_or_default());
+                Some(Period { end, ends })
+            }
+            MarkEnd::After(_) => None,
+        });
+        let holder = Holder::local(&lease.key.lock_id);
+        entry.front().set_held(holder.in_period(period));
+        lease.deliver(turn, self.meter.as_ref());
         hold
     }
 
@@ -293,18 +325,25 @@ impl<'a> Acquire<'a> {
         let error = match outcome {
             AttemptOutcome::RuntimeStopped => return Err(self.shut_down_error()),
             _ if self.engine.refuses(self.is_inside_hold) => return Err(self.shut_down_error()),
-            AttemptOutcome::Acquired(hold) if !hold.lease().is_over() => return Ok(Step::Acquired(hold)),
+            AttemptOutcome::Acquired(hold) if !hold.lease().is_over() => {
+                return self.in_period(hold).map(Step::Acquired);
+            }
             // The lease was over before the caller's thread took it. The old claim releases itself, and its id must not
             // be used again.
             AttemptOutcome::Acquired(_) | AttemptOutcome::AlreadyOver => {
                 *attempt = attempt.anew();
                 return Ok(Step::Retry(Duration::ZERO));
             }
-            AttemptOutcome::Held { lock_id, remaining } => {
+            AttemptOutcome::Held {
+                lock_id,
+                remaining,
+                dates,
+            } => {
                 if let Some(lock_id) = &lock_id {
                     self.engine.lines.held_by(self.name(), lock_id);
                 }
                 let holder = Holder::new(lock_id.clone(), remaining);
+                let holder = self.unless_done(holder, lock_id.as_deref(), dates)?;
                 let Some((key, min_hold)) = self.given_up(lock_id) else {
                     entry.front().set_held(holder.clone());
                     return Ok(Step::Held(holder));
@@ -343,7 +382,11 @@ impl<'a> Acquire<'a> {
     async fn release_given_up(&self, key: LeaseId, min_hold: Duration) -> Result<(), LockError> {
         let store = Arc::clone(&self.engine.store);
         let overdue = Arc::clone(&self.engine.queues.overdue);
-        let release = async move { overdue.count(store.release(&key, min_hold, RELEASE_LIMIT)).await };
+        let release = async move {
+            overdue
+                .count(store.release(std::slice::from_ref(&key), min_hold, RELEASE_LIMIT))
+                .await
+        };
         // Without a reply the next acquire request shows whether the claim still has the lock.
         match tokio::time::timeout(ACQUIRE_OVERDUE, task::start(release)).await {
             Ok(reply) => reply.map(drop),
@@ -406,16 +449,93 @@ impl<'a> Acquire<'a> {
         step: F,
     ) -> Result<Option<F::Output>, LockError> {
         let time_is_up = async {
-            match deadline {
-                Some(deadline) => tokio::time::sleep_until(deadline).await,
-                None => entry.front().no_reply(self.begun).await,
+            if let Some(once @ Once::PerPeriod(_)) = self.options.once {
+                // It is on the heap, because every waiter would have room for it, and few have periods.
+                return boxed(self.deadline_or_period_end(entry, deadline, once)).await;
             }
+            self.deadline(entry, deadline).await;
         };
         tokio::select! {
             biased;
             output = step => Ok(Some(output)),
             () = self.engine.until_refused(self.is_inside_hold) => Err(self.shut_down_error()),
             () = time_is_up => Ok(None),
+        }
+    }
+
+    /// Waits until the deadline or, without one, until the server has not replied for too long.
+    async fn deadline(&self, entry: &Entry, deadline: Option<Instant>) {
+        match deadline {
+            Some(deadline) => tokio::time::sleep_until(deadline).await,
+            None => entry.front().no_reply(self.begun).await,
+        }
+    }
+
+    /// [`deadline`](Self::deadline) of a call that ends with its period as well.
+    async fn deadline_or_period_end(&self, entry: &Entry, deadline: Option<Instant>, once: Once) {
+        let known = |period| {
+            self.period.adopt(once, period, self.begun);
+            self.period.known()
+        };
+        let period_end = async {
+            let period = entry.front().until_period(known).await;
+            CallPeriod::until_end_of(period).await;
+        };
+        tokio::select! {
+            () = self.deadline(entry, deadline) => {}
+            () = period_end => {}
+        }
+    }
+
+    /// The hold, unless it was granted in a later period than that of the call: it is then released, because the work
+    /// would use that period up.
+    fn in_period(&self, hold: Hold) -> Result<Hold, LockError> {
+        if let (Some(once), Some(grant)) = (self.options.once, hold.lease().once) {
+            self.answered(once, grant.acquired_at);
+            if self.period.is_over_at(grant.acquired_at) {
+                return Err(self.timeout_error(&Holder::default()));
+            }
+        }
+        Ok(hold)
+    }
+
+    /// The holder that a reply has named; an error if it is the mark of work that is done, or if the call's period is
+    /// over. A lock whose work may succeed any number of times is held by a mark as by any holder.
+    fn unless_done(
+        &self,
+        holder: Holder,
+        lock_id: Option<&str>,
+        dates: Option<Dates>,
+    ) -> Result<Holder, LockError> {
+        let (Some(once), Some(dates)) = (self.options.once, dates) else {
+            return Ok(holder);
+        };
+        self.answered(once, dates.now);
+        if self.period.is_over_at(dates.now) {
+            return Err(self.timeout_error(&holder));
+        }
+        match lock_id.filter(|id| lock_id::is_mark(id)) {
+            Some(mark) => Err(LockError::Done {
+                name: self.name().to_string(),
+                by: lock_id::owner(mark).unwrap_or_default().to_owned(),
+                until: dates.expires_at,
+            }),
+            None => Ok(holder.in_period(self.period.known())),
+        }
+    }
+
+    /// Notes an answer with this time of the server; the first one decides which period the call belongs to.
+    fn answered(&self, once: Once, now: DateTime) {
+        if self.period.known().is_some() {
+            return;
+        }
+        self.period
+            .answered(once, now, self.waited.get().copied().unwrap_or_default());
+        if let Once::PerPeriod(period) = once
+            && once.is_close_to_boundary(now)
+            && self.engine.is_first_warning(self.name())
+        {
+            trace::close_to_boundary(self.name(), period);
         }
     }
 
@@ -467,43 +587,51 @@ impl<'a> Acquire<'a> {
     }
 }
 
-/// One call that waits for a lock. It was cancelled if it is dropped before its end.
-struct Waiting<'a, 'b> {
-    acquire: &'a Acquire<'b>,
+/// One call that waits for a lock, or for several. It was cancelled if it is dropped before its end.
+struct Waiting<'a> {
+    engine: &'a Engine,
+    meter: Option<&'a LockMeter>,
+    begun: Instant,
     outcome: AcquireOutcome,
 }
 
-impl<'a, 'b> Waiting<'a, 'b> {
-    fn begin(acquire: &'a Acquire<'b>) -> Self {
-        acquire.engine.wait_begins();
-        acquire.meter.wait_begins();
+impl<'a> Waiting<'a> {
+    /// Begins to count a call; without a meter it is a part of another call, which counts alone.
+    fn begin(engine: &'a Engine, meter: Option<&'a LockMeter>, begun: Instant) -> Self {
+        if let Some(meter) = meter {
+            engine.wait_begins();
+            meter.wait_begins();
+        }
         Self {
-            acquire,
+            engine,
+            meter,
+            begun,
             outcome: AcquireOutcome::Cancelled,
         }
     }
 
     /// Records how the call ended, also on its span.
-    fn end(mut self, span: &Span, outcome: &Result<Tried, LockError>) {
+    fn end<B>(mut self, span: &Span, outcome: &Result<Result<Hold, B>, LockError>) {
         self.outcome = match outcome {
             Ok(Ok(_)) => AcquireOutcome::Acquired,
             Ok(Err(_)) => AcquireOutcome::Busy,
             Err(LockError::Timeout { .. }) => AcquireOutcome::Timeout,
+            Err(LockError::Done { .. }) => AcquireOutcome::Done,
             Err(LockError::ShutDown { .. }) => AcquireOutcome::ShutDown,
             Err(_) => AcquireOutcome::Error,
         };
         let hold = outcome.as_ref().ok().and_then(|tried| tried.as_ref().ok());
-        let token = hold.map(|hold| hold.lease().token);
-        trace::acquire_ended(span, self.acquire.begun.elapsed(), self.outcome, token);
+        let token = hold.and_then(|hold| hold.lease().fencing_token());
+        trace::acquire_ended(span, self.begun.elapsed(), self.outcome, token);
     }
 }
 
-impl Drop for Waiting<'_, '_> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.acquire.engine.wait_ends();
-        self.acquire
-            .meter
-            .wait_ends(self.outcome, self.acquire.begun.elapsed());
+        if let Some(meter) = self.meter {
+            self.engine.wait_ends();
+            meter.wait_ends(self.outcome, self.begun.elapsed());
+        }
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct Pacing<'a> {
     /// Whether the reply before this pause found the lock held: then the subscription decides when to send the next
     /// request.
     is_resting: bool,
+    /// The number of waiters that ask at once when the lock is released: those of a semaphore are as many as its permits.
+    width: usize,
 }
 
 impl<'a> Pacing<'a> {
@@ -54,7 +56,14 @@ impl<'a> Pacing<'a> {
             subscription: None,
             counted: None,
             is_resting: false,
+            width: 1,
         }
+    }
+
+    /// The same for a waiter for any of so many permits.
+    pub(crate) fn of_semaphore(self, permits: u32) -> Self {
+        let width = usize::try_from(permits).unwrap_or(usize::MAX);
+        Self { width, ..self }
     }
 
     /// The pause after a request that ended with an error.
@@ -65,7 +74,12 @@ impl<'a> Pacing<'a> {
 
     /// The longest pause after a reply to a request of this claim that found the lock held; a wake-up may end it early, and
     /// a look at the lock may make it longer.
-    pub(crate) fn after_held(&mut self, lock_id: &Arc<str>, remaining: Option<Duration>) -> Duration {
+    pub(crate) fn after_held(
+        &mut self,
+        lock_id: &Arc<str>,
+        ends_with_mark: bool,
+        remaining: Option<Duration>,
+    ) -> Duration {
         self.held_replies += 1;
         let notifier = &self.engine.notifier;
         self.counted.get_or_insert_with(|| notifier.count());
@@ -74,14 +88,16 @@ impl<'a> Pacing<'a> {
         if self.held_replies > replies || lines.has(self.name) || notifier.has_many() {
             self.subscribe();
         }
-        if self.held_replies >= REPLIES_BEFORE_LINE {
+        // Who stands in line already says that its place is still needed.
+        if self.held_replies >= REPLIES_BEFORE_LINE || lines.has(self.name) {
             let has_stream = notifier.expects_stream();
             lines.enter(self.name, self.entry.user(), has_stream, Some(self.begun));
+            lines.set_width(self.name, self.width);
         }
         self.is_resting = self.subscription.is_some();
         match &self.subscription {
             Some(subscription) => {
-                subscription.set_claim(lock_id);
+                subscription.set_claim(lock_id, ends_with_mark);
                 subscription.rest(remaining)
             }
             None => until_free(self.backoff.next(), remaining),
@@ -91,9 +107,11 @@ impl<'a> Pacing<'a> {
     /// Waits before the first request while this provider leaves the lock to others: after its own release, or because they
     /// stand before it in line. A call with a deadline keeps half of its time for its own requests, and at least
     /// [`OWN_REQUESTS`]. Cancel safe.
-    pub(crate) async fn wait_for_place(&mut self, deadline: Option<Instant>) {
+    /// A mark ends it as a release does if `ends_with_mark` says so: the first request of the call finds it then.
+    pub(crate) async fn wait_for_place(&mut self, deadline: Option<Instant>, ends_with_mark: bool) {
         let lines = &self.engine.lines;
         lines.set_user(self.name, &self.entry.user());
+        lines.set_width(self.name, self.width);
         let Some(until) = lines.place_until(self.name) else {
             return;
         };
@@ -103,7 +121,7 @@ impl<'a> Pacing<'a> {
             front.set_held(Holder::default());
         }
         let subscription = self.subscribe();
-        subscription.rest_for_place(until);
+        subscription.rest_for_place(until, ends_with_mark);
         match deadline {
             Some(deadline) => {
                 let left = deadline.saturating_duration_since(Instant::now());
@@ -160,7 +178,7 @@ mod tests {
         let entry = engine.queues.join(&name);
         let mut pacing = Pacing::new(engine, &name, &entry, Instant::now());
         for _ in 0..=REPLIES_BEFORE_STREAM {
-            let longest = pacing.after_held(&"own".into(), None);
+            let longest = pacing.after_held(&"own".into(), false, None);
             pacing.pause(longest).await;
         }
         assert!(pacing.subscription.is_some());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::request;
 use crate::engine::Engine;
-use crate::{FencingToken, LockError, trace};
+use crate::{FencingToken, LockError, slot, trace};
 
 /// A request that releases a lock by force; made by [`LockAdmin::force_release`](crate::LockAdmin::force_release).
 ///
@@ -52,6 +52,8 @@ pub struct ForceRelease {
     name: Result<String, LockError>,
     /// The fencing token that the document must have; `None` releases whichever hold there is.
     only_if: Option<FencingToken>,
+    /// The number of the permit, if the name is that of a semaphore.
+    permit: Option<u32>,
 }
 
 impl ForceRelease {
@@ -60,7 +62,27 @@ impl ForceRelease {
             engine: Arc::clone(engine),
             name,
             only_if: None,
+            permit: None,
         }
+    }
+
+    /// Releases this permit of the semaphore instead of the lock of that name; the number is that of
+    /// [`LockInfo::permit`](crate::LockInfo::permit).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let stuck = provider.semaphore("export", 5).await?;
+    /// assert!(provider.admin().force_release("export").permit(stuck.number()).await?);
+    /// assert_eq!(provider.semaphore("export", 5).available().await?, 5);
+    /// # drop(stuck);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn permit(mut self, number: u32) -> Self {
+        self.permit = Some(number);
+        self
     }
 
     /// Releases the lock only if its fencing token is this one, as [`LockInfo::fencing_token`] has shown it. With any
@@ -83,13 +105,17 @@ impl ForceRelease {
             engine,
             name,
             only_if,
+            permit,
         } = self;
-        let name = name?;
+        let name = match (name?, permit) {
+            (name, None) => name,
+            (semaphore, Some(number)) => slot::id(&semaphore, number).to_string(),
+        };
         let margin = engine.config.options.takeover_margin;
         let was_released = engine.store.force_release(&name, only_if, margin).await?;
         if was_released {
             trace::forced(&name);
-            engine.renewer.renew_now(|lease| *lease.key.name == *name);
+            engine.renewer.renew_now(|lease| lease.token_of(&name).is_some());
         }
         Ok(was_released)
     }
@@ -109,6 +135,7 @@ impl fmt::Debug for ForceRelease {
         f.debug_struct("ForceRelease")
             .field("name", &self.name)
             .field("only_if", &self.only_if)
+            .field("permit", &self.permit)
             .finish_non_exhaustive()
     }
 }

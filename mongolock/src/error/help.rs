@@ -33,6 +33,10 @@ impl LockError {
                  and releases a lock whose holder is stuck."
             }
             Self::Busy { .. } => "Retry later, or wait for the lock with `on_busy = \"wait\"`.",
+            Self::Done { .. } => {
+                "Skip the work: a run of it has succeeded. To run it again before, clear the mark with \
+                 `LockAdmin::force_release`."
+            }
             Self::Lost { reason, .. } => reason.help(),
             Self::Stale { .. } => "Read the data again and repeat the work under a new hold.",
             Self::InvalidFence { .. } => {

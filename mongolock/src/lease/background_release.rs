@@ -44,6 +44,9 @@ pub(crate) struct BackgroundRelease {
     is_late: bool,
     /// The entry of the id among the ids that this process has given up.
     pending: Option<Pending>,
+    /// Whether the claim counts as an acquisition in the line of its lock; that of a round that got only a part of its set
+    /// does not.
+    is_turn: bool,
 }
 
 impl BackgroundRelease {
@@ -60,6 +63,7 @@ impl BackgroundRelease {
             copies: None,
             is_late: false,
             pending: None,
+            is_turn: true,
         }
     }
 
@@ -72,21 +76,32 @@ impl BackgroundRelease {
     ) -> Self {
         Self {
             copies,
-            ..Self::new(key, Duration::ZERO, taken_for, QueueSlot::Entry { _entry: entry })
+            ..Self::new(key, Duration::ZERO, taken_for, QueueSlot::Entry { entry })
         }
     }
 
-    /// Releases the claim of a lease that has ended.
-    pub(super) fn of_lease(lease: &Lease, slot: QueueSlot) -> Self {
+    /// Releases a claim of a set that does not become a lease: nobody has had a turn.
+    pub(crate) fn of_round(key: LeaseId, taken_for: Duration, slot: QueueSlot, copies: Arc<Copies>) -> Self {
         Self {
-            copies: lease.copies().cloned(),
-            ..Self::new(
-                lease.key.clone(),
-                lease.min_hold(),
-                lease.options.taken_for(),
-                slot,
-            )
+            copies: Some(copies),
+            is_turn: false,
+            ..Self::new(key, Duration::ZERO, taken_for, slot)
         }
+    }
+
+    /// Releases the claims of a lease that has ended: one release for each of its names.
+    pub(super) fn of_lease(lease: &Lease, slot: QueueSlot) -> Vec<Self> {
+        let of_claim = |key: &LeaseId, copies: Option<&Arc<Copies>>, slot| Self {
+            copies: copies.cloned(),
+            ..Self::new(key.clone(), lease.min_hold(), lease.options.taken_for(), slot)
+        };
+        if lease.members.is_empty() {
+            return vec![of_claim(&lease.key, lease.copies.as_ref(), slot)];
+        }
+        let members = lease.members.iter().zip(slot.split(lease.members.len()));
+        members
+            .map(|(member, slot)| of_claim(&member.key, member.copies.as_ref(), slot))
+            .collect()
     }
 
     /// The release that follows this one when this one has ended: at once if the claim may have been acquired again,
@@ -110,6 +125,7 @@ impl BackgroundRelease {
             is_late,
             copies: Some(copies),
             pending: self.pending.clone(),
+            is_turn: self.is_turn,
             ..Self::new(self.key.clone(), min_hold, self.taken_for, QueueSlot::Nothing)
         })
     }
@@ -181,8 +197,9 @@ impl Renewer {
     /// ended, confirmed or given up, and not before: two releases of one claim must not overtake each other.
     pub(super) fn released(self: &Arc<Self>, ended: &[BackgroundRelease], is_confirmed: bool) {
         if is_confirmed {
-            for release in ended {
+            for release in ended.iter().filter(|release| release.is_turn) {
                 self.lines.released(&release.key.name);
+                release.slot.note_freed();
             }
         }
         if self.store().is_closed() {

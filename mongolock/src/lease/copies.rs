@@ -6,7 +6,7 @@ use crate::LockError;
 use crate::store::AcquireReply;
 use crate::store::driver_error;
 use crate::sync::lock;
-use crate::timing::{LATE_RELEASES, SLOW_REPLY};
+use crate::timing::{LATE_RELEASE_OF_SET, LATE_RELEASES, SLOW_REPLY};
 
 /// What this process knows about the acquire requests that were sent for one claim. They are copies of one another: the
 /// first one that takes effect acquires the lock, and the others find their own claim in the document.
@@ -23,6 +23,8 @@ struct State {
     is_uncertain: bool,
     /// Whether a reply said that the claim has the lock.
     has_acquired: bool,
+    /// Whether the claim is one of several with one id.
+    is_of_set: bool,
     phase: Phase,
 }
 
@@ -39,6 +41,15 @@ enum Phase {
 }
 
 impl Copies {
+    /// The requests of a claim that is one of several with one id.
+    pub(crate) fn of_set() -> Self {
+        let state = State {
+            is_of_set: true,
+            ..State::default()
+        };
+        Self(Mutex::new(state))
+    }
+
     pub(crate) fn sent(&self) {
         let mut state = lock(&self.0);
         state.in_flight += 1;
@@ -50,7 +61,7 @@ impl Copies {
     ///
     /// If a reply took longer than a healthy server needs, the driver may have repeated the request, and its first copy
     /// may arrive at the server later.
-    pub(crate) fn answered(&self, sent: Instant, answer: Option<&Result<AcquireReply, LockError>>) -> bool {
+    pub(crate) fn answered(&self, sent: Instant, answer: Option<Result<&AcquireReply, &LockError>>) -> bool {
         let mut state = lock(&self.0);
         state.in_flight -= 1;
         let (may_have_acquired, is_certain) = match answer {
@@ -104,8 +115,10 @@ impl Copies {
         let state = lock(&self.0);
         let last = state.last_sent.filter(|_| state.may_take_effect())?;
         let now = Instant::now();
-        LATE_RELEASES
-            .iter()
+        let first = state.is_of_set.then_some(&LATE_RELEASE_OF_SET);
+        first
+            .into_iter()
+            .chain(&LATE_RELEASES)
             .map(|later| last + *later)
             .find(|at| *at > now)
     }
@@ -124,6 +137,7 @@ mod tests {
     use super::*;
 
     const HELD: Result<AcquireReply, LockError> = Ok(AcquireReply::Held {
+        dates: None,
         holder: None,
         remaining: None,
     });
@@ -137,7 +151,7 @@ mod tests {
         let copies = Copies::default();
         copies.sent();
         assert!(copies.may_take_effect(), "the request is in flight");
-        assert!(!copies.answered(Instant::now(), Some(&HELD)));
+        assert!(!copies.answered(Instant::now(), Some(HELD.as_ref())));
         assert!(!copies.may_take_effect() && !copies.give_up());
     }
 
@@ -151,7 +165,7 @@ mod tests {
             let (copies, sent) = (Copies::default(), Instant::now());
             copies.sent();
             tokio::time::sleep(pause).await;
-            copies.answered(sent, reply.as_ref());
+            copies.answered(sent, reply.as_ref().map(Result::as_ref));
             assert!(copies.may_take_effect() && copies.give_up(), "{reply:?}");
         }
     }
@@ -161,10 +175,10 @@ mod tests {
         let copies = Copies::default();
         copies.sent();
         copies.sent();
-        copies.answered(Instant::now(), Some(&HELD));
+        copies.answered(Instant::now(), Some(HELD.as_ref()));
         assert!(copies.give_up());
         assert!(
-            copies.answered(Instant::now(), Some(&Err(failed()))),
+            copies.answered(Instant::now(), Some(Err(&failed()))),
             "the request may have acquired the lock"
         );
     }
@@ -181,5 +195,17 @@ mod tests {
             times.push(begun.elapsed().as_secs());
         }
         assert_eq!(times, [12, 32, 92]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_id_of_a_set_is_released_once_more_when_the_server_has_ended_the_request() {
+        let (copies, begun) = (Copies::of_set(), Instant::now());
+        copies.sent();
+        let mut times = Vec::new();
+        while let Some(at) = copies.next_release() {
+            tokio::time::sleep_until(at).await;
+            times.push(begun.elapsed().as_millis());
+        }
+        assert_eq!(times, [5500, 10_000, 30_000, 90_000]);
     }
 }

@@ -68,7 +68,7 @@ impl Unreleased {
             return Err(self);
         };
         self.is_settled = true;
-        trace::released(&self.lease.fields());
+        self.lease.report(trace::released);
         if let Some(meter) = self.lease.meter() {
             meter.handed_over(HandoverKind::NextCaller);
         }
@@ -95,7 +95,7 @@ impl Unreleased {
 impl Drop for Unreleased {
     fn drop(&mut self) {
         if !self.is_settled {
-            trace::released(&self.lease.fields());
+            self.lease.report(trace::released);
             self.renewer.release_claim(&self.lease, self.lease.take_slot());
         }
     }

@@ -1,15 +1,15 @@
 use std::sync::Arc;
 
 use super::Lease;
-use super::release;
 use super::renewer::Renewer;
+use super::{completion, release};
 use crate::LockError;
 
 /// A lease and the duty to release it: dropping it releases in the background.
 pub(crate) struct Hold {
     lease: Arc<Lease>,
-    renewer: Arc<Renewer>,
-    is_released: bool,
+    pub(super) renewer: Arc<Renewer>,
+    pub(super) is_released: bool,
 }
 
 impl Hold {
@@ -27,8 +27,23 @@ impl Hold {
 
     /// Releases the lock and waits for the server's reply. Cancel safe: once polled, the release goes on.
     pub(crate) async fn release(&mut self) -> Result<(), LockError> {
+        if self.lease.is_done() {
+            self.is_released = true;
+            return Ok(());
+        }
         let begun = release::begin(&self.renewer, &self.lease);
         // This is set after the release has begun: without a runtime that panics, and dropping the hold releases the lock.
+        self.is_released = true;
+        release::finish(&self.lease, begun).await
+    }
+
+    /// Ends a hold whose work has succeeded, and waits for the server's reply: the lock is marked as done if the work may
+    /// succeed only once, and otherwise released. Cancel safe: once polled, the completion goes on.
+    pub(crate) async fn complete(&mut self) -> Result<(), LockError> {
+        let Some(once) = self.lease.once.filter(|_| !self.lease.is_done()) else {
+            return self.release().await;
+        };
+        let begun = completion::begin(&self.renewer, &self.lease, once.mark_end);
         self.is_released = true;
         release::finish(&self.lease, begun).await
     }
@@ -42,6 +57,10 @@ impl Hold {
     /// Releases the lock without waiting for the server's reply; `None` if too many such releases are pending. An error
     /// says that the lease had ended before.
     pub(crate) fn release_unawaited(&mut self) -> Option<Result<(), LockError>> {
+        if self.lease.is_done() {
+            self.is_released = true;
+            return Some(Ok(()));
+        }
         let permit = Arc::clone(&self.renewer.unawaited).try_acquire_owned().ok()?;
         let released = release::unawaited(&self.renewer, &self.lease, permit);
         self.is_released = true;
@@ -51,7 +70,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if !self.is_released {
+        if !self.is_released && !self.lease.is_done() {
             release::in_background(&self.renewer, &self.lease);
         }
     }

@@ -8,10 +8,13 @@
 //! | gone | [`renewal`], a guarded commit | the server no longer has the claim |
 //! | shut down | [`renewer`] | the provider is shut down |
 //!
+//! A lease whose work has succeeded, and whose mark is requested, ends only by the reply to that request: [`completion`].
+//!
 //! A release that finds the claim gone is reported as "gone" by [`release`], after the lease has ended.
 
 pub(crate) mod background_release;
 mod commits;
+mod completion;
 pub(crate) mod copies;
 pub(crate) mod given_up;
 mod handover;
@@ -20,6 +23,7 @@ pub(crate) mod release;
 mod renewal;
 pub(crate) mod renewer;
 mod schedule;
+mod set;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -32,14 +36,16 @@ use commits::Commits;
 pub(crate) use commits::{CancelShield, OpenCommit};
 pub(crate) use handover::Handover;
 pub(crate) use hold::Hold;
+pub(crate) use set::{Member, SetGrant};
 
 use crate::lease::copies::Copies;
 use crate::meter::LockMeter;
+use crate::once::OnceGrant;
 use crate::options::Options;
 use crate::store::LeaseId;
 use crate::sync::lock;
 use crate::trace::{self, HoldFields};
-use crate::{FencingToken, LockError, LossReason};
+use crate::{FencingToken, LockError, LossReason, slot};
 
 /// The queues of this process, in which waiters hand holds over.
 pub(crate) type Queues = crate::queue::Queues<Handover>;
@@ -60,6 +66,10 @@ pub(crate) struct Grant {
     pub(crate) sent: Instant,
     /// The time from `sent` for which the lease lasts.
     pub(crate) lasts: Duration,
+    /// What decides when the work under the lease is due again, if it may succeed only once.
+    pub(crate) once: Option<OnceGrant>,
+    /// The name of the semaphore, if the lock is one of its permits.
+    pub(crate) semaphore: Option<Arc<str>>,
 }
 
 /// One hold of a lock in this process, shared by its guard, its contexts and the renewer.
@@ -67,11 +77,18 @@ pub(crate) struct Grant {
 /// A lease is live until it is released or lost, or until its deadline passes on the monotonic clock. It never becomes
 /// live again: clock and state are read together, and a renewal that is confirmed after the deadline is ignored.
 pub(crate) struct Lease {
+    /// The claim; of a set that of the name which the caller has written first.
     pub(crate) key: LeaseId,
     pub(crate) token: FencingToken,
     pub(crate) options: Arc<Options>,
     /// The time at which this hold began.
     pub(crate) acquired: Instant,
+    /// The names of a set; empty for the lease of a single lock.
+    members: Box<[Member]>,
+    /// The name of the semaphore, if the lock is one of its permits.
+    semaphore: Option<Arc<str>>,
+    /// What decides when the work under the lease is due again, if it may succeed only once.
+    pub(crate) once: Option<OnceGrant>,
     /// The last of the tokens that were reserved for hand-overs in this process.
     last_token: FencingToken,
     /// Whether the hold was handed over by another caller in this process, without a command.
@@ -99,26 +116,64 @@ enum State {
     Live {
         /// The time at which the holder stops relying on the lease.
         deadline: Instant,
+        work: Work,
     },
     Released,
+    /// The work is done, and the server has confirmed its mark.
+    Done,
     Lost(LossReason),
+}
+
+/// How far the work under a live lease is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    UnderWay,
+    /// A commit with its mark was begun. Until it has ended, it decides whether the work is done; if its outcome stays
+    /// unknown, the lease ends at its deadline or by a shutdown.
+    Committing,
+    /// The work has succeeded, and nothing but the reply to the request for its mark ends the lease.
+    Marking,
 }
 
 impl Lease {
     pub(crate) fn new(key: LeaseId, grant: Grant, options: Arc<Options>, entry: Arc<Entry>) -> Self {
+        let deadline = grant.sent + without_margin(grant.lasts);
+        let slot = QueueSlot::Entry { entry };
+        Self {
+            once: grant.once,
+            semaphore: grant.semaphore,
+            last_token: grant.last_token,
+            copies: grant.copies,
+            ..Self::beginning(key, grant.token, options, grant.sent, deadline, slot)
+        }
+    }
+
+    /// A lease whose hold has just begun, without tokens for hand-overs.
+    fn beginning(
+        key: LeaseId,
+        token: FencingToken,
+        options: Arc<Options>,
+        acquired: Instant,
+        deadline: Instant,
+        slot: QueueSlot,
+    ) -> Self {
         Self {
             key,
-            token: grant.token,
+            token,
             options,
-            acquired: grant.sent,
-            last_token: grant.last_token,
+            acquired,
+            once: None,
+            members: Box::default(),
+            semaphore: None,
+            last_token: token,
             is_handed_over: false,
             state: Mutex::new(State::Live {
-                deadline: grant.sent + without_margin(grant.lasts),
+                deadline,
+                work: Work::UnderWay,
             }),
             changed: Notify::new(),
-            slot: Mutex::new(QueueSlot::Entry { _entry: entry }),
-            copies: grant.copies,
+            slot: Mutex::new(slot),
+            copies: None,
             unconfirmed: AtomicBool::new(false),
             delivered: AtomicBool::new(false),
             template: OnceLock::new(),
@@ -142,22 +197,21 @@ impl Lease {
     /// The next hold on the same claim, for another caller in this process: it has a token of its own and the rest of the
     /// lease. `None` if no reserved token is left.
     pub(crate) fn successor(&self, deadline: Instant) -> Option<Self> {
+        let token = FencingToken::new(self.token.get() + 1);
         self.has_token_left().then(|| Self {
-            key: self.key.clone(),
-            token: FencingToken::new(self.token.get() + 1),
-            options: Arc::clone(&self.options),
-            acquired: Instant::now(),
+            once: self.once,
             last_token: self.last_token,
             is_handed_over: true,
-            state: Mutex::new(State::Live { deadline }),
-            changed: Notify::new(),
-            slot: Mutex::new(QueueSlot::Nothing),
             copies: self.copies.clone(),
             unconfirmed: AtomicBool::new(self.unconfirmed.load(Ordering::Relaxed)),
-            delivered: AtomicBool::new(false),
-            template: OnceLock::new(),
-            meter: OnceLock::new(),
-            commits: Commits::default(),
+            ..Self::beginning(
+                self.key.clone(),
+                token,
+                Arc::clone(&self.options),
+                Instant::now(),
+                deadline,
+                QueueSlot::Nothing,
+            )
         })
     }
 
@@ -177,8 +231,8 @@ impl Lease {
     /// The time at which the holder stops relying on the lease; `None` once the lease has ended.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match *lock(&self.state) {
-            State::Live { deadline } => Some(deadline),
-            State::Released | State::Lost(_) => None,
+            State::Live { deadline, .. } => Some(deadline),
+            State::Released | State::Done | State::Lost(_) => None,
         }
     }
 
@@ -196,8 +250,8 @@ impl Lease {
         let state = lock(&self.state);
         // The clock is read under the mutex, so that a lease that was over stays over.
         match *state {
-            State::Live { deadline } => deadline.saturating_duration_since(Instant::now()),
-            State::Released | State::Lost(_) => Duration::ZERO,
+            State::Live { deadline, .. } => deadline.saturating_duration_since(Instant::now()),
+            State::Released | State::Done | State::Lost(_) => Duration::ZERO,
         }
     }
 
@@ -213,13 +267,13 @@ impl Lease {
     pub(crate) fn lost_error(&self) -> LockError {
         let reason = match *lock(&self.state) {
             State::Live { .. } => LossReason::Expired,
-            // After its release the server no longer has the claim.
-            State::Released => LossReason::Gone,
+            // After its end the server no longer has the claim.
+            State::Released | State::Done => LossReason::Gone,
             State::Lost(reason) => reason,
         };
         LockError::Lost {
-            name: self.key.name.to_string(),
-            token: self.token,
+            name: self.name().to_owned(),
+            token: self.fencing_token().unwrap_or(FencingToken::NONE),
             reason,
         }
     }
@@ -244,7 +298,7 @@ impl Lease {
     /// renewals the one that was sent later decides. A lease that is over stays over.
     pub(crate) fn extend(&self, sent: Instant) {
         let mut state = lock(&self.state);
-        if let State::Live { deadline } = &mut *state
+        if let State::Live { deadline, .. } = &mut *state
             && *deadline > Instant::now()
         {
             *deadline = (*deadline).max(sent + without_margin(self.options.expiry));
@@ -261,9 +315,9 @@ impl Lease {
     }
 
     /// Ends a live lease without a release: it wakes the tasks that wait for the end, passes the turn on, and reports the
-    /// loss.
+    /// loss. A lease whose work has succeeded does not end in this way: the reply to the request for its mark decides.
     pub(crate) fn end(&self, reason: LossReason) {
-        if self.finish(State::Lost(reason)).is_none() {
+        if self.finish_lost(reason).is_none() {
             return;
         }
         self.changed.notify_waiters();
@@ -282,6 +336,70 @@ impl Lease {
         self.report_loss(reason);
     }
 
+    /// Ends a live lease because of a shutdown, as [`end`](Self::end) does, but leaves the turn where it is.
+    pub(crate) fn end_in_turn(&self) {
+        let reason = LossReason::ShutDown;
+        if self.finish_lost(reason).is_some() {
+            self.changed.notify_waiters();
+            self.report_loss(reason);
+        }
+    }
+
+    /// Notes that the work has succeeded: from now on only its mark ends the lease. `false` if the lease is over.
+    pub(super) fn begin_marking(&self) -> bool {
+        self.begin_completion(Work::Marking)
+    }
+
+    /// Notes that a commit begins whose transaction has the mark. `false` if the lease is over.
+    pub(crate) fn begin_commit_with_mark(&self) -> bool {
+        self.begin_completion(Work::Committing)
+    }
+
+    fn begin_completion(&self, next: Work) -> bool {
+        match &mut *lock(&self.state) {
+            State::Live { deadline, work } if *deadline > Instant::now() => {
+                *work = next;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Notes that the mark was not written, and that the lease goes on.
+    pub(crate) fn cancel_completion(&self) {
+        if let State::Live { work, .. } = &mut *lock(&self.state) {
+            *work = Work::UnderWay;
+        }
+    }
+
+    /// Ends the lease after the server has confirmed the mark.
+    pub(super) fn complete(&self) {
+        self.finish(State::Done);
+        self.changed.notify_waiters();
+    }
+
+    /// Ends a lease whose work has succeeded and whose mark cannot be written any more.
+    pub(super) fn lose(&self, reason: LossReason) {
+        if self.finish(State::Lost(reason)).is_some() {
+            self.changed.notify_waiters();
+            self.report_loss(reason);
+        }
+    }
+
+    /// Whether the work has succeeded: the mark is requested, in a commit or alone, or it is confirmed.
+    pub(crate) fn has_succeeded(&self) -> bool {
+        match *lock(&self.state) {
+            State::Live { work, .. } => work != Work::UnderWay,
+            State::Done => true,
+            State::Released | State::Lost(_) => false,
+        }
+    }
+
+    /// Whether the server has confirmed the mark.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(*lock(&self.state), State::Done)
+    }
+
     /// Ends the lease for a release and returns its deadline; `None` if it was over before.
     pub(crate) fn begin_release(&self) -> Option<Instant> {
         if self.is_over() {
@@ -294,13 +412,42 @@ impl Lease {
     }
 
     /// Notes that a caller has received the hold, and keeps the caller's turn until the hold ends.
-    pub(crate) fn deliver(&self, turn: Turn, meter: &LockMeter) {
+    pub(crate) fn deliver(&self, turn: Turn, meter: Option<&LockMeter>) {
         self.delivered.store(true, Ordering::Relaxed);
-        self.measure(meter);
+        if let Some(meter) = meter {
+            self.measure(meter);
+        }
         self.put_slot(QueueSlot::Turn(turn));
         if self.deadline().is_none() {
             drop(self.take_slot());
         }
+    }
+
+    /// Notes that a caller has received the hold of a permit. Its turn has passed on, because other permits may be free.
+    pub(crate) fn deliver_permit(&self, meter: &LockMeter) {
+        self.delivered.store(true, Ordering::Relaxed);
+        self.measure(meter);
+    }
+
+    /// The name that users know: for a permit that of its semaphore.
+    pub(crate) fn name(&self) -> &str {
+        self.semaphore.as_deref().unwrap_or(&self.key.name)
+    }
+
+    /// The semaphore, if the lock is one of its permits.
+    pub(crate) fn semaphore(&self) -> Option<&Arc<str>> {
+        self.semaphore.as_ref()
+    }
+
+    /// The number of the permit, if the lock is one.
+    pub(crate) fn permit(&self) -> Option<u32> {
+        self.semaphore.as_ref()?;
+        slot::parts(&self.key.name).map(|(_, number)| number)
+    }
+
+    /// The fencing token; a permit has none, because tokens of different permits do not order each other.
+    pub(crate) fn fencing_token(&self) -> Option<FencingToken> {
+        self.semaphore.is_none().then_some(self.token)
     }
 
     /// Begins to measure the hold, unless it is over.
@@ -323,7 +470,7 @@ impl Lease {
         if let Some(meter) = self.meter() {
             meter.lost(reason);
         }
-        trace::lost(&self.fields(), reason);
+        self.report(|hold| trace::lost(hold, reason));
     }
 
     pub(crate) fn put_slot(&self, slot: QueueSlot) {
@@ -332,7 +479,7 @@ impl Lease {
 
     /// Notes in the queue that a release is sent whose call has returned.
     pub(crate) fn note_release_sent(&self) {
-        if let QueueSlot::Turn(turn) = &*lock(&self.slot) {
+        for turn in lock(&self.slot).turns() {
             turn.front().release_sent();
         }
     }
@@ -351,14 +498,10 @@ impl Lease {
         }
     }
 
-    /// The acquire requests of the claim, if one of them may take effect after the release.
-    pub(crate) fn copies(&self) -> Option<&Arc<Copies>> {
-        self.copies.as_ref()
-    }
-
     /// Notes that a release of the claim begins, so that an acquire request that takes effect later is noticed.
     pub(crate) fn begin_claim_release(&self) {
-        if let Some(copies) = &self.copies {
+        let members = self.members.iter().filter_map(|member| member.copies.as_ref());
+        for copies in self.copies.iter().chain(members) {
             copies.begin_release();
         }
     }
@@ -375,9 +518,10 @@ impl Lease {
 
     pub(crate) fn fields(&self) -> HoldFields<'_> {
         HoldFields {
-            name: &self.key.name,
+            name: self.name(),
+            permit: self.permit(),
             lock_id: &self.key.lock_id,
-            token: self.token,
+            token: self.fencing_token(),
             acquired: self.acquired,
         }
     }
@@ -398,10 +542,27 @@ impl Lease {
 
     /// Ends a live lease and returns its deadline; `None` if it had ended before.
     fn finish(&self, end: State) -> Option<Instant> {
+        self.finish_if(end, |_| true)
+    }
+
+    /// [`finish`](Self::finish) by a loss. Whether work is done that may have succeeded is decided elsewhere: see [`Work`].
+    fn finish_lost(&self, reason: LossReason) -> Option<Instant> {
+        self.finish_if(State::Lost(reason), |work| match work {
+            Work::UnderWay => true,
+            // The mark may have replaced the claim.
+            Work::Committing => reason != LossReason::Gone && !self.has_open_commit(),
+            Work::Marking => false,
+        })
+    }
+
+    fn finish_if(&self, end: State, may_end: impl Fn(Work) -> bool) -> Option<Instant> {
         let mut state = lock(&self.state);
-        let State::Live { deadline } = *state else {
+        let State::Live { deadline, work } = *state else {
             return None;
         };
+        if !may_end(work) {
+            return None;
+        }
         *state = end;
         drop(state);
         if let Some(meter) = self.meter() {

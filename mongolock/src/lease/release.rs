@@ -16,7 +16,7 @@ use super::renewer::Renewer;
 use super::{Entry, Lease, QueueSlot, Turn};
 use crate::backoff::Backoff;
 use crate::meter::HandoverKind;
-use crate::store::driver_error;
+use crate::store::{LeaseId, driver_error};
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT};
 use crate::{LockError, LossReason, task, trace};
 
@@ -61,7 +61,7 @@ pub(super) async fn finish(lease: &Arc<Lease>, begun: BegunRelease) -> Result<()
 /// Releases a lease whose guard was dropped: no caller waits for the release, and there may be no runtime.
 pub(super) fn in_background(renewer: &Arc<Renewer>, lease: &Arc<Lease>) {
     if let Ended::Unreleased(_) = end(renewer, lease) {
-        trace::released(&lease.fields());
+        lease.report(trace::released);
         renewer.release_claim(lease, lease.take_slot());
     }
 }
@@ -132,7 +132,9 @@ async fn release_left(entry: &Arc<Entry>) {
 /// Leaves the hold for the next caller in this process, which may take it over before its release is sent.
 fn leave(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> Option<Arc<Entry>> {
     let turn = turn_to_hand_over(renewer, lease, deadline)?;
-    if lease.has_token_left()
+    // A caller that waits already was not given the hold, because others have their turn now.
+    if !turn.others_wait()
+        && lease.has_token_left()
         && turn
             .budget()
             .allows_handover(renewer.lines.rivals(&lease.key.name))
@@ -162,7 +164,7 @@ fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> b
         lease.put_slot(QueueSlot::Turn(turn));
         return false;
     };
-    trace::released(&lease.fields());
+    lease.report(trace::released);
     if let Some(meter) = lease.meter() {
         meter.handed_over(HandoverKind::Waiter);
     }
@@ -172,12 +174,17 @@ fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> b
 
 /// Takes the turn from a lease if its hold can pass to another caller.
 ///
-/// A hold is not handed over when little of the lease is left, when the lock has a minimum hold, when the provider is
-/// shut down, or while a guarded commit may still be made: the claim guards the commit, and the next hold would use the
-/// same claim.
+/// A hold is not handed over when little of the lease is left, when the lock has a minimum hold, when its work may succeed
+/// only once (the claim belongs to the period in which it was acquired), when the provider is shut down, or while a guarded
+/// commit may still be made: the claim guards the commit, and the next hold would use the same claim.
 fn turn_to_hand_over(renewer: &Renewer, lease: &Lease, deadline: Instant) -> Option<Turn> {
     let long_enough = deadline.saturating_duration_since(Instant::now()) > lease.options.expiry / 2;
-    if !long_enough || !lease.options.min_hold.is_zero() || lease.may_commit() || renewer.is_closing() {
+    if !long_enough
+        || !lease.options.min_hold.is_zero()
+        || lease.may_commit()
+        || lease.once.is_some()
+        || renewer.is_closing()
+    {
         return None;
     }
     match lease.take_slot() {
@@ -205,40 +212,53 @@ pub(super) fn begin_sending(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Begun
 /// the first error: the next waiter then sends a request of its own and finds out by itself whether the server works.
 pub(super) async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockError> {
     lease.begin_claim_release();
-    let mut release = BackgroundRelease::of_lease(&lease, lease.take_slot());
+    let members: Vec<LeaseId> = lease.members.iter().map(|member| member.key.clone()).collect();
+    // A single lock takes no allocation for its key.
+    let keys = if members.is_empty() {
+        std::slice::from_ref(&lease.key)
+    } else {
+        &members
+    };
+    let min_hold = lease.min_hold();
+    let mut releases = BackgroundRelease::of_lease(&lease, lease.take_slot());
     let by = Instant::now() + RELEASE_NO_REPLY;
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
     let mut is_first = true;
     loop {
         let store = renewer.store();
-        let mut request = pin!(store.release(&lease.key, release.min_hold, RELEASE_LIMIT));
+        let mut request = pin!(store.release(keys, min_hold, RELEASE_LIMIT));
         let reply = if store.never_waits() {
             Ok(request.as_mut().await)
         } else {
             tokio::time::timeout_at(by, request.as_mut()).await
         };
         let Ok(reply) = reply else {
-            renewer.release_in_background(vec![release.alone(Instant::now())]);
+            renewer.release_in_background(each_alone(releases, Instant::now()));
             return late_outcome(&lease, request.await);
         };
         let error = match reply {
             Ok(had_claim) => {
                 let was_held = report_outcome(&lease, had_claim, is_first);
-                renewer.released(std::slice::from_ref(&release), true);
+                renewer.released(&releases, true);
                 return Ok(was_held);
             }
             Err(error) if driver_error::forbids_release(&error) => {
-                trace::release_failed(1, &lease.key.name, &error);
-                renewer.released(std::slice::from_ref(&release), false);
+                trace::release_failed(keys.len(), &lease.key.name, &error);
+                renewer.released(&releases, false);
                 return Err(error);
             }
             Err(error) => error,
         };
-        release = release.without_turn();
-        release.announce(&renewer.given_up);
+        releases = releases
+            .into_iter()
+            .map(BackgroundRelease::without_turn)
+            .collect();
+        for release in &mut releases {
+            release.announce(&renewer.given_up);
+        }
         let pause = backoff.next();
         if !driver_error::is_transient(&error) || Instant::now() + pause >= by {
-            renewer.release_in_background(vec![release.alone(Instant::now() + pause)]);
+            renewer.release_in_background(each_alone(releases, Instant::now() + pause));
             return Err(error);
         }
         is_first = false;
@@ -246,12 +266,17 @@ pub(super) async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<boo
     }
 }
 
+/// The same releases again, each in a command of its own.
+fn each_alone(releases: Vec<BackgroundRelease>, at: Instant) -> Vec<BackgroundRelease> {
+    releases.into_iter().map(|release| release.alone(at)).collect()
+}
+
 /// The outcome of a release whose reply came after a second release was begun in the background: if one of the two
 /// commands finds no claim, the other one has released it.
 fn late_outcome(lease: &Lease, reply: Result<bool, LockError>) -> Result<bool, LockError> {
     let had_claim = reply?;
     if had_claim {
-        trace::released(&lease.fields());
+        lease.report(trace::released);
     }
     Ok(true)
 }
@@ -260,7 +285,7 @@ fn late_outcome(lease: &Lease, reply: Result<bool, LockError>) -> Result<bool, L
 /// find was released by an earlier command.
 fn report_outcome(lease: &Lease, had_claim: bool, is_first: bool) -> bool {
     if had_claim {
-        trace::released(&lease.fields());
+        lease.report(trace::released);
     } else if is_first {
         lease.report_loss(LossReason::Gone);
     }

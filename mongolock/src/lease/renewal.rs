@@ -40,7 +40,18 @@ pub(crate) fn batches(renewals: Vec<Renewal>) -> Vec<Vec<Arc<Lease>>> {
     }
     let mut batches = Vec::new();
     for ((_, size), leases) in groups {
-        batches.extend(leases.chunks(size).map(<[_]>::to_vec));
+        let (mut batch, mut claims) = (Vec::new(), 0);
+        for lease in leases {
+            let own = lease.keys().count();
+            // All names of a set are renewed with one command.
+            if claims > 0 && claims + own > size {
+                batches.push(std::mem::take(&mut batch));
+                claims = 0;
+            }
+            claims += own;
+            batch.push(lease);
+        }
+        batches.push(batch);
     }
     batches
 }
@@ -50,7 +61,7 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, turn: RenewalTurn, leases: Vec<
     let Some(expiry) = leases.first().map(|lease| lease.options.expiry) else {
         return;
     };
-    let keys: Vec<LeaseId> = leases.iter().map(|lease| lease.key.clone()).collect();
+    let keys: Vec<LeaseId> = leases.iter().flat_map(|lease| lease.keys().cloned()).collect();
     for lease in &leases {
         lease.renewal_sent();
     }
@@ -60,12 +71,14 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, turn: RenewalTurn, leases: Vec<
         Ok(reply) => {
             renewer.note_renewal();
             for lease in &leases {
-                if reply.includes(&lease.key) {
+                if lease.keys().all(|key| reply.includes(key)) {
                     if let Some(meter) = lease.meter() {
                         meter.renewed(lease.confirmed().elapsed());
                     }
                     lease.extend(sent);
-                    trace::renewed(&lease.fields());
+                    lease.report(trace::renewed);
+                } else if lease.has_succeeded() {
+                    // The mark may have replaced the claim, and its request decides.
                 } else {
                     lease.end(LossReason::Gone);
                     // A lease that had expired before still has its slot, because its claim might have been there.

@@ -232,11 +232,12 @@ impl Renewer {
             if lease.may_outlive_deadline() {
                 let end = Instant::now() + margin(lease.options.expiry);
                 lease.begin_claim_release();
-                let release = BackgroundRelease::of_lease(lease, lease.take_slot());
+                let releases = BackgroundRelease::of_lease(lease, lease.take_slot()).into_iter();
                 // The next waiter in this process need not wait for the release.
-                self.release_in_background(vec![release.without_turn().unused_from(end)]);
+                let releases = releases.map(|release| release.without_turn().unused_from(end));
+                self.release_in_background(releases.collect());
             }
-        } else if lease.deadline().is_some() && !self.schedule(Arc::clone(lease)) {
+        } else if lease.deadline().is_some() && !lease.has_succeeded() && !self.schedule(Arc::clone(lease)) {
             // A renewal was confirmed in the meantime. During a shutdown nothing else would end the lease.
             self.end_at_shutdown(lease);
         }
@@ -257,17 +258,37 @@ impl Renewer {
     }
 
     /// Ends a lease because of a shutdown. Its slot in the queue stays with the release, because the shutdown waits for
-    /// that.
+    /// that. A lease whose work has succeeded is renewed until its mark is confirmed, for which the shutdown waits as well.
     fn end_at_shutdown(self: &Arc<Self>, lease: &Arc<Lease>) {
-        let slot = lease.take_slot();
-        lease.end(LossReason::ShutDown);
-        self.release_claim(lease, slot);
+        lease.end_in_turn();
+        if lease.has_succeeded() {
+            lock(&self.state).schedule.insert(Arc::clone(lease));
+        } else {
+            self.release_claim(lease, lease.take_slot());
+        }
+    }
+
+    /// Goes on with a lease whose mark was not written.
+    pub(crate) fn resume(self: &Arc<Self>, lease: &Arc<Lease>) {
+        lease.cancel_completion();
+        self.go_on(lease);
+    }
+
+    /// Makes up for what could not end a lease while its work was being committed: its deadline or a shutdown.
+    pub(crate) fn go_on(self: &Arc<Self>, lease: &Arc<Lease>) {
+        if self.is_closing() {
+            self.forget(lease);
+            self.end_at_shutdown(lease);
+        } else if lease.is_over() {
+            self.forget(lease);
+            self.expire(lease);
+        }
     }
 
     /// Releases the claim of a lease that has ended, in the background.
     pub(super) fn release_claim(self: &Arc<Self>, lease: &Lease, slot: QueueSlot) {
         lease.begin_claim_release();
-        self.release_in_background(vec![BackgroundRelease::of_lease(lease, slot)]);
+        self.release_in_background(BackgroundRelease::of_lease(lease, slot));
     }
 
     /// Ends the task after one more round, which starts every release that is left, each on a task of its own that waits

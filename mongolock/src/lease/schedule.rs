@@ -227,6 +227,8 @@ mod tests {
             ..Options::default()
         });
         let grant = Grant {
+            once: None,
+            semaphore: None,
             token: FencingToken::new(1),
             last_token: FencingToken::new(1),
             copies: None,

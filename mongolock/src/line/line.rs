@@ -15,12 +15,14 @@ pub(super) struct Line {
     order: Order,
     /// What uses the name in this process; the provider leaves the line soon after the last user.
     user: User,
+    /// How many waiters ask at once.
+    width: usize,
     /// Whether the change stream tells this provider of releases; it polls otherwise.
     has_stream: bool,
     /// What the document has to become; `None` if it is as it should be.
     wanted: Option<Write>,
-    /// Whether the document says since when a caller waits.
-    shows_wait: bool,
+    /// The time since which a caller waits by the document, if it says so.
+    shown_wait: Option<Instant>,
     /// The greatest place that was seen in this line.
     last_place: Option<DateTime>,
     /// Given after a release while others wait: until then the next caller leaves the lock to them.
@@ -62,9 +64,10 @@ impl Line {
         Self {
             order: Order::default(),
             user,
+            width: 1,
             has_stream,
             wanted: None,
-            shows_wait: false,
+            shown_wait: None,
             last_place: None,
             standing_back: None,
             was_last: true,
@@ -84,15 +87,27 @@ impl Line {
     /// Notes that a caller waits since this time. Operators see it in the document, where it is written after a while:
     /// most waits of a provider that stands in line are short. Returns whether the document is to be written.
     pub(super) fn note_wait(&mut self, since: Instant) -> bool {
-        let is_new = !self.shows_wait && self.wanted.is_none() && since.elapsed() >= LINE_SHOWN;
+        // The caller whose wait is shown may have left.
+        let is_shown = self.shown_wait.is_some_and(|shown| since < shown + LINE_SHOWN);
+        let is_new = !is_shown && self.wanted.is_none() && since.elapsed() >= LINE_SHOWN;
         if is_new {
             self.want_place(Some(since), true);
         }
         is_new
     }
 
+    /// Notes that this provider polls, for the lack of a stream. Returns whether the document is to be written, because others
+    /// have to leave it a longer moment.
+    pub(super) fn note_polling(&mut self) -> bool {
+        let is_new = std::mem::take(&mut self.has_stream) && self.wanted.is_none();
+        if is_new {
+            self.want_place(self.shown_wait, true);
+        }
+        is_new
+    }
+
     fn want_place(&mut self, waiting: Option<Instant>, is_kept: bool) {
-        self.shows_wait = waiting.is_some();
+        self.shown_wait = waiting;
         self.wanted = Some(Write::Place(Place {
             waiting,
             last: self.last_place,
@@ -130,22 +145,33 @@ impl Line {
         self.may_be_idle();
     }
 
-    /// Another provider has the lock. If it is not the one that was known to have it, it has acquired it.
-    pub(super) fn held_by(&mut self, lock_id: &Arc<str>) {
+    /// Another provider has the lock. If it is not the one that was known to have it, it has acquired it. Returns whether
+    /// the document is to be written, because this provider asks for a longer moment.
+    pub(super) fn held_by(&mut self, lock_id: &Arc<str>) -> bool {
         let known = self
             .holder
             .as_ref()
             .is_some_and(|holder| holder.lock_id == *lock_id);
         if known {
-            return;
+            return false;
         }
         self.holder = Some(Holder {
             lock_id: Arc::clone(lock_id),
             since: Instant::now(),
         });
-        self.order.acquired_by(ProviderMark::in_lock_id(lock_id));
+        // A claim for a set may be given back at once, because another lock of the set is held, so that it is no turn:
+        // everybody keeps the place in line. This provider has left it its chance all the same.
+        let asks_for_more = !ProviderMark::is_set(lock_id)
+            && self
+                .order
+                .acquired_by(ProviderMark::in_lock_id(lock_id), self.width);
         self.standing_back = None;
         self.was_last = false;
+        let is_new = asks_for_more && self.wanted.is_none();
+        if is_new {
+            self.want_place(self.shown_wait, true);
+        }
+        is_new
     }
 
     /// The pause of a waiter that polls.
@@ -169,7 +195,11 @@ impl Line {
 
     /// How long this provider leaves a lock that was released to others.
     pub(super) fn moments_ahead(&self) -> Duration {
-        let moments = self.order.moments_ahead();
+        let moments = if self.ahead() == 0 {
+            Duration::ZERO
+        } else {
+            self.order.moments_ahead()
+        };
         if self.leaves_moment_to_strangers() {
             moments.max(LINE_STRANGER_MOMENT)
         } else {
@@ -189,8 +219,13 @@ impl Line {
         self.order.extra()
     }
 
+    /// The number of waiters that are to ask before this provider.
     pub(super) fn ahead(&self) -> usize {
-        self.order.ahead()
+        self.order.ahead().saturating_sub(self.width - 1)
+    }
+
+    pub(super) fn set_width(&mut self, width: usize) {
+        self.width = width.max(1);
     }
 
     pub(super) fn rivals(&self) -> Rivals {
@@ -224,7 +259,7 @@ impl Line {
 
     /// Has the provider leave the line if the name has had no user for a while.
     pub(super) fn leave_if_idle(&mut self, now: Instant) {
-        if self.user.strong_count() > 0 {
+        if self.has_user() {
             if self.check_at().is_some_and(|at| at <= now) {
                 self.idle_since = None;
             }
@@ -237,8 +272,76 @@ impl Line {
         }
     }
 
-    /// Another user of the same name.
+    /// Another user of the same name: the provider does not leave the line.
     pub(super) fn set_user(&mut self, user: User) {
         self.user = user;
+        self.idle_since = None;
+        if matches!(self.wanted, Some(Write::Leave)) {
+            self.wanted = None;
+        }
+    }
+
+    pub(super) fn has_user(&self) -> bool {
+        self.user.strong_count() > 0
+    }
+
+    /// Notes that a write has failed, which is repeated unless there is another one.
+    pub(super) fn put_back(&mut self, write: Write) {
+        let is_used_again = matches!(write, Write::Leave) && self.has_user();
+        if !is_used_again && self.wanted.is_none() {
+            self.wanted = Some(write);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use mongodb::bson::DateTime;
+
+    use super::*;
+
+    fn waiter(provider: &str, at: i64) -> Waiter {
+        Waiter {
+            provider: Arc::from(provider),
+            owner: provider.to_owned(),
+            at: DateTime::from_millis(at),
+            since: None,
+            moment: Duration::from_millis(5),
+        }
+    }
+
+    /// A round of a set may be given back: only an acquisition of the lock alone is a turn.
+    #[tokio::test]
+    async fn a_claim_for_a_set_takes_nobody_from_the_line() {
+        let first = ProviderMark::random();
+        let user: User = Weak::<()>::new();
+        let mut line = Line::new(user, true);
+        line.read(&[waiter(first.as_str(), 1), waiter("own", 2)], "own");
+        line.released();
+        assert!(line.standing_back.is_some());
+        line.held_by(&first.new_set_id("first"));
+        assert_eq!(line.ahead(), 1);
+        assert!(line.standing_back.is_none(), "the other has had its chance");
+        line.held_by(&first.new_lock_id("first"));
+        assert_eq!(line.ahead(), 0);
+    }
+
+    /// Two of those that wait for one of three permits may stand before another one that asks at once.
+    #[tokio::test]
+    async fn the_first_of_several_permits_leave_each_other_no_moments() {
+        let user: User = Weak::<()>::new();
+        let mut line = Line::new(user, true);
+        line.read(
+            &[waiter("a", 1), waiter("b", 2), waiter("c", 3), waiter("own", 4)],
+            "own",
+        );
+        assert_eq!(line.ahead(), 3);
+        line.set_width(3);
+        assert_eq!(line.ahead(), 1);
+        assert!(!line.moments_ahead().is_zero());
+        line.set_width(4);
+        assert_eq!((line.ahead(), line.moments_ahead()), (0, Duration::ZERO));
     }
 }

@@ -36,9 +36,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::queue::Rivals;
+use crate::slot;
 use crate::store::{ProviderMark, Store};
 use crate::sync::lock;
-use crate::timing::LINE_RETAKEN_EVERY;
+use crate::timing::{LINE_RETAKEN, LINE_RETAKEN_EVERY};
 use indexes::Indexes;
 use line::Line;
 use recent::RecentReleases;
@@ -85,8 +86,8 @@ struct State {
     refused_until: Option<Instant>,
     /// The names that were acquired again soon after their release, and whose lines are not read yet.
     retaken: Vec<Arc<str>>,
-    /// The last time at which the lines of such names were read.
-    retaken_read: Option<Instant>,
+    /// The last time at which the lines of such names were read, and the least pause until the next time.
+    retaken_read: Option<(Instant, Duration)>,
     keeper: Option<JoinHandle<()>>,
     /// The names whose documents are not as they should be.
     unsettled: BTreeSet<Arc<str>>,
@@ -142,7 +143,7 @@ impl Lines {
         self.known.load(Relaxed) == 0
     }
 
-    /// Has this provider enter the line of a name, for a caller that began to wait then, if there is one. It does nothing
+    /// Enters the line of a name with this provider, for a caller that began to wait then, if there is one. It does nothing
     /// if it stands there, waits for no order, or the server refuses its documents.
     pub(crate) fn enter(
         self: &Arc<Self>,
@@ -154,6 +155,7 @@ impl Lines {
         let state = &mut *lock(&self.state);
         if let Some(line) = state.names.get_mut(name) {
             line.set_user(user);
+            self.ensure_keeper(state);
             return;
         }
         if !self.is_fair || state.is_stopped || state.is_refused() {
@@ -166,6 +168,13 @@ impl Lines {
         self.settle(state, name);
         self.ensure_keeper(state);
         self.ensure_indexes(state);
+    }
+
+    /// Notes that an acquire request that found the lock held took this time.
+    pub(crate) fn note_round_trip(&self, request: Duration) {
+        if self.is_fair {
+            lock(&self.state).note_round_trip(request);
+        }
     }
 
     /// Notes that this provider has acquired a lock: it goes to the end of the line, if it stands there. Returns whether
@@ -201,14 +210,8 @@ impl Lines {
         if state.retaken.len() < RETAKEN_MOST && !state.retaken.contains(name) {
             state.retaken.push(Arc::clone(name));
         }
-        let is_due = state
-            .retaken_read
-            .is_none_or(|last| last.elapsed() >= LINE_RETAKEN_EVERY);
-        if is_due {
-            // One task reads for all calls that come before it runs.
-            state.retaken_read = Some(Instant::now());
-        }
-        is_due
+        // One task reads for all calls that come before it runs.
+        state.begins_to_read_retaken()
     }
 
     /// Notes that this provider has released a lock. If others wait for it, the next caller in this process leaves it to
@@ -217,9 +220,20 @@ impl Lines {
         if !self.is_fair {
             return;
         }
+        let name = slot::awaited(name);
         self.recent.add(name);
         if self.with_line(name, Line::released).is_some() {
             self.keep.notify_one();
+        }
+    }
+
+    /// Sets how many waiters ask at once: one for a lock, and as many as there are permits for a semaphore.
+    pub(crate) fn set_width(&self, name: &str, width: usize) {
+        if width > 1
+            && self.known.load(Relaxed) > 0
+            && let Some(line) = lock(&self.state).names.get_mut(name)
+        {
+            line.set_width(width);
         }
     }
 
@@ -235,22 +249,28 @@ impl Lines {
         ProviderMark::in_lock_id(lock_id) == Some(self.mark.as_str())
     }
 
-    /// How long this provider leaves a lock that was released to those before it in line.
+    /// How long this provider waits after a release, so that those before it in line can acquire the lock.
     pub(crate) fn moments_ahead(&self, name: &str) -> Duration {
         self.with_line(name, |line| line.moments_ahead())
             .unwrap_or_default()
     }
 
-    /// Notes that a caller still waits, since this time. Returns the number of waiters before this provider; `None` if it does
-    /// not stand in the line of this name.
-    pub(crate) fn waits(self: &Arc<Self>, name: &Arc<str>, since: Instant) -> Option<usize> {
+    /// Notes that a caller still waits, since this time, and whether a stream is expected to wake it. Returns the number of
+    /// waiters before this provider; `None` if it does not stand in the line of this name.
+    pub(crate) fn waits(
+        self: &Arc<Self>,
+        name: &Arc<str>,
+        since: Instant,
+        expects_stream: bool,
+    ) -> Option<usize> {
         if self.is_empty() {
             return None;
         }
         let state = &mut *lock(&self.state);
         let line = state.names.get_mut(name)?;
         let ahead = line.ahead();
-        if line.note_wait(since) {
+        let is_polling_new = !expects_stream && line.note_polling();
+        if line.note_wait(since) || is_polling_new {
             self.settle(state, name);
         }
         Some(ahead)
@@ -268,19 +288,24 @@ impl Lines {
     }
 
     /// Notes the holder that an event, a reply or a look has named. Another one than before shows that a turn has passed.
-    pub(crate) fn held_by(&self, name: &str, lock_id: &Arc<str>) {
+    pub(crate) fn held_by(self: &Arc<Self>, name: &Arc<str>, lock_id: &Arc<str>) {
         if self.is_empty() || self.is_own(lock_id) {
             return;
         }
-        self.with_line(name, |line| line.held_by(lock_id));
+        let state = &mut *lock(&self.state);
+        if state
+            .names
+            .get_mut(name)
+            .is_some_and(|line| line.held_by(lock_id))
+        {
+            self.settle(state, name);
+        }
     }
 
     /// What this provider knows of others that want the lock.
     pub(crate) fn rivals(&self, name: &str) -> Rivals {
-        if !self.is_fair {
-            return Rivals::Unknown;
-        }
-        self.with_line(name, |line| line.rivals()).unwrap_or(Rivals::None)
+        self.with_line(name, |line| line.rivals())
+            .unwrap_or(Rivals::Unknown)
     }
 
     /// Until when the next caller leaves a lock that may be free to others; `None` if it does not.
@@ -292,6 +317,19 @@ impl Lines {
 impl State {
     fn is_refused(&self) -> bool {
         self.refused_until.is_some_and(|until| until > Instant::now())
+    }
+
+    /// Whether the lines of the names that were acquired again are to be read now. The pauses grow from the first such name
+    /// on: others that begin to wait then are found soon, and a process that is alone sends few queries.
+    fn begins_to_read_retaken(&mut self) -> bool {
+        let now = Instant::now();
+        let pause = match self.retaken_read {
+            Some((last, pause)) if now < last + pause => return false,
+            Some((last, pause)) if now < last + LINE_RETAKEN_EVERY * 2 => (pause * 2).min(LINE_RETAKEN_EVERY),
+            _ => LINE_RETAKEN,
+        };
+        self.retaken_read = Some((now, pause));
+        true
     }
 
     /// Keeps a moving mean of the time that requests take.

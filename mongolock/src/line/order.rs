@@ -11,11 +11,14 @@ use crate::timing::{
 };
 
 /// The number of turns that the first in line may let pass before it is not counted any more: it may be dead. It is
-/// counted again when it moves.
+/// counted again when it moves, or asks for a longer moment.
 const PASSES: u32 = 6;
 
 /// The same number when others are not counted already: it is halved for each of them, down to this.
 const PASSES_LEAST: u32 = 2;
+
+/// The number of providers that have acquired the lock since this one did from which on those that have left are forgotten.
+const ACQUIRED_MOST: usize = 256;
 
 /// The part of its extra time that a provider keeps after a turn in its place.
 const EXTRA_KEPT: u32 = 15;
@@ -61,6 +64,11 @@ impl Other {
     fn is_counted(&self) -> bool {
         self.passes < PASSES
     }
+
+    /// Whether this is the same document as before. A provider that has written it since is alive.
+    fn is_unchanged(&self, waiter: &Waiter) -> bool {
+        self.provider == waiter.provider && self.at == waiter.at && self.moment == waiter.moment
+    }
 }
 
 impl Order {
@@ -70,8 +78,10 @@ impl Order {
         self.has_place = place.is_some();
         let before = std::mem::take(&mut self.others);
         let passes = |waiter: &Waiter| {
-            let same = |other: &&Other| other.provider == waiter.provider && other.at == waiter.at;
-            before.iter().find(same).map_or(0, |other| other.passes)
+            before
+                .iter()
+                .find(|other| other.is_unchanged(waiter))
+                .map_or(0, |other| other.passes)
         };
         let acquired_since = &self.acquired_since;
         let is_behind = |waiter: &Waiter| acquired_since.contains(&waiter.provider);
@@ -101,18 +111,26 @@ impl Order {
         self.extra
     }
 
-    /// Notes that a provider acquires the lock although this one may be the first in line: it needs a longer moment.
-    fn note_overtaking(&mut self, provider: Option<&str>) {
-        let is_in_line = |other: &Other| Some(&*other.provider) == provider;
-        if self.has_place && self.ahead() == 0 && self.others.iter().any(is_in_line) {
-            self.was_overtaken = true;
-            self.extra = (self.extra * 2).clamp(LINE_MARGIN, LINE_EXTRA_MAX);
+    /// Notes that a provider acquires the lock although this one is one of the first in line and the other is not: this one
+    /// needs a longer moment. Returns whether it asks for one.
+    fn note_overtaking(&mut self, provider: Option<&str>, width: usize) -> bool {
+        let is_it = |other: &Other| Some(&*other.provider) == provider;
+        let is_in_line = self.others.iter().any(is_it);
+        let counted = self.others.iter().filter(|other| other.is_counted());
+        let is_first_too = counted.take(width - 1).any(is_it);
+        if !self.has_place || self.ahead() >= width || !is_in_line || is_first_too {
+            return false;
         }
+        self.was_overtaken = true;
+        let before = self.extra;
+        self.extra = (self.extra * 2).clamp(LINE_MARGIN, LINE_EXTRA_MAX);
+        self.extra > before
     }
 
     /// Notes that another provider has acquired the lock; `None` if the holder is not one of ours. It goes to the end of
-    /// the line. If it was not the first, the first one has let a turn pass.
-    pub(crate) fn acquired_by(&mut self, provider: Option<&str>) {
+    /// the line. If it was not one of the first ones, as many as `width` says, the first one has let a turn pass. Returns
+    /// whether this provider was one of the first ones and asks for a longer moment from now on.
+    pub(crate) fn acquired_by(&mut self, provider: Option<&str>, width: usize) -> bool {
         let now = Instant::now();
         self.acquired_by_other = Some(now);
         if provider.is_none() {
@@ -120,13 +138,14 @@ impl Order {
         }
         if let Some(provider) = provider.filter(|provider| !self.has_acquired_since(provider)) {
             self.acquired_since.push(Arc::from(provider));
+            self.forget_some_acquisitions();
         }
-        self.note_overtaking(provider);
-        let mut ahead = self
-            .others
-            .iter_mut()
-            .filter(|other| other.is_ahead && other.is_counted());
-        let passed = ahead.next().filter(|first| Some(&*first.provider) != provider);
+        let asks_for_more = self.note_overtaking(provider, width);
+        let is_ahead = |other: &Other| other.is_ahead && other.is_counted();
+        let mut first_ones = self.others.iter().filter(|other| is_ahead(other)).take(width);
+        let is_one_of_them = first_ones.any(|first| Some(&*first.provider) == provider);
+        let mut ahead = self.others.iter_mut().filter(|other| is_ahead(other));
+        let passed = ahead.next().filter(|_| !is_one_of_them);
         let is_passed = passed.is_some();
         if let Some(first) = passed {
             first.passes += 1;
@@ -137,6 +156,7 @@ impl Order {
         if is_passed {
             self.stop_counting();
         }
+        asks_for_more
     }
 
     /// Notes that a provider has another place than the known one. So it is alive, also if it had let turns pass before.
@@ -148,6 +168,16 @@ impl Order {
         {
             other.is_ahead = false;
             other.passes = 0;
+        }
+    }
+
+    /// Forgets those that have acquired the lock and stand in the line no more, if there are many: processes that live for a
+    /// short time each have a mark of their own.
+    fn forget_some_acquisitions(&mut self) {
+        if self.acquired_since.len() > ACQUIRED_MOST {
+            let others = &self.others;
+            self.acquired_since
+                .retain(|provider| others.iter().any(|other| other.provider == *provider));
         }
     }
 
@@ -251,9 +281,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_provider_that_acquires_is_not_ahead_any_more_but_still_wants_the_lock() {
         let mut order = order(&["a", "b", "own"]);
-        order.acquired_by(Some("a"));
+        order.acquired_by(Some("a"), 1);
         assert_eq!(order.ahead(), 1);
-        order.acquired_by(Some("b"));
+        order.acquired_by(Some("b"), 1);
         assert_eq!(order.ahead(), 0);
         assert!(order.others_wait());
     }
@@ -263,12 +293,12 @@ mod tests {
         let mut order = order(&["dead", "dead too", "own"]);
         for turn in 0..PASSES {
             assert_eq!(order.ahead(), 2, "after {turn} turns");
-            order.acquired_by(Some("other"));
+            order.acquired_by(Some("other"), 1);
         }
         assert_eq!(order.ahead(), 1);
         for turn in 0..PASSES / 2 {
             assert_eq!(order.ahead(), 1, "after {turn} more turns");
-            order.acquired_by(None);
+            order.acquired_by(None, 1);
         }
         assert_eq!(order.ahead(), 0);
         order.read(&line(&["dead", "dead too", "own"]), "own");
@@ -279,35 +309,71 @@ mod tests {
         assert_eq!(order.ahead(), 1, "it has moved");
     }
 
+    /// For three permits the first three in line ask at once, and only an acquisition from behind them passes the first.
+    #[tokio::test(start_paused = true)]
+    async fn for_several_permits_several_stand_first() {
+        for (provider, passes) in [("first", 0), ("third", 0), ("fourth", 1), ("stranger", 1)] {
+            let mut order = order(&["first", "second", "third", "fourth", "own"]);
+            order.acquired_by(Some(provider), 3);
+            assert_eq!(order.others[0].passes, passes, "{provider}");
+            let left = if provider == "stranger" { 4 } else { 3 };
+            assert_eq!(order.ahead(), left, "{provider}");
+        }
+    }
+
     /// A process that was too slow for its turns, and then acquires the lock, wants it again.
     #[tokio::test(start_paused = true)]
     async fn who_acquires_the_lock_is_alive() {
         let mut order = order(&["slow", "own"]);
         for _ in 0..PASSES {
-            order.acquired_by(Some("other"));
+            order.acquired_by(Some("other"), 1);
         }
         tokio::time::sleep(LINE_REMEMBER).await;
         assert!(!order.others_wait(), "it seems to be dead");
-        order.acquired_by(Some("slow"));
+        order.acquired_by(Some("slow"), 1);
         tokio::time::sleep(LINE_REMEMBER).await;
         assert!(order.others_wait());
         assert_eq!(order.ahead(), 0, "it has gone to the end");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_short_lived_providers_are_not_remembered() {
+        let mut order = order(&["a", "own"]);
+        order.acquired_by(Some("a"), 1);
+        for number in 0..10_000 {
+            order.acquired_by(Some(&number.to_string()), 1);
+        }
+        assert!(order.acquired_since.len() <= ACQUIRED_MOST + 1);
+        assert!(order.has_acquired_since("a"), "it stands in line");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_for_a_longer_moment_is_alive() {
+        let mut order = order(&["slow", "own"]);
+        for _ in 0..PASSES {
+            order.acquired_by(Some("other"), 1);
+        }
+        let mut later = line(&["slow", "own"]);
+        order.read(&later, "own");
+        assert_eq!(order.ahead(), 0, "its document is the same");
+        later[0].moment += LINE_MARGIN;
+        order.read(&later, "own");
+        assert_eq!(order.ahead(), 1);
     }
 
     /// Its requests come later than others expect, because it is far away or its machine is busy.
     #[tokio::test(start_paused = true)]
     async fn who_is_overtaken_as_the_first_asks_for_a_longer_moment_for_a_while() {
         let mut order = order(&["own", "a", "b"]);
-        order.acquired_by(Some("stranger"));
-        order.acquired_by(None);
+        assert!(!order.acquired_by(Some("stranger"), 1) && !order.acquired_by(None, 1));
         assert_eq!(order.extra(), Duration::ZERO, "they stand in no line");
-        order.acquired_by(Some("a"));
+        assert!(order.acquired_by(Some("a"), 1));
         assert_eq!(order.extra(), LINE_MARGIN);
-        order.acquired_by(Some("b"));
-        order.acquired_by(Some("a"));
+        assert!(order.acquired_by(Some("b"), 1) && order.acquired_by(Some("a"), 1));
         assert_eq!(order.extra(), LINE_EXTRA_MAX);
+        assert!(!order.acquired_by(Some("a"), 1), "there is a longest time");
         order.acquired();
-        order.acquired_by(Some("b"));
+        assert!(!order.acquired_by(Some("b"), 1));
         assert_eq!(order.extra(), LINE_EXTRA_MAX, "it is not the first any more");
         for _ in 0..EXTRA_PARTS * 8 {
             order.read(&line(&["own", "a", "b"]), "own");
@@ -320,7 +386,7 @@ mod tests {
     async fn a_releaser_stands_back_for_those_in_line_and_for_recent_strangers() {
         let mut alone = order(&["own"]);
         assert!(!alone.others_wait());
-        alone.acquired_by(None);
+        alone.acquired_by(None, 1);
         assert!(alone.others_wait());
         tokio::time::sleep(LINE_REMEMBER).await;
         assert!(!alone.others_wait());

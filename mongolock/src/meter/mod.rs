@@ -20,6 +20,8 @@ pub(crate) enum AcquireOutcome {
     Acquired,
     Busy,
     Timeout,
+    /// The work under the lock is done and succeeds only once.
+    Done,
     ShutDown,
     Error,
     /// The caller has dropped the future.
@@ -61,6 +63,7 @@ impl AcquireOutcome {
             Self::Acquired => "acquired",
             Self::Busy => "busy",
             Self::Timeout => "timeout",
+            Self::Done => "done",
             Self::ShutDown => "shut_down",
             Self::Error => "error",
             Self::Cancelled => "cancelled",

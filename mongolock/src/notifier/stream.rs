@@ -12,7 +12,7 @@ use crate::backoff::Backoff;
 use crate::store::{LockEvent, LockStream, StreamFilter, driver_error};
 use crate::sync::lock;
 use crate::timing::{LINE_FAR, LINE_FAR_PAUSE, STREAM_IDLE, STREAM_REPLY, STREAM_UNAVAILABLE};
-use crate::{LockError, trace};
+use crate::{LockError, slot, trace};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamState {
@@ -27,6 +27,11 @@ pub(super) enum StreamState {
 }
 
 impl StreamState {
+    /// Whether there is a stream, or one is opened when somebody waits.
+    pub(super) fn is_expected(self) -> bool {
+        matches!(self, Self::Open | Self::Closed)
+    }
+
     pub(super) fn is_too_costly(self) -> bool {
         matches!(self, Self::TooCostly(_))
     }
@@ -86,8 +91,19 @@ impl ReleaseNotifier {
     /// Notes an event of the stream, and returns whether it concerns a waiter or a line.
     fn note_event(self: &Arc<Self>, event: &LockEvent) -> bool {
         match event {
-            LockEvent::Released { name } => self.released(name),
-            LockEvent::Acquired { name, lock_id } => self.acquired(name, lock_id),
+            LockEvent::Released { name } => match slot::awaited(name) {
+                own if *own == **name => self.released(name),
+                group => self.released(&Arc::from(group)),
+            },
+            LockEvent::Acquired { name, lock_id } => match slot::awaited(name) {
+                own if *own == **name => self.acquired(name, lock_id),
+                // Other permits may be free: only the order of the waiters has changed.
+                group => {
+                    let group: Arc<str> = Arc::from(group);
+                    self.lines.held_by(&group, lock_id);
+                    self.lines.has(&group)
+                }
+            },
         }
     }
 
@@ -97,7 +113,7 @@ impl ReleaseNotifier {
         if stream.is_switching() {
             return None;
         }
-        let filter = state.filter.due_switch(&state.waiters, &self.lines.names());
+        let filter = state.filter.due_switch(&state.waiters, || self.lines.names());
         if filter.is_some() {
             state.filter.begin_switch();
         }

@@ -24,10 +24,11 @@ impl Subscription {
         }
     }
 
-    /// Notes the id of the claim that the caller's requests have.
-    pub(crate) fn set_claim(&self, lock_id: &Arc<str>) {
+    /// Notes the id of the claim that the caller's requests have, and whether a mark of finished work ends the wait.
+    pub(crate) fn set_claim(&self, lock_id: &Arc<str>, ends_with_mark: bool) {
         if let Some(waiter) = lock(&self.notifier.state).waiters.get(&self.name) {
             waiter.claim = Some(Arc::clone(lock_id));
+            waiter.ends_with_mark = ends_with_mark;
         }
     }
 
@@ -40,8 +41,11 @@ impl Subscription {
 
     /// Begins to rest before the first request, until this time: others may acquire the lock until then, and the caller
     /// rests on if they do.
-    pub(crate) fn rest_for_place(&self, until: Instant) {
+    pub(crate) fn rest_for_place(&self, until: Instant, ends_with_mark: bool) {
         let mut state = lock(&self.notifier.state);
+        if let Some(waiter) = state.waiters.get(&self.name) {
+            waiter.ends_with_mark = ends_with_mark;
+        }
         self.notifier.rest_for_place(&mut state, &self.name, until);
     }
 

@@ -20,6 +20,7 @@ pub(super) struct Waiters {
     due: BTreeSet<(Instant, Arc<str>)>,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub(super) struct Waiter {
     name: Arc<str>,
     /// Wakes the waiter, which then sends a request.
@@ -28,6 +29,8 @@ pub(super) struct Waiter {
     pub(super) entry: Arc<Entry>,
     /// The id of the waiter's own claim: one of its requests may take effect after the server has replied to another one.
     pub(super) claim: Option<Arc<str>>,
+    /// Whether the waiter's next request ends its wait when the lock is marked as done.
+    pub(super) ends_with_mark: bool,
     /// The pauses while the stream does not report this lock.
     pub(super) backoff: Backoff,
     /// The time at which the waiter registered.
@@ -66,6 +69,7 @@ impl Waiter {
             woken: Arc::clone(woken),
             entry: Arc::clone(entry),
             claim: None,
+            ends_with_mark: false,
             backoff,
             since: Instant::now(),
             due: None,

@@ -5,11 +5,11 @@ use std::time::Duration;
 use mongodb::{Client, Database};
 
 use crate::engine::Engine;
+use crate::lock_id::MARK_PREFIX;
 use crate::opaque::Opaque;
 use crate::options::{Config, refused};
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::store::takeover::MARK_PREFIX;
 use crate::store::{Connection, MemoryStore, MongoStore, Store, WAITERS_SUFFIX};
 use crate::{LockError, LockProvider};
 

@@ -12,11 +12,12 @@ use once_cell::sync::OnceCell;
 use crate::admin::LockAdmin;
 use crate::engine::Engine;
 use crate::lock::DistributedLock;
+use crate::lock_set::LockSet;
 use crate::name::RenderedName;
 use crate::opaque::Opaque;
 use crate::options::Options;
 use crate::store;
-use crate::{IntoLockName, LockError};
+use crate::{IntoLockName, LockError, Semaphore};
 pub use builder::LockProviderBuilder;
 pub use health::{Health, HeldInfo, WakeUp};
 
@@ -129,6 +130,57 @@ impl LockProvider {
         self.named(RenderedName::new(name))
     }
 
+    /// Makes a set of the locks of these names, which are acquired all or nothing. The names are values as for
+    /// [`lock`](Self::lock); each counts once, however often it is given.
+    ///
+    /// Nothing is sent. The names are checked when the set is acquired: 1 to 500 names, each as for [`lock`](Self::lock).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let (from, to) = (7, 4);
+    /// let accounts = [format!("account:{from}"), format!("account:{to}")];
+    /// let guard = provider.lock_all(&accounts).await?;
+    /// println!("both accounts are locked: {:?}", guard.names().collect::<Vec<_>>());
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lock_all(&self, names: impl IntoIterator<Item = impl IntoLockName>) -> LockSet {
+        self.all_named(names.into_iter().map(RenderedName::new).collect())
+    }
+
+    /// Makes a semaphore: at most this number of callers hold a permit of it at the same time, in all processes. The name
+    /// is a value as for [`lock`](Self::lock), and is independent of the lock of that name.
+    ///
+    /// Nothing is sent. Name and number are checked when a permit is acquired: 1 to 1000 permits.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let tenant = "acme";
+    /// let permit = provider.semaphore(format!("export:{tenant}"), 5).await?;
+    /// // At most five exports of this tenant run at the same time.
+    /// permit.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn semaphore(&self, name: impl IntoLockName, permits: u32) -> Semaphore {
+        self.semaphore_named(RenderedName::new(name), permits)
+    }
+
+    /// The semaphore with this rendered name.
+    pub(crate) fn semaphore_named(&self, name: RenderedName, permits: u32) -> Semaphore {
+        Semaphore::new(&self.engine, name, permits)
+    }
+
+    /// The set of the locks with these rendered names.
+    pub(crate) fn all_named(&self, names: Vec<RenderedName>) -> LockSet {
+        LockSet::new(&self.engine, names)
+    }
+
     #[cfg(test)]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
@@ -136,6 +188,10 @@ impl LockProvider {
 
     pub(crate) fn options(&self) -> &Arc<Options> {
         &self.engine.config.options
+    }
+
+    pub(crate) fn retention(&self) -> Duration {
+        self.engine.config.retention
     }
 
     pub(crate) fn named(&self, name: RenderedName) -> DistributedLock {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::Holder;
+use super::{Holder, Period};
 use crate::LockError;
 use crate::store::driver_error;
 use crate::sync::lock;
@@ -116,6 +116,19 @@ impl Front {
             if timeout(SLOW_REPLY, changed).await.is_err() && !self.is_releasing() {
                 return self.status();
             }
+        }
+    }
+
+    /// Waits until a call of this process knows a period that meets the condition. Cancel safe.
+    pub(crate) async fn until_period(&self, take: impl Fn(Period) -> Option<Period>) -> Period {
+        loop {
+            let changed = self.changed.notified();
+            if let FrontStatus::Held(holder) = &lock(&self.state).status
+                && let Some(period) = holder.period().and_then(&take)
+            {
+                return period;
+            }
+            changed.await;
         }
     }
 

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
 use crate::LockError;
@@ -14,6 +15,17 @@ pub(crate) struct Holder {
     /// The time at which the lock is free without a renewal, on this process's clock. It is counted from the reply, so that it comes no earlier than at
     /// the server.
     until: Option<Instant>,
+    /// The period of the work under the lock, for calls whose work may succeed once in each period.
+    period: Option<Period>,
+}
+
+/// One of the periods in which work may succeed once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Period {
+    /// Its end at the server.
+    pub(crate) end: DateTime,
+    /// Its end on this process's clock, which comes no earlier.
+    pub(crate) ends: Instant,
 }
 
 impl Holder {
@@ -22,6 +34,7 @@ impl Holder {
         Self {
             lock_id,
             until: remaining.map(|remaining| Instant::now() + remaining),
+            period: None,
         }
     }
 
@@ -30,7 +43,17 @@ impl Holder {
         Self {
             lock_id: Some(Arc::clone(lock_id)),
             until: None,
+            period: None,
         }
+    }
+
+    /// The same holder with the period that a call has learned from the reply.
+    pub(crate) fn in_period(self, period: Option<Period>) -> Self {
+        Self { period, ..self }
+    }
+
+    pub(crate) fn period(&self) -> Option<Period> {
+        self.period
     }
 
     /// The time until the lock is free without a renewal; zero if it has passed.

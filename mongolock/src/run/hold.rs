@@ -11,8 +11,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::Span;
 
 use super::AnyBody;
-use crate::context::{CURRENT, LockContext};
+use crate::context::{CURRENT, LockContext, View};
 use crate::lease::Lease;
+use crate::name::RenderedName;
 use crate::{LockError, LockGuard, trace};
 
 /// The hold of a call whose body runs.
@@ -31,19 +32,29 @@ pub(crate) enum OnLost {
 }
 
 enum LockSource {
-    Own {
-        guard: LockGuard,
-        /// Whether the call waits until the server has confirmed the release.
-        await_release: bool,
-    },
+    Own(Own),
     Joined(Joined),
+    /// The call has acquired some names of a set and has joined the others. It is on the heap to keep other calls small.
+    Both(Box<(Own, Joined)>),
 }
 
-/// A call within an enclosing hold of the same name.
+/// What a call has acquired itself.
+struct Own {
+    guard: LockGuard,
+    /// Whether the call waits until the server has confirmed the release.
+    await_release: bool,
+}
+
+/// A call within enclosing holds of its names.
 struct Joined {
     context: LockContext,
-    /// The permit of the enclosing hold, under which only one joined call runs at a time.
-    _permit: OwnedSemaphorePermit,
+    /// The inner-call slots of the enclosing holds, under each of which only one joined call runs at a time.
+    _slots: InnerCallSlots,
+}
+
+enum InnerCallSlots {
+    One { _slot: OwnedSemaphorePermit },
+    Several { _slots: Vec<OwnedSemaphorePermit> },
 }
 
 impl Drop for Joined {
@@ -60,6 +71,28 @@ pub(super) enum Step {
     Panicked(Box<dyn Any + Send>),
 }
 
+/// How a body has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BodyEnd {
+    Succeeded,
+    /// It has returned a failure.
+    Failed,
+    /// It was cancelled because of the loss of the lock.
+    Lost,
+    Panicked,
+}
+
+impl BodyEnd {
+    /// The value of the span's field `outcome`.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded | Self::Failed => "returned",
+            Self::Lost => "lost",
+            Self::Panicked => "panicked",
+        }
+    }
+}
+
 /// What the end of the hold means for the call.
 pub(crate) struct EndedHold {
     /// The loss of the lock, for a call whose body was cancelled.
@@ -72,22 +105,69 @@ impl RunningHold {
     pub(crate) fn own(guard: LockGuard, await_release: bool, on_lost: OnLost) -> Self {
         Self {
             context: guard.context(),
-            source: LockSource::Own { guard, await_release },
+            source: LockSource::Own(Own { guard, await_release }),
             on_lost,
             span: Span::none(),
         }
     }
 
+    /// A call that has joined the hold of this name.
     pub(crate) fn joined(
         outer: &LockContext,
-        template: Option<&'static str>,
-        permit: OwnedSemaphorePermit,
+        lease: &Arc<Lease>,
+        name: &RenderedName,
+        slot: OwnedSemaphorePermit,
         on_lost: OnLost,
     ) -> Self {
-        let context = LockContext::new(Arc::clone(outer.lease()), outer.engine(), template);
+        let lease = Arc::clone(lease);
+        let context = match lease.token_of(name.text()) {
+            // The hold has other names as well.
+            Some(token) if !lease.members().is_empty() => {
+                let view = View {
+                    tokens: vec![(Arc::clone(name.text()), token)],
+                    first: 0,
+                };
+                LockContext::of_view(lease, Vec::new(), view, outer.engine(), name.template())
+            }
+            _ => LockContext::new(lease, outer.engine(), name.template()),
+        };
+        Self::with_slots(context, InnerCallSlots::One { _slot: slot }, on_lost)
+    }
+
+    /// A call that has joined the holds of all its names.
+    pub(crate) fn joined_several(
+        context: LockContext,
+        slots: Vec<OwnedSemaphorePermit>,
+        on_lost: OnLost,
+    ) -> Self {
+        Self::with_slots(context, InnerCallSlots::Several { _slots: slots }, on_lost)
+    }
+
+    /// A call that has joined the holds of some of its names, and has acquired the others.
+    pub(crate) fn partly(
+        guard: LockGuard,
+        await_release: bool,
+        context: LockContext,
+        slots: Vec<OwnedSemaphorePermit>,
+        on_lost: OnLost,
+    ) -> Self {
         let joined = Joined {
             context: context.clone(),
-            _permit: permit,
+            _slots: InnerCallSlots::Several { _slots: slots },
+        };
+        let own = Own { guard, await_release };
+        Self {
+            context,
+            source: LockSource::Both(Box::new((own, joined))),
+            on_lost,
+            span: Span::none(),
+        }
+    }
+
+    fn with_slots(context: LockContext, slots: InnerCallSlots, on_lost: OnLost) -> Self {
+        let joined = Joined {
+            context: context.clone(),
+            _slots: slots,
         };
         Self {
             context,
@@ -99,16 +179,14 @@ impl RunningHold {
 
     /// The hold with the span in which its body runs.
     pub(super) fn begin(self) -> Self {
-        let span = trace::hold_span(&self.lease().fields(), self.context.template());
-        Self { span, ..self }
+        Self {
+            span: self.context.hold_span(),
+            ..self
+        }
     }
 
     pub(super) fn context(&self) -> &LockContext {
         &self.context
-    }
-
-    pub(super) fn lease(&self) -> &Arc<Lease> {
-        self.context.lease()
     }
 
     /// Lets the body take a step under the lock.
@@ -122,7 +200,7 @@ impl RunningHold {
         let cancel = self.on_lost == OnLost::Cancel;
         // The lock is checked before the body goes on: after a pause of the process the body must not take another step
         // without the lock.
-        if cancel && self.lease().should_cancel() {
+        if cancel && self.context.leases().any(|lease| lease.should_cancel()) {
             return Step::Lost;
         }
         let polled = catch_unwind(AssertUnwindSafe(|| {
@@ -154,42 +232,65 @@ impl RunningHold {
         }
     }
 
-    /// Ends the span of the body, and releases the lock.
-    pub(super) async fn release(self, outcome: &'static str, was_cancelled: bool) -> EndedHold {
+    /// Ends the span of the body, and releases the lock, or marks it as done.
+    pub(super) async fn release(self, end: BodyEnd) -> EndedHold {
         let Self {
             context,
             mut source,
             on_lost,
             span,
         } = self;
-        let lease = context.lease();
-        trace::hold_ended(&span, &lease.fields(), outcome);
+        trace::hold_ended(&span, &context.lease().fields(), end.as_str());
         drop(span);
         // After a guarded commit the work was done under the lock, even if the lock was lost later.
-        let reports_loss = on_lost == OnLost::Cancel && !lease.has_committed();
-        let loss_of_success = match source.release().await {
+        let is_uncommitted = context.leases().any(|lease| !lease.has_committed());
+        let reports_loss = on_lost == OnLost::Cancel && is_uncommitted;
+        // After the release the call's own lease is over as well.
+        let lost = context.leases().find(|lease| lease.is_over()).map(Arc::clone);
+        let loss_of_success = match source.end(end).await {
             Err(error @ LockError::Lost { .. }) if reports_loss => Some(error),
             // A release that is not confirmed does not change the outcome: the work was done under the lock.
             _ => None,
         };
         EndedHold {
             // The reason of a loss stays the same after the release.
-            lost: was_cancelled.then(|| context.lease().lost_error()),
+            lost: (end == BodyEnd::Lost).then(|| lost.as_ref().unwrap_or(context.lease()).lost_error()),
             loss_of_success,
         }
     }
 }
 
 impl LockSource {
-    async fn release(&mut self) -> Result<(), LockError> {
-        match self {
-            Self::Own { guard, await_release } => {
-                if !*await_release && let Some(released) = guard.end_unawaited() {
-                    return released;
-                }
-                guard.end().await
+    /// Ends the call's part of the hold: work that has succeeded and may succeed only once is marked as done.
+    async fn end(&mut self, end: BodyEnd) -> Result<(), LockError> {
+        let own = match self {
+            Self::Own(own) if end == BodyEnd::Succeeded && own.guard.lease().once.is_some() => {
+                return own.guard.complete().await;
             }
-            Self::Joined(joined) => joined.context.ensure_held(),
+            Self::Own(own) => own,
+            Self::Both(both) => &mut both.0,
+            Self::Joined(joined) => return joined.context.ensure_held(),
+        };
+        let unawaited = if own.await_release {
+            None
+        } else {
+            own.guard.end_unawaited()
+        };
+        match unawaited {
+            Some(released) => released?,
+            None => own.guard.end().await?,
         }
+        self.ensure_joined_held()
+    }
+
+    /// Returns an error if a hold that the call has joined is over; its own hold may have been released.
+    fn ensure_joined_held(&self) -> Result<(), LockError> {
+        let Self::Both(both) = self else { return Ok(()) };
+        let (own, joined) = &**both;
+        let mut joined = joined
+            .context
+            .leases()
+            .filter(|lease| !Arc::ptr_eq(lease, own.guard.lease()));
+        joined.try_for_each(|lease| lease.ensure_held())
     }
 }

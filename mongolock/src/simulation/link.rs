@@ -15,12 +15,16 @@ use super::process::Process;
 use super::server::{Command, Server};
 use super::trip::{End, Trip};
 use super::{between, chance, errors};
-use crate::LockError;
+use crate::once::MarkEnd;
 use crate::store::IndexState;
 use crate::store::LeaseId;
 use crate::store::driver_error;
-use crate::store::{AcquireReply, AcquireRequest, LockEvent, MemoryStore, RenewReply, RunningLeases};
+use crate::store::{
+    AcquireReply, AcquireRequest, HeldSlots, LockEvent, MarkReply, MemoryStore, RenewReply, RunningLease,
+    RunningLeases,
+};
 use crate::sync::lock;
+use crate::{LockError, slot};
 
 /// The time for which a call may wait for an unused claim of its own process while no release of it is sent.
 const UNUSED_CLAIM_LIMIT: Duration = Duration::from_secs(5);
@@ -74,6 +78,7 @@ impl Link {
             Err(error) => return Err(error.into()),
         };
         self.note_reply(key, &answer);
+        self.server.works.replied(key, &answer);
         contacts.replied(&key.name, sent);
         // If the driver has repeated the command, the server replies from its log, without computed fields.
         if let AcquireReply::Acquired { remaining, .. } = &mut answer
@@ -83,6 +88,70 @@ impl Link {
             *remaining = None;
         }
         Ok(answer)
+    }
+
+    /// Claims the locks with one command, whose upserts the server runs one after the other, and reads with a second one
+    /// which of them the claims have.
+    pub(crate) async fn claim_several(
+        &self,
+        keys: &[LeaseId],
+        ask: AcquireRequest,
+        limit: Duration,
+    ) -> Result<Vec<AcquireReply>, LockError> {
+        let (contacts, sent) = (&self.process.contacts, Instant::now());
+        let _asking: Vec<_> = keys.iter().map(|key| contacts.asks(&key.name)).collect();
+        let order = |kind, change| Order {
+            kind,
+            keys: keys.to_vec(),
+            change,
+            limit,
+        };
+        if let Err(error) = self
+            .request(order(Command::Claim, Change::ClaimSeveral(ask)))
+            .await
+        {
+            if driver_error::is_blocked_update(&error) {
+                return Err(driver_error::blocked(&keys[0].name, error));
+            }
+            return Err(error.into());
+        }
+        let Reply::ReadClaims(mut read) = self
+            .request(order(Command::Look, Change::ReadClaims(ask)))
+            .await?
+        else {
+            unreachable!("a query for claims gets its reply");
+        };
+        let mut replies = Vec::with_capacity(keys.len());
+        for key in keys {
+            let reply = read.remove(&key.name).unwrap_or(AcquireReply::Held {
+                holder: None,
+                remaining: None,
+                dates: None,
+            });
+            self.note_reply(key, &reply);
+            contacts.replied(&key.name, sent);
+            replies.push(reply);
+        }
+        Ok(replies)
+    }
+
+    pub(crate) async fn mark(
+        &self,
+        key: &LeaseId,
+        end: MarkEnd,
+        limit: Duration,
+    ) -> Result<MarkReply, LockError> {
+        self.process.contacts.releases(&key.name);
+        let order = Order {
+            kind: Command::Release,
+            keys: vec![key.clone()],
+            change: Change::Mark(end),
+            limit,
+        };
+        match self.request(order).await? {
+            Reply::Marked(reply) => Ok(reply),
+            _ => unreachable!("a mark gets the reply to a mark"),
+        }
     }
 
     fn note_reply(&self, key: &LeaseId, answer: &AcquireReply) {
@@ -105,6 +174,20 @@ impl Link {
                 "{number} waits for {name}, which is held by its own unused claim {id}"
             ));
         }
+    }
+
+    /// Looks at each of these permits, which is what a query over all of them finds.
+    pub(crate) async fn slots(
+        &self,
+        semaphore: &str,
+        permits: u32,
+        takeover_margin: Duration,
+        limit: Duration,
+    ) -> Result<HeldSlots, LockError> {
+        let ids: Vec<Arc<str>> = (0..permits).map(|number| slot::id(semaphore, number)).collect();
+        let running = self.look(&ids, takeover_margin, limit).await?;
+        let held = |(id, lease): (Arc<str>, RunningLease)| Some((slot::parts(&id)?.1, lease));
+        Ok(running.into_iter().filter_map(held).collect())
     }
 
     pub(crate) async fn look(
@@ -165,13 +248,12 @@ impl Link {
 
     pub(crate) async fn release(
         &self,
-        key: &LeaseId,
+        keys: &[LeaseId],
         min_hold: Duration,
         limit: Duration,
     ) -> Result<bool, LockError> {
-        let keys = std::slice::from_ref(key);
         match self.release_all(Command::Release, keys, min_hold, limit).await? {
-            Reply::Found(found) => Ok(!found.is_empty()),
+            Reply::Found(found) => Ok(found.len() == keys.len()),
             _ => unreachable!("a release gets the reply to a release"),
         }
     }
@@ -328,6 +410,12 @@ impl Hints {
                 0 => return Err(errors::broken_connection().into()),
                 1 => event = None,
                 _ => {}
+            }
+        }
+        if event.is_some() && self.link.knobs.event_delay > 0 {
+            sleep(self.link.between(0, self.link.knobs.event_delay)).await;
+            if chance(&mut self.link.rng(), self.link.knobs.lost_events) {
+                event = None;
             }
         }
         if let Some(LockEvent::Acquired { name, .. }) = &event {

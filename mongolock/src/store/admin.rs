@@ -7,9 +7,10 @@ use super::mongo::{MongoStore, release_stage, unfit};
 use super::takeover::taken;
 use super::ttl_index::BUILD_LOCK;
 use super::{Lines, waiters};
+use crate::lock_id::MARK_PREFIX;
 use crate::store::info::{Page, Seen};
 use crate::timing::COMMAND_LIMIT;
-use crate::{FencingToken, LockError, LockFilter, LockInfo, LockState};
+use crate::{FencingToken, LockError, LockFilter, LockInfo, LockState, slot};
 
 /// The largest number of locks that one query returns. It bounds the memory of a stream, and the time that one query
 /// takes.
@@ -81,7 +82,8 @@ impl MongoStore {
     /// The waiters for these locks. Without the right to read them, or after another error, none are known: the locks
     /// themselves can be read all the same.
     async fn lines_of(&self, locks: &[Document]) -> Lines {
-        let names: Vec<Arc<str>> = locks.iter().map(|lock| Arc::from(name_of(lock))).collect();
+        let awaited = |lock: &Document| Arc::from(slot::awaited(name_of(lock)));
+        let names: Vec<Arc<str>> = locks.iter().map(awaited).collect();
         if names.is_empty() {
             return Lines::new();
         }
@@ -110,7 +112,7 @@ impl MongoStore {
         takeover_margin: Duration,
     ) -> Result<u64, LockError> {
         let claims = conditions(&LockFilter::new().owner(owner));
-        let seen = doc! { "$and": [claims, { "$expr": ends_now(takeover_margin) }] };
+        let seen = doc! { "$and": [claims, { "lockId": { "$not": is_mark() } }, { "$expr": ends_now(takeover_margin) }] };
         self.update(&self.locks, seen, release_stage(Duration::ZERO), COMMAND_LIMIT)
             .await
     }
@@ -140,22 +142,32 @@ fn conditions(filter: &LockFilter) -> Document {
         conditions.push(doc! { "_id": { "$regex": format!("^{}", literally(prefix)) } });
     }
     if let Some(owner) = &filter.owner {
-        let pattern = format!("^{}#[^#]*$", literally(owner));
+        let pattern = format!("^({MARK_PREFIX})?{}#[^#]*$", literally(owner));
         conditions.push(doc! { "lockId": { "$regex": pattern } });
     }
     match filter.state {
         None => {}
-        Some(LockState::Held) => conditions.push(doc! { "lockId": { "$ne": "" }, "$expr": is_running() }),
-        Some(LockState::Expired) => {
-            conditions.push(doc! { "lockId": { "$ne": "" }, "$expr": { "$not": is_running() } });
+        Some(LockState::Held) => {
+            conditions.push(doc! { "lockId": { "$ne": "", "$not": is_mark() }, "$expr": is_running() });
         }
-        Some(LockState::Released) => conditions.push(doc! { "lockId": "" }),
+        Some(LockState::Expired) => conditions
+            .push(doc! { "lockId": { "$ne": "", "$not": is_mark() }, "$expr": { "$not": is_running() } }),
+        Some(LockState::Released) => conditions.push(doc! { "$or": [
+            { "lockId": "" },
+            { "lockId": is_mark(), "$expr": { "$not": is_running() } },
+        ] }),
+        Some(LockState::Done) => conditions.push(doc! { "lockId": is_mark(), "$expr": is_running() }),
     }
     doc! { "$and": conditions }
 }
 
+/// The condition for the `lockId` of a mark.
+fn is_mark() -> Document {
+    doc! { "$regex": format!("^{MARK_PREFIX}") }
+}
+
 /// The regular expression that matches exactly this text.
-fn literally(text: &str) -> String {
+pub(super) fn literally(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {
         if c == '\0' {
@@ -194,7 +206,7 @@ pub(super) fn info(
         token: token.map_err(|_| unfit("fencingToken", "a 64-bit integer"))?,
         now: *date("now")?,
         takeover_margin,
-        waiters: waiters::infos(lines.get(name), text("lockId")?),
+        waiters: waiters::infos(lines.get(slot::awaited(name)), text("lockId")?),
     };
     Ok(seen.into())
 }

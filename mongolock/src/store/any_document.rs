@@ -9,13 +9,13 @@ use mongodb::bson::Document;
 use super::admin::info;
 use super::look::running_lease;
 use super::mongo::acquire_reply;
-use super::{AcquireReply, LeaseId, Lines, reply};
+use super::{AcquireReply, AcquireRequest, LeaseId, Lines, reply};
 use crate::{LockError, LockInfo};
 
 /// What a document says as the reply to an acquire request, and as a lock that an operator sees.
 type Read = (Result<AcquireReply, LockError>, Result<LockInfo, LockError>);
 
-/// The margins with which a document is read.
+/// The margins with which a document is read, the second time with the dates.
 const MARGINS: [Duration; 2] = [Duration::ZERO, Duration::from_secs(86_400)];
 
 /// The id of the claim that reads the document.
@@ -23,8 +23,8 @@ const OWN: &str = "owner#1";
 
 /// Reads a document as every kind of reply that it can be.
 pub(crate) fn read_document(document: &Document) {
-    for margin in MARGINS {
-        let (acquired, info) = read(document, margin);
+    for (margin, wants_dates) in MARGINS.into_iter().zip([false, true]) {
+        let (acquired, info) = read(document, margin, wants_dates);
         if let Ok(info) = info {
             // Everything that is shown of a lock.
             drop(format!("{info:?}"));
@@ -37,14 +37,20 @@ pub(crate) fn read_document(document: &Document) {
     reply::may_be_applied(document);
 }
 
-fn read(document: &Document, margin: Duration) -> Read {
+fn read(document: &Document, margin: Duration, wants_dates: bool) -> Read {
     let key = LeaseId {
         name: Arc::from("n"),
         lock_id: Arc::from(OWN),
     };
+    let request = AcquireRequest {
+        expiry: Duration::from_secs(30),
+        tokens: 1,
+        takeover_margin: margin,
+        wants_dates,
+    };
     running_lease(document, margin);
     (
-        acquire_reply(&key, document, margin),
+        acquire_reply(&key, document, request),
         info("n", document, margin, &Lines::new()),
     )
 }
@@ -121,7 +127,7 @@ mod tests {
                 let mut document = sound();
                 document.insert(field, value);
                 read_document(&document);
-                refused += u32::from(read(&document, Duration::ZERO).1.is_err());
+                refused += u32::from(read(&document, Duration::ZERO, false).1.is_err());
             }
             let mut document = sound();
             document.remove(field);
@@ -129,7 +135,7 @@ mod tests {
         }
         assert!(refused > 50, "damaged documents are refused: {refused}");
         read_document(&doc! {});
-        assert!(read(&sound(), Duration::ZERO).1.is_ok());
+        assert!(read(&sound(), Duration::ZERO, true).1.is_ok());
     }
 
     proptest! {
@@ -148,7 +154,7 @@ mod tests {
             read_document(&document);
             let is_own = document.get_str("lockId").ok() == Some(OWN);
             let has_token = document.get_i64("fencingToken").is_ok();
-            match read(&document, Duration::ZERO).0 {
+            match read(&document, Duration::ZERO, false).0 {
                 Ok(AcquireReply::Acquired { last_token, .. }) => {
                     prop_assert!(is_own);
                     prop_assert_eq!(Some(last_token.get()), document.get_i64("fencingToken").ok());

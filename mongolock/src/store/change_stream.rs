@@ -11,15 +11,16 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
+use super::admin::literally;
 use super::gate::{Gate, Passage};
 use super::memory::MemoryStore;
 use super::mongo::{MongoStore, millis};
-use crate::LockError;
 use crate::meter::CommandKind;
 use crate::store::driver_error;
 use crate::store::takeover::is_claim;
 use crate::task::with_reply_limit;
 use crate::timing::{COMMAND_LIMIT, STREAM_AWAIT};
+use crate::{LockError, slot};
 
 /// The locks that a stream reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +33,7 @@ impl StreamFilter {
     pub(crate) fn admits(&self, name: &str) -> bool {
         match self {
             Self::All => true,
-            Self::Names(names) => names.contains(name),
+            Self::Names(names) => names.contains(slot::awaited(name)),
         }
     }
 }
@@ -235,8 +236,19 @@ fn pipeline(filter: &StreamFilter) -> [Document; 2] {
         { "operationType": "update", "updateDescription.updatedFields.lockId": { "$exists": true } },
     ] };
     if let StreamFilter::Names(names) = filter {
-        let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-        matching.insert("documentKey._id", doc! { "$in": names });
+        let (groups, names): (Vec<&str>, Vec<&str>) = names
+            .iter()
+            .map(AsRef::as_ref)
+            .partition(|name| slot::is_group(name));
+        let mut ids = vec![doc! { "documentKey._id": { "$in": names } }];
+        // Any permit of the semaphore.
+        let of_group =
+            |group: &str| doc! { "documentKey._id": { "$regex": format!("^{}", literally(group)) } };
+        ids.extend(groups.into_iter().map(of_group));
+        match &ids[..] {
+            [only] => matching.extend(only.clone()),
+            _ => drop(matching.insert("$and", vec![doc! { "$or": ids }])),
+        }
     }
     let lock_id =
         doc! { "$ifNull": ["$fullDocument.lockId", "$updateDescription.updatedFields.lockId", Bson::Null] };

@@ -27,6 +27,13 @@ pub enum IndexState {
     },
     /// The collection is capped: MongoDB removes no document from it by its age.
     Capped,
+    /// The collection has the non-simple collation, which ignores separators. Then the permit of a
+    /// [`Semaphore`](crate::Semaphore) can be the lock of another name, and names that differ in their accents may be one
+    /// lock. Create the collection without a collation. The TTL index exists.
+    Collation {
+        /// The locale of the collation.
+        locale: String,
+    },
     /// The user lacks the privilege to create the index.
     Unauthorized {
         /// The server's message.
@@ -95,6 +102,11 @@ mod tests {
             r#"{"state":"conflict","reason":"why"}"#
         );
         assert_eq!(json(IndexState::Capped), r#"{"state":"capped"}"#);
+        let locale = "en".to_owned();
+        assert_eq!(
+            json(IndexState::Collation { locale }),
+            r#"{"state":"collation","locale":"en"}"#
+        );
         assert_eq!(
             json(IndexState::Unauthorized { reason: reason() }),
             r#"{"state":"unauthorized","reason":"why"}"#

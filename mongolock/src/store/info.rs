@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::takeover::margin_after;
 use crate::duration::as_seconds;
-use crate::{FencingToken, LockError, lock_id};
+use crate::{FencingToken, LockError, lock_id, slot};
 
 /// The first moment of the year 0 in milliseconds since 1970: RFC 3339 has no earlier one.
 const FIRST_DATE: i64 = -62_167_219_200_000;
@@ -18,8 +18,8 @@ const LAST_DATE: i64 = 253_402_300_799_999;
 /// Returned by [`LockAdmin`](crate::LockAdmin).
 ///
 /// It implements [`Serialize`] for reports and logs. The fields have their Rust names in this order, dates are RFC 3339
-/// strings in UTC (within the years 0 to 9999), `remaining` is a number of seconds, and `state` is `"held"`, `"expired"`
-/// or `"released"`:
+/// strings in UTC (within the years 0 to 9999), `remaining` is a number of seconds, and `state` is `"held"`, `"expired"`,
+/// `"released"` or `"done"`:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -38,12 +38,15 @@ const LAST_DATE: i64 = 253_402_300_799_999;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// The lock's name.
+    /// The lock's name; for a permit that of its semaphore.
     pub name: String,
-    /// The owner that holds the lock, or held it when its lease expired. `None` once the lock is released, and for
-    /// holders that write no owner, as DistributedLock.MongoDB does.
+    /// The number of the permit, from 0, if this is a permit of a [`Semaphore`](crate::Semaphore).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permit: Option<u32>,
+    /// The owner that holds the lock, held it when its lease expired, or has marked it as done. `None` once the lock is
+    /// released, and for holders that write no owner, as DistributedLock.MongoDB does.
     pub owner: Option<String>,
-    /// Whether the lock is held, expired or released.
+    /// Whether the lock is held, expired, released or done.
     pub state: LockState,
     /// The fencing token in the document, which is that of the latest hold.
     ///
@@ -87,7 +90,7 @@ pub struct WaiterInfo {
 
 /// The state of a lock by the server's clock.
 ///
-/// It implements [`Serialize`] as `"held"`, `"expired"` or `"released"`.
+/// It implements [`Serialize`] as `"held"`, `"expired"`, `"released"` or `"done"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -98,8 +101,12 @@ pub enum LockState {
     /// it stays taken for [`LockInfo::remaining`] if a takeover margin is not over.
     Expired,
     /// The lock was released. It is free, except that it stays taken for [`LockInfo::remaining`] if its minimum hold is
-    /// not over.
+    /// not over. A mark of finished work whose time is over counts as released.
     Released,
+    /// The work under the lock is done and needs no other run before [`LockInfo::expires_at`]: a lock with
+    /// [`once_per`](crate::DistributedLock::once_per) or [`once`](crate::DistributedLock::once) was marked. Until then
+    /// nothing acquires it; [`force_release`](crate::LockAdmin::force_release) clears the mark.
+    Done,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -139,11 +146,15 @@ impl From<Seen<'_>> for LockInfo {
             .saturating_sub(seen.now.timestamp_millis());
         let margin = margin_after(seen.lock_id, seen.takeover_margin).as_millis();
         let until_free = left.saturating_add(i64::try_from(margin).unwrap_or(i64::MAX));
+        let permit = slot::parts(seen.name);
         Self {
-            name: seen.name.to_owned(),
+            name: permit.map_or(seen.name, |(name, _)| name).to_owned(),
+            permit: permit.map(|(_, number)| number),
             owner: lock_id::owner(seen.lock_id).map(str::to_owned),
             state: match (seen.lock_id, left) {
                 ("", _) => LockState::Released,
+                (id, ..=0) if lock_id::is_mark(id) => LockState::Released,
+                (id, _) if lock_id::is_mark(id) => LockState::Done,
                 (_, ..=0) => LockState::Expired,
                 _ => LockState::Held,
             },
@@ -189,6 +200,19 @@ mod tests {
         assert_eq!(
             json("", 60_000, 59_999),
             r#"{"name":"report:1","owner":null,"state":"released","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:41:00.123Z","remaining":0.001,"waiters":[]}"#
+        );
+    }
+
+    #[test]
+    fn a_mark_names_its_owner_and_is_done_until_it_ends() {
+        assert_eq!(
+            json("done:billing#1#8c0f", 30_000, 130),
+            r#"{"name":"report:1","owner":"billing#1","state":"done","fencing_token":1763764800123000,"acquired_at":"2025-11-21T22:40:00.123Z","expires_at":"2025-11-21T22:40:30.123Z","remaining":29.87,"waiters":[]}"#
+        );
+        let over = json("done:billing#1#8c0f", 877, 877);
+        assert!(
+            over.contains(r#""owner":"billing#1","state":"released""#),
+            "{over}"
         );
     }
 

@@ -32,13 +32,10 @@ impl MongoStore {
         limit: Duration,
     ) -> Result<RunningLeases, LockError> {
         let ids: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-        let remaining = doc! { "$subtract": ["$expiresAt", "$$NOW"] };
-        let is_date = doc! { "$eq": [{ "$type": "$expiresAt" }, "date"] };
         let command = doc! {
             "find": self.background.name(),
             "filter": { "_id": { "$in": ids } },
-            // A damaged document must not end the query for all others, as a subtraction from another type would.
-            "projection": { "lockId": 1, "free": free(takeover_margin), "remainingMs": { "$cond": [is_date, remaining, Bson::Null] } },
+            "projection": look_fields(takeover_margin),
             "batchSize": i64::try_from(names.len()).unwrap_or(i64::MAX),
             "singleBatch": true,
             "readConcern": { "level": "local" },
@@ -54,6 +51,15 @@ impl MongoStore {
         let running = |document| running_lease(document, takeover_margin);
         Ok(found.filter_map(running).collect())
     }
+}
+
+/// What a look reads of a document.
+pub(super) fn look_fields(takeover_margin: Duration) -> Document {
+    let remaining = doc! { "$subtract": ["$expiresAt", "$$NOW"] };
+    let is_date = doc! { "$eq": [{ "$type": "$expiresAt" }, "date"] };
+    // A damaged document must not end the query for all others, as a subtraction from another type would.
+    let remaining = doc! { "$cond": [is_date, remaining, Bson::Null] };
+    doc! { "lockId": 1, "free": free(takeover_margin), "remainingMs": remaining }
 }
 
 /// The lease in one document of a look; `None` if the lock is free, or if the document is damaged: an acquire request

@@ -16,8 +16,7 @@ use tokio::time::Instant;
 
 use self::retention::Retention;
 use self::waiters::WaiterDocuments;
-use super::{AcquireReply, AcquireRequest, LockEvent, Page, RenewReply, RunningLease};
-use crate::lock_id;
+use super::{AcquireReply, AcquireRequest, Dates, LockEvent, Page, RenewReply, RunningLease};
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
 use crate::store::info::Seen;
@@ -25,6 +24,7 @@ use crate::store::takeover::margin_after;
 use crate::sync::lock;
 use crate::timing::LATE_COMMAND;
 use crate::{FencingToken, LockFilter, LockInfo};
+use crate::{lock_id, slot};
 
 /// The time of the store's clock at its start: tokens are derived from the time, and a token of 0 would look like no
 /// token.
@@ -47,7 +47,7 @@ pub(crate) struct MemoryStore {
     jumped: AtomicU64,
 }
 
-struct Document {
+pub(super) struct Document {
     lock_id: Arc<str>,
     acquired_at: Duration,
     expires_at: Duration,
@@ -71,7 +71,13 @@ impl Document {
         self.expires_at = present.max(now + expiry);
     }
 
-    fn end(&mut self, at: Duration) {
+    /// Replaces the claim by its mark.
+    pub(super) fn mark(&mut self, until: Duration) {
+        self.lock_id = Arc::from(lock_id::mark_of(&self.lock_id));
+        self.expires_at = until;
+    }
+
+    pub(super) fn end(&mut self, at: Duration) {
         self.lock_id = Arc::from("");
         self.expires_at = at;
     }
@@ -132,13 +138,20 @@ impl MemoryStore {
                 lock_id: Arc::clone(&key.lock_id),
             });
         }
+        let dates = Some(Dates {
+            now: self.date(now),
+            acquired_at: self.date(document.acquired_at),
+            expires_at: self.date(document.expires_at),
+        });
         if document.lock_id == key.lock_id {
             AcquireReply::Acquired {
+                dates,
                 last_token: FencingToken::new(document.token),
                 remaining: Some(document.expires_at.saturating_sub(now)),
             }
         } else {
             AcquireReply::Held {
+                dates,
                 holder: Some(Arc::clone(&document.lock_id)),
                 remaining: Some(document.free_at(request.takeover_margin).saturating_sub(now)),
             }
@@ -151,22 +164,28 @@ impl MemoryStore {
 
     pub(crate) fn renew_at(&self, now: Duration, keys: &[LeaseId], expiry: Duration) -> RenewReply {
         let mut documents = lock(&self.documents);
-        let mut ids = std::collections::HashSet::new();
+        let mut held = std::collections::HashSet::new();
         for key in keys {
             if let Some(document) = own(&mut documents, key) {
                 document.renew(now, expiry);
-                ids.insert(Arc::clone(&key.lock_id));
+                held.insert(key.clone());
             }
         }
-        if ids.len() == keys.len() {
+        if held.len() == keys.len() {
             RenewReply::All
         } else {
-            RenewReply::Only(ids)
+            RenewReply::Only(held)
         }
     }
 
     pub(crate) fn release(&self, key: &LeaseId, min_hold: Duration) -> bool {
         self.release_at(self.now(), key, min_hold)
+    }
+
+    /// Releases these claims; `false` if one of them does not have its lock.
+    pub(crate) fn release_all(&self, keys: &[LeaseId], min_hold: Duration) -> bool {
+        let released = keys.iter().filter(|key| self.release(key, min_hold));
+        released.count() == keys.len()
     }
 
     pub(crate) fn release_at(&self, now: Duration, key: &LeaseId, min_hold: Duration) -> bool {
@@ -177,6 +196,27 @@ impl MemoryStore {
         document.end(now.max(document.acquired_at + min_hold));
         self.report(&key.name);
         true
+    }
+
+    /// Changes the document of this claim, if the claim has the lock, and returns the id that was in the document before.
+    pub(super) fn replace_claim(
+        &self,
+        key: &LeaseId,
+        change: impl FnOnce(&mut Document),
+    ) -> Option<Arc<str>> {
+        let mut documents = lock(&self.documents);
+        let document = documents.get_mut(&key.name)?;
+        let found = Arc::clone(&document.lock_id);
+        if found == key.lock_id {
+            change(document);
+            self.report(&key.name);
+        }
+        Some(found)
+    }
+
+    /// The names of all locks that have a document.
+    pub(super) fn names(&self) -> Vec<Arc<str>> {
+        lock(&self.documents).keys().cloned().collect()
     }
 
     /// The lease that runs on this lock at this time.
@@ -199,12 +239,14 @@ impl MemoryStore {
     /// All locks that meet the filter, as one page: the documents are in memory anyway.
     pub(crate) fn page(&self, filter: &LockFilter, takeover_margin: Duration) -> Page {
         let now = self.now();
-        let mut locks: Vec<LockInfo> = lock(&self.documents)
-            .iter()
-            .map(|(name, document)| self.info(name, document, now, takeover_margin))
+        let documents = lock(&self.documents);
+        let mut documents: Vec<(&Arc<str>, &Document)> = documents.iter().collect();
+        documents.sort_unstable_by_key(|(id, _)| Arc::clone(id));
+        let mut locks: Vec<LockInfo> = documents
+            .into_iter()
+            .map(|(id, document)| self.info(id, document, now, takeover_margin))
             .filter(|info| filter.admits(info))
             .collect();
-        locks.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         if let Some(limit) = filter.limit {
             locks.truncate(limit as usize);
         }
@@ -256,7 +298,11 @@ impl MemoryStore {
         let now = self.now();
         let mut ended = 0;
         for (name, document) in lock(&self.documents).iter_mut() {
-            if lock_id::owner(&document.lock_id) == Some(wanted) && !document.is_free(now, takeover_margin) {
+            let is_claim = !lock_id::is_mark(&document.lock_id);
+            if is_claim
+                && lock_id::owner(&document.lock_id) == Some(wanted)
+                && !document.is_free(now, takeover_margin)
+            {
                 document.end(now);
                 self.report(name);
                 ended += 1;
@@ -288,12 +334,12 @@ impl MemoryStore {
             token: document.token,
             now: self.date(now),
             takeover_margin,
-            waiters: self.waiter_infos(name, &document.lock_id),
+            waiters: self.waiter_infos(slot::awaited(name), &document.lock_id),
         };
         seen.into()
     }
 
-    fn date(&self, clock: Duration) -> DateTime {
+    pub(super) fn date(&self, clock: Duration) -> DateTime {
         let elapsed = i64::try_from(clock.saturating_sub(AT_START).as_millis()).unwrap_or(i64::MAX);
         DateTime::from_millis(self.started_at.timestamp_millis().saturating_add(elapsed))
     }

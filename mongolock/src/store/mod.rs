@@ -11,10 +11,13 @@ mod gate;
 mod index_state;
 mod info;
 mod look;
+mod mark;
 mod memory;
 mod mongo;
 mod reachability;
 pub(crate) mod reply;
+mod several;
+mod slots;
 pub(crate) mod takeover;
 mod transaction;
 mod ttl_index;
@@ -27,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::ClientSession;
+use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
 #[cfg(fuzzing)]
@@ -39,29 +43,34 @@ pub use index_state::IndexState;
 pub(crate) use info::Page;
 pub use info::{LockInfo, LockState, WaiterInfo};
 pub(crate) use look::{RunningLease, RunningLeases};
+pub(crate) use mark::MarkReply;
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::{MongoStore, WAITERS_SUFFIX};
+pub(crate) use several::Claimed;
+pub(crate) use slots::HeldSlots;
 pub(crate) use waiters::ProviderMark;
 pub(crate) use waiters::{Lines, Waiter, WaiterEntry};
 pub use waiters_state::WaitersState;
 
 use crate::meter::CommandKind;
+use crate::once::MarkEnd;
 use crate::opaque::Opaque;
 use crate::options::TtlOptions;
 #[cfg(test)]
 use crate::simulation::Link;
 #[cfg(test)]
 use crate::task::with_reply_limit;
-use crate::{FencingToken, LockError};
+use crate::{FencingToken, LockError, slot};
 
 /// What errors call an acquire request.
 pub(crate) const ACQUIRE_REQUEST: &str = "acquire request";
 
 /// The name of a lock and the id of one claim on it, as they stand in the document.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct LeaseId {
     pub(crate) name: Arc<str>,
-    /// The id of the claim, `<owner>#<uuid>`: it is made for one acquisition and never used again.
+    /// The id of the claim, `<owner>#<uuid>`: it is made for one acquisition and never used again. The names of a set have
+    /// one id in common.
     pub(crate) lock_id: Arc<str>,
 }
 
@@ -74,6 +83,19 @@ pub(crate) struct AcquireRequest {
     pub(crate) tokens: i64,
     /// How long after its end a lease that was not released still keeps the lock taken.
     pub(crate) takeover_margin: Duration,
+    /// Whether the reply has to have the [`Dates`].
+    pub(crate) wants_dates: bool,
+}
+
+/// What a reply says about time, by the server's clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dates {
+    /// The time of the command.
+    pub(crate) now: DateTime,
+    /// The beginning of the lease in the document.
+    pub(crate) acquired_at: DateTime,
+    /// The end of the lease in the document.
+    pub(crate) expires_at: DateTime,
 }
 
 /// The server's reply to an acquire request.
@@ -86,6 +108,8 @@ pub(crate) enum AcquireReply {
         /// The remaining time of the lease; `None` if the reply has none, because the driver has repeated the command
         /// and the server has replied from its log.
         remaining: Option<Duration>,
+        /// Present if the request asked for it.
+        dates: Option<Dates>,
     },
     /// The lease of another holder runs, or the margin after it.
     Held {
@@ -93,6 +117,8 @@ pub(crate) enum AcquireReply {
         holder: Option<Arc<str>>,
         /// The time until the lock is free, if it is neither renewed nor released; `None` if the reply has none.
         remaining: Option<Duration>,
+        /// Present if the request asked for it and the reply names a holder.
+        dates: Option<Dates>,
     },
 }
 
@@ -100,17 +126,28 @@ pub(crate) enum AcquireReply {
 #[derive(Debug)]
 pub(crate) enum RenewReply {
     All,
-    /// Only the claims with these ids have their locks.
-    Only(HashSet<Arc<str>>),
+    /// Only these claims have their locks.
+    Only(HashSet<LeaseId>),
 }
 
 impl RenewReply {
     pub(crate) fn includes(&self, key: &LeaseId) -> bool {
         match self {
             Self::All => true,
-            Self::Only(ids) => ids.contains(&key.lock_id),
+            Self::Only(held) => held.contains(key),
         }
     }
+}
+
+/// What the statement that guards a commit does with the claim.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum GuardChange {
+    /// It keeps the claim.
+    Keep,
+    /// It renews the claim for this time.
+    Renew(Duration),
+    /// It replaces the claim by the mark that its work is done, or releases it if the period is over.
+    Mark(MarkEnd),
 }
 
 /// The outcome of the statement that guards a commit.
@@ -172,6 +209,33 @@ impl Store {
         }
     }
 
+    /// Takes those of these locks that are free: one command claims them, and a query finds out which of them the claims
+    /// have, in the order of the keys. The keys have one id in common and different names. Repeating it with the same keys
+    /// is harmless. An error of the query alone is the inner one.
+    pub(crate) async fn claim_several(
+        &self,
+        keys: &[LeaseId],
+        request: AcquireRequest,
+        limit: Duration,
+    ) -> Result<Claimed, LockError> {
+        match self {
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(
+                        CommandKind::Acquire,
+                        pin!(store.claim_several(keys, request, limit)),
+                    )
+                    .await
+            }
+            Self::Memory(store) => Ok(Ok(store.claim_several(keys, request))),
+            #[cfg(test)]
+            Self::Simulated(link) => with_reply_limit(link.claim_several(keys, request, limit))
+                .await
+                .map(Ok),
+        }
+    }
+
     /// The error of a request without a reply, with what the driver has said about its connections.
     pub(crate) fn unanswered(&self, request: &str, waited: Duration) -> LockError {
         match self {
@@ -227,11 +291,11 @@ impl Store {
         }
     }
 
-    /// Releases one claim; `false` if it does not have the lock. The server ends the command at the limit, also while
-    /// another transaction blocks the document.
+    /// Releases the claims of one hold; `false` if one of them does not have its lock. The server ends the command at the
+    /// limit, also while another transaction blocks a document.
     pub(crate) async fn release(
         &self,
-        key: &LeaseId,
+        keys: &[LeaseId],
         min_hold: Duration,
         limit: Duration,
     ) -> Result<bool, LockError> {
@@ -239,12 +303,33 @@ impl Store {
             Self::Mongo(store) => {
                 store
                     .gate
-                    .run(CommandKind::Release, pin!(store.release(key, min_hold, limit)))
+                    .run(CommandKind::Release, pin!(store.release(keys, min_hold, limit)))
                     .await
             }
-            Self::Memory(store) => Ok(store.release(key, min_hold)),
+            Self::Memory(store) => Ok(store.release_all(keys, min_hold)),
             #[cfg(test)]
-            Self::Simulated(link) => with_reply_limit(link.release(key, min_hold, limit)).await,
+            Self::Simulated(link) => with_reply_limit(link.release(keys, min_hold, limit)).await,
+        }
+    }
+
+    /// Replaces a claim by the mark that its work is done, or releases it if the period is over. Repeating it is harmless.
+    pub(crate) async fn mark(
+        &self,
+        key: &LeaseId,
+        end: MarkEnd,
+        limit: Duration,
+    ) -> Result<MarkReply, LockError> {
+        match self {
+            // It ends the hold, as a release does.
+            Self::Mongo(store) => {
+                store
+                    .gate
+                    .run(CommandKind::Release, pin!(store.mark(key, end, limit)))
+                    .await
+            }
+            Self::Memory(store) => Ok(store.mark(key, end)),
+            #[cfg(test)]
+            Self::Simulated(link) => with_reply_limit(link.mark(key, end, limit)).await,
         }
     }
 
@@ -266,9 +351,7 @@ impl Store {
                     .await
             }
             Self::Memory(store) => {
-                for key in keys {
-                    store.release(key, min_hold);
-                }
+                store.release_all(keys, min_hold);
                 Ok(())
             }
             #[cfg(test)]
@@ -276,20 +359,19 @@ impl Store {
         }
     }
 
-    /// Guards a commit: it changes the document of this claim within the session's transaction, and renews the claim if
-    /// an expiry is given. If that fails, a second command finds the reason.
+    /// Guards a commit: it changes the document of this claim within the session's transaction. If that fails, a second command finds the reason.
     pub(crate) async fn guard(
         &self,
         key: &LeaseId,
-        expiry: Option<Duration>,
+        change: GuardChange,
         session: &mut ClientSession,
     ) -> Result<GuardOutcome, LockError> {
         if let Self::Mongo(store) = self {
-            let guarding = pin!(store.guard(key, expiry, session));
+            let guarding = pin!(store.guard(key, change, session));
             return store.gate.count(CommandKind::Commit, guarding).await;
         }
         Err(LockError::NoTransaction {
-            name: key.name.to_string(),
+            name: slot::shown(&key.name).to_owned(),
             reason: "the lock is in memory, and only MongoDB has transactions".to_owned(),
         })
     }
@@ -394,6 +476,30 @@ impl Store {
             Self::Memory(store) => Ok(store.look(names, takeover_margin)),
             #[cfg(test)]
             Self::Simulated(link) => with_reply_limit(link.look(names, takeover_margin, limit)).await,
+        }
+    }
+
+    /// Looks at all permits of a semaphore, also at those beyond this number. The reply is only a hint, as that to a look.
+    pub(crate) async fn slots(
+        &self,
+        semaphore: &str,
+        permits: u32,
+        takeover_margin: Duration,
+        limit: Duration,
+    ) -> Result<HeldSlots, LockError> {
+        // Only the simulation has no query over all permits.
+        let _ = permits;
+        match self {
+            Self::Mongo(store) => {
+                let looking = pin!(store.slots(semaphore, takeover_margin, limit));
+                store.gate.run(CommandKind::Look, looking).await
+            }
+            Self::Memory(store) => Ok(store.slots(semaphore, takeover_margin)),
+            #[cfg(test)]
+            Self::Simulated(link) => {
+                let looking = link.slots(semaphore, permits, takeover_margin, limit);
+                with_reply_limit(looking).await
+            }
         }
     }
 

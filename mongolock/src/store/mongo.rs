@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,14 +14,14 @@ use tokio::time::{Instant, timeout};
 use super::connection::Connection;
 use super::gate::Gate;
 use super::reachability::Reachability;
-use super::{AcquireReply, AcquireRequest, RenewReply, reply};
+use super::{AcquireReply, AcquireRequest, Dates, ProviderMark, RenewReply, reply};
 use crate::error::failure::Failure;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::store::takeover::{free, margin_after};
 use crate::sync::lock;
 use crate::timing::{LATE_COMMAND, PROBE_PRIMARY};
-use crate::{FencingToken, LockError};
+use crate::{FencingToken, LockError, slot};
 
 /// What is added to the name of the collection of the locks for that of their waiters.
 pub(crate) const WAITERS_SUFFIX: &str = ".waiters";
@@ -91,7 +91,7 @@ impl MongoStore {
         is_last.then_some(connection)
     }
 
-    fn reachability(&self) -> Option<&Reachability> {
+    pub(super) fn reachability(&self) -> Option<&Reachability> {
         Some(&self.connection.as_ref()?.reachability)
     }
 
@@ -157,20 +157,24 @@ impl MongoStore {
         request: AcquireRequest,
         limit: Duration,
     ) -> Result<AcquireReply, LockError> {
+        let mut fields = doc! {
+            "_id": 0, "lockId": 1, "fencingToken": 1,
+            "remainingMs": { "$subtract": ["$expiresAt", "$$NOW"] },
+        };
+        if request.wants_dates {
+            fields.extend(doc! { "acquiredAt": 1, "expiresAt": 1, "now": "$$NOW" });
+        }
         let command = doc! {
             "findAndModify": self.locks.name(),
             "query": { "_id": &*key.name },
             "update": [claim_stage(key, request)],
             "upsert": true,
             "new": true,
-            "fields": {
-                "_id": 0, "lockId": 1, "fencingToken": 1,
-                "remainingMs": { "$subtract": ["$expiresAt", "$$NOW"] },
-            },
+            "fields": fields,
         };
         match self.write(&self.locks, command, limit).await {
             Ok(reply) => match reply.get_document("value") {
-                Ok(document) => acquire_reply(key, document, request.takeover_margin),
+                Ok(document) => acquire_reply(key, document, request),
                 // An upsert that returns the new document always has one.
                 Err(_) => Err(corrupt(
                     &key.name,
@@ -181,6 +185,7 @@ impl MongoStore {
             Err(error) if driver_error::is_duplicate_key(&error) => Ok(AcquireReply::Held {
                 holder: None,
                 remaining: None,
+                dates: None,
             }),
             Err(error) if driver_error::is_wrong_type(&error) => Err(corrupt(
                 &key.name,
@@ -201,37 +206,42 @@ impl MongoStore {
         limit: Duration,
     ) -> Result<RenewReply, LockError> {
         let renewed = self
-            .update(&self.background, claims(keys), renewal_stage(expiry), limit)
+            .update_claims(&self.background, keys, renewal_stage(expiry), limit)
             .await?;
         // The matched documents count, not the modified ones: a second renewal within one millisecond changes nothing.
         if renewed == keys.len() as u64 {
             return Ok(RenewReply::All);
         }
-        let mut ids = HashSet::new();
+        let mut held = HashSet::new();
         let mut found = self
             .background
-            .find(claims(keys))
-            .projection(doc! { "_id": 0, "lockId": 1 })
+            .find(doc! { "$or": claims(keys) })
+            .projection(doc! { "_id": 1, "lockId": 1 })
             .max_time(limit)
             .await?;
         while found.advance().await? {
-            if let Ok(id) = found.current().get_str("lockId") {
-                ids.insert(Arc::from(id));
+            let document = found.current();
+            // Name and id count together: an id alone may be that of a set of which another name is lost.
+            if let (Ok(name), Ok(id)) = (document.get_str("_id"), document.get_str("lockId")) {
+                held.insert(LeaseId {
+                    name: Arc::from(name),
+                    lock_id: Arc::from(id),
+                });
             }
         }
-        Ok(RenewReply::Only(ids))
+        Ok(RenewReply::Only(held))
     }
 
     pub(crate) async fn release(
         &self,
-        key: &LeaseId,
+        keys: &[LeaseId],
         min_hold: Duration,
         limit: Duration,
     ) -> Result<bool, LockError> {
         let released = self
-            .update(&self.locks, claim(key), release_stage(min_hold), limit)
+            .update_claims(&self.locks, keys, release_stage(min_hold), limit)
             .await?;
-        Ok(released > 0)
+        Ok(released == keys.len() as u64)
     }
 
     pub(crate) async fn release_many(
@@ -240,9 +250,20 @@ impl MongoStore {
         min_hold: Duration,
         limit: Duration,
     ) -> Result<(), LockError> {
-        self.update(&self.background, claims(keys), release_stage(min_hold), limit)
+        self.update_claims(&self.background, keys, release_stage(min_hold), limit)
             .await?;
         Ok(())
+    }
+
+    /// Updates the documents of these claims, as long as they have their locks, and returns the number of documents.
+    async fn update_claims(
+        &self,
+        collection: &Collection<Document>,
+        keys: &[LeaseId],
+        stage: Document,
+        limit: Duration,
+    ) -> Result<u64, LockError> {
+        self.update_each(collection, claims(keys), stage, limit).await
     }
 
     /// Updates all documents that match the query, and returns their number.
@@ -256,9 +277,23 @@ impl MongoStore {
         stage: Document,
         limit: Duration,
     ) -> Result<u64, LockError> {
+        self.update_each(collection, vec![query], stage, limit).await
+    }
+
+    /// [`Self::update`] for several queries with one command.
+    async fn update_each(
+        &self,
+        collection: &Collection<Document>,
+        queries: Vec<Document>,
+        stage: Document,
+        limit: Duration,
+    ) -> Result<u64, LockError> {
+        let updates = queries
+            .into_iter()
+            .map(|query| doc! { "q": query, "u": [&stage], "multi": true });
         let command = doc! {
             "update": collection.name(),
-            "updates": [{ "q": query, "u": [stage], "multi": true }],
+            "updates": updates.collect::<Vec<_>>(),
         };
         let reply = self.write(collection, command, limit).await?;
         let matched = reply
@@ -268,7 +303,7 @@ impl MongoStore {
     }
 
     /// Runs one write command that a majority must confirm.
-    async fn write(
+    pub(super) async fn write(
         &self,
         collection: &Collection<Document>,
         command: Document,
@@ -284,6 +319,19 @@ impl MongoStore {
     pub(super) async fn write_with(
         &self,
         collection: &Collection<Document>,
+        command: Document,
+        concern: Document,
+        limit: Duration,
+    ) -> mongodb::error::Result<Document> {
+        let reply = reply::outcome(self.run_write(collection, command, concern, limit).await)?;
+        self.note_confirmed();
+        Ok(reply)
+    }
+
+    /// [`Self::write_with`], whose reply with `ok: 1` may have errors.
+    pub(super) async fn run_write(
+        &self,
+        collection: &Collection<Document>,
         mut command: Document,
         concern: Document,
         limit: Duration,
@@ -293,9 +341,12 @@ impl MongoStore {
         command.insert("maxTimeMS", millis(limit).max(1));
         let database = collection.client().database(&collection.namespace().db);
         let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
-        let reply = reply::outcome(database.run_command(command).selection_criteria(primary).await)?;
+        database.run_command(command).selection_criteria(primary).await
+    }
+
+    /// Notes that the server has confirmed a write.
+    pub(super) fn note_confirmed(&self) {
         *lock(&self.last_confirmed) = Some(Instant::now());
-        Ok(reply)
     }
 }
 
@@ -318,7 +369,7 @@ fn collection_of(database: &Database, name: &str) -> Collection<Document> {
 
 /// The update of an acquire request. All expressions read the document as it was before, and `$max` ignores a missing
 /// token. The caller's strings are literals, so that they are not read as field paths.
-fn claim_stage(key: &LeaseId, request: AcquireRequest) -> Document {
+pub(super) fn claim_stage(key: &LeaseId, request: AcquireRequest) -> Document {
     let free = free(request.takeover_margin);
     let if_free = |taken: Bson, old: &str| doc! { "$cond": [free.clone(), taken, old] };
     let next_token = doc! { "$max": [
@@ -358,17 +409,43 @@ pub(super) fn claim(key: &LeaseId) -> Document {
     doc! { "_id": &*key.name, "lockId": &*key.lock_id }
 }
 
-fn claims(keys: &[LeaseId]) -> Document {
-    let names: Vec<&str> = keys.iter().map(|key| &*key.name).collect();
-    let ids: Vec<&str> = keys.iter().map(|key| &*key.lock_id).collect();
-    doc! { "_id": { "$in": names }, "lockId": { "$in": ids } }
+/// The queries for the documents of these claims: one for all claims of single locks, whose ids no other name can have, and
+/// one for each set, which pairs its id with its names.
+fn claims(keys: &[LeaseId]) -> Vec<Document> {
+    let mut single = Vec::new();
+    let mut sets: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for key in keys {
+        if ProviderMark::is_set(&key.lock_id) {
+            sets.entry(&key.lock_id).or_default().push(&key.name);
+        } else {
+            single.push(key);
+        }
+    }
+    let mut queries: Vec<Document> = sets
+        .into_iter()
+        .map(|(id, names)| doc! { "_id": { "$in": names }, "lockId": id })
+        .collect();
+    match single[..] {
+        [] => {}
+        [key] => queries.push(claim(key)),
+        _ => {
+            let names: Vec<&str> = single.iter().map(|key| &*key.name).collect();
+            let ids: Vec<&str> = single.iter().map(|key| &*key.lock_id).collect();
+            queries.push(doc! { "_id": { "$in": names }, "lockId": { "$in": ids } });
+        }
+    }
+    queries
 }
 
 pub(super) fn acquire_reply(
     key: &LeaseId,
     document: &Document,
-    takeover_margin: Duration,
+    request: AcquireRequest,
 ) -> Result<AcquireReply, LockError> {
+    let dates = request
+        .wants_dates
+        .then(|| dates(&key.name, document))
+        .transpose()?;
     let left = document.get_i64("remainingMs").ok();
     // The rest of a lease that has ended is negative.
     let remaining = |margin| {
@@ -378,10 +455,11 @@ pub(super) fn acquire_reply(
     };
     let holder = document.get_str("lockId").ok();
     if holder != Some(&key.lock_id) {
-        let margin = margin_after(holder.unwrap_or_default(), takeover_margin);
+        let margin = margin_after(holder.unwrap_or_default(), request.takeover_margin);
         return Ok(AcquireReply::Held {
             holder: holder.map(Arc::from),
             remaining: remaining(margin),
+            dates,
         });
     }
     let remaining = remaining(Duration::ZERO);
@@ -389,9 +467,22 @@ pub(super) fn acquire_reply(
         Some(Bson::Int64(token)) => Ok(AcquireReply::Acquired {
             last_token: FencingToken::new(*token),
             remaining,
+            dates,
         }),
         _ => Err(unfit(&key.name, document, "fencingToken", "a 64-bit integer")),
     }
+}
+
+fn dates(name: &str, document: &Document) -> Result<Dates, LockError> {
+    let date = |field| match document.get_datetime(field) {
+        Ok(date) => Ok(*date),
+        Err(_) => Err(unfit(name, document, field, "a date")),
+    };
+    Ok(Dates {
+        now: date("now")?,
+        acquired_at: date("acquiredAt")?,
+        expires_at: date("expiresAt")?,
+    })
 }
 
 /// The error for a field that is missing or has the wrong type.
@@ -404,9 +495,9 @@ pub(super) fn unfit(name: &str, document: &Document, field: &str, wanted: &str) 
     corrupt(name, problem)
 }
 
-fn corrupt(name: &str, problem: String) -> LockError {
+pub(super) fn corrupt(name: &str, problem: String) -> LockError {
     LockError::CorruptDocument {
-        name: name.to_owned(),
+        name: slot::shown(name).to_owned(),
         problem,
     }
 }

@@ -1,10 +1,12 @@
 //! The outcome of a write command by the server's reply.
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::{Error, ErrorKind, Result, WriteFailure};
 use serde::de::value::{Error as ValueError, MapDeserializer, SeqDeserializer};
 use serde::de::{Deserialize, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
+
+use crate::store::driver_error::DUPLICATE_KEY;
 
 /// "Waiting for replication timed out": the server's code for a write whose outcome is not known.
 const WRITE_CONCERN_TIMEOUT: i32 = 64;
@@ -19,6 +21,29 @@ pub(super) fn outcome(ran: Result<Document>) -> Result<Document> {
         Some(failure) => Err(ErrorKind::Write(failure).into()),
         None => Ok(reply),
     }
+}
+
+/// The outcome of a command with several upserts, each of one document. A duplicate key is no failure: another client has
+/// inserted the document of that upsert, and the others go on. An error has the index of its upsert, if it is the error of
+/// one alone.
+pub(super) fn outcome_of_upserts(ran: Result<Document>) -> std::result::Result<(), (Option<usize>, Error)> {
+    let mut reply = ran.map_err(|error| (None, error))?;
+    let errors = reply.remove("writeErrors");
+    let errors = errors.as_ref().and_then(Bson::as_array).into_iter().flatten();
+    let failed = errors
+        .filter_map(Bson::as_document)
+        .find(|error| error.get_i32("code").ok() != Some(DUPLICATE_KEY));
+    if let Some(error) = failed {
+        let index = error
+            .get_i32("index")
+            .ok()
+            .and_then(|index| usize::try_from(index).ok());
+        return Err((
+            index,
+            ErrorKind::Write(WriteFailure::WriteError(read(error))).into(),
+        ));
+    }
+    outcome(Ok(reply)).map(drop).map_err(|error| (None, error))
 }
 
 /// The failure that a reply with `ok: 1` carries. A write error comes first: nothing was written then.
@@ -106,8 +131,6 @@ impl<'de> Deserializer<'de> for Field<'_> {
 
 #[cfg(test)]
 mod tests {
-    use mongodb::bson::{Bson, doc};
-
     use super::*;
     use crate::LockError;
     use crate::store::driver_error;
@@ -228,6 +251,24 @@ mod tests {
         assert!(!may_be_applied(
             &doc! { "ok": 0.0, "code": 13, "errmsg": "not authorized" }
         ));
+    }
+
+    #[test]
+    fn a_duplicate_key_of_one_upsert_hides_no_other_error() {
+        let write = |index: i32, code: i32| doc! { "index": index, "code": code, "errmsg": "what happened" };
+        let outcome = |errors: &[Document], concern_code: Option<i32>| {
+            let mut reply = doc! { "ok": 1.0, "n": 1, "writeErrors": errors };
+            reply.extend(concern_code.map(|code| ("writeConcernError".to_owned(), concern(code).into())));
+            let outcome = outcome_of_upserts(Ok(reply));
+            outcome.map_err(|(index, error)| (index, driver_error::code(&error)))
+        };
+        assert_eq!(outcome(&[], None), Ok(()));
+        assert_eq!(outcome(&[write(0, 11000), write(2, 11000)], None), Ok(()));
+        assert_eq!(
+            outcome(&[write(0, 11000), write(2, 121)], None),
+            Err((Some(2), Some(121)))
+        );
+        assert_eq!(outcome(&[write(0, 11000)], Some(64)), Err((None, Some(64))));
     }
 
     #[test]

@@ -5,9 +5,7 @@ use std::time::Duration;
 use mongodb::bson::{Bson, Document, doc};
 
 use super::mongo::millis;
-
-/// The beginning of a `lockId` that is a mark and no claim: it says that work is done, and no holder relies on it.
-pub(crate) const MARK_PREFIX: &str = "done:";
+use crate::lock_id::{self, MARK_PREFIX};
 
 /// The time for which the lock stays taken after the end in its document. A released lock and one with a mark have no
 /// holder that could still rely on a lease.
@@ -21,7 +19,7 @@ pub(super) fn margin_after(lock_id: &str, takeover_margin: Duration) -> Duration
 
 /// Whether the id in a document is that of a claim: it is neither empty nor a mark.
 pub(super) fn is_claim(lock_id: &str) -> bool {
-    !(lock_id.is_empty() || lock_id.starts_with(MARK_PREFIX))
+    !(lock_id.is_empty() || lock_id::is_mark(lock_id))
 }
 
 /// Whether the lock is free, as an expression of the server. A missing `expiresAt` is less than every date, so the lock
@@ -46,7 +44,7 @@ fn latest_end(takeover_margin: Duration) -> Bson {
 }
 
 /// Whether the `lockId` is that of a claim, by the rule of [`margin_after`]. An id that is no string belongs to none.
-fn is_claimed() -> Document {
+pub(super) fn is_claimed() -> Document {
     let is_text = doc! { "$eq": [{ "$type": "$lockId" }, "string"] };
     let id = doc! { "$cond": [is_text, "$lockId", ""] };
     // The search for a text compares bytes, whatever the collation of the collection is.

@@ -1,11 +1,10 @@
-use std::time::Duration;
-
 use mongodb::ClientSession;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::ReadConcern;
 
-use super::GuardOutcome;
+use super::mark::mark_stage;
 use super::mongo::{MongoStore, claim, millis};
+use super::{GuardChange, GuardOutcome};
 use crate::LockError;
 use crate::store::LeaseId;
 use crate::store::driver_error;
@@ -15,7 +14,7 @@ impl MongoStore {
     pub(super) async fn guard(
         &self,
         key: &LeaseId,
-        expiry: Option<Duration>,
+        change: GuardChange,
         session: &mut ClientSession,
     ) -> Result<GuardOutcome, LockError> {
         let namespace = self.locks.namespace();
@@ -25,7 +24,7 @@ impl MongoStore {
             .database(&namespace.db)
             .collection::<Document>(&namespace.coll);
         let updated = locks
-            .update_one(claim(key), vec![guard_stage(expiry)])
+            .update_one(claim(key), vec![guard_stage(key, change)])
             .session(session)
             .await;
         match updated {
@@ -56,11 +55,12 @@ impl MongoStore {
 /// The update of the guarding statement. It always changes the document, because a write without a change would not be in
 /// conflict with another one. Two renewals within one millisecond would set the same date, hence it adds a millisecond;
 /// without a renewal that is the only change.
-fn guard_stage(expiry: Option<Duration>) -> Document {
+fn guard_stage(key: &LeaseId, change: GuardChange) -> Document {
     let later = doc! { "$add": ["$expiresAt", 1_i64] };
-    let end: Bson = match expiry {
-        Some(expiry) => doc! { "$max": [{ "$add": ["$$NOW", millis(expiry)] }, later] }.into(),
-        None => later.into(),
+    let end: Bson = match change {
+        GuardChange::Renew(expiry) => doc! { "$max": [{ "$add": ["$$NOW", millis(expiry)] }, later] }.into(),
+        GuardChange::Keep => later.into(),
+        GuardChange::Mark(end) => return mark_stage(key, end),
     };
     doc! { "$set": { "expiresAt": end } }
 }

@@ -28,6 +28,9 @@ const INDEX_NAME: &str = "expiresAt_ttl";
 /// name, because names with a control character are refused.
 pub(super) const BUILD_LOCK: &str = "mongolock\u{1f}ttl-index";
 
+/// The locale of the collation that compares texts as they are; the server leaves it out.
+const SIMPLE: &str = "simple";
+
 /// The owner in the `lockId` of the internal lock, so that its document looks like every other.
 const BUILD_OWNER: &str = "mongolock-ttl-index";
 
@@ -37,8 +40,7 @@ impl MongoStore {
     pub(crate) async fn ensure_index(&self, wanted: TtlOptions) -> IndexCheck {
         let _alone = self.index_check.lock().await;
         let checked = match self.listed(wanted).await {
-            // An index on a capped collection removes nothing.
-            Ok(Listed::Proved(IndexState::Ready)) if self.is_capped().await => Ok(IndexState::Capped.into()),
+            Ok(Listed::Proved(IndexState::Ready)) => Ok(self.with_options(IndexState::Ready).await.into()),
             Ok(Listed::Proved(state)) => Ok(state.into()),
             // Without a document there is no lock that a build could delay.
             Ok(Listed::NoCollection) => Ok(self.build(wanted).await.into()),
@@ -51,13 +53,19 @@ impl MongoStore {
     /// Creates the index where it can work: at once while no lock has a document, and else in one process at a time.
     async fn make_index(&self, wanted: TtlOptions) -> Result<IndexCheck, LockError> {
         // Some servers refuse a TTL index on a capped collection, others make one that does nothing.
-        if self.is_capped().await {
-            return Ok(IndexState::Capped.into());
+        let expected = self.with_options(IndexState::Ready).await;
+        if expected == IndexState::Capped {
+            return Ok(expected.into());
         }
-        if self.is_empty().await? {
-            return Ok(self.build(wanted).await.into());
+        let mut check: IndexCheck = if self.is_empty().await? {
+            self.build(wanted).await.into()
+        } else {
+            self.build_alone(wanted).await?
+        };
+        if check.state == IndexState::Ready {
+            check.state = expected;
         }
-        self.build_alone(wanted).await
+        Ok(check)
     }
 
     /// Builds the index as the holder of the internal lock. After a failed build the lock is left to expire, so that no
@@ -66,6 +74,7 @@ impl MongoStore {
         let pause = Duration::from_secs(fastrand::u64(INDEX_BUILD_PAUSE));
         let key = build_key();
         let request = AcquireRequest {
+            wants_dates: false,
             expiry: pause,
             tokens: 1,
             takeover_margin: Duration::ZERO,
@@ -82,7 +91,7 @@ impl MongoStore {
             return Ok(IndexCheck { state, next: pause });
         }
         // A failed release does no harm: the lease expires, and the index need not be built again.
-        let _ = self.release(&key, Duration::ZERO, COMMAND_LIMIT).await;
+        let _ = self.release(&[key], Duration::ZERO, COMMAND_LIMIT).await;
         Ok(state.into())
     }
 
@@ -135,17 +144,29 @@ impl MongoStore {
         Ok(hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid"))
     }
 
-    /// Whether the collection is capped; without the right to list collections it counts as an ordinary one.
-    async fn is_capped(&self) -> bool {
+    /// The state of an index that is ready, by the options of its collection: one on a capped collection removes nothing,
+    /// and a collation changes which names are the same. Without the right to list collections it counts as an ordinary one.
+    async fn with_options(&self, ready: IndexState) -> IndexState {
         let database = self.background.client().database(&self.background.namespace().db);
         let own = doc! { "name": self.background.name() };
         let Ok(mut found) = database.list_collections().filter(own).await else {
-            return false;
+            return ready;
         };
-        matches!(found.advance().await, Ok(true))
-            && found
-                .deserialize_current()
-                .is_ok_and(|collection| collection.options.capped == Some(true))
+        if !matches!(found.advance().await, Ok(true)) {
+            return ready;
+        }
+        let Ok(collection) = found.deserialize_current() else {
+            return ready;
+        };
+        if collection.options.capped == Some(true) {
+            return IndexState::Capped;
+        }
+        match collection.options.collation {
+            Some(collation) if collation.locale != SIMPLE => IndexState::Collation {
+                locale: collation.locale,
+            },
+            _ => ready,
+        }
     }
 
     /// Whether no lock has a document; the internal lock does not count.

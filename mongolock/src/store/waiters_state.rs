@@ -36,7 +36,8 @@ impl WaitersState {
 impl From<IndexState> for WaitersState {
     fn from(state: IndexState) -> Self {
         match state {
-            IndexState::Ready => Self::Ready,
+            // The waiters are found by their names as they are.
+            IndexState::Ready | IndexState::Collation { .. } => Self::Ready,
             IndexState::Unauthorized { reason } => Self::Unauthorized { reason },
             IndexState::Conflict { reason } | IndexState::Failed { reason } => Self::Failed { reason },
             IndexState::Capped => Self::Failed {

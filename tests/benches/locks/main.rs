@@ -32,6 +32,7 @@ mod report;
 mod run;
 mod samples;
 mod server;
+mod sets;
 mod setting;
 mod soak;
 mod uncontended;
@@ -44,7 +45,7 @@ use crate::report::Report;
 use crate::setting::Setting;
 
 /// The groups with what they measure, and how long they take, exactly and with `--quick`.
-const GROUPS: [(&str, &str, &str); 17] = [
+const GROUPS: [(&str, &str, &str); 18] = [
     (
         "uncontended",
         "acquire and release, beside two floors",
@@ -90,6 +91,11 @@ const GROUPS: [(&str, &str, &str); 17] = [
         "order-many",
         "many processes, and many tasks in few processes",
         "3 min / 40 s",
+    ),
+    (
+        "sets",
+        "several locks, all or nothing: cost and opposite orders",
+        "1 min / 15 s",
     ),
     (
         "names",
@@ -179,6 +185,7 @@ async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow:
         "order-foreign" => order::foreign(setting, report).await,
         "order-mixed" => order::mixed(setting, report).await,
         "order-many" => order::many(setting, report).await,
+        "sets" => sets::measure(setting, report).await,
         "names" => names::measure(setting, report).await,
         "waiters" => waiters::measure(setting, report).await,
         "awaited" => awaited::measure(setting, report).await,

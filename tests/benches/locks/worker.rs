@@ -7,7 +7,7 @@ use mongolock::{LockError, LockProvider};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use crate::{awaited, clock, held, names, queue, setting, soak};
+use crate::{awaited, clock, held, names, queue, sets, setting, soak};
 
 /// The length that a section asks for. The runtime's timer rounds it up to whole milliseconds, so that the real length is
 /// measured.
@@ -17,6 +17,8 @@ pub(crate) const SECTION: Duration = Duration::from_millis(2);
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Job {
     Compete(Competition),
+    /// The competition is for two locks at once.
+    CompeteForBoth(Competition),
     Hold(held::Holding),
     WaitInMemory,
     UseNames(names::Use),
@@ -71,6 +73,15 @@ pub(crate) async fn run(order: &str) -> anyhow::Result<()> {
             warm_up(&provider, 1).await?;
             ready()?;
             print(&compete(&provider, &competition).await?)?;
+            provider.shutdown().await;
+            Ok(())
+        }
+        Job::CompeteForBoth(competition) => {
+            let database = setting::database(&uri, &database).await?;
+            let provider = LockProvider::new(&database);
+            warm_up(&provider, 1).await?;
+            ready()?;
+            print(&sets::compete(&provider, &competition).await?)?;
             provider.shutdown().await;
             Ok(())
         }

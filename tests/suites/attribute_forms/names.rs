@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
+use mongolock::{Busy, LockContext, LockError, LockName, LockProvider, distributed_lock};
 
 struct Order {
     region: Arc<Region>,
@@ -202,4 +202,80 @@ async fn a_value_that_cannot_be_rendered_is_refused() {
             );
         }
     }
+}
+
+#[distributed_lock(name = ["account:<from>", "account:<to>"])]
+async fn transfer(from: u64, to: u64, #[lock] lock: LockContext) -> Result<(String, Vec<String>), LockError> {
+    assert_eq!(lock.template(), Some("account:<from>"));
+    assert_eq!(Some(lock.fencing_token()), lock.fencing_token_of(lock.name()));
+    Ok((lock.name().to_owned(), lock.names().map(str::to_owned).collect()))
+}
+
+#[distributed_lock(name = ["account:<from>", "account:<to>"], on_busy = "skip")]
+async fn transfer_unless_busy(from: u64, to: u64) -> Result<Option<u64>, LockError> {
+    Ok(Some(from + to))
+}
+
+#[derive(LockName)]
+enum Ledger {
+    #[lock("ledger:<year>")]
+    Year { year: u16 },
+}
+
+fn busy_with(from: &u64, year: &u16, busy: &Busy) -> Result<(String, Option<&'static str>), LockError> {
+    assert_eq!((*from, *year), (3, 2026));
+    Ok((busy.name.clone(), None))
+}
+
+#[distributed_lock(name = [Ledger::Year { year }, "account:<from>"], on_busy = busy_with)]
+async fn book(
+    from: u64,
+    year: u16,
+    #[lock] lock: LockContext,
+) -> Result<(String, Option<&'static str>), LockError> {
+    assert!(
+        lock.names()
+            .eq([format!("account:{from}"), format!("ledger:{year}")])
+    );
+    Ok((lock.name().to_owned(), lock.template()))
+}
+
+#[tokio::test]
+async fn a_list_has_declared_names_and_templates() {
+    let locks = LockProvider::in_memory();
+    let booked = locks.scope(book(3, 2026)).await.unwrap();
+    assert_eq!(booked, ("ledger:2026".to_owned(), Some("ledger:<year>")));
+
+    let other = locks.to_builder().build().unwrap();
+    let _held = other.lock("account:3").await.unwrap();
+    let busy = locks.scope(book(3, 2026)).await.unwrap();
+    assert_eq!(busy, ("account:3".to_owned(), None));
+}
+
+#[distributed_lock(name = ["account:<from>", "total"], on_busy = "fail", on_lost = "continue", expiry = "20s")]
+async fn withdraw(from: u64) -> Result<u64, LockError> {
+    Ok(from)
+}
+
+#[tokio::test]
+async fn a_list_of_names_is_acquired_together() {
+    let locks = LockProvider::in_memory();
+    let names = ["account:3", "account:7"].map(str::to_owned).to_vec();
+    let outcome = locks.scope(transfer(7, 3)).await.unwrap();
+    assert_eq!(outcome, ("account:7".to_owned(), names));
+    // Two values that give one name are one lock.
+    assert_eq!(locks.scope(transfer(7, 7)).await.unwrap().1, ["account:7"]);
+
+    let other = locks.to_builder().build().unwrap();
+    let held = other.lock("account:3").await.unwrap();
+    assert_eq!(locks.scope(transfer_unless_busy(7, 3)).await.unwrap(), None);
+    assert_eq!(locks.scope(transfer_unless_busy(7, 4)).await.unwrap(), Some(11));
+    let busy = locks.scope(withdraw(3)).await;
+    assert!(
+        matches!(&busy, Err(LockError::Busy { name, .. }) if name == "account:3"),
+        "{busy:?}"
+    );
+    assert_eq!(locks.scope(withdraw(4)).await.unwrap(), 4);
+    held.release().await.unwrap();
+    assert_eq!(locks.scope(transfer_unless_busy(7, 3)).await.unwrap(), Some(10));
 }

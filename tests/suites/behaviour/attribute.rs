@@ -253,3 +253,44 @@ async fn calls_of_one_type_are_serialised_and_types_run_in_parallel() {
         "two calls of one type are never inside at the same time"
     );
 }
+
+#[distributed_lock(name = "periods:<name>", once_per = "366d", provider = locks)]
+async fn once_per_period(locks: &LockProvider, name: &str, fails: bool) -> Result<Option<u32>, AppError> {
+    if fails { Err(AppError::Body) } else { Ok(Some(7)) }
+}
+
+#[distributed_lock(name = "ticks:<tick>", once = true, provider = locks)]
+async fn once_per_tick(locks: &LockProvider, tick: u32) -> Result<u32, AppError> {
+    Ok(tick)
+}
+
+#[distributed_lock(name = "ticks:<tick>", once = true, on_busy = "skip", provider = locks)]
+async fn skipped_tick(locks: &LockProvider, tick: u32) -> Result<(), AppError> {
+    panic!("tick {tick} runs")
+}
+
+/// After a success the body does not run again: the call returns the skipped value, or an error if its type has none.
+#[tokio::test]
+async fn work_that_is_done_is_skipped() {
+    let fixture = Fixture::mongodb().await;
+    let (ours, theirs) = (fixture.provider.clone(), fixture.rival());
+    let failed = once_per_period(&ours, "a", true).await;
+    assert!(matches!(failed, Err(AppError::Body)), "{failed:?}");
+    assert_eq!(once_per_period(&theirs, "a", false).await.unwrap(), Some(7));
+    for provider in [&ours, &theirs] {
+        assert_eq!(once_per_period(provider, "a", false).await.unwrap(), None);
+    }
+    assert_eq!(once_per_period(&ours, "b", false).await.unwrap(), Some(7));
+
+    assert_eq!(once_per_tick(&ours, 1).await.unwrap(), 1);
+    let done = once_per_tick(&theirs, 1).await;
+    assert!(
+        matches!(done, Err(AppError::Lock(LockError::Done { .. }))),
+        "{done:?}"
+    );
+    skipped_tick(&theirs, 1).await.unwrap();
+    let running = theirs.lock("ticks:2").once().acquire().await.unwrap();
+    skipped_tick(&ours, 2).await.unwrap();
+    running.done().await.unwrap();
+    skipped_tick(&ours, 2).await.unwrap();
+}

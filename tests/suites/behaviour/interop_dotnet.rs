@@ -8,6 +8,7 @@ use mongodb::options::{IndexOptions, ReturnDocument};
 use mongodb::{Collection, IndexModel};
 use mongolock::{IndexState, LockError, LockState};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
+use tokio::time::timeout;
 
 use crate::fixture::Fixture;
 
@@ -55,6 +56,30 @@ impl DotnetLock {
         let own = doc! { "_id": name, "lockId": self.lock_id };
         self.locks.delete_one(own).await.unwrap().deleted_count
     }
+}
+
+/// The locks of a set are ordinary documents: the .NET library is refused each of them, and keeps a set out with any.
+#[tokio::test]
+async fn the_locks_of_a_set_are_shared_as_well() {
+    let fixture = Fixture::mongodb().await;
+    let (set, locks) = (fixture.provider.lock_all(["one", "two"]), fixture.locks());
+    let ours = set.acquire().await.unwrap();
+    for name in ["one", "two"] {
+        let refused = DotnetLock::try_acquire(&locks, name, "a", 30_000).await;
+        assert!(refused.is_none(), "{name}");
+    }
+    let token = ours.fencing_token_of("two").unwrap().get();
+    ours.release().await.unwrap();
+    let theirs = DotnetLock::try_acquire(&locks, "two", "b", 30_000)
+        .await
+        .expect("the lock was released");
+    assert_eq!(theirs.token, token + 1);
+    assert!(set.try_acquire().await.unwrap().is_none());
+    let waiting = tokio::spawn(async move { set.acquire().await });
+    assert_eq!(theirs.release("two").await, 1);
+    let guard = timeout(AMPLE, waiting).await.unwrap().unwrap().unwrap();
+    assert!(guard.fencing_token_of("two").unwrap().get() > token);
+    guard.release().await.unwrap();
 }
 
 /// Each library keeps the other one out and can acquire what the other one has released. Tokens rise, also after the
@@ -173,4 +198,80 @@ async fn locks_work_with_the_dotnet_index() {
         matches!(&with_margin, IndexState::Conflict { reason } if reason.contains("takeover_margin of 60s")),
         "{with_margin:?}"
     );
+}
+
+/// The document of a permit is an ordinary one: the .NET library is refused a held permit, and a permit that it holds under
+/// the reserved id is not acquired here.
+#[tokio::test]
+async fn permits_are_shared_as_well() {
+    let fixture = Fixture::mongodb().await;
+    let (semaphore, locks) = (fixture.provider.semaphore("shared", 2), fixture.locks());
+    let id = |number: u32| format!("shared\u{1f}{number}");
+    let ours = semaphore.acquire().await.unwrap();
+    let (own, other) = (id(ours.number()), id(1 - ours.number()));
+    assert!(DotnetLock::try_acquire(&locks, &own, "a", 30_000).await.is_none());
+    let theirs = DotnetLock::try_acquire(&locks, &other, "a", 30_000).await;
+    assert!(semaphore.try_acquire().await.unwrap().is_none(), "both are held");
+    assert_eq!(semaphore.available().await.unwrap(), 0);
+
+    let waiting = semaphore.clone();
+    let waiting = tokio::spawn(async move { waiting.acquire().await });
+    // Its release deletes the document, and the waiter makes another one.
+    assert_eq!(theirs.expect("it is free").release(&other).await, 1);
+    let second = timeout(BEFORE_EXPIRY, waiting)
+        .await
+        .expect("it is woken")
+        .unwrap()
+        .unwrap();
+    assert_eq!(id(second.number()), other);
+    ours.release().await.unwrap();
+    let after = DotnetLock::try_acquire(&locks, &own, "b", 30_000).await;
+    assert!(after.is_some(), "a released permit is free for it");
+    second.release().await.unwrap();
+}
+
+/// To the .NET library a mark is a holder: its acquire, renewal and release leave it alone. When the mark has ended, it
+/// acquires the lock, and the token rises.
+#[tokio::test]
+async fn the_dotnet_library_leaves_marks_alone() {
+    let fixture = Fixture::mongodb().await;
+    let locks = fixture.locks();
+    let lock = fixture.provider.lock("shared").once();
+    let guard = lock.acquire().await.unwrap();
+    let claim = fixture.document("shared").await.unwrap();
+    let own = claim.get_str("lockId").unwrap().to_owned();
+    guard.done().await.unwrap();
+    let marked = fixture.document("shared").await.unwrap();
+    assert_eq!(marked.get_str("lockId").unwrap(), format!("done:{own}"));
+    assert_eq!(
+        marked.keys().collect::<Vec<_>>(),
+        ["_id", "lockId", "acquiredAt", "expiresAt", "fencingToken"],
+    );
+    assert!(
+        DotnetLock::try_acquire(&locks, "shared", "a", 30_000)
+            .await
+            .is_none()
+    );
+    let stale = DotnetLock {
+        locks: locks.clone(),
+        lock_id: own.clone(),
+        token: 0,
+    };
+    let renewal = doc! { "$set": { "expiresAt": DateTime::from_millis(0) } };
+    let renewed = locks
+        .update_one(doc! { "_id": "shared", "lockId": &own }, renewal)
+        .await;
+    assert_eq!(renewed.unwrap().matched_count, 0);
+    assert_eq!(stale.release("shared").await, 0);
+    assert_eq!(fixture.document("shared").await.unwrap(), marked);
+
+    let over = doc! { "$set": { "expiresAt": DateTime::now() } };
+    locks.update_one(doc! { "_id": "shared" }, over).await.unwrap();
+    let taken = async || DotnetLock::try_acquire(&locks, "shared", "b", 30_000).await;
+    let theirs = must(eventually(AMPLE, "the end of the mark", taken).await);
+    assert_eq!(theirs.token, marked.get_i64("fencingToken").unwrap() + 1);
+    let busy = lock.try_acquire().await.unwrap();
+    assert!(busy.is_none(), "the .NET library holds the lock");
+    assert_eq!(theirs.release("shared").await, 1);
+    lock.acquire().await.unwrap().done().await.unwrap();
 }

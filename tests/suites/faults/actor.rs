@@ -46,6 +46,19 @@ impl Actor {
         Self::spawn(command)
     }
 
+    /// Starts a process that runs this part on the database of this name.
+    pub(crate) fn at(
+        part: &str,
+        uri: &str,
+        database: &str,
+        expiry: Duration,
+        environment: &[(&str, String)],
+    ) -> Self {
+        let mut command = command_at(part, uri, database, expiry);
+        command.envs(environment.iter().map(|(key, value)| (*key, value)));
+        Self::spawn(command)
+    }
+
     /// Starts the process of this command, which prints its steps as the parts below do.
     pub(crate) fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -63,15 +76,20 @@ impl Actor {
 
     /// The first word of the next line that the process prints, and the rest of the line.
     pub(crate) async fn next(&mut self) -> (String, String) {
+        let next = self.next_unless_ended().await;
+        next.expect("the process has not ended")
+    }
+
+    /// [`next`](Self::next) for a process that may end; `None` after its last line.
+    pub(crate) async fn next_unless_ended(&mut self) -> Option<(String, String)> {
         loop {
             let line = timeout(AMPLE, self.lines.next_line())
                 .await
                 .expect("the process prints a line")
                 .unwrap();
-            let line = line.expect("the process has not ended");
-            if let Some((_, said)) = line.split_once(MARK) {
+            if let Some((_, said)) = line?.split_once(MARK) {
                 let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
-                return (word.to_owned(), rest.to_owned());
+                return Some((word.to_owned(), rest.to_owned()));
             }
         }
     }
@@ -84,6 +102,11 @@ impl Actor {
                 return rest;
             }
         }
+    }
+
+    /// The id of the process, unless it is known to have ended.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.child.id()
     }
 
     /// Sends a signal to the process.
@@ -100,10 +123,15 @@ pub(crate) fn database_of(db: &TestDb) -> [(&'static str, String); 2] {
 
 /// The command for a process that runs the part of this name, which is a test function of this binary.
 pub(crate) fn command(part: &str, db: &TestDb, expiry: Duration) -> Command {
+    command_at(part, db.uri(), db.name(), expiry)
+}
+
+fn command_at(part: &str, uri: &str, database: &str, expiry: Duration) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", part, "--nocapture"])
-        .envs(database_of(db))
+        .env(URI, uri)
+        .env(DATABASE, database)
         .env(EXPIRY, expiry.as_millis().to_string())
         .kill_on_drop(true);
     command

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mongolock_tests::{AMPLE, TestDb, test_db};
 use tokio::process::Command;
+use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
 use crate::LONG_EXPIRY;
@@ -150,6 +151,23 @@ async fn program(target: &Path, profile: &str, sources: &Path) -> PathBuf {
     program.expect("cargo names the program")
 }
 
+/// The program, which all tests of a run share; `None` without the history of the repository.
+async fn built() -> Option<&'static PathBuf> {
+    static PROGRAM: OnceCell<Option<PathBuf>> = OnceCell::const_new();
+    let building = async || {
+        let (target, profile) = target();
+        let Some(sources) = sources(&target).await else {
+            println!("skipped: the previous version is not in the history of this repository");
+            return None;
+        };
+        let begun = Instant::now();
+        let program = program(&target, &profile, &sources).await;
+        println!("built in {:?}", begun.elapsed());
+        Some(program)
+    };
+    PROGRAM.get_or_init(building).await.as_ref()
+}
+
 /// A part of a process of this version, and not a test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn take_turns() {
@@ -199,17 +217,10 @@ fn previous(program: &Path, db: &TestDb) -> Worker {
 /// Nobody is forgotten and nobody is together with another one, whichever version a process has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_of_the_previous_version_takes_part() {
-    let (target, profile) = target();
-    let Some(sources) = sources(&target).await else {
-        println!("skipped: the previous version is not in the history of this repository");
-        return;
-    };
-    let begun = Instant::now();
-    let program = program(&target, &profile, &sources).await;
-    println!("built in {:?}", begun.elapsed());
+    let Some(program) = built().await else { return };
     let db = test_db().await;
     worker::prepare(db.database()).await;
-    let mut workers = vec![previous(&program, &db)];
+    let mut workers = vec![previous(program, &db)];
     for _ in 0..3 {
         let part = "previous_version::take_turns";
         workers.push(Worker::new(Actor::start(part, &db, LONG_EXPIRY, &[])));
@@ -231,4 +242,76 @@ async fn a_process_of_the_previous_version_takes_part() {
             assert!(tokens.insert(token), "token {token} is used twice");
         }
     }
+}
+
+/// The turns that a process has with each of the forms that the previous version does not know.
+const OTHER_TURNS: usize = 3;
+
+/// A part, and not a test: a process that takes the same lock as one of a set and as the lock of work that may succeed only
+/// once, and permits of a semaphore of the same name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn take_turns_in_other_forms() {
+    let Some(Part { database, .. }) = Part::given().await else {
+        return;
+    };
+    let provider = patient(&database);
+    let both = async {
+        for _ in 0..OTHER_TURNS {
+            let set = provider.lock_all(["beside", worker::NAME]).acquire_timeout(None);
+            let guard = set.acquire().await.unwrap();
+            let token = guard.fencing_token_of(worker::NAME).unwrap();
+            worker::be_inside(&database, 0, token.get()).await;
+            guard.release().await.unwrap();
+        }
+    };
+    let once = async {
+        let lock = provider.lock(worker::NAME).once_per(Duration::from_secs(1));
+        let mut turns = 0;
+        while turns < OTHER_TURNS {
+            // A period without the lock ends with a time-out, and one whose work is done at once.
+            if let Ok(guard) = lock.acquire().await {
+                worker::be_inside(&database, 1, guard.fencing_token().get()).await;
+                guard.done().await.unwrap();
+                turns += 1;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let permits = async {
+        let semaphore = provider.semaphore(worker::NAME, 2);
+        for _ in 0..OTHER_TURNS {
+            let (first, second) = (semaphore.acquire().await, semaphore.acquire().await);
+            assert!(semaphore.try_acquire().await.unwrap().is_none());
+            first.unwrap().release().await.unwrap();
+            second.unwrap().release().await.unwrap();
+        }
+    };
+    tokio::join!(both, once, permits);
+    provider.shutdown().await;
+    println!("@ served");
+}
+
+/// The previous version knows neither sets nor marks, and finds the lock held by them; a semaphore of the lock's name is
+/// independent of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sets_marks_and_permits_exclude_the_previous_version_where_they_must() {
+    let Some(program) = built().await else { return };
+    let db = test_db().await;
+    worker::prepare(db.database()).await;
+    let mut earlier = previous(program, &db);
+    let part = "previous_version::take_turns_in_other_forms";
+    let mut present = Actor::start(part, &db, LONG_EXPIRY, &[]);
+    let in_other_forms = async {
+        loop {
+            let (word, rest) = present.next().await;
+            assert_ne!(word, "breach", "{rest}");
+            if word == "served" {
+                return;
+            }
+        }
+    };
+    let both = async { tokio::join!(earlier.until_served(), in_other_forms) };
+    timeout(AMPLE * 2, both)
+        .await
+        .expect("each process has its turns");
 }

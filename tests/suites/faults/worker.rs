@@ -46,6 +46,13 @@ async fn take_turn(provider: &LockProvider, database: &Database, task: usize) {
     let guard = lock.acquire().await.unwrap();
     let waited = asked.elapsed().as_millis();
     let token = guard.fencing_token().get();
+    be_inside(database, task, token).await;
+    guard.release().await.unwrap();
+    println!("@ turn {task} {token} {waited}");
+}
+
+/// Is in the section for a moment, under a hold with this token.
+pub(crate) async fn be_inside(database: &Database, task: usize, token: i64) {
     let sections = sections(database);
     let alone = doc! { "_id": SECTION, "isInside": false, "token": { "$lt": token } };
     let inside = doc! { "$set": { "isInside": true, "token": token } };
@@ -59,6 +66,4 @@ async fn take_turn(provider: &LockProvider, database: &Database, task: usize) {
         .update_one(doc! { "_id": SECTION }, outside)
         .await
         .unwrap();
-    guard.release().await.unwrap();
-    println!("@ turn {task} {token} {waited}");
 }

@@ -199,6 +199,36 @@ fn waits_and_holds_are_spans() {
     levels_of_events(&notes);
 }
 
+/// A set has one span for the wait and one for the body, with all names, and an event for each lock.
+#[test]
+fn a_set_has_all_names_in_its_spans_and_an_event_for_each() {
+    let notes = observed(async |provider| {
+        let set = provider.lock_all(["b", "a"]);
+        let single = provider.lock("a");
+        let body = set.run(async |_| single.run(async |_| Ok::<_, LockError>(())).await);
+        body.await.unwrap();
+    });
+    let [acquire] = &notes.spans("mongolock.acquire")[..] else {
+        panic!("exactly one call waited")
+    };
+    assert_eq!(acquire.0["lock.name"], "\"b\"");
+    assert_eq!(acquire.0["lock.names"], "[\"a\", \"b\"]");
+    assert_eq!(acquire.0["outcome"], "\"acquired\"");
+    let [hold, inner] = &notes.spans("mongolock.hold")[..] else {
+        panic!("two bodies ran")
+    };
+    assert_eq!(hold.0["lock.names"], "[\"a\", \"b\"]");
+    assert_eq!(hold.0["lock.token"], acquire.0["lock.token"]);
+    assert_eq!(inner.0["lock.name"], "\"a\"");
+    assert!(!inner.0.contains_key("lock.names"));
+    for event in ["mongolock.acquired", "mongolock.released"] {
+        let all = notes.0.lock().unwrap();
+        let events = all.events.iter().filter(|noted| noted.name == event);
+        let names: Vec<&str> = events.map(|noted| noted.fields.0["lock.name"].as_str()).collect();
+        assert_eq!(names, ["\"a\"", "\"b\""], "{event}");
+    }
+}
+
 fn outcomes_of_acquires(notes: &Notes) {
     let outcomes: Vec<String> = notes
         .spans("mongolock.acquire")
@@ -331,6 +361,80 @@ fn losses_are_warnings_with_their_reason() {
             .collect()
     };
     assert_eq!(reasons, ["\"expired\"\"expired\"", "\"shut down\"\"shut_down\""]);
+}
+
+/// A success is an event of its own, and a call that finds it says so on its span.
+#[test]
+fn finished_work_is_an_event() {
+    let notes = observed(async |provider| {
+        let lock = provider.lock("nightly").once();
+        lock.acquire().await.unwrap().done().await.unwrap();
+        lock.acquire().await.map(drop).unwrap_err();
+    });
+    let NotedEvent { level, fields, .. } = notes.event("mongolock.done").unwrap();
+    assert_eq!((level, &*fields.0["lock.name"]), (Level::DEBUG, "\"nightly\""));
+    let outcomes: Vec<String> = notes
+        .spans("mongolock.acquire")
+        .iter()
+        .map(|span| span.0["outcome"].clone())
+        .collect();
+    assert_eq!(outcomes, ["\"acquired\"", "\"done\""]);
+    assert!(notes.event("mongolock.released").is_none() && notes.event("mongolock.lost").is_none());
+}
+
+/// A mark that the server does not write at first is repeated, and one that it refuses is given up.
+#[test]
+fn a_mark_that_is_repeated_or_given_up_is_an_event() {
+    const STEPPED_DOWN: i32 = 189;
+    const UNAUTHORIZED: i32 = 13;
+    let outcome_of = |code: i32, name: &'static str| {
+        observed(async move |_| {
+            let db = test_db().await;
+            let provider = LockProvider::new(db.database());
+            let guard = provider.lock(name).once().acquire().await.unwrap();
+            let refusing = FailPoint::on(&["findAndModify"]).error_code(code).times(1);
+            let refusing = must(refusing.enable_for(&db).await);
+            let ended = guard.done().await;
+            must(refusing.clear().await);
+            assert_eq!(ended.is_ok(), code == STEPPED_DOWN, "{ended:?}");
+        })
+    };
+    let notes = outcome_of(STEPPED_DOWN, "repeated");
+    let NotedEvent { level, fields, .. } = notes.event("mongolock.done_retrying").unwrap();
+    assert_eq!((level, &*fields.0["lock.name"]), (Level::WARN, "\"repeated\""));
+    assert!(notes.event("mongolock.done").is_some() && notes.event("mongolock.done_failed").is_none());
+    let notes = outcome_of(UNAUTHORIZED, "given up");
+    let NotedEvent { level, fields, .. } = notes.event("mongolock.done_failed").unwrap();
+    assert_eq!((level, &*fields.0["lock.name"]), (Level::ERROR, "\"given up\""));
+    assert!(notes.event("mongolock.done").is_none());
+}
+
+/// The length of the period is chosen so that a period has just begun by the store's clock.
+#[test]
+fn a_call_close_to_a_boundary_is_reported_once() {
+    let close = async |provider: LockProvider| {
+        let clock = provider.lock("clock").await.unwrap();
+        let info = provider.admin().get(clock.name()).await.unwrap().unwrap();
+        let now = u64::try_from(info.acquired_at.timestamp_millis()).unwrap();
+        let year = 366 * 24 * 60 * 60 * 1000;
+        let periods = now / year + 1;
+        let lock = provider
+            .lock("nightly")
+            .once_per(Duration::from_millis(now / periods));
+        for _ in 0..3 {
+            lock.acquire().await.unwrap().release().await.unwrap();
+        }
+    };
+    let notes = observed(close);
+    let seen = notes.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let reports = seen
+        .events
+        .iter()
+        .filter(|event| event.name == "mongolock.close_to_boundary");
+    let reports: Vec<_> = reports
+        .map(|event| (event.level, &*event.fields.0["lock.name"]))
+        .collect();
+    assert_eq!(reports, [(Level::WARN, "\"nightly\"")]);
 }
 
 #[test]

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use mongolock_tests::must;
 
 /// The root file or folder of each suite that the table names, below the root of the repository.
-const SUITES: [(&str, &str); 7] = [
+const SUITES: [(&str, &str); 8] = [
     ("attribute_forms", "tests/suites/attribute_forms"),
     ("behaviour", "tests/suites/behaviour"),
     ("faults", "tests/suites/faults"),
     ("observation", "tests/suites/observation"),
     ("programs", "examples/tests/programs"),
     ("recipes", "examples/tests/recipes"),
+    ("single_files", "examples/tests/single_files"),
     (
         "edit_session_tests",
         "examples/src/bin/edit_document/edit_session_tests",

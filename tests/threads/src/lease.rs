@@ -63,6 +63,12 @@ impl Lease {
         }
     }
 
+    /// No test has a commit that marks its work as done.
+    #[allow(dead_code, clippy::unused_self)]
+    fn is_done(&self) -> bool {
+        false
+    }
+
     /// Moves the deadline after a renewal, unless the lease is over.
     pub(crate) fn extend(&self, until: usize, steps: Steps) {
         if steps == Steps::InTheWrongOrder {

@@ -8,11 +8,11 @@
 //!
 //! A transfer writes both balances and an entry of the journal in one transaction. Between two accounts no more than a
 //! limit may be moved. The entries before the transaction decide that, and an approval by another system takes its time.
-//! Both happen under a lock; [`transfer`](transfer::transfer) is the code to copy.
+//! Both happen under the locks of both accounts; [`transfer`](transfer::transfer) is the code to copy.
 //!
 //! One of the processes is stopped with SIGSTOP after its decision, until its lease has expired and the others have moved
 //! money between the two accounts. When it continues, `LockContext::commit` rejects its transaction: by the clock of the
-//! process, or, if that clock has stood still (in a paused virtual machine), by the document of the lock, which is part
+//! process, or, if that clock has stood still (in a paused virtual machine), by the documents of the locks, which are part
 //! of the transaction. With `--without-guard` the driver commits, and more is moved than the limit allows.
 //!
 //! The program starts further processes of itself, prints a line for each transfer, and checks the books at the end.
@@ -57,7 +57,7 @@ const STOPPED: Order = Order {
 };
 
 /// Several processes transfer money between the same accounts under distributed locks. One of them is stopped in the
-/// middle until others hold its lock; its commit is rejected. The program checks that the books are right. Transactions
+/// middle until others hold its locks; its commit is rejected. The program checks that the books are right. Transactions
 /// need a replica set or a sharded cluster.
 #[derive(Debug, Parser)]
 #[command(name = "transfer", after_help = AFTER_HELP)]
@@ -153,13 +153,13 @@ async fn make_transfers(worker: &Worker, options: &Options) -> anyhow::Result<()
     Ok(())
 }
 
-/// Makes one transfer; tries again if its lock was lost, because nothing was booked then.
+/// Makes one transfer; tries again if its locks were lost, because nothing was booked then.
 async fn make(order: &Order, bank: &Bank) -> anyhow::Result<()> {
     let Order { from, to, amount, .. } = order;
     loop {
         let (token, text) = match transfer(order, bank).await {
             Err(LockError::Lost { token, .. }) => {
-                let text = "rolled back: the lock is lost; trying again";
+                let text = "rolled back: the locks are lost; trying again";
                 print(line(order, Some(token), text))?;
                 continue;
             }
@@ -201,11 +201,11 @@ fn heading(options: &Options) -> String {
     let commit = if options.without_guard {
         "committed WITHOUT the guard"
     } else {
-        "committed only if the lock is still held"
+        "committed only if the locks are still held"
     };
     format!(
-        "{} processes transfer between {} accounts, at most {LIMIT} between any two of them: under the lock\n\
-         `transfer:<pair>` with a lease of {}, {commit}.\n\
+        "{} processes transfer between {} accounts, at most {LIMIT} between any two of them: under the locks\n\
+         of both accounts with a lease of {}, {commit}.\n\
          Process 1 is stopped in the middle of one transfer, the others make {} each.\n\n\
          process    from -> to  amount     fencing token",
         options.processes,

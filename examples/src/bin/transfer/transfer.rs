@@ -16,22 +16,23 @@ pub(crate) enum Outcome {
 }
 
 /// The lock protects what no transaction checks: the sum of all entries of a pair. Two transactions that each read the
-/// sum and insert an entry do not conflict. A balance needs no lock: it is one document, and transactions that write it
-/// conflict, also those of different pairs.
+/// sum and insert an entry do not conflict. A balance alone needs no lock: it is one document, and transactions that write
+/// it conflict.
 ///
-/// There is one lock for two accounts, with both in its name in a fixed order, so that transfers in both directions
-/// exclude each other. One lock for each account would need that fixed order as well, to avoid a deadlock; it would
-/// exclude pairs that have one account in common; and only one of the two locks could guard the commit.
+/// Both accounts are locked together, all or nothing, so that transfers in opposite directions cannot block each other, and
+/// the transaction is guarded by both locks. The token of the account with the smaller number stands in the journal: tokens
+/// of different locks do not order each other, and every transfer between two accounts has that one.
 ///
 /// With `on_lost = "continue"` the commit decides, which is what this program shows. Without it a body is dropped at its
 /// first await point after the loss; a commit that has begun is never cancelled.
-#[distributed_lock(name = "transfer:<order.pair()>", on_lost = "continue")]
+#[distributed_lock(name = ["account:<order.from>", "account:<order.to>"], on_lost = "continue")]
 pub(crate) async fn transfer(
     order: &Order,
     bank: &Bank,
     #[lock] lock: LockContext,
 ) -> Result<Outcome, LockError> {
-    let token = lock.fencing_token();
+    let first = format!("account:{}", order.from.min(order.to));
+    let token = lock.fencing_token_of(&first).expect("it is one of the two");
 
     let moved = bank.moved(&order.pair()).await?;
     if moved + order.amount > LIMIT {
@@ -44,7 +45,7 @@ pub(crate) async fn transfer(
     let transaction = session
         .start_transaction()
         .write_concern(WriteConcern::majority());
-    // The driver repeats all of it after transient errors, such as a conflict with another pair.
+    // The driver repeats all of it after transient errors.
     let booked = transaction
         .and_run2(async move |session| {
             let Some(receipt) = bank.book(order, token, session).await? else {
@@ -54,7 +55,7 @@ pub(crate) async fn transfer(
             if bank.is_guarded() {
                 lock.commit(session).await?;
             }
-            // Otherwise the driver commits, whether the lock is still held or not.
+            // Otherwise the driver commits, whether the locks are still held or not.
             Ok(Some(receipt))
         })
         .await?;

@@ -109,6 +109,7 @@ mod tests {
     fn claim(store: &MemoryStore, name: &str, tokens: i64) -> i64 {
         let expiry = SECOND;
         let request = AcquireRequest {
+            wants_dates: false,
             expiry,
             tokens,
             takeover_margin: Duration::ZERO,

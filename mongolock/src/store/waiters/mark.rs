@@ -7,6 +7,9 @@ use crate::lock_id;
 /// The length of a mark: the text of the first half of a UUID.
 const LENGTH: usize = 18;
 
+/// The last byte of the UUID of a set's claims; the UUIDs of other claims end with another byte.
+const OF_SET: u8 = 0x5e;
+
 /// What tells a provider from all others. Owners do not: two providers of one host may have the same.
 ///
 /// It is random, and it is the first half of every UUID in the provider's `lockId`s (`<owner>#<uuid>`), so that an event
@@ -35,8 +38,26 @@ impl ProviderMark {
 
     /// A new `lockId` of this provider, which is never used again.
     pub(crate) fn new_lock_id(&self, owner: &str) -> Arc<str> {
-        let (_, second_half) = Uuid::new_v4().as_u64_pair();
-        lock_id::new(owner, with_second_half(self.bytes, second_half.to_be_bytes()))
+        let mut second_half = random_half();
+        while second_half[7] == OF_SET {
+            second_half = random_half();
+        }
+        lock_id::new(owner, with_second_half(self.bytes, second_half))
+    }
+
+    /// A new `lockId` for the claims on all names of a set, which is never used again.
+    pub(crate) fn new_set_id(&self, owner: &str) -> Arc<str> {
+        let mut second_half = random_half();
+        second_half[7] = OF_SET;
+        lock_id::new(owner, with_second_half(self.bytes, second_half))
+    }
+
+    /// Whether the `lockId` is that of claims on several names.
+    pub(crate) fn is_set(lock_id: &str) -> bool {
+        let uuid = lock_id
+            .rsplit_once('#')
+            .and_then(|(_, uuid)| Uuid::try_parse(uuid).ok());
+        uuid.is_some_and(|uuid| uuid.as_bytes()[15] == OF_SET)
     }
 
     /// The mark in a `lockId`; `None` after a release, and for the claim of another program.
@@ -45,6 +66,11 @@ impl ProviderMark {
         Uuid::try_parse(uuid).ok()?;
         uuid.get(..LENGTH)
     }
+}
+
+fn random_half() -> [u8; 8] {
+    let (_, half) = Uuid::new_v4().as_u64_pair();
+    half.to_be_bytes()
 }
 
 /// The random UUID with these halves; version and variant are set, which the first half of a random UUID already has.
@@ -75,7 +101,11 @@ mod tests {
                 (uuid.get_version_num(), uuid.get_variant()),
                 (4, uuid::Variant::RFC4122)
             );
+            assert!(!ProviderMark::is_set(&id), "{id}");
             assert!(ids.insert(id));
+            let id = ours.new_set_id("a#b");
+            assert_eq!(ProviderMark::in_lock_id(&id), Some(ours.as_str()), "{id}");
+            assert!(ProviderMark::is_set(&id) && ids.insert(id));
         }
     }
 

@@ -286,6 +286,7 @@ async fn one_provider_has_one_place_however_many_moves_are_under_way(store: Stor
 async fn an_operator_sees_the_other_providers_that_wait(store: Store) {
     let [holder, first, idle, second] = marks();
     let request = AcquireRequest {
+        wants_dates: false,
         expiry: AMPLE,
         tokens: 1,
         takeover_margin: Duration::ZERO,

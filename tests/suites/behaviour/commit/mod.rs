@@ -1,5 +1,6 @@
 //! Transactions that are committed only if the lock is still held.
 
+mod done;
 mod guard;
 mod no_transaction;
 mod repetition;

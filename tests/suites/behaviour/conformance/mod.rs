@@ -4,6 +4,7 @@ mod exclusion;
 mod holder;
 mod holding;
 mod names_and_options;
+mod once;
 mod order;
 mod takeover;
 mod waiting;

@@ -1,0 +1,54 @@
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use mongodb::bson::DateTime;
+use tokio::time::{Instant, sleep_until};
+
+use crate::once::Once;
+use crate::queue::Period;
+
+/// The period that a call belongs to, once it is known: the one of the server's first answer to the call.
+///
+/// A call that waited behind others of its process before its first request belongs to the period in which it began: that
+/// time is subtracted from the answer's.
+#[derive(Default)]
+pub(super) struct CallPeriod(OnceLock<Period>);
+
+impl CallPeriod {
+    /// Notes an answer with this time of the server; only the first one counts. The call waited for this time before its
+    /// first request.
+    pub(super) fn answered(&self, once: Once, now: DateTime, waited: Duration) {
+        let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        let begun = DateTime::from_millis(now.timestamp_millis().saturating_sub(millis(waited)));
+        if let Some(end) = once.period_end(begun) {
+            let left = end.timestamp_millis().saturating_sub(now.timestamp_millis());
+            let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
+            let ends = Instant::now() + left;
+            self.0.get_or_init(|| Period { end, ends });
+        }
+    }
+
+    /// Takes over what another call of this process knows, if this call began in the same period.
+    pub(super) fn adopt(&self, once: Once, known: Period, begun: Instant) {
+        let Once::PerPeriod(length) = once else {
+            return;
+        };
+        if known.ends > begun && known.ends <= begun + length {
+            self.0.get_or_init(|| known);
+        }
+    }
+
+    pub(super) fn known(&self) -> Option<Period> {
+        self.0.get().copied()
+    }
+
+    /// Whether this time of the server is after the period.
+    pub(super) fn is_over_at(&self, now: DateTime) -> bool {
+        self.0.get().is_some_and(|period| period.end <= now)
+    }
+
+    /// Waits until a period ends by this process's clock, which is not before its end at the server.
+    pub(super) async fn until_end_of(period: Period) {
+        sleep_until(period.ends).await;
+    }
+}

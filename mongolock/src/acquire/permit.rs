@@ -1,0 +1,468 @@
+//! Getting a permit of a semaphore.
+//!
+//! A claim names one permit, so it is repeated like that of a lock: with the same id after a lost reply. (A command for
+//! "any free permit" would take a second one then.) The first permit of a call is drawn at random; if it is held, a query
+//! over all permits shows which are free. The caller's turn in this process lasts until it has its permit, and not until
+//! it releases it.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+use tracing::Instrument;
+
+use super::attempt::{Attempt, AttemptOutcome};
+use super::pacing::Pacing;
+use super::period::CallPeriod;
+use super::{Acquire, Tried, Waiting};
+use crate::engine::Engine;
+use crate::lease::{Entry, Hold, Turn};
+use crate::meter::LockMeter;
+use crate::name::RenderedName;
+use crate::opaque::boxed;
+use crate::options::Options;
+use crate::queue::{AdmissionClass, FrontStatus, Holder};
+use crate::store::{HeldSlots, LeaseId, driver_error};
+use crate::sync::lock;
+use crate::timing::{ACQUIRE_OVERDUE, LOOK_LIMIT};
+use crate::{LockError, slot, task, trace};
+
+/// The number of claims after which a call pauses, because others were faster each time.
+const ROUNDS: u32 = 3;
+
+/// One call that acquires a permit.
+pub(crate) struct AcquirePermit<'a> {
+    engine: &'a Arc<Engine>,
+    name: &'a RenderedName,
+    /// What stands for all permits in the queues and lines.
+    group: Arc<str>,
+    permits: u32,
+    options: &'a Arc<Options>,
+    /// Whether the caller runs under another lock of this provider, which it keeps until it gets the permit.
+    is_inside_hold: bool,
+    meter: LockMeter,
+    begun: Instant,
+    /// The permits whose documents were found blocked: they look free and cannot be acquired.
+    blocked: Mutex<Vec<u32>>,
+}
+
+/// How some rounds ended.
+enum Rounds {
+    Acquired(Hold),
+    /// A query has found all permits held; this is the holder of the one that ends first.
+    Full(Holder),
+    /// Others have acquired each permit that was free.
+    Lost,
+}
+
+/// What a query has found.
+enum Found {
+    /// This permit looks free.
+    Free(u32),
+    Full(Holder),
+}
+
+impl<'a> AcquirePermit<'a> {
+    pub(crate) fn new(
+        engine: &'a Arc<Engine>,
+        name: &'a RenderedName,
+        permits: u32,
+        options: &'a Arc<Options>,
+        is_inside_hold: bool,
+    ) -> Self {
+        Self {
+            engine,
+            name,
+            group: slot::group(name.text()),
+            permits,
+            options,
+            is_inside_hold,
+            meter: engine.meter.of(name.template()),
+            begun: Instant::now(),
+            blocked: Mutex::default(),
+        }
+    }
+
+    /// Waits for a permit until the acquire timeout.
+    pub(crate) async fn wait(&self) -> Result<Hold, LockError> {
+        let waiting = Waiting::begin(self.engine, Some(&self.meter), self.begun);
+        let span = trace::acquire_span(self.name.text(), self.name.template(), &self.engine.owner);
+        let outcome = match self.options.acquire_timeout {
+            // A call with a timeout of zero still makes one try.
+            Some(Duration::ZERO) => self.attempt_once().instrument(span.clone()).await,
+            limit => {
+                let deadline = limit.map(|limit| self.begun + limit);
+                let waiting = self.wait_until_deadline(deadline);
+                waiting.instrument(span.clone()).await.map(Ok)
+            }
+        };
+        waiting.end(&span, &outcome);
+        outcome?.map_err(|holder| self.call().timeout_error(&holder))
+    }
+
+    /// Tries to acquire a permit; the holder of one if a query has found all of them held.
+    pub(crate) async fn try_once(&self) -> Result<Tried, LockError> {
+        let waiting = Waiting::begin(self.engine, Some(&self.meter), self.begun);
+        let span = trace::acquire_span(self.name.text(), self.name.template(), &self.engine.owner);
+        let outcome = self.attempt_once().instrument(span.clone()).await;
+        waiting.end(&span, &outcome);
+        outcome
+    }
+
+    /// The number of permits that are free at present.
+    pub(crate) async fn available(&self) -> Result<u32, LockError> {
+        self.engine.ensure_running();
+        let held = self.held_slots().await?;
+        let held = held.keys().filter(|number| **number < self.permits).count();
+        Ok(self.permits - u32::try_from(held).unwrap_or(self.permits))
+    }
+
+    /// The call as one for a single lock, which has the same limits and errors.
+    fn call(&self) -> Acquire<'_> {
+        Acquire {
+            engine: self.engine,
+            name: self.name,
+            options: self.options,
+            is_inside_hold: self.is_inside_hold,
+            meter: None,
+            begun: self.begun,
+            period: CallPeriod::default(),
+            waited: OnceLock::new(),
+        }
+    }
+
+    async fn attempt_once(&self) -> Result<Tried, LockError> {
+        self.call().ensure_open()?;
+        let entry = self.engine.queues.join(&self.group);
+        let deadline = self.begun + self.options.attempt_limit();
+        let trying = boxed(self.try_until_known(&entry, deadline));
+        match self.call().bounded(&entry, Some(deadline), trying).await? {
+            Some(result) => Ok(result?.map(|hold| self.deliver(hold))),
+            // What other calls have found does not say that all permits were held during this one.
+            None => Err(self.call().gave_up_error(&entry, entry.front().status())),
+        }
+    }
+
+    /// Rounds until a permit is acquired or a query finds all of them held.
+    async fn try_until_known(&self, entry: &Arc<Entry>, deadline: Instant) -> Result<Tried, LockError> {
+        let mut pacing = self.pacing(entry);
+        let _turn = match self.turn_unless_full(entry, &mut pacing).await? {
+            Ok(turn) => turn,
+            Err(holder) => return Ok(Err(holder)),
+        };
+        let mut drawn = Some(self.draw());
+        loop {
+            let rounds = self.rounds(entry, &mut pacing, Some(deadline), drawn.take(), None);
+            match rounds.await? {
+                Rounds::Acquired(hold) => return Ok(Ok(hold)),
+                Rounds::Full(holder) => return Ok(Err(holder)),
+                Rounds::Lost => sleep(pacing.after_error()).await,
+            }
+        }
+    }
+
+    /// The turn of a try, which comes after those of the callers that wait in this process already. That it is not free says
+    /// nothing about the permits: only a query that finds all of them held ends the try.
+    async fn turn_unless_full(
+        &self,
+        entry: &Arc<Entry>,
+        pacing: &mut Pacing<'_>,
+    ) -> Result<Result<Turn, Holder>, LockError> {
+        if let Some(turn) = entry.try_turn() {
+            return Ok(Ok(turn));
+        }
+        let mut turn = pin!(entry.turn());
+        loop {
+            tokio::select! {
+                biased;
+                turn = &mut turn => return Ok(Ok(turn)),
+                found = self.look(entry, pacing, None) => if let Found::Full(holder) = found? {
+                    return Ok(Err(holder));
+                },
+            }
+            // A caller before this one is about to claim what is free.
+            if let Ok(turn) = timeout(pacing.after_error(), &mut turn).await {
+                return Ok(Ok(turn));
+            }
+        }
+    }
+
+    async fn wait_until_deadline(&self, deadline: Option<Instant>) -> Result<Hold, LockError> {
+        self.call().ensure_open()?;
+        let entry = self.engine.queues.join(&self.group);
+        let waiting = boxed(self.wait_for_permit(&entry, deadline));
+        match self.call().bounded(&entry, deadline, waiting).await? {
+            Some(hold) => Ok(self.deliver(hold?)),
+            None => Err(self.call().gave_up_error(&entry, entry.front().status())),
+        }
+    }
+
+    /// Waits for the turn in this process, and then for a permit.
+    async fn wait_for_permit(
+        &self,
+        entry: &Arc<Entry>,
+        deadline: Option<Instant>,
+    ) -> Result<Hold, LockError> {
+        let _turn = entry.turn().await;
+        let mut pacing = self.pacing(entry);
+        pacing.wait_for_place(deadline, false).await;
+        let mut drawn = Some(self.draw());
+        // It stands for the call where others compare claims; each claim has an id of its own.
+        let call_id = self.engine.mark.new_lock_id(&self.engine.owner);
+        let mut class = AdmissionClass::First;
+        loop {
+            let rounds = self.rounds(entry, &mut pacing, deadline, drawn.take(), Some(class));
+            let pause = match rounds.await? {
+                Rounds::Acquired(hold) => return Ok(hold),
+                Rounds::Full(holder) => {
+                    class = AdmissionClass::Woken;
+                    let remaining = holder.remaining();
+                    let pause = pacing.after_held(&call_id, false, remaining);
+                    trace::waiting(self.name.text(), remaining, pause);
+                    pause
+                }
+                // The releases that these claims were for are over: no event would end a wait.
+                Rounds::Lost => pacing.after_error(),
+            };
+            self.pause(entry, &mut pacing, pause).await;
+        }
+    }
+
+    /// Pauses until it is time for the next query. No stream need report a release of this process.
+    async fn pause(&self, entry: &Entry, pacing: &mut Pacing<'_>, longest: Duration) {
+        let mut pausing = pin!(pacing.pause(longest));
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut pausing => return,
+                () = entry.freed() => if self.engine.notifier.released_here(&self.group) {
+                    return;
+                },
+            }
+        }
+    }
+
+    /// At most [`ROUNDS`] claims, each of a permit that looks free; the first one of a drawn permit if there is one. `class`
+    /// says among which requests they are admitted; `None` for a single try.
+    async fn rounds(
+        &self,
+        entry: &Arc<Entry>,
+        pacing: &mut Pacing<'_>,
+        deadline: Option<Instant>,
+        mut drawn: Option<u32>,
+        class: Option<AdmissionClass>,
+    ) -> Result<Rounds, LockError> {
+        for _ in 0..ROUNDS {
+            let number = match drawn.take() {
+                Some(number) => number,
+                None => match self.look(entry, pacing, class).await? {
+                    Found::Free(number) => number,
+                    Found::Full(holder) => return Ok(Rounds::Full(holder)),
+                },
+            };
+            if let Some(hold) = self.claim(entry, pacing, deadline, number, class).await? {
+                return Ok(Rounds::Acquired(hold));
+            }
+        }
+        // A last look: a try says that no permit is free only if a query has found that.
+        match self.look(entry, pacing, class).await? {
+            Found::Full(holder) => Ok(Rounds::Full(holder)),
+            Found::Free(_) => Ok(Rounds::Lost),
+        }
+    }
+
+    /// Claims one permit; `None` if another holder has it, or if a foreign transaction blocks its document: other permits may
+    /// be free, and the attempt gives its claim back. After another unclear outcome the same permit is claimed with the same
+    /// id.
+    async fn claim(
+        &self,
+        entry: &Arc<Entry>,
+        pacing: &mut Pacing<'_>,
+        deadline: Option<Instant>,
+        number: u32,
+        class: Option<AdmissionClass>,
+    ) -> Result<Option<Hold>, LockError> {
+        let id = slot::id(self.name.text(), number);
+        let mut attempt =
+            Attempt::of_permit(self.engine, &id, self.name.text(), self.options, entry).in_class(class);
+        loop {
+            let error = match attempt.request(deadline).await {
+                AttemptOutcome::RuntimeStopped => return Err(self.call().shut_down_error()),
+                _ if self.engine.refuses(self.is_inside_hold) => return Err(self.call().shut_down_error()),
+                AttemptOutcome::Acquired(hold) if !hold.lease().is_over() => return Ok(Some(hold)),
+                // The old claim releases itself, and its id must not be used again.
+                AttemptOutcome::Acquired(_) | AttemptOutcome::AlreadyOver => {
+                    attempt = attempt.anew();
+                    continue;
+                }
+                AttemptOutcome::Held {
+                    lock_id, remaining, ..
+                } => {
+                    let given_up = lock_id.as_ref().and_then(|own| self.given_up(&id, own));
+                    let Some((key, min_hold)) = given_up else {
+                        entry.front().set_held(Holder::new(lock_id, remaining));
+                        return Ok(None);
+                    };
+                    match boxed(self.call().release_given_up(key, min_hold)).await {
+                        Ok(()) => continue,
+                        Err(error) => error,
+                    }
+                }
+                // The last known status is "held", and the server had too little time to confirm it.
+                AttemptOutcome::OutOfTime(_) if matches!(entry.front().status(), FrontStatus::Held(_)) => {
+                    lock(&self.blocked).push(number);
+                    return Ok(None);
+                }
+                AttemptOutcome::OutOfTime(error) | AttemptOutcome::Failed(error) => error,
+            };
+            let is_blocked = driver_error::is_blocked_document(&error);
+            let pause = self.failed(entry, pacing, error, class)?;
+            if is_blocked {
+                lock(&self.blocked).push(number);
+                return Ok(None);
+            }
+            sleep(pause).await;
+        }
+    }
+
+    /// The claim on a permit and its minimum hold, if this process has given it up.
+    fn given_up(&self, id: &Arc<str>, lock_id: &Arc<str>) -> Option<(LeaseId, Duration)> {
+        let min_hold = self.engine.renewer.given_up.find(lock_id)?;
+        let (name, lock_id) = (Arc::clone(id), Arc::clone(lock_id));
+        Some((LeaseId { name, lock_id }, min_hold))
+    }
+
+    /// Looks at all permits until there is a reply, and returns one that looks free.
+    async fn look(
+        &self,
+        entry: &Arc<Entry>,
+        pacing: &mut Pacing<'_>,
+        class: Option<AdmissionClass>,
+    ) -> Result<Found, LockError> {
+        loop {
+            entry.front().request_sent();
+            match self.held_slots().await {
+                Ok(held) => {
+                    entry.front().replied(entry.has_requests());
+                    let found = self.choose(&held);
+                    if let Found::Full(holder) = &found {
+                        entry.front().set_held(holder.clone());
+                    }
+                    return Ok(found);
+                }
+                Err(error) => sleep(self.failed(entry, pacing, error, class)?).await,
+            }
+        }
+    }
+
+    /// One of the permits that look free. A permit whose claim this process has given up is as good as free: the next claim
+    /// releases it first.
+    fn choose(&self, held: &HeldSlots) -> Found {
+        if let Some(most) = held.keys().max().filter(|most| **most >= self.permits)
+            && self.engine.is_first_warning(&self.group)
+        {
+            trace::permits_differ(self.name.text(), self.permits, most + 1);
+        }
+        let is_held = |number: &u32| {
+            held.get(number).is_some_and(|lease| {
+                let holder = lease.holder.as_ref();
+                holder.is_none_or(|id| self.engine.renewer.given_up.find(id).is_none())
+            })
+        };
+        let free: Vec<u32> = (0..self.permits).filter(|number| !is_held(number)).collect();
+        let blocked = lock(&self.blocked);
+        let usable: Vec<u32> = free
+            .iter()
+            .copied()
+            .filter(|own| !blocked.contains(own))
+            .collect();
+        drop(blocked);
+        if let Some(number) = fastrand::choice(&usable).or_else(|| fastrand::choice(&free)) {
+            return Found::Free(*number);
+        }
+        let own = held.iter().filter(|(number, _)| **number < self.permits);
+        let first = own.map(|(_, lease)| lease).min_by_key(|lease| lease.remaining);
+        Found::Full(first.map_or_else(Holder::default, |lease| {
+            Holder::new(lease.holder.clone(), Some(lease.remaining))
+        }))
+    }
+
+    /// The permits that are held. The query runs to its end on a task of its own.
+    async fn held_slots(&self) -> Result<HeldSlots, LockError> {
+        let (store, overdue) = (
+            Arc::clone(&self.engine.store),
+            Arc::clone(&self.engine.queues.overdue),
+        );
+        let (name, permits) = (Arc::clone(self.name.text()), self.permits);
+        let margin = self.engine.config.options.takeover_margin;
+        let looking = async move {
+            overdue
+                .count(store.slots(&name, permits, margin, LOOK_LIMIT))
+                .await
+        };
+        // After a lost reply another query is sent, instead of waiting for the end of its connection.
+        match timeout(ACQUIRE_OVERDUE, task::start(looking)).await {
+            Ok(reply) => reply,
+            Err(_) => Err(LockError::no_reply("query", ACQUIRE_OVERDUE)),
+        }
+    }
+
+    /// Notes a request that has failed, and returns the pause before the next one; an error that is not transient ends the
+    /// call.
+    fn failed(
+        &self,
+        entry: &Arc<Entry>,
+        pacing: &mut Pacing<'_>,
+        error: LockError,
+        class: Option<AdmissionClass>,
+    ) -> Result<Duration, LockError> {
+        if !driver_error::is_transient(&error) || (class.is_none() && driver_error::is_unreachable(&error)) {
+            return Err(error);
+        }
+        let pause = pacing.after_error();
+        trace::retrying(self.name.text(), &error, pause);
+        entry.front().set_failed(error);
+        Ok(pause)
+    }
+
+    fn draw(&self) -> u32 {
+        fastrand::u32(0..self.permits)
+    }
+
+    fn pacing<'b>(&'b self, entry: &'b Arc<Entry>) -> Pacing<'b> {
+        Pacing::new(self.engine, &self.group, entry, self.begun).of_semaphore(self.permits)
+    }
+
+    /// Delivers the hold to the caller. The turn passes on, because other permits may be free.
+    fn deliver(&self, hold: Hold) -> Hold {
+        hold.lease().deliver_permit(&self.meter);
+        hold
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LockProvider;
+
+    /// Without a change stream, and long before the next query is due.
+    #[tokio::test(start_paused = true)]
+    async fn a_release_in_this_process_ends_a_wait_at_once() {
+        let pause = Duration::from_secs(10);
+        let provider = LockProvider::in_memory().to_builder();
+        let provider = provider.wake_up(false).retry_interval(pause..=pause).build();
+        let semaphore = provider.unwrap().semaphore("s", 2);
+        let (first, _second) = (
+            semaphore.acquire().await.unwrap(),
+            semaphore.acquire().await.unwrap(),
+        );
+        let waiting = semaphore.clone();
+        let waiting = tokio::spawn(async move { waiting.acquire_timeout(None).acquire().await });
+        sleep(Duration::from_secs(1)).await;
+        let begun = Instant::now();
+        first.release().await.unwrap();
+        drop(waiting.await.unwrap().unwrap());
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    }
+}

@@ -1,0 +1,477 @@
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::acquire::{Acquire, AcquireSeveral};
+use crate::context::{LockContext, View};
+use crate::engine::Engine;
+use crate::lease::{Hold, Lease};
+use crate::lock::OnBusy;
+use crate::name::RenderedName;
+use crate::options::Options;
+use crate::run::{Acquiring, Body, OnLost, RunningHold};
+use crate::timing::NESTED_SET_LIMIT;
+use crate::{FencingToken, LockError, LockGuard, LockOutput, LockSetGuard, output, task};
+
+/// The largest number of names in a set: each of its commands has them all.
+const MOST_NAMES: usize = 500;
+
+/// Several distributed locks that are acquired together, all or nothing; made by
+/// [`LockProvider::lock_all`](crate::LockProvider::lock_all).
+///
+/// Two calls that need the same locks cannot block each other, in whatever order they name them: a call that does not get
+/// all locks holds none of them while it waits. (After three attempts a call acquires them one by one in the order of their
+/// names, which every call does in the same order.) The names are sorted, and a name that is given twice counts once.
+///
+/// The locks are ordinary ones: a [`DistributedLock`](crate::DistributedLock) of one of the names, and other programs,
+/// exclude a set, and a set excludes them. All locks of a hold have one lease. It is renewed and released as a whole, and
+/// lost as a whole when one of them is lost.
+///
+/// If all locks are free, acquiring them costs two commands, however many there are, and releasing them one.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mongolock::LockError> {
+/// # let provider = mongolock::LockProvider::in_memory();
+/// let guard = provider.lock_all(["account:7", "account:4"]).acquire().await?;
+/// assert!(guard.names().eq(["account:4", "account:7"]));
+/// assert!(provider.lock("account:4").try_acquire().await?.is_none(), "it is held");
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use = "the locks are not held before the set is awaited, acquired or run; then bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the locks at once"]
+pub struct LockSet {
+    engine: Arc<Engine>,
+    /// The names in their order, each once.
+    names: Arc<[RenderedName]>,
+    /// The place of the name that the caller has written first.
+    first: usize,
+    options: Arc<Options>,
+}
+
+/// What a call of a set joins, and what it has to acquire.
+struct Parts {
+    /// The enclosing calls that hold names of the set, each once, in one order for all callers.
+    outer: Vec<LockContext>,
+    /// For each name the lease that is joined.
+    joined: Vec<Option<Arc<Lease>>>,
+    /// The other names.
+    rest: Vec<RenderedName>,
+}
+
+impl LockSet {
+    pub(crate) fn new(engine: &Arc<Engine>, mut names: Vec<RenderedName>) -> Self {
+        let first = names.first().map(|first| Arc::clone(first.text()));
+        // The sort is stable: of equal names the first one as written stays. One that could not be rendered comes before
+        // them, so that it is refused.
+        names.sort_by(|a, b| {
+            let by_text = a.text().cmp(b.text());
+            by_text.then_with(|| a.check().is_ok().cmp(&b.check().is_ok()))
+        });
+        names.dedup_by(|later, kept| later.text() == kept.text());
+        let first = first.and_then(|first| names.iter().position(|name| *name.text() == first));
+        Self {
+            engine: Arc::clone(engine),
+            names: names.into(),
+            first: first.unwrap_or(0),
+            options: Arc::clone(&engine.config.options),
+        }
+    }
+
+    pub(crate) fn with(self, options: Arc<Options>) -> Self {
+        Self { options, ..self }
+    }
+
+    /// The names of the locks in their order, each once.
+    pub fn names(&self) -> impl Iterator<Item = &str> + Send {
+        self.names.iter().map(|name| &**name.text())
+    }
+
+    /// Sets for how long the lease lasts without a renewal, as
+    /// [`DistributedLock::expiry`](crate::DistributedLock::expiry) does.
+    pub fn expiry(mut self, expiry: Duration) -> Self {
+        Arc::make_mut(&mut self.options).expiry = expiry;
+        self
+    }
+
+    /// Sets the time between two renewals of the lease: at least 1 ms and less than `expiry`.
+    pub fn renew_interval(mut self, interval: Duration) -> Self {
+        Arc::make_mut(&mut self.options).renew_interval = Some(interval);
+        self
+    }
+
+    /// Sets how long to wait for all locks together: 0 to 7 days, or `None` to wait without a limit. With 0 the call tries
+    /// once.
+    pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        Arc::make_mut(&mut self.options).acquire_timeout = timeout.into();
+        self
+    }
+
+    /// Sets the shortest time for which the locks stay taken, as
+    /// [`DistributedLock::min_hold`](crate::DistributedLock::min_hold) does. For each lock it counts from the time at which that
+    /// one was acquired.
+    pub fn min_hold(mut self, hold: Duration) -> Self {
+        Arc::make_mut(&mut self.options).min_hold = hold;
+        self
+    }
+
+    /// Sets the time after which the lease is no longer renewed, as
+    /// [`DistributedLock::max_hold`](crate::DistributedLock::max_hold) does. It counts from the time at which the call has all
+    /// locks.
+    pub fn max_hold(mut self, hold: Duration) -> Self {
+        Arc::make_mut(&mut self.options).max_hold = Some(hold);
+        self
+    }
+
+    /// Whether [`run`](Self::run) waits until MongoDB has confirmed the release, as
+    /// [`DistributedLock::await_release`](crate::DistributedLock::await_release) says.
+    pub fn await_release(mut self, await_release: bool) -> Self {
+        Arc::make_mut(&mut self.options).await_release = await_release;
+        self
+    }
+
+    /// Sets the label of the set in metrics and spans, as [`DistributedLock::label`](crate::DistributedLock::label) does
+    /// for a lock. Without one, a set has the template of the name that is written first.
+    pub fn label(mut self, label: &'static str) -> Self {
+        let mut names = self.names.to_vec();
+        if let Some(first) = names.get_mut(self.first) {
+            first.set_template(label);
+        }
+        self.names = names.into();
+        self
+    }
+
+    /// Waits for all locks and acquires them. Awaiting the set itself does the same.
+    ///
+    /// # Errors
+    ///
+    /// - [`LockError::Timeout`] if one of the locks is still held at the acquire timeout; it names that lock.
+    /// - [`LockError::InvalidName`] if there is no name, or there are more than 500, or one of them breaks a rule.
+    /// - [`LockError::Reentrant`] inside a body that runs under one of these locks.
+    /// - The others of [`DistributedLock::acquire`](crate::DistributedLock::acquire).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a request in flight runs to its end on a task of its own, and the locks that it acquires are released.
+    /// Drop the future or keep polling it: a future that is kept without being polled may have acquired the locks, which
+    /// are then renewed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    #[must_use = "the locks are held only while their guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the locks at once"]
+    pub fn acquire(&self) -> impl Future<Output = Result<LockSetGuard, LockError>> + Send + use<> {
+        let set = self.clone();
+        async move {
+            set.check()?;
+            set.refuse_own()?;
+            let hold = set.acquiring().wait().await?;
+            Ok(LockSetGuard::new(set.guard(hold)))
+        }
+    }
+
+    /// Acquires all locks if they are free, without waiting for their holders; `None` if one of them is held.
+    ///
+    /// The call makes one attempt, which ends after the acquire timeout, or after 10 s if that is 0 or `None`. Locks that
+    /// it gets although it does not get all of them are released again.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire`](Self::acquire) except [`LockError::Timeout`]: a held lock is `None`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`acquire`](Self::acquire) is.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    #[must_use = "the locks are held only while their guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the locks at once"]
+    pub async fn try_acquire(&self) -> Result<Option<LockSetGuard>, LockError> {
+        self.check()?;
+        self.refuse_own()?;
+        let hold = self.acquiring().try_once().await?.ok();
+        Ok(hold.map(|hold| LockSetGuard::new(self.guard(hold))))
+    }
+
+    /// Runs a body under all locks and then releases them.
+    ///
+    /// The body gets the [`LockContext`], which is also [`LockContext::current`] for the code that it calls. When one of
+    /// the locks is lost, the body is cancelled at its next await point, and the call returns [`LockError::Lost`].
+    ///
+    /// Inside a body that already runs under some of the locks, on the same provider, the call joins those holds and
+    /// acquires the others. It then holds some locks while it waits for others, which can be a **deadlock**: such a wait
+    /// ends at the `acquire_timeout`, and after 10 s at the latest. Acquire all locks at the outermost call instead.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let tokens = provider
+    ///     .lock_all(["account:7", "account:4"])
+    ///     .run(async |lock| {
+    ///         Ok::<_, mongolock::LockError>((lock.fencing_token(), lock.fencing_token_of("account:4")))
+    ///     })
+    ///     .await?;
+    /// # let _ = tokens;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of the body, or else a [`LockError`] in the body's own error type: those of [`acquire`](Self::acquire)
+    /// except [`LockError::Reentrant`], and [`LockError::Lost`] if one of the locks was lost before the body ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the body first, and then releases the locks in the background.
+    ///
+    /// # Panics
+    ///
+    /// If the body panics: the panic continues after the release. Outside a tokio runtime with time enabled.
+    pub fn run<F, B>(&self, body: F) -> impl Future<Output = B::Output> + use<F, B>
+    where
+        F: FnOnce(LockContext) -> B,
+        B: Future,
+        B::Output: LockOutput,
+    {
+        let set = self.clone();
+        let acquiring = Acquiring::new(async move { set.hold(OnBusy::Wait, OnLost::Cancel).await });
+        async move {
+            match acquiring.await {
+                Ok(acquired) => {
+                    let body = pin!(Body::new(body(acquired.context())));
+                    acquired.run(body, output::output()).await
+                }
+                Err(error) => LockOutput::from_lock_error(error),
+            }
+        }
+    }
+
+    /// Acquires the locks for a body, and joins those that the caller already runs under.
+    pub(crate) async fn hold(&self, on_busy: OnBusy, on_lost: OnLost) -> Result<RunningHold, LockError> {
+        self.check()?;
+        let parts = self.parts();
+        if parts.outer.is_empty() {
+            let hold = match on_busy {
+                OnBusy::Wait => self.acquiring().wait().await?,
+                OnBusy::TryOnce => {
+                    let tried = self.acquiring().try_once().await?;
+                    tried.map_err(|busy| busy.holder.busy_error(&busy.name))?
+                }
+            };
+            return Ok(RunningHold::own(
+                self.guard(hold),
+                self.options.await_release,
+                on_lost,
+            ));
+        }
+        let slots = parts.inner_call_slots(on_busy).await?;
+        if parts.rest.is_empty() {
+            let context = self.context(&parts, None);
+            return Ok(RunningHold::joined_several(context, slots, on_lost));
+        }
+        let hold = tokio::select! {
+            biased;
+            hold = self.acquire_rest(&parts.rest, on_busy) => hold?,
+            () = parts.until_lost() => return Err(parts.lost_error()),
+        };
+        let guard = self.guard(hold);
+        parts.ensure_held()?;
+        let context = self.context(&parts, Some(guard.lease()));
+        Ok(RunningHold::partly(
+            guard,
+            self.options.await_release,
+            context,
+            slots,
+            on_lost,
+        ))
+    }
+
+    /// Acquires the names that are not joined. The caller holds others meanwhile, so that the wait has a limit.
+    async fn acquire_rest(&self, rest: &[RenderedName], on_busy: OnBusy) -> Result<Hold, LockError> {
+        let mut options = Options::clone(&self.options);
+        let limit = options.acquire_timeout.unwrap_or(NESTED_SET_LIMIT);
+        options.acquire_timeout = Some(limit.min(NESTED_SET_LIMIT));
+        let options = Arc::new(options);
+        if let [name] = rest {
+            let acquire = Acquire::new(&self.engine, name, &options, true);
+            return match on_busy {
+                OnBusy::Wait => acquire.wait().await,
+                OnBusy::TryOnce => acquire
+                    .try_once()
+                    .await?
+                    .map_err(|holder| holder.busy_error(name.text())),
+            };
+        }
+        let acquire = AcquireSeveral::new(&self.engine, rest, 0, &options, true);
+        match on_busy {
+            OnBusy::Wait => acquire.wait().await,
+            OnBusy::TryOnce => {
+                let tried = acquire.try_once().await?;
+                tried.map_err(|busy| busy.holder.busy_error(&busy.name))
+            }
+        }
+    }
+
+    /// The context of a call that has joined holds, with the lease of the other names if there are any.
+    fn context(&self, parts: &Parts, own: Option<&Arc<Lease>>) -> LockContext {
+        let mut leases: Vec<Arc<Lease>> = Vec::new();
+        let mut tokens: Vec<(Arc<str>, FencingToken)> = Vec::new();
+        for (name, joined) in self.names.iter().zip(&parts.joined) {
+            let Some(lease) = joined.as_ref().or(own) else {
+                continue;
+            };
+            let token = lease.token_of(name.text()).unwrap_or(lease.token);
+            tokens.push((Arc::clone(name.text()), token));
+            if !leases.iter().any(|known| Arc::ptr_eq(known, lease)) {
+                leases.push(Arc::clone(lease));
+            }
+        }
+        let view = View {
+            tokens,
+            first: self.first,
+        };
+        let first = leases.remove(0);
+        LockContext::of_view(first, leases, view, &self.engine, self.template())
+    }
+
+    fn parts(&self) -> Parts {
+        let mut parts = Parts {
+            outer: Vec::new(),
+            joined: Vec::with_capacity(self.names.len()),
+            rest: Vec::new(),
+        };
+        for name in &*self.names {
+            let outer = LockContext::enclosing(&self.engine, name.text());
+            let joined = outer.as_ref().map(|outer| outer.lease_of(name.text()));
+            parts.joined.push(joined.map(Arc::clone));
+            match outer {
+                Some(outer) => parts.outer.push(outer),
+                None => parts.rest.push(name.clone()),
+            }
+        }
+        parts.outer.sort_unstable_by_key(LockContext::level_id);
+        parts.outer.dedup_by_key(|outer| outer.level_id());
+        parts
+    }
+
+    fn acquiring(&self) -> AcquireSeveral<'_> {
+        let is_inside_hold = LockContext::is_inside_hold(&self.engine);
+        AcquireSeveral::new(
+            &self.engine,
+            &self.names,
+            self.first,
+            &self.options,
+            is_inside_hold,
+        )
+    }
+
+    fn guard(&self, hold: Hold) -> LockGuard {
+        LockGuard::new(hold, &self.engine, self.template())
+    }
+
+    /// The template of the name that the caller has written first.
+    fn template(&self) -> Option<&'static str> {
+        self.names.get(self.first)?.template()
+    }
+
+    fn check(&self) -> Result<(), LockError> {
+        let refused = |reason: String| LockError::InvalidName {
+            name: String::new(),
+            reason,
+        };
+        if self.names.is_empty() {
+            return Err(refused("a set of locks needs at least one name".to_owned()));
+        }
+        if self.names.len() > MOST_NAMES {
+            let count = self.names.len();
+            return Err(refused(format!(
+                "a set of locks has {count} names, more than {MOST_NAMES}"
+            )));
+        }
+        self.names.iter().try_for_each(RenderedName::check)?;
+        self.options.check()
+    }
+
+    fn refuse_own(&self) -> Result<(), LockError> {
+        for name in &*self.names {
+            let own = LockContext::enclosing(&self.engine, name.text());
+            if own.is_some_and(|own| !own.lease_of(name.text()).is_over()) {
+                return Err(LockError::Reentrant {
+                    name: name.text().to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Parts {
+    fn leases(&self) -> impl Iterator<Item = &Arc<Lease>> {
+        self.joined.iter().flatten()
+    }
+
+    fn ensure_held(&self) -> Result<(), LockError> {
+        self.leases().try_for_each(|lease| lease.ensure_held())
+    }
+
+    fn lost_error(&self) -> LockError {
+        let lost = self.leases().find(|lease| lease.is_over());
+        match lost.or_else(|| self.leases().next()) {
+            Some(lease) => lease.lost_error(),
+            None => unreachable!("this is asked only if a hold is joined"),
+        }
+    }
+
+    /// Resolves when one of the joined holds is over.
+    async fn until_lost(&self) {
+        task::any(self.leases().map(|lease| Box::pin(lease.until_over()))).await;
+    }
+
+    /// The inner-call slots of all enclosing calls: calls that join one of them run one at a time, whichever of its names they need.
+    async fn inner_call_slots(&self, on_busy: OnBusy) -> Result<Vec<OwnedSemaphorePermit>, LockError> {
+        self.ensure_held()?;
+        let mut slots = Vec::with_capacity(self.outer.len());
+        for outer in &self.outer {
+            let inner_calls = outer.inner_calls();
+            let slot = match on_busy {
+                OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
+                OnBusy::Wait => tokio::select! {
+                    biased;
+                    slot = inner_calls.acquire_owned() => slot.ok(),
+                    () = self.until_lost() => return Err(self.lost_error()),
+                },
+            };
+            slots.push(slot.ok_or_else(|| outer.busy_error())?);
+        }
+        // A hold may have ended during the wait for another inner call.
+        self.ensure_held()?;
+        Ok(slots)
+    }
+}
+
+impl IntoFuture for LockSet {
+    type Output = Result<LockSetGuard, LockError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.acquire())
+    }
+}
+
+impl fmt::Debug for LockSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockSet")
+            .field("names", &self.names().collect::<Vec<_>>())
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,85 @@
+//! The documents of permits. Permit k of a semaphore is an ordinary lock whose `_id` is the semaphore's name, a separator
+//! and k; no user's lock can have it, because names with control characters are refused.
+
+use std::sync::Arc;
+
+/// What stands between the name of a semaphore and the number of a permit.
+const SEPARATOR: char = '\u{1f}';
+
+/// The character after the separator: all ids that begin with a name and the separator are less than the name and this.
+const AFTER_SEPARATOR: char = ' ';
+
+/// The `_id` of the document of a permit.
+pub(crate) fn id(semaphore: &str, number: u32) -> Arc<str> {
+    Arc::from(format!("{semaphore}{SEPARATOR}{number}"))
+}
+
+/// What stands for all permits of a semaphore: the name of their queue in this process, and of their line between
+/// processes. No document of a lock has it.
+pub(crate) fn group(semaphore: &str) -> Arc<str> {
+    Arc::from(format!("{semaphore}{SEPARATOR}"))
+}
+
+/// Whether the name stands for all permits of a semaphore.
+pub(crate) fn is_group(name: &str) -> bool {
+    name.ends_with(SEPARATOR)
+}
+
+/// The least text that is greater than the ids of all permits of a semaphore.
+pub(crate) fn end_of_ids(semaphore: &str) -> String {
+    format!("{semaphore}{AFTER_SEPARATOR}")
+}
+
+/// The semaphore and the number of the permit that has this `_id`; `None` for any other lock.
+pub(crate) fn parts(id: &str) -> Option<(&str, u32)> {
+    let (semaphore, digits) = id.rsplit_once(SEPARATOR)?;
+    let number: u32 = digits.parse().ok()?;
+    // Each permit has one id: neither `+1` nor `01` is one.
+    (number.to_string() == digits).then_some((semaphore, number))
+}
+
+/// The name that users know: for a permit that of its semaphore.
+pub(crate) fn shown(id: &str) -> &str {
+    parts(id).map_or(id, |(semaphore, _)| semaphore)
+}
+
+/// The name by which waiters know a lock: a waiter for a permit takes any of its semaphore.
+pub(crate) fn awaited(id: &str) -> &str {
+    match parts(id) {
+        Some((semaphore, _)) => &id[..semaphore.len() + SEPARATOR.len_utf8()],
+        None => id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::RenderedName;
+
+    #[test]
+    fn an_id_has_the_name_and_the_number() {
+        for (name, number) in [("export", 0), ("export:Ä", 999), ("a b", u32::MAX)] {
+            let id = id(name, number);
+            assert_eq!(parts(&id), Some((name, number)));
+            assert_eq!((shown(&id), shown(name)), (name, name));
+            assert_eq!(awaited(&id), &*group(name));
+            assert!(is_group(awaited(&id)) && !is_group(&id));
+            assert!(*group(name) <= *id && *id < *end_of_ids(name));
+            assert!(RenderedName::new(&id).check().is_err(), "no user's lock has it");
+        }
+    }
+
+    #[test]
+    fn other_locks_are_no_permits() {
+        for other in [
+            "export",
+            "export\u{1f}",
+            "export\u{1f}01",
+            "export\u{1f}+1",
+            "mongolock\u{1f}ttl-index",
+        ] {
+            assert_eq!(parts(other), None, "{other:?}");
+            assert_eq!(awaited(other), other);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Claims on several locks at once, which have one id in common.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::{ReadPreference, SelectionCriteria};
+
+use super::memory::MemoryStore;
+use super::mongo::{MongoStore, acquire_reply, claim_stage, corrupt, millis};
+use super::{AcquireReply, AcquireRequest, LeaseId, driver_error, reply};
+use crate::LockError;
+
+/// The replies for several claims in their order. The error of their query says nothing about the claims themselves, which
+/// the command before it may have made, however the query has failed.
+pub(crate) type Claimed = Result<Vec<AcquireReply>, LockError>;
+
+impl MongoStore {
+    /// Takes the free ones of these locks with one command, and finds out by a query which of them the claims have.
+    ///
+    /// The query alone decides. The reply to the command has only totals, which say nothing: after a lost reply the same
+    /// command finds its own claims and changes nothing.
+    pub(super) async fn claim_several(
+        &self,
+        keys: &[LeaseId],
+        request: AcquireRequest,
+        limit: Duration,
+    ) -> Result<Claimed, LockError> {
+        let claiming = async {
+            self.send_claims(keys, request, limit).await?;
+            Ok(self.read_claims(keys, request, limit).await)
+        };
+        match self.reachability() {
+            Some(reachability) => reachability.unless_unreachable(claiming).await,
+            None => claiming.await,
+        }
+    }
+
+    /// Sends one upsert for each lock. They do not wait for each other: a lock that is held, or another client that inserts
+    /// the same document, does not stop the rest.
+    async fn send_claims(
+        &self,
+        keys: &[LeaseId],
+        request: AcquireRequest,
+        limit: Duration,
+    ) -> Result<(), LockError> {
+        let upsert = |key: &LeaseId| {
+            doc! { "q": { "_id": &*key.name }, "u": [claim_stage(key, request)], "upsert": true, "multi": false }
+        };
+        let command = doc! {
+            "update": self.locks.name(),
+            "updates": keys.iter().map(upsert).collect::<Vec<_>>(),
+            "ordered": false,
+        };
+        let ran = self
+            .run_write(&self.locks, command, doc! { "w": "majority" }, limit)
+            .await;
+        let Err((index, error)) = reply::outcome_of_upserts(ran) else {
+            self.note_confirmed();
+            return Ok(());
+        };
+        let failed = index.and_then(|index| keys.get(index));
+        Err(match failed {
+            Some(key) if driver_error::is_wrong_type(&error) => corrupt(
+                &key.name,
+                format!(
+                    "a field has a type that the server cannot calculate with ({})",
+                    error.kind
+                ),
+            ),
+            _ if driver_error::is_blocked_update(&error) => {
+                let names = failed.map_or_else(|| any_of(keys), |key| key.name.to_string());
+                driver_error::blocked(&names, error)
+            }
+            _ => error.into(),
+        })
+    }
+
+    /// What the documents of these locks say, confirmed by a majority: with less, a failover could take an acquisition back.
+    async fn read_claims(&self, keys: &[LeaseId], request: AcquireRequest, limit: Duration) -> Claimed {
+        let names: Vec<&str> = keys.iter().map(|key| &*key.name).collect();
+        let is_date = doc! { "$eq": [{ "$type": "$expiresAt" }, "date"] };
+        let remaining = doc! { "$subtract": ["$expiresAt", "$$NOW"] };
+        let command = doc! {
+            "find": self.locks.name(),
+            "filter": { "_id": { "$in": names } },
+            // A damaged document must not end the query for the others, as a subtraction from another type would.
+            "projection": { "lockId": 1, "fencingToken": 1, "remainingMs": { "$cond": [is_date, remaining, Bson::Null] } },
+            "batchSize": i64::try_from(keys.len()).unwrap_or(i64::MAX),
+            "singleBatch": true,
+            "readConcern": { "level": "majority" },
+            "maxTimeMS": millis(limit).max(1),
+        };
+        let database = self.locks.client().database(&self.locks.namespace().db);
+        let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
+        let reply = database.run_command(command).selection_criteria(primary).await?;
+        let found = reply
+            .get_document("cursor")
+            .and_then(|cursor| cursor.get_array("firstBatch"));
+        let found = found.into_iter().flatten().filter_map(Bson::as_document);
+        let found: HashMap<&str, &Document> = found
+            .filter_map(|document| Some((document.get_str("_id").ok()?, document)))
+            .collect();
+        let replies = keys.iter().map(|key| match found.get(&*key.name) {
+            Some(document) if document.get("remainingMs") == Some(&Bson::Null) => {
+                Err(corrupt(&key.name, "`expiresAt` is not a date".to_owned()))
+            }
+            Some(document) => acquire_reply(key, document, request),
+            // Another client has deleted the document in the meantime.
+            None => Ok(AcquireReply::Held {
+                holder: None,
+                remaining: None,
+                dates: None,
+            }),
+        });
+        replies.collect()
+    }
+}
+
+/// The names of these locks for an error that is the error of one of them, which the server does not name.
+fn any_of(keys: &[LeaseId]) -> String {
+    const SHOWN: usize = 3;
+    let shown: Vec<&str> = keys.iter().take(SHOWN).map(|key| &*key.name).collect();
+    let shown = shown.join("` or `");
+    match keys.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}` or `{more} others"),
+    }
+}
+
+impl MemoryStore {
+    pub(super) fn claim_several(&self, keys: &[LeaseId], request: AcquireRequest) -> Vec<AcquireReply> {
+        keys.iter().map(|key| self.claim(key, request)).collect()
+    }
+}
