@@ -4,6 +4,8 @@
 //!   server instead.
 //! - [`Server`]: a server or a replica set for one test, which can be killed, stopped and stepped down.
 //! - [`Proxy`] and [`FailPoint`]: network faults, and a server that answers with errors.
+//! - [`stable_options`] and [`stable_client`]: the ordinary client, with which the server accepts only commands that it
+//!   promises to keep.
 //! - [`recorded`] and [`Commands`]: a client whose commands are recorded.
 //! - [`locks`], [`lock_document`] and [`transaction_on`]: the documents of locks, as another program sees them.
 //! - [`eventually`], [`AMPLE`] and [`BEFORE_EXPIRY`]: waiting, and the limits of waits.
@@ -38,6 +40,7 @@ mod place;
 mod proxy;
 mod recorder;
 mod server;
+mod stable_api;
 mod wait;
 mod watchdog;
 
@@ -52,4 +55,5 @@ pub use crate::options::ServerOptions;
 pub use crate::proxy::{Direction, Fault, Injected, Proxy};
 pub use crate::recorder::{Commands, names, recorded, with_parameter};
 pub use crate::server::Server;
+pub use crate::stable_api::{stable_client, stable_options};
 pub use crate::wait::{AMPLE, BEFORE_EXPIRY, eventually};
