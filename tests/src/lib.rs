@@ -9,6 +9,7 @@
 //! - [`recorded`] and [`Commands`]: a client whose commands are recorded.
 //! - [`locks`], [`lock_document`] and [`transaction_on`]: the documents of locks, as another program sees them.
 //! - [`eventually`], [`AMPLE`] and [`BEFORE_EXPIRY`]: waiting, and the limits of waits.
+//! - [`History`]: what processes did with a lock, which one checker judges.
 //! - [`Deployment::from_env_or_start`]: the server of an example program.
 //!
 //! A server ends with the process that started it, also when that process is killed. The `mongod` binary is the one of
@@ -32,6 +33,7 @@ mod deployment;
 mod error;
 mod fail_point;
 mod fetch;
+mod history;
 mod lock_documents;
 mod mongod;
 mod node;
@@ -48,6 +50,7 @@ pub use crate::database::{TestDb, test_db};
 pub use crate::deployment::{Deployment, shared};
 pub use crate::error::{SupportError, must};
 pub use crate::fail_point::{FailPoint, FailPointGuard};
+pub use crate::history::{End, Event, History, Hold, Late, Outcome, Step, Verdict, monotonic_now};
 pub use crate::lock_documents::{change_lock, lock_document, locks, transaction_on};
 pub use crate::mongod::MongodSource;
 pub use crate::node::Node;

@@ -16,6 +16,7 @@ mod lock_sets;
 mod log_in;
 mod marks;
 mod network;
+mod noted;
 mod orderly_end;
 mod outage;
 mod paused;
