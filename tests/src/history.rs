@@ -164,7 +164,6 @@ impl History {
     }
 
     /// What the history says.
-    #[must_use]
     pub fn judge(&self) -> Verdict {
         Verdict::of(self)
     }
