@@ -1,6 +1,6 @@
 //! Who held the lock when.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::{Event, Outcome, Step};
@@ -12,7 +12,7 @@ pub enum End {
     Held,
     /// Its process has found that the lock was lost.
     Lost,
-    /// Its process was killed, or the history ends before the section.
+    /// Its process was killed, or its task asked again, or the history ends, without a word about the end of the section.
     Open,
 }
 
@@ -71,6 +71,8 @@ struct Reading {
     open: HashMap<(usize, usize), Hold>,
     /// The processes that are stopped, and since when.
     stopped: HashMap<usize, Duration>,
+    /// The processes that were killed. Their last steps may come a little later, because the kill is noted before it.
+    killed: HashSet<usize>,
     ended: Vec<Hold>,
 }
 
@@ -81,7 +83,7 @@ pub(super) fn holds(events: &[Event]) -> Vec<Hold> {
         reading.read(event);
     }
     let last = events.last().map(|event| event.at).unwrap_or_default();
-    reading.end_open(None, last);
+    reading.end_open(|_| true, last);
     let mut holds = reading.ended;
     holds.sort_by_key(|hold| hold.begun);
     holds
@@ -91,7 +93,10 @@ impl Reading {
     fn read(&mut self, event: &Event) {
         let task = (event.process, event.task);
         match &event.step {
-            Step::Invoke => drop(self.asked.entry(task).or_insert(event.at)),
+            Step::Invoke => {
+                self.end_open(|hold| (hold.process, hold.task) == task, event.at);
+                self.asked.entry(task).or_insert(event.at);
+            }
             Step::Acquired { token, lease } => {
                 let hold = Hold {
                     process: event.process,
@@ -105,7 +110,11 @@ impl Reading {
                     release: None,
                     stops: Vec::new(),
                 };
-                self.open.insert(task, hold);
+                if self.killed.contains(&event.process) {
+                    self.ended.push(hold);
+                } else {
+                    self.open.insert(task, hold);
+                }
             }
             Step::Ended { is_lost } => {
                 if let Some(mut hold) = self.open.remove(&task) {
@@ -124,8 +133,8 @@ impl Reading {
             Step::Continued => self.go_on(event.process, event.at),
             Step::Killed => {
                 let last_step = self.stopped.remove(&event.process).unwrap_or(event.at);
-                self.end_open(Some(event.process), last_step);
-                self.asked.retain(|(process, _), _| *process != event.process);
+                self.end_open(|hold| hold.process == event.process, last_step);
+                self.killed.insert(event.process);
             }
             Step::NotAcquired { .. } | Step::Written { .. } => {}
         }
@@ -146,9 +155,8 @@ impl Reading {
         }
     }
 
-    /// Ends the open sections of one process, or of all.
-    fn end_open(&mut self, process: Option<usize>, at: Duration) {
-        let is_meant = |hold: &Hold| process.is_none_or(|process| process == hold.process);
+    /// Ends these open sections.
+    fn end_open(&mut self, is_meant: impl Fn(&Hold) -> bool, at: Duration) {
         let ended = self.open.extract_if(|_, hold| is_meant(hold));
         let ended = ended.map(|(_, hold)| Hold {
             ended: at.max(hold.begun),

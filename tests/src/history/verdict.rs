@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Display};
 use std::time::Duration;
 
@@ -192,13 +192,19 @@ fn false_releases(holds: &[Hold]) -> Vec<(Hold, Hold)> {
 
 fn unanswered(events: &[Event]) -> Vec<Event> {
     let mut open: HashMap<(usize, usize), &Event> = HashMap::new();
+    // A kill is noted before it, so the last steps of its process may come a little later.
+    let mut killed = HashSet::new();
     for event in events {
         match event.step {
+            Step::Invoke if killed.contains(&event.process) => {}
             Step::Invoke => drop(open.insert((event.process, event.task), event)),
             Step::Acquired { .. } | Step::NotAcquired { .. } => {
                 open.remove(&(event.process, event.task));
             }
-            Step::Killed => open.retain(|(process, _), _| *process != event.process),
+            Step::Killed => {
+                killed.insert(event.process);
+                open.retain(|(process, _), _| *process != event.process);
+            }
             _ => {}
         }
     }

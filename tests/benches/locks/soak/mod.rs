@@ -133,6 +133,9 @@ fn safety(seen: &Seen, report: &mut Report) {
     report.figure(name, number(late.len()), "times");
     let longest = late.iter().map(|late| late.time).max();
     report.millis("the same: longest time", longest.unwrap_or_default());
+    let noticed = verdict.lost.iter().filter(|hold| hold.was_stopped_over_the_end());
+    let name = "stopped over the end of a lease, and noticed it";
+    report.figure(name, number(noticed.count()), "sections");
     report.figure("holds that were lost", number(verdict.lost.len()), "sections");
     let (killed, stopped) = seen.hit();
     report.figure("killed in a section", number(killed), "sections");

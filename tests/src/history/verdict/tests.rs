@@ -182,6 +182,30 @@ fn a_killed_holder_held_the_lock_until_its_last_step() {
     assert_eq!(killed(Vec::new()).overlaps.len(), 1, "it was not killed");
 }
 
+/// The kill is noted before it is sent.
+#[test]
+fn the_last_steps_of_a_killed_process_may_follow_its_kill() {
+    let mut events = vec![
+        event(1, 10, Step::Killed),
+        event(1, 11, Step::Invoke),
+        event(1, 12, acquired(1)),
+        event(1, 13, Step::Ended { is_lost: false }),
+        event(1, 14, Step::Invoke),
+    ];
+    events.extend(hold(2, 120, 130, 2));
+    let verdict = judge(events);
+    assert_eq!((verdict.breaches().len(), verdict.holds), (0, 2), "{verdict}");
+}
+
+#[test]
+fn a_section_without_an_end_lasts_until_the_next_call() {
+    let begun = vec![event(1, 9, Step::Invoke), event(1, 10, acquired(1))];
+    let again = hold(1, 40, 50, 3);
+    let beside = |at| judge([begun.clone(), again.clone(), hold(2, at, at + 2, 2)].concat());
+    assert_eq!(beside(37).overlaps.len(), 1);
+    assert_eq!(judge([begun.clone(), again.clone()].concat()).holds, 2);
+}
+
 #[test]
 fn a_stale_fenced_write_that_was_accepted_is_found() {
     let both = |sent| {
