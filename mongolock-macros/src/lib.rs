@@ -8,6 +8,8 @@ mod args;
 mod async_trait;
 mod bind;
 mod busy_function;
+#[cfg(test)]
+mod corpus;
 mod duration;
 mod erase;
 mod error;

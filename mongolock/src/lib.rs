@@ -73,3 +73,13 @@ pub use semaphore::Semaphore;
 pub use set_guard::LockSetGuard;
 pub use store::{IndexState, LockFilter, LockInfo, LockState, WaiterInfo, WaitersState};
 pub use token::FencingToken;
+
+/// What the fuzz targets call.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    /// Reads a document as every kind of reply that it can be.
+    pub fn read_document(document: &mongodb::bson::Document) {
+        crate::store::read_document(document);
+    }
+}

@@ -4,14 +4,15 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
 use tokio::sync::OnceCell;
 
 use crate::apart::run_apart;
 use crate::deployment::shared;
 use crate::error::{SupportError, must};
+use crate::node::connect;
 use crate::place::random;
+use crate::stable_api::stable_options;
 
 /// The beginning of the name of every test database.
 const PREFIX: &str = "mongolock_test";
@@ -19,7 +20,8 @@ const PREFIX: &str = "mongolock_test";
 /// test that was killed.
 const LEFT_BEHIND: Duration = Duration::from_secs(60 * 60);
 
-/// A database for one test, with a client for the calling runtime. Keep it until the end of the test.
+/// A database for one test, with a client for the calling runtime that has the
+/// [`stable_options`](crate::stable_options). Keep it until the end of the test.
 ///
 /// On a server that this crate has started nothing is removed, because the server is removed as a whole. On the server
 /// of `MONGODB_URI` the database is dropped with this value. Databases that killed tests have left behind there are
@@ -80,6 +82,14 @@ impl TestDb {
         self.uri
     }
 
+    /// The same database through a new client without the Stable API, for commands that it does not have.
+    ///
+    /// # Errors
+    /// When the driver refuses the connection string.
+    pub async fn without_stable_api(&self) -> Result<Database, SupportError> {
+        Ok(connect(self.uri).await?.database(self.name()))
+    }
+
     /// The same database through another new client, as another process would see it.
     ///
     /// # Errors
@@ -105,10 +115,9 @@ impl Drop for TestDb {
 }
 
 async fn client(uri: &str, app_name: &str) -> Result<Client, SupportError> {
-    let what = || SupportError::mongo("connection string");
-    let mut options = ClientOptions::parse(uri).await.map_err(what())?;
+    let mut options = stable_options(uri).await?;
     options.app_name = Some(app_name.to_owned());
-    Client::with_options(options).map_err(what())
+    Client::with_options(options).map_err(SupportError::mongo("connection string"))
 }
 
 fn fresh_name() -> String {

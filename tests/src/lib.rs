@@ -4,9 +4,12 @@
 //!   server instead.
 //! - [`Server`]: a server or a replica set for one test, which can be killed, stopped and stepped down.
 //! - [`Proxy`] and [`FailPoint`]: network faults, and a server that answers with errors.
+//! - [`stable_options`] and [`stable_client`]: the ordinary client, with which the server accepts only commands that it
+//!   promises to keep.
 //! - [`recorded`] and [`Commands`]: a client whose commands are recorded.
 //! - [`locks`], [`lock_document`] and [`transaction_on`]: the documents of locks, as another program sees them.
 //! - [`eventually`], [`AMPLE`] and [`BEFORE_EXPIRY`]: waiting, and the limits of waits.
+//! - [`History`]: what processes did with a lock, which one checker judges.
 //! - [`Deployment::from_env_or_start`]: the server of an example program.
 //!
 //! A server ends with the process that started it, also when that process is killed. The `mongod` binary is the one of
@@ -30,6 +33,7 @@ mod deployment;
 mod error;
 mod fail_point;
 mod fetch;
+mod history;
 mod lock_documents;
 mod mongod;
 mod node;
@@ -38,6 +42,7 @@ mod place;
 mod proxy;
 mod recorder;
 mod server;
+mod stable_api;
 mod wait;
 mod watchdog;
 
@@ -45,6 +50,7 @@ pub use crate::database::{TestDb, test_db};
 pub use crate::deployment::{Deployment, shared};
 pub use crate::error::{SupportError, must};
 pub use crate::fail_point::{FailPoint, FailPointGuard};
+pub use crate::history::{End, Event, History, Hold, Late, Outcome, Step, Verdict, monotonic_now};
 pub use crate::lock_documents::{change_lock, lock_document, locks, transaction_on};
 pub use crate::mongod::MongodSource;
 pub use crate::node::Node;
@@ -52,4 +58,5 @@ pub use crate::options::ServerOptions;
 pub use crate::proxy::{Direction, Fault, Injected, Proxy};
 pub use crate::recorder::{Commands, names, recorded, with_parameter};
 pub use crate::server::Server;
+pub use crate::stable_api::{stable_client, stable_options};
 pub use crate::wait::{AMPLE, BEFORE_EXPIRY, eventually};

@@ -10,6 +10,7 @@ use mongodb::{Client, Database};
 
 use crate::database::TestDb;
 use crate::error::must;
+use crate::stable_api::stable_options;
 use crate::wait::{AMPLE, eventually};
 
 /// The commands that one client has sent, in their order. The driver's monitoring commands are not among them.
@@ -100,7 +101,7 @@ pub async fn recorded(db: &TestDb, parameters: &[&str]) -> (Database, Commands) 
         with_parameter(&uri, parameter)
     });
     let commands = Commands::default();
-    let mut options = must(ClientOptions::parse(uri).await);
+    let mut options = must(stable_options(uri).await);
     commands.record(&mut options);
     let client = must(Client::with_options(options));
     (client.database(db.name()), commands)

@@ -84,3 +84,21 @@ proptest! {
         }
     }
 }
+
+/// The texts with which fuzzing begins.
+#[test]
+fn the_corpus_is_read_back_or_refused() {
+    let corpus = crate::corpus::texts("duration");
+    let mut sound = 0;
+    for (name, text) in &corpus {
+        if let Ok(millis) = parse(text) {
+            sound += 1;
+            assert_eq!(parse(&write(millis)), Ok(millis), "{name}");
+        }
+    }
+    assert!(
+        sound >= 6 && corpus.len() - sound >= 20,
+        "{sound} of {}",
+        corpus.len()
+    );
+}

@@ -289,6 +289,28 @@ fn reports_all_mistakes_at_once() {
     assert_eq!(mistakes(" {id}<><a b>\n<x").len(), 6);
 }
 
+/// The texts with which fuzzing begins.
+#[test]
+fn the_corpus_is_read_and_every_mistake_points_into_its_text() {
+    let corpus = crate::corpus::texts("template");
+    let mut sound = 0;
+    for (name, text) in &corpus {
+        let (pieces, mistakes) = parse(text);
+        for (range, mistake) in &mistakes {
+            assert!(text.get(range.clone()).is_some(), "{name}: {mistake:?}");
+        }
+        for (range, _) in ambiguous_separators(text, &pieces) {
+            assert!(text.get(range).is_some(), "{name}");
+        }
+        sound += usize::from(mistakes.is_empty());
+    }
+    assert!(
+        sound >= 5 && corpus.len() - sound >= 15,
+        "{sound} of {}",
+        corpus.len()
+    );
+}
+
 proptest! {
     #[test]
     fn never_panics_and_points_into_the_template(template in "[<>{}. ()a-cé_0-9\n&:-]{0,40}") {

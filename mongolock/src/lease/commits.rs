@@ -1,7 +1,9 @@
+//! The suite `threads` compiles this file with the atomics of loom and explores every order of its steps.
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use super::Lease;
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 /// The guarded commits under a hold, which decide how the hold may end.
 #[derive(Default)]

@@ -3,12 +3,13 @@
 mod admission;
 mod fairness;
 mod front;
+mod handed_over;
 mod holder;
 mod overdue;
 
 use std::collections::hash_map::Entry as Listed;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
@@ -18,6 +19,7 @@ pub(crate) use admission::{Admission, AdmissionClass, Admissions};
 use fairness::HandoverBudget;
 pub(crate) use fairness::Rivals;
 pub(crate) use front::{Front, FrontStatus};
+use handed_over::HandedOver;
 pub(crate) use holder::{Holder, Period};
 pub(crate) use overdue::{Overdue, OverdueRequests};
 
@@ -48,17 +50,14 @@ pub(crate) struct Entry<H> {
     name: Arc<str>,
     /// Has one permit, which is the turn.
     turn: Semaphore,
-    /// The number of callers that wait for the turn.
-    waiters: AtomicUsize,
+    /// The number of callers that wait for the turn, and the hold that the next of them takes over.
+    handed_over: HandedOver<H>,
     /// The times at which they began to wait, and the number of each.
     begun: Mutex<BTreeSet<(Instant, u64)>>,
     /// What the waiters at the front of this queue have learned from the server.
     front: Front,
     /// Limits the acquire requests in flight to [`MAX_REQUESTS`].
     requests: Semaphore,
-    /// A hold that is handed over and not yet taken. If it is dropped with the queue, it releases the lock. It is boxed,
-    /// because most locks are never handed over.
-    handed_over: Mutex<Option<Box<H>>>,
     budget: Mutex<HandoverBudget>,
     /// Notified when this process has released one of several permits that the queue stands for.
     freed: Notify,
@@ -126,11 +125,10 @@ impl<H> Entry<H> {
             queues,
             name,
             turn: Semaphore::new(1),
-            waiters: AtomicUsize::new(0),
+            handed_over: HandedOver::new(),
             begun: Mutex::default(),
             front: Front::new(),
             requests: Semaphore::new(MAX_REQUESTS),
-            handed_over: Mutex::new(None),
             budget: Mutex::new(HandoverBudget::default()),
             freed: Notify::new(),
         }
@@ -162,7 +160,7 @@ impl<H> Entry<H> {
 
     /// The number of callers in this process that wait for the turn.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiters.load(Ordering::Relaxed)
+        self.handed_over.waiters()
     }
 
     /// The time at which the one that has waited longest began.
@@ -172,7 +170,7 @@ impl<H> Entry<H> {
 
     /// Whether a caller in this process waits for the turn.
     pub(crate) fn others_wait(&self) -> bool {
-        self.waiters.load(Ordering::Relaxed) > 0
+        self.handed_over.waiters() > 0
     }
 
     /// A permit for one more acquire request for this name. Cancel safe.
@@ -223,16 +221,10 @@ impl<H> Entry<H> {
         self.freed.notified().await;
     }
 
-    /// Drops a hold that was handed over to a waiter that has just been cancelled, if no other waiter can take it. It
-    /// is called after a hold was handed over and after a waiter has left: the later of the two calls sees both.
+    /// Drops a hold that was handed over to a waiter that has just been cancelled, if no other waiter can take it.
     fn release_if_abandoned(&self) {
-        fence(Ordering::SeqCst);
-        if self.waiters.load(Ordering::SeqCst) == 0
-            && let Ok(_permit) = self.turn.try_acquire()
-        {
-            let abandoned = lock(&self.handed_over).take();
-            drop(abandoned);
-        }
+        self.handed_over
+            .release_if_abandoned(|| self.turn.try_acquire().ok());
     }
 }
 
@@ -324,7 +316,7 @@ impl<H> Turn<H> {
 
     /// Whether there is neither a hold to take over with the turn, nor a pause to make for other processes.
     pub(crate) fn is_fresh(&self) -> bool {
-        lock(&self.entry.handed_over).is_none() && !self.budget().must_yield()
+        self.entry.handed_over.is_empty() && !self.budget().must_yield()
     }
 
     pub(crate) fn budget(&self) -> MutexGuard<'_, HandoverBudget> {
@@ -348,7 +340,7 @@ impl<H> Turn<H> {
     /// [`Entry::take_left`] has to be called on the returned entry.
     pub(crate) fn leave(self, hold: H) -> Arc<Entry<H>> {
         let entry = Arc::clone(&self.entry);
-        *lock(&entry.handed_over) = Some(Box::new(hold));
+        entry.handed_over.put(hold);
         drop(self);
         entry
     }
@@ -360,7 +352,7 @@ impl<H> Turn<H> {
 
     /// The hold that was handed over with the turn.
     pub(crate) fn take_over(&self) -> Option<H> {
-        lock(&self.entry.handed_over).take().map(|hold| *hold)
+        self.entry.handed_over.take()
     }
 }
 
@@ -376,7 +368,7 @@ static LAST_WAITER: AtomicU64 = AtomicU64::new(0);
 
 impl<'a, H> WaiterCount<'a, H> {
     fn begin(entry: &'a Entry<H>) -> Self {
-        entry.waiters.fetch_add(1, Ordering::Relaxed);
+        entry.handed_over.join();
         let begun = (Instant::now(), LAST_WAITER.fetch_add(1, Ordering::Relaxed));
         lock(&entry.begun).insert(begun);
         Self { entry, begun }
@@ -386,8 +378,8 @@ impl<'a, H> WaiterCount<'a, H> {
 impl<H> Drop for WaiterCount<'_, H> {
     fn drop(&mut self) {
         lock(&self.entry.begun).remove(&self.begun);
-        self.entry.waiters.fetch_sub(1, Ordering::SeqCst);
-        self.entry.release_if_abandoned();
+        let entry = self.entry;
+        entry.handed_over.leave(|| entry.turn.try_acquire().ok());
     }
 }
 
@@ -477,7 +469,7 @@ mod tests {
     async fn a_hold_that_no_waiter_takes_is_released() {
         let queues = Queues::new();
         let (front, behind) = (join(&queues, "n"), join(&queues, "n"));
-        let is_left = || lock(&front.handed_over).is_some();
+        let is_left = || !front.handed_over.is_empty();
         let hold = Arc::new(());
 
         front.turn().await.hand_over(Arc::clone(&hold));

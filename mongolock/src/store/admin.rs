@@ -188,7 +188,7 @@ fn name_of(document: &Document) -> &str {
     document.get_str("_id").unwrap_or_default()
 }
 
-fn info(
+pub(super) fn info(
     name: &str,
     document: &Document,
     takeover_margin: Duration,

@@ -1,6 +1,8 @@
 //! The commands of the protocol, on MongoDB or in memory.
 
 mod admin;
+#[cfg(any(test, fuzzing))]
+mod any_document;
 mod change_stream;
 mod connection;
 pub(crate) mod driver_error;
@@ -31,6 +33,8 @@ use mongodb::ClientSession;
 use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
+#[cfg(fuzzing)]
+pub(crate) use any_document::read_document;
 pub(crate) use change_stream::{LockEvent, LockStream, StreamFilter};
 pub(crate) use connection::{Connection, connect};
 pub use filter::LockFilter;

@@ -3,7 +3,7 @@
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongolock::{FencingToken, LockError, LockFilter, LockProvider, LockState};
-use mongolock_tests::{Server, ServerOptions, names, recorded};
+use mongolock_tests::{Server, ServerOptions, must, names, recorded, stable_client};
 
 use crate::fixture::{Fixture, restricted};
 
@@ -213,7 +213,7 @@ async fn the_rights_to_find_and_update_suffice() {
             owner.lock("second").await.unwrap(),
         );
         let uri = restricted(&server, actions).await;
-        let client = mongodb::Client::with_uri_str(uri).await.unwrap();
+        let client = must(stable_client(uri).await);
         let admin = LockProvider::new(&client.database("app")).admin();
 
         let held = LockFilter::new().prefix("f").state(LockState::Held);

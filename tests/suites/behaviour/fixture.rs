@@ -2,9 +2,11 @@
 //! locks.
 
 use mongodb::bson::{Document, doc};
-use mongodb::{Client, Collection, Database};
+use mongodb::{Collection, Database};
 use mongolock::{DistributedLock, IndexState, LockError, LockProvider};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Server, TestDb, lock_document, locks, test_db};
+use mongolock_tests::{
+    AMPLE, BEFORE_EXPIRY, Server, TestDb, lock_document, locks, must, stable_client, test_db,
+};
 use tokio::time::timeout;
 
 /// The error of a program that uses locks.
@@ -34,7 +36,7 @@ impl Place {
         match self {
             Self::Memory(provider) => provider.to_builder().build().unwrap(),
             Self::MongoDb { uri, database } => {
-                let client = Client::with_uri_str(uri).await.unwrap();
+                let client = must(stable_client(uri).await);
                 patient(&client.database(&database))
             }
         }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mongodb::bson::doc;
 use mongolock::{FencingToken, LockError, LockProvider};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, recorded};
 use tokio::task::JoinSet;
@@ -62,6 +63,24 @@ async fn waiters_acquire_in_the_order_of_their_arrival(fixture: Fixture) {
         .map(|(index, _)| index)
         .collect();
     assert_eq!(order, (0..50).collect::<Vec<_>>());
+}
+
+/// S1.19: only the tokens that were reserved tell the holds apart from earlier and later ones, because the time is behind.
+#[tokio::test]
+async fn the_tokens_of_hand_overs_rise_after_a_token_ahead_of_the_clock() {
+    let fixture = Fixture::mongodb().await;
+    let ahead = i64::pow(2, 52);
+    let document = doc! { "_id": "queue", "fencingToken": ahead };
+    fixture.locks().insert_one(document).await.unwrap();
+    let mut tokens = vec![FencingToken::from(ahead)];
+    for _ in 0..3 {
+        let queue = noted_queue(&fixture.provider, 20).await;
+        tokens.extend(queue.into_iter().map(|(_, token)| token));
+        let rival = fixture.rival().lock("queue").await.unwrap();
+        tokens.push(rival.fencing_token());
+        rival.release().await.unwrap();
+    }
+    assert!(tokens.is_sorted_by(|before, token| before < token), "{tokens:?}");
 }
 
 /// S1.19

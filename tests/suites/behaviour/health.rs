@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongolock::{Health, IndexState, LockProvider, WakeUp};
-use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, names, recorded};
+use mongolock_tests::{AMPLE, Server, ServerOptions, eventually, must, names, recorded, stable_client};
 
 use crate::conformance::conformance;
 use crate::fixture::{Fixture, restricted};
@@ -156,7 +156,7 @@ async fn a_standalone_counts_as_a_primary_and_its_waiters_poll() {
 async fn the_state_of_the_index_is_that_of_its_last_check() {
     let server = Server::start(ServerOptions::standalone().auth()).await.unwrap();
     let uri = restricted(&server, &["find", "insert", "update"]).await;
-    let client = mongodb::Client::with_uri_str(uri).await.unwrap();
+    let client = must(stable_client(uri).await);
     let provider = LockProvider::new(&client.database("app"));
     assert_eq!(provider.health().await.index, None, "nothing was sent before");
     drop(provider.lock("used").await.unwrap());

@@ -7,11 +7,12 @@ use std::time::Duration;
 use mongodb::bson::{DateTime, Document, doc};
 use mongodb::event::EventHandler;
 use mongodb::event::command::CommandEvent;
-use mongodb::options::{ClientOptions, IndexOptions};
+use mongodb::options::IndexOptions;
 use mongodb::{Client, Collection, Database, IndexModel};
 use mongolock::{IndexState, LockFilter, LockProvider};
 use mongolock_tests::{
     AMPLE, FailPoint, FailPointGuard, Server, ServerOptions, eventually, locks, must, names, recorded,
+    stable_client, stable_options,
 };
 use tokio::task::JoinSet;
 
@@ -96,8 +97,8 @@ async fn index_state_names_the_problem() {
     ));
 
     let capped = Fixture::mongodb().await;
-    capped
-        .database()
+    // The Stable API has no capped collections.
+    must(capped.db().without_stable_api().await)
         .create_collection("distributed_locks")
         .capped(true)
         .size(1 << 20)
@@ -216,7 +217,7 @@ async fn a_build_that_ran_out_of_time_may_have_succeeded() {
     let asking = tokio::spawn(async move { admin.index_state().await });
     commands.until_sent("createIndexes").await;
     // The fail point does not apply to this client, because its application name differs.
-    let client = Client::with_uri_str(fixture.db().uri()).await.unwrap();
+    let client = must(stable_client(fixture.db().uri()).await);
     let locks = client
         .database(fixture.db().name())
         .collection("distributed_locks");
@@ -272,7 +273,7 @@ async fn one_index_check_at_a_time_reaches_the_server() {
 async fn a_missing_right_is_reported() {
     let server = Server::start(ServerOptions::single().auth()).await.unwrap();
     let uri = restricted(&server, &["find", "insert", "update"]).await;
-    let client = Client::with_uri_str(uri).await.unwrap();
+    let client = must(stable_client(uri).await);
     let provider = LockProvider::new(&client.database("app"));
     let guard = provider.lock("works").await.unwrap();
     assert!(matches!(
@@ -293,7 +294,7 @@ struct Builds {
 impl Builds {
     /// The fixture's database through one more client.
     async fn counted(&self, fixture: &Fixture) -> Database {
-        let mut options = ClientOptions::parse(fixture.db().uri()).await.unwrap();
+        let mut options = must(stable_options(fixture.db().uri()).await);
         options.app_name = Some(fixture.db().name().to_owned());
         let builds = self.clone();
         options.command_event_handler = Some(EventHandler::callback(move |event| builds.count(&event)));

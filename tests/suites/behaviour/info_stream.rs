@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::{Stream, TryStreamExt};
 use mongodb::bson::{Document, doc};
 use mongolock::{LockAdmin, LockError, LockFilter, LockInfo, LockInfoStream, LockProvider, LockState};
-use mongolock_tests::{Commands, FailPoint, names, recorded};
+use mongolock_tests::{Commands, FailPoint, must, names, recorded};
 
 use crate::admin_commands::foreign;
 use crate::conformance::conformance;
@@ -104,7 +104,9 @@ async fn recorded_admin(fixture: &Fixture) -> (LockAdmin, Commands) {
 /// The number of cursors that are open at the server for this test.
 async fn open_cursors(fixture: &Fixture) -> usize {
     let namespace = format!("{}.distributed_locks", fixture.database().name());
-    let admin = fixture.database().client().database("admin");
+    // The Stable API has no `$currentOp`.
+    let database = must(fixture.db().without_stable_api().await);
+    let admin = database.client().database("admin");
     let idle = doc! { "$currentOp": { "allUsers": true, "idleCursors": true } };
     let own = doc! { "$match": { "type": "idleCursor", "ns": namespace } };
     let found: Vec<Document> = admin

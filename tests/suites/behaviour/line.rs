@@ -5,7 +5,9 @@ use std::time::Duration;
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongodb::{Collection, Database};
 use mongolock::{LockProvider, WaitersState};
-use mongolock_tests::{AMPLE, Commands, FailPoint, Server, ServerOptions, eventually, must, recorded};
+use mongolock_tests::{
+    AMPLE, Commands, FailPoint, Server, ServerOptions, eventually, must, recorded, stable_client,
+};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -261,7 +263,7 @@ async fn who_may_not_write_the_documents_waits_without_an_order() {
     let server = must(Server::start(ServerOptions::single().auth()).await);
     let role = ["find", "insert", "update", "createIndex", "changeStream"];
     let uri = restricted(&server, &role).await;
-    let client = mongodb::Client::with_uri_str(uri).await.unwrap();
+    let client = must(stable_client(uri).await);
     let provider = patient(&client.database("app"));
     let processes = ["a", "b", "c"].map(|owner| provider.to_builder().owner(owner).build().unwrap());
     compete(&processes, 20).await;

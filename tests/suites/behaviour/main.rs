@@ -28,6 +28,7 @@ mod rights;
 mod semaphore;
 mod several_locks;
 mod shutdown;
+mod stable_api;
 mod stream_filter;
 mod tokens;
 mod unawaited_release;

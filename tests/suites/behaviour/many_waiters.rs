@@ -7,12 +7,11 @@ use std::time::Duration;
 use mongodb::bson::{DateTime, Document, Timestamp, doc};
 use mongodb::event::EventHandler;
 use mongodb::event::command::CommandEvent;
-use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
 use mongolock::{IndexState, LockError, LockProvider};
 use mongolock_tests::{
     AMPLE, BEFORE_EXPIRY, Commands, FailPoint, FailPointGuard, change_lock, eventually, must, names,
-    recorded, with_parameter,
+    recorded, stable_options, with_parameter,
 };
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -160,7 +159,7 @@ async fn answered_late(fixture: &Fixture) -> (LockProvider, Arc<InFlight>, FailP
     let in_flight = Arc::new(InFlight::default());
     let app_name = format!("appName={}", fixture.db().name());
     let uri = with_parameter(&with_parameter(fixture.db().uri(), &app_name), "maxPoolSize=1000");
-    let mut options = ClientOptions::parse(uri).await.unwrap();
+    let mut options = must(stable_options(uri).await);
     let counting = Arc::clone(&in_flight);
     options.command_event_handler = Some(EventHandler::callback(move |event| counting.count(&event)));
     let client = Client::with_options(options).unwrap();

@@ -1,10 +1,9 @@
 //! The roles that the guide lists are sufficient.
 
 use mongodb::bson::doc;
-use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
 use mongolock::{IndexState, LockError, LockFilter, LockProvider, WaitersState};
-use mongolock_tests::{Commands, Server, ServerOptions, locks, must};
+use mongolock_tests::{Commands, Server, ServerOptions, locks, must, stable_client, stable_options};
 
 use crate::fixture::{patient, restricted};
 use crate::mongosh::{PASSWORD, call, calls};
@@ -42,7 +41,7 @@ async fn use_everything(database: &Database, commands: &Commands) -> WaitersStat
 /// The database `app` for the user of this connection string, and the commands that are sent to it.
 async fn recorded_app(uri: &str) -> (Database, Commands) {
     let commands = Commands::default();
-    let mut options = ClientOptions::parse(uri).await.unwrap();
+    let mut options = must(stable_options(uri).await);
     commands.record(&mut options);
     let client = Client::with_options(options).unwrap();
     (client.database("app"), commands)
@@ -130,9 +129,7 @@ async fn for_an_index_made_by_hand_the_right_to_list_is_enough() {
     create.run(&owner).await;
 
     let role = ["find", "insert", "update", "listIndexes"];
-    let client = Client::with_uri_str(restricted(&server, &role).await)
-        .await
-        .unwrap();
+    let client = must(stable_client(restricted(&server, &role).await).await);
     let provider = LockProvider::new(&client.database("app"));
     assert_eq!(provider.admin().index_state().await, IndexState::Ready);
 }

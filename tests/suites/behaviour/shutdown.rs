@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use mongolock::{LockContext, LockError, LockProvider, LossReason};
-use mongolock_tests::{AMPLE, eventually};
+use mongolock_tests::{AMPLE, eventually, must};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
@@ -206,7 +206,9 @@ async fn a_shutdown_leaves_nothing_open_at_the_server() {
 
 /// The number of operations and connections of a test's own client that match.
 async fn count(fixture: &Fixture, matching: Document) -> usize {
-    let admin = fixture.database().client().database("admin");
+    // The Stable API has no `$currentOp`.
+    let database = must(fixture.db().without_stable_api().await);
+    let admin = database.client().database("admin");
     let own = doc! { "$match": { "appName": format!("{}_own", fixture.db().name()) } };
     let all = doc! { "$currentOp": { "idleConnections": true, "idleCursors": true } };
     let found = admin.aggregate([all, own, doc! { "$match": matching }]).await;

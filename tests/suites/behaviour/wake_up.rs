@@ -7,6 +7,7 @@ use mongodb::bson::doc;
 use mongolock::{LockGuard, LockProvider, LockProviderBuilder};
 use mongolock_tests::{
     AMPLE, BEFORE_EXPIRY, Commands, FailPoint, Server, ServerOptions, must, names, recorded, shared,
+    stable_client,
 };
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -104,7 +105,7 @@ async fn waiters_poll_without_a_change_stream() {
     let locks_only = restricted(&guarded, &["find", "insert", "update", "createIndex"]).await;
     let own_set = shared().await.unwrap().uri().to_owned();
     for (uri, wake_up) in [(standalone.uri(), true), (locks_only, true), (own_set, false)] {
-        let client = mongodb::Client::with_uri_str(uri).await.unwrap();
+        let client = must(stable_client(uri).await);
         let ours = LockProvider::builder(&client.database("app"))
             .wake_up(wake_up)
             .acquire_timeout(AMPLE)

@@ -2,11 +2,13 @@
 //! runs.
 
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use mongodb::Database;
-use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, TestDb};
+use mongolock::{LockContext, LockError, LockProvider};
+use mongolock_tests::{AMPLE, Event, History, Step, TestDb};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -14,6 +16,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::connect;
+use crate::noted::{WORD, acquired, ended, tell};
 
 /// The environment variable with the connection string.
 const URI: &str = "MONGOLOCK_ACTOR_URI";
@@ -25,11 +28,15 @@ const EXPIRY: &str = "MONGOLOCK_ACTOR_EXPIRY_MS";
 const MARK: &str = "@ ";
 
 /// A child process that runs one of the parts below a `#[tokio::test]`, and prints its steps: each line is a word and
-/// its details.
+/// its details. Lines for the history of the test are kept, and not returned as lines.
 pub(crate) struct Actor {
     child: Child,
     orders: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
+    /// The number of the process in histories.
+    number: usize,
+    /// The steps of the process, and what this test has done to it.
+    events: Mutex<Vec<Event>>,
 }
 
 impl Actor {
@@ -65,7 +72,14 @@ impl Actor {
         let mut child = command.spawn().unwrap();
         let orders = child.stdin.take().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, orders, lines }
+        static STARTED: AtomicUsize = AtomicUsize::new(1);
+        Self {
+            child,
+            orders,
+            lines,
+            number: STARTED.fetch_add(1, Ordering::Relaxed),
+            events: Mutex::default(),
+        }
     }
 
     /// Sends the process a line. A stopped process reads it when it continues.
@@ -89,7 +103,13 @@ impl Actor {
                 .unwrap();
             if let Some((_, said)) = line?.split_once(MARK) {
                 let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
-                return Some((word.to_owned(), rest.to_owned()));
+                if word != WORD {
+                    return Some((word.to_owned(), rest.to_owned()));
+                }
+                // A killed process may have written a part of its last line.
+                if let Ok(event) = serde_json::from_str::<Event>(rest) {
+                    self.events().push(event.of(self.number));
+                }
             }
         }
     }
@@ -111,8 +131,35 @@ impl Actor {
 
     /// Sends a signal to the process.
     pub(crate) fn signal(&self, signal: Signal) {
+        let note = |step| self.events().push(Event::now(0, step).of(self.number));
+        match signal {
+            Signal::KILL => note(Step::Killed),
+            Signal::STOP => note(Step::Stopped),
+            _ => {}
+        }
         let id = i32::try_from(self.child.id().expect("the process runs")).unwrap();
         kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
+        if signal == Signal::CONT {
+            note(Step::Continued);
+        }
+    }
+
+    /// Adds what the process has done so far to a history, as far as its lines were read.
+    pub(crate) fn tell_so_far(&self, history: &mut History) {
+        self.events().drain(..).for_each(|event| history.add(event));
+    }
+
+    /// Kills the process if it runs, and adds all that it has done to a history.
+    pub(crate) async fn tell(mut self, history: &mut History) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.signal(Signal::KILL);
+        }
+        while self.next_unless_ended().await.is_some() {}
+        self.tell_so_far(history);
+    }
+
+    fn events(&self) -> MutexGuard<'_, Vec<Event>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -177,6 +224,22 @@ pub(crate) async fn order() -> Option<String> {
     line.await.unwrap().transpose().unwrap()
 }
 
+/// The section of the process below: it ends when the body is dropped.
+struct Section(LockContext);
+
+impl Section {
+    fn begin(context: LockContext) -> Option<Self> {
+        tell(&acquired(&context)?);
+        Some(Self(context))
+    }
+}
+
+impl Drop for Section {
+    fn drop(&mut self) {
+        tell(&ended(&self.0));
+    }
+}
+
 /// The part of the child process, and not a test: in the test process it returns at once.
 #[tokio::test]
 async fn act() {
@@ -187,8 +250,10 @@ async fn act() {
     say(format_args!("clock {}", clock.as_secs()));
     let provider = LockProvider::new(&database);
     let lock = provider.lock("actor").expiry(expiry).acquire_timeout(AMPLE);
+    tell(&Event::now(0, Step::Invoke));
     let ended: Result<(), LockError> = lock
         .run(async |context| {
+            let _section = Section::begin(context.clone());
             say(format_args!("held {}", context.fencing_token()));
             loop {
                 tokio::time::sleep(Duration::from_millis(20)).await;

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::bson::{DateTime, doc};
-use mongodb::options::ClientOptions;
 use mongolock::{IndexState, LockProvider};
-use mongolock_tests::{AMPLE, Commands, TestDb, locks, test_db, transaction_on};
+use mongolock_tests::{AMPLE, Commands, TestDb, locks, must, stable_options, test_db, transaction_on};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -29,7 +28,7 @@ async fn fill(db: &TestDb) {
 
 /// A provider as another process would have it, whose commands are recorded together with those of others.
 async fn process(db: &TestDb, commands: &Commands) -> LockProvider {
-    let mut options = ClientOptions::parse(db.uri()).await.unwrap();
+    let mut options = must(stable_options(db.uri()).await);
     commands.record(&mut options);
     LockProvider::new(&Client::with_options(options).unwrap().database(db.name()))
 }

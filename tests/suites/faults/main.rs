@@ -16,6 +16,7 @@ mod lock_sets;
 mod log_in;
 mod marks;
 mod network;
+mod noted;
 mod orderly_end;
 mod outage;
 mod paused;
@@ -35,12 +36,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use mongodb::bson::Document;
-use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
 use mongolock::{IndexState, LockGuard, LockProvider};
 use mongolock_tests::{
     AMPLE, BEFORE_EXPIRY, FailPoint, FailPointGuard, Proxy, Server, ServerOptions, TestDb, lock_document,
-    must, shared,
+    must, shared, stable_options,
 };
 use tokio::time::timeout;
 
@@ -103,9 +103,9 @@ fn closed_address() -> SocketAddr {
     listener.local_addr().unwrap()
 }
 
-/// A database of this name through a new client whose application name is the same.
+/// A database of this name through a new client with the Stable API, whose application name is the same.
 async fn connect(uri: &str, name: &str) -> Database {
-    let mut options = ClientOptions::parse(uri).await.unwrap();
+    let mut options = must(stable_options(uri).await);
     options.app_name = Some(name.to_owned());
     Client::with_options(options).unwrap().database(name)
 }

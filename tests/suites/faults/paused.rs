@@ -7,12 +7,12 @@ use std::time::Duration;
 use mongodb::bson::{DateTime, Document, doc};
 use mongodb::{Collection, Database};
 use mongolock::{FencedExt, FencingToken, LockContext, LockError, LockGuard, LockProvider};
-use mongolock_tests::{AMPLE, change_lock, test_db};
+use mongolock_tests::{AMPLE, Event, History, Step, Verdict, change_lock, monotonic_now, test_db};
 use rustix::process::Signal;
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::actor::{Actor, Part, order, say};
-
+use crate::noted::{acquire, acquired, ended, release, tell};
 use crate::{LONG_EXPIRY, until_indexed};
 
 /// The number of processes at a time. Each plays [`SCENES`] scenes, so there are fifty scenes in total.
@@ -22,6 +22,9 @@ const SCENES: usize = 10;
 
 /// The lease that ends while its holder is stopped.
 const SHORT: Duration = Duration::from_millis(200);
+
+/// The number of the test process in histories.
+const RIVAL: usize = 0;
 
 /// The environment variable that selects how the writer writes.
 const WAY: &str = "MONGOLOCK_ACTOR_WAY";
@@ -127,20 +130,39 @@ async fn write() {
     let provider = LockProvider::new(&database);
     while let Some(name) = order().await {
         let lock = provider.lock(name).expiry(expiry).acquire_timeout(AMPLE);
+        tell(&Event::now(0, Step::Invoke));
         let guard = lock.acquire().await.unwrap();
         let context = guard.context();
+        tell(&acquired(&context).expect("the lock was held"));
+        let mut sent = None;
         let pause = async {
             say(format_args!("read {}", guard.fencing_token()));
             order().await;
             say(format_args!("goes_on {}", guard.is_lost()));
+            sent = Some(monotonic_now());
         };
-        match add("late", way, &database, &context, pause).await {
+        let added = add("late", way, &database, &context, pause).await;
+        if added.is_ok() {
+            tell(&written(&context, way, sent.unwrap()));
+        }
+        tell(&ended(&context));
+        match added {
             Ok(()) => say("written"),
             Err(LockError::Stale { token, seen, .. }) => say(format_args!("stale {token} {seen}")),
             Err(LockError::Lost { token, .. }) => say(format_args!("lost {token}")),
             Err(other) => say(format_args!("failed {other}")),
         }
     }
+}
+
+/// The step of a write that has just been confirmed. A guarded transaction is refused as a fenced write is.
+fn written(context: &LockContext, way: Way, sent: Duration) -> Event {
+    let step = Step::Written {
+        token: context.fencing_token().get(),
+        is_fenced: !matches!(way, Way::Plain),
+        sent,
+    };
+    Event::now(0, step)
 }
 
 /// How the rival gets the lock while its holder is stopped.
@@ -162,6 +184,8 @@ struct Scene {
     knew: bool,
     said: (String, String),
     entries: Vec<String>,
+    /// What the history of the two processes says.
+    verdict: Verdict,
 }
 
 impl Scene {
@@ -224,9 +248,12 @@ async fn scene(
     writer.send(name).await;
     let late: FencingToken = writer.until("read").await.parse().unwrap();
     writer.signal(Signal::STOP);
-    let guard = take_over(name, takeover, database, rival).await;
+    let mut history = History::default();
+    let guard = take_over(name, takeover, database, rival, &mut history).await;
     let context = guard.context();
+    let sent = monotonic_now();
     add("other", way, database, &context, async {}).await.unwrap();
+    history.add(written(&context, way, sent).of(RIVAL));
     // The writer reads this line when it continues, so it writes after that.
     writer.send("go on").await;
     writer.signal(Signal::CONT);
@@ -235,10 +262,10 @@ async fn scene(
 
     let found = documents.find_one(doc! { "_id": name }).await.unwrap().unwrap();
     let other = guard.fencing_token();
-    guard
-        .release()
+    release(&mut history, RIVAL, guard)
         .await
         .expect("the stale write changed nothing of its claim");
+    writer.tell_so_far(&mut history);
     let entries = found.get_array("entries").unwrap().iter();
     Scene {
         late,
@@ -246,54 +273,92 @@ async fn scene(
         knew,
         said,
         entries: entries.map(|entry| entry.as_str().unwrap().to_owned()).collect(),
+        verdict: history.judge(),
     }
 }
 
-async fn take_over(name: &str, takeover: Takeover, database: &Database, rival: &LockProvider) -> LockGuard {
+async fn take_over(
+    name: &str,
+    takeover: Takeover,
+    database: &Database,
+    rival: &LockProvider,
+    history: &mut History,
+) -> LockGuard {
     if let Takeover::Hand = takeover {
         let freed = doc! { "$set": { "lockId": "", "expiresAt": DateTime::from_millis(0) } };
         change_lock(database, name, freed).await;
     }
     // This succeeds when the lease is over, which shows that the holder is stopped: it would renew the lease otherwise.
-    let lock = rival.lock(name).expiry(LONG_EXPIRY).acquire_timeout(AMPLE);
-    lock.acquire().await.unwrap()
+    acquire(history, RIVAL, rival.lock(name).expiry(LONG_EXPIRY)).await
+}
+
+/// Asserts that the processes kept to the lock as far as a lock can see to it, and returns for how long the writes without
+/// a fence were late.
+fn late_writes(scenes: &[Scene]) -> Vec<Duration> {
+    let late = |scene: &Scene| {
+        assert_eq!(scene.verdict.breaches(), [""; 0], "{scene:?}");
+        assert_eq!(
+            (scene.verdict.holds, scene.verdict.lost.len()),
+            (2, 1),
+            "{scene:?}"
+        );
+        assert_eq!(scene.verdict.late_sections.len(), 1, "{scene:?}");
+        scene
+            .verdict
+            .late_writes
+            .iter()
+            .map(|late| late.time)
+            .collect::<Vec<_>>()
+    };
+    scenes.iter().flat_map(late).collect()
 }
 
 /// The lock alone cannot prevent a stale write, even if the holder notices its loss.
 #[tokio::test]
 async fn a_plain_stale_write_overwrites_the_rivals_update() {
-    for scene in play(Way::Plain, Takeover::Expiry).await {
+    let scenes = play(Way::Plain, Takeover::Expiry).await;
+    for scene in &scenes {
         assert!(scene.knew, "{scene:?}");
         assert_eq!(scene.said.0, "written", "{scene:?}");
         assert_eq!(scene.entries(), ["late"], "{scene:?}");
     }
+    let late = late_writes(&scenes);
+    assert_eq!(late.len(), scenes.len(), "every one of them is late");
+    let (number, latest) = (late.len(), late.iter().max().unwrap());
+    println!("{number} unfenced writes were stored after the rival had begun, up to {latest:?} after it");
 }
 
 /// The document rejects the write. The holder does not check whether it still has the lock.
 #[tokio::test]
 async fn a_fenced_stale_write_is_refused() {
-    for scene in play(Way::Fenced, Takeover::Expiry).await {
+    let scenes = play(Way::Fenced, Takeover::Expiry).await;
+    for scene in &scenes {
         assert!(scene.knew, "{scene:?}");
         scene.is_refused("stale", &[scene.late, scene.other]);
     }
+    assert!(late_writes(&scenes).is_empty());
 }
 
 /// A transaction that begins after the takeover. The holder's own clock refuses the commit first. The tests in
 /// `behaviour::commit` and below show that the server refuses it as well.
 #[tokio::test]
 async fn a_guarded_stale_write_is_refused() {
-    for scene in play(Way::Guarded, Takeover::Expiry).await {
+    let scenes = play(Way::Guarded, Takeover::Expiry).await;
+    for scene in &scenes {
         assert!(scene.knew, "{scene:?}");
         scene.is_refused("lost", &[scene.late]);
     }
+    assert!(late_writes(&scenes).is_empty());
 }
 
 #[tokio::test]
 async fn a_transaction_begun_before_the_pause_is_refused() {
-    for scene in play(Way::GuardedFromTheRead, Takeover::Expiry).await {
+    let scenes = play(Way::GuardedFromTheRead, Takeover::Expiry).await;
+    for scene in &scenes {
         assert!(scene.knew, "{scene:?}");
         scene.is_refused("lost", &[scene.late]);
     }
+    assert!(late_writes(&scenes).is_empty());
 }
 
 /// The holder's clock did not advance: only the fence can reject the write.
@@ -302,6 +367,9 @@ async fn the_fence_does_not_rely_on_the_clock_of_the_holder() {
     for scene in play(Way::Fenced, Takeover::Hand).await {
         assert!(!scene.knew, "{scene:?}");
         scene.is_refused("stale", &[scene.late, scene.other]);
+        // The rules were broken by hand: both hold the lock, and the data are right all the same.
+        assert_eq!(scene.verdict.overlaps.len(), 1, "{scene:?}");
+        assert_eq!(scene.verdict.stale_writes, [], "{scene:?}");
     }
 }
 
@@ -311,5 +379,8 @@ async fn the_guard_of_a_commit_does_not_rely_on_the_clock_of_the_holder() {
     for scene in play(Way::Guarded, Takeover::Hand).await {
         assert!(!scene.knew, "{scene:?}");
         scene.is_refused("lost", &[scene.late]);
+        // The rules were broken by hand: both hold the lock, and the data are right all the same.
+        assert_eq!(scene.verdict.overlaps.len(), 1, "{scene:?}");
+        assert_eq!(scene.verdict.stale_writes, [], "{scene:?}");
     }
 }

@@ -3,14 +3,17 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use mongolock_tests::{AMPLE, test_db};
+use mongolock_tests::{AMPLE, History, test_db};
 use rustix::process::Signal;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::actor::Actor;
-
+use crate::noted::{acquire, release};
 use crate::{assert_stores_its_token, patient};
+
+/// The number of the test process in histories.
+const RIVAL: usize = 0;
 
 /// S0.13, S0.14, S1.26: the lock becomes free without the TTL index and without an operator.
 #[tokio::test]
@@ -22,14 +25,19 @@ async fn a_killed_holders_lock_is_free_after_its_expiry() {
     holder.until("step").await;
     holder.signal(Signal::KILL);
     let begun = Instant::now();
-    let next = patient(db.database()).lock("actor").acquire().await.unwrap();
+    let mut history = History::default();
+    let next = acquire(&mut history, RIVAL, patient(db.database()).lock("actor")).await;
     assert!(
         begun.elapsed() <= expiry + Duration::from_secs(1),
         "{:?}",
         begun.elapsed()
     );
     assert!(next.fencing_token().get() > dead);
-    next.release().await.unwrap();
+    release(&mut history, RIVAL, next).await.unwrap();
+    holder.tell(&mut history).await;
+    let verdict = history.judge();
+    verdict.assert_sound();
+    assert_eq!((verdict.holds, verdict.lost.len()), (2, 0));
 }
 
 /// A holder that was stopped beyond its lease loses the lock before its body runs another step, and does not touch the
@@ -41,7 +49,8 @@ async fn a_stopped_holder_notices_its_loss_before_its_next_step() {
     let old: i64 = holder.until("held").await.parse().unwrap();
     holder.until("step").await;
     holder.signal(Signal::STOP);
-    let next = patient(db.database()).lock("actor").acquire().await.unwrap();
+    let mut history = History::default();
+    let next = acquire(&mut history, RIVAL, patient(db.database()).lock("actor")).await;
     // The lines that the holder printed before it was stopped.
     while let Ok((word, _)) = timeout(Duration::from_millis(100), holder.next()).await {
         assert_eq!(word, "step");
@@ -57,9 +66,14 @@ async fn a_stopped_holder_notices_its_loss_before_its_next_step() {
     sleep(Duration::from_millis(300)).await;
     assert!(!next.is_lost());
     assert_stores_its_token(db.database(), &next).await;
-    next.release()
+    release(&mut history, RIVAL, next)
         .await
         .expect("late commands of the stopped holder change nothing");
+    holder.tell(&mut history).await;
+    let verdict = history.judge();
+    verdict.assert_sound();
+    // No lock can end a section while its process is stopped.
+    assert_eq!((verdict.lost.len(), verdict.late_sections.len()), (1, 1));
 }
 
 /// S4.9: of several workers one works at a time. When it is killed, another one takes over, until none is left.
@@ -71,7 +85,7 @@ async fn workers_take_over_in_turn() {
     for worker in &mut workers {
         worker.until("clock").await;
     }
-    let mut last = 0;
+    let (mut last, mut history) = (0, History::default());
     while !workers.is_empty() {
         let (holder, token) = first_to_hold(&mut workers).await;
         assert!(token > last);
@@ -87,7 +101,11 @@ async fn workers_take_over_in_turn() {
             );
         }
         holder.signal(Signal::KILL);
+        holder.tell(&mut history).await;
     }
+    let verdict = history.judge();
+    verdict.assert_sound();
+    assert_eq!((verdict.holds, verdict.lost.len()), (3, 0));
 }
 
 async fn first_to_hold(workers: &mut [Actor]) -> (usize, i64) {
@@ -126,6 +144,8 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
             "the clock of the process is {off} s off"
         );
 
+        let mut history = History::default();
+
         // The process holds and renews the lock for several expiries.
         let held: i64 = wrong.until("held").await.parse().unwrap();
         let rival = patient(db.database()).lock("actor");
@@ -135,7 +155,7 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
             sleep(Duration::from_millis(50)).await;
         }
         wrong.signal(Signal::KILL);
-        let next = rival.acquire().await.unwrap();
+        let next = acquire(&mut history, RIVAL, rival).await;
         assert!(next.fencing_token().get() > held);
 
         // A process with a wrong clock also waits for a held lock.
@@ -147,8 +167,13 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
                 .is_err()
         );
         let token = next.fencing_token().get();
-        next.release().await.unwrap();
+        release(&mut history, RIVAL, next).await.unwrap();
         assert!(waiting.until("held").await.parse::<i64>().unwrap() > token);
+        wrong.tell(&mut history).await;
+        waiting.tell(&mut history).await;
+        let verdict = history.judge();
+        verdict.assert_sound();
+        assert_eq!((verdict.holds, verdict.lost.len()), (3, 0));
     }
 }
 

@@ -297,7 +297,8 @@ async fn each_committed_tick_takes_effect_exactly_once() {
     let server = Server::start(ServerOptions::single()).await.unwrap();
     let database = connect(&server.uri(), "app").await;
     let sooner = doc! { "setParameter": 1, "transactionLifetimeLimitSeconds": 2 };
-    let admin = database.client().database("admin");
+    // The Stable API has no `setParameter`.
+    let admin = server.client().await.unwrap().database("admin");
     admin.run_command(sooner).await.unwrap();
     until_indexed(&LockProvider::new(&database)).await;
     database.create_collection("runs").await.unwrap();

@@ -7,11 +7,10 @@ use std::time::Duration;
 use mongodb::bson::Document;
 use mongodb::event::EventHandler;
 use mongodb::event::command::CommandEvent;
-use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
 use mongolock::{LockError, LockProvider};
 use mongolock_tests::{
-    AMPLE, FailPoint, FailPointGuard, Server, ServerOptions, eventually, must, with_parameter,
+    AMPLE, FailPoint, FailPointGuard, Server, ServerOptions, eventually, must, stable_options, with_parameter,
 };
 use tokio::time::{Instant, timeout};
 
@@ -123,7 +122,7 @@ async fn an_unconfirmed_renewal_is_repeated() {
 async fn counting(uri: &str) -> (Database, Arc<AtomicUsize>) {
     let confirmed = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&confirmed);
-    let mut options = ClientOptions::parse(uri).await.unwrap();
+    let mut options = must(stable_options(uri).await);
     options.app_name = Some("app".to_owned());
     options.command_event_handler = Some(EventHandler::callback(move |event| {
         if let CommandEvent::Succeeded(reply) = event

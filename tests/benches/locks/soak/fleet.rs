@@ -3,15 +3,16 @@
 //! A *place* is a process of a kind, numbered from 0. When the process at a place is killed, another one takes the place.
 //! Each process is a *life*, numbered in the order of their starts.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use mongolock_tests::{Event, History, Step};
 use rustix::process::Signal;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::job::{Record, Soaking};
+use super::job::Soaking;
 use crate::child::{Output, Process, Running};
 use crate::clock;
 use crate::queue::Client;
@@ -38,12 +39,6 @@ pub(crate) struct Life {
     pub(crate) is_killed: bool,
 }
 
-/// What a process has printed.
-pub(crate) struct Entry {
-    pub(crate) life: usize,
-    pub(crate) record: Record,
-}
-
 /// The processes that run.
 pub(crate) struct Fleet<'a> {
     setting: &'a Setting,
@@ -52,7 +47,8 @@ pub(crate) struct Fleet<'a> {
     places: Vec<Place>,
     running: Vec<Option<(usize, Running)>>,
     lives: Vec<Life>,
-    entries: Arc<Mutex<Vec<Entry>>>,
+    /// What the processes have printed, and what has happened to them. Their numbers are those of the lives.
+    history: Arc<Mutex<History>>,
     holder: watch::Sender<usize>,
     readers: JoinSet<()>,
 }
@@ -66,7 +62,7 @@ impl<'a> Fleet<'a> {
             running: places.iter().map(|_| None).collect(),
             places,
             lives: Vec::new(),
-            entries: Arc::default(),
+            history: Arc::default(),
             holder: watch::Sender::new(usize::MAX),
             readers: JoinSet::new(),
         }
@@ -86,9 +82,9 @@ impl<'a> Fleet<'a> {
         };
         let process = Process::start_at(self.setting, uri, Job::Soak(soaking)).await?;
         let (mut running, output) = process.split();
-        let entries = Arc::clone(&self.entries);
+        let history = Arc::clone(&self.history);
         self.readers
-            .spawn(read(life, place, output, entries, self.holder.clone()));
+            .spawn(read(life, place, output, history, self.holder.clone()));
         self.lives.push(Life {
             place,
             begun: clock::now(),
@@ -102,7 +98,9 @@ impl<'a> Fleet<'a> {
 
     /// Kills the process at a place.
     pub(crate) async fn kill(&mut self, place: usize) -> anyhow::Result<()> {
+        let life = self.running[place].as_ref().map(|(life, _)| *life);
         let running = self.take(place, true)?;
+        note(&self.history, life.context("nobody is there")?, Step::Killed);
         running.kill().await
     }
 
@@ -114,8 +112,15 @@ impl<'a> Fleet<'a> {
     }
 
     pub(crate) fn signal(&self, place: usize, signal: Signal) -> anyhow::Result<()> {
-        let (_, running) = self.running[place].as_ref().context("nobody is there")?;
-        running.signal(signal)
+        let (life, running) = self.running[place].as_ref().context("nobody is there")?;
+        if signal == Signal::STOP {
+            note(&self.history, *life, Step::Stopped);
+        }
+        running.signal(signal)?;
+        if signal == Signal::CONT {
+            note(&self.history, *life, Step::Continued);
+        }
+        Ok(())
     }
 
     /// Waits until the process at this place holds the lock; returns whether it does in time.
@@ -155,13 +160,13 @@ impl<'a> Fleet<'a> {
     }
 
     /// All processes and all that they have printed, when the last one has ended.
-    pub(crate) async fn finish(mut self) -> anyhow::Result<(Vec<Place>, Vec<Life>, Vec<Entry>)> {
+    pub(crate) async fn finish(mut self) -> anyhow::Result<(Vec<Place>, Vec<Life>, History)> {
         ensure!(self.running().is_empty(), "a process of the soak still runs");
         while let Some(read) = self.readers.join_next().await {
             read?;
         }
-        let entries = std::mem::take(&mut *self.entries.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok((self.places, self.lives, entries))
+        let history = std::mem::take(&mut *lock(&self.history));
+        Ok((self.places, self.lives, history))
     }
 
     fn take(&mut self, place: usize, is_killed: bool) -> anyhow::Result<Running> {
@@ -181,14 +186,21 @@ async fn read(
     life: usize,
     place: usize,
     mut output: Output,
-    entries: Arc<Mutex<Vec<Entry>>>,
+    history: Arc<Mutex<History>>,
     holder: watch::Sender<usize>,
 ) {
-    while let Some(record) = output.next::<Record>().await {
-        if matches!(record, Record::Begun { .. }) {
+    while let Some(event) = output.next::<Event>().await {
+        if matches!(event.step, Step::Acquired { .. }) {
             holder.send_replace(place);
         }
-        let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.push(Entry { life, record });
+        lock(&history).add(event.of(life));
     }
+}
+
+fn note(history: &Mutex<History>, life: usize, step: Step) {
+    lock(history).note(life, step);
+}
+
+fn lock(history: &Mutex<History>) -> MutexGuard<'_, History> {
+    history.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,14 @@
-//! The processes of the soak: tasks that ask for one lock again and again, and print when they begin and end a section.
+//! The processes of the soak: tasks that ask for one lock again and again, and print each step for the history.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mongodb::Collection;
 use mongodb::bson::{Document, doc};
-use mongolock::{DistributedLock, LockProvider};
+use mongolock::{DistributedLock, LockError, LockProvider};
+use mongolock_tests::{Event, Outcome, Step};
 use serde::{Deserialize, Serialize};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::sleep;
@@ -28,28 +30,6 @@ pub(crate) struct Soaking {
     pub(crate) client: Client,
     pub(crate) tasks: usize,
     pub(crate) expiry: Duration,
-}
-
-/// What a process prints. The times are those of the clock of the machine.
-#[derive(Serialize, Deserialize)]
-pub(crate) enum Record {
-    /// The lock was held at this time.
-    Begun {
-        task: usize,
-        asked: Duration,
-        at: Duration,
-        token: i64,
-        /// The time until the lease ends if nobody renews it.
-        remaining: Duration,
-    },
-    /// The section is over. If it is not marked as lost, the lock was still held at this time.
-    Ended {
-        task: usize,
-        at: Duration,
-        is_lost: bool,
-    },
-    /// A call has failed.
-    Failed { error: String },
 }
 
 /// Does the job of this process.
@@ -93,97 +73,109 @@ struct Asking {
 
 impl Asking {
     async fn by(self, lock: DistributedLock) -> anyhow::Result<()> {
-        let mut asked = clock::now();
         while !self.ends() {
+            self.tell(Step::Invoke)?;
             let guard = match lock.acquire().await {
                 Ok(guard) => guard,
                 Err(error) => {
-                    failed("acquire", &error)?;
+                    self.not_acquired(&error, matches!(error, LockError::Mongo(_)))?;
                     sleep(AFTER_ERROR).await;
                     continue;
                 }
             };
             // The clock is read first: the lock is held at this time if it is held after it.
             let begun = clock::now();
-            let remaining = guard.remaining();
+            let lease = guard.remaining();
             if guard.is_lost() {
-                failed("begin", &"the lock was lost before the section began")?;
+                self.not_acquired(&"the lock was lost before the section began", false)?;
                 continue;
             }
-            self.begun(asked, begun, guard.fencing_token().get(), remaining)?;
+            let token = Some(guard.fencing_token().get());
+            self.tell_at(begun, Step::Acquired { token, lease })?;
             tokio::select! {
                 () = sleep(length()) => {}
                 () = guard.lost() => {}
             }
             let ended = clock::now();
             let is_lost = guard.is_lost();
-            self.ended(ended, is_lost)?;
-            if !is_lost && let Err(error) = guard.release().await {
-                failed("release", &error)?;
+            self.tell_at(ended, Step::Ended { is_lost })?;
+            if !is_lost {
+                let outcome = match guard.release().await {
+                    Ok(()) => Outcome::Ok,
+                    Err(error @ LockError::Lost { .. }) => Outcome::Failed(error.to_string()),
+                    Err(error) => Outcome::Unknown(error.to_string()),
+                };
+                self.tell(Step::Released(outcome))?;
             }
-            asked = clock::now();
         }
         Ok(())
     }
 
     async fn dotnet(self, locks: Collection<Document>, name: String) -> anyhow::Result<()> {
         while !self.ends() {
-            let asked = clock::now();
             let lock_id = format!("{:032x}", fastrand::u128(..));
-            // After an error the document may have this id already, and the next attempt finds it.
-            while !self.ends() {
-                match dotnet_acquires(&locks, &name, &lock_id).await {
-                    Ok(Some(token)) => {
-                        self.begun(asked, clock::now(), token, DOTNET_LEASE)?;
-                        sleep(length()).await;
-                        self.ended(clock::now(), false)?;
-                        break;
-                    }
-                    Ok(None) => sleep(Duration::from_millis(fastrand::u64(10..=800))).await,
-                    Err(error) => {
-                        failed("acquire of .NET", &error)?;
-                        sleep(AFTER_ERROR).await;
-                    }
-                }
+            if self.dotnet_waits(&locks, &name, &lock_id).await? {
+                sleep(length()).await;
+                self.tell(Step::Ended { is_lost: false })?;
             }
+            // After an error the document may have this id as well.
             while let Err(error) = locks.delete_one(doc! { "_id": &name, "lockId": &lock_id }).await {
-                failed("release of .NET", &error)?;
+                self.tell(Step::Released(Outcome::Unknown(error.to_string())))?;
                 sleep(AFTER_ERROR).await;
             }
+            self.tell(Step::Released(Outcome::Ok))?;
         }
         Ok(())
+    }
+
+    /// Asks until the lock is acquired; returns whether it was before the end.
+    async fn dotnet_waits(
+        &self,
+        locks: &Collection<Document>,
+        name: &str,
+        lock_id: &str,
+    ) -> anyhow::Result<bool> {
+        self.tell(Step::Invoke)?;
+        // After an error the document may have this id already, and the next attempt finds it.
+        while !self.ends() {
+            match dotnet_acquires(locks, name, lock_id).await {
+                // Its tokens begin anew when the document was deleted.
+                Ok(Some(_)) => {
+                    let (token, lease) = (None, DOTNET_LEASE);
+                    self.tell(Step::Acquired { token, lease })?;
+                    return Ok(true);
+                }
+                Ok(None) => sleep(Duration::from_millis(fastrand::u64(10..=800))).await,
+                Err(error) => {
+                    self.not_acquired(&error, true)?;
+                    self.tell(Step::Invoke)?;
+                    sleep(AFTER_ERROR).await;
+                }
+            }
+        }
+        self.not_acquired(&"the client has ended", false)?;
+        Ok(false)
     }
 
     fn ends(&self) -> bool {
         self.ends.load(Ordering::Relaxed)
     }
 
-    fn begun(&self, asked: Duration, at: Duration, token: i64, remaining: Duration) -> anyhow::Result<()> {
-        print(&Record::Begun {
-            task: self.task,
-            asked,
-            at,
-            token,
-            remaining,
-        })
+    fn tell(&self, step: Step) -> anyhow::Result<()> {
+        self.tell_at(clock::now(), step)
     }
 
-    fn ended(&self, at: Duration, is_lost: bool) -> anyhow::Result<()> {
-        print(&Record::Ended {
-            task: self.task,
-            at,
-            is_lost,
-        })
+    fn tell_at(&self, at: Duration, step: Step) -> anyhow::Result<()> {
+        print(&Event::at(self.task, at, step))
+    }
+
+    fn not_acquired(&self, error: &impl Display, is_unknown: bool) -> anyhow::Result<()> {
+        let error = error.to_string();
+        self.tell(Step::NotAcquired { error, is_unknown })
     }
 }
 
 /// The length of a section.
 fn length() -> Duration {
     Duration::from_millis(fastrand::u64(1..=5))
-}
-
-fn failed(what: &str, error: &impl std::fmt::Display) -> anyhow::Result<()> {
-    print(&Record::Failed {
-        error: format!("{what}: {error}"),
-    })
 }

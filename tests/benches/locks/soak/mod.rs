@@ -1,12 +1,11 @@
 //! The soak: real processes ask for one lock again and again while they are killed and stopped, their connections are cut
 //! or slow, the line is dropped and damaged, strangers take the lock, and the primary steps down.
 //!
-//! Every process prints when a section begins and ends. At the end the sections are judged: by overlaps, by tokens, by the
-//! time for which the lock was free, and by the time for which a process was without a turn.
+//! Every process prints its steps. At the end the checker of histories judges them: overlaps, tokens, releases and calls
+//! without an answer. Then follow the time for which the lock was free, and that for which a process was without a turn.
 
 mod faults;
 mod fleet;
-mod holds;
 mod job;
 mod planted;
 mod plot;
@@ -14,18 +13,20 @@ mod stalls;
 mod table;
 mod verdict;
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use mongodb::Database;
 use mongodb::bson::{Document, doc};
-use mongolock_tests::Proxy;
+use mongolock_tests::{Hold, Proxy};
 use tokio::time::sleep;
 
 use self::faults::{Faults, Kind, QUIET, Targets};
 use self::fleet::{Fleet, Place};
 pub(crate) use self::job::{Soaking, ask};
 use self::stalls::Stalls;
-use self::verdict::{Gap, Overlap, Seen};
+use self::verdict::{Gap, Seen};
 use crate::clock;
 use crate::queue::Client;
 use crate::report::Report;
@@ -95,16 +96,8 @@ async fn soak(setting: &Setting, database: &Database, seed: u64) -> anyhow::Resu
         fleet.end(place).await?;
     }
     let ended = fleet.ended_owners();
-    let (places, lives, entries) = fleet.finish().await?;
-    let (holds, errors) = holds::holds(&lives, entries);
-    let all = Seen {
-        places,
-        lives,
-        holds,
-        faults,
-        errors,
-    };
-    Ok((all, ended))
+    let (places, lives, history) = fleet.finish().await?;
+    Ok((Seen::new(places, lives, history, faults), ended))
 }
 
 /// Six processes with three tasks each, and a process with two clients of .NET that runs now and then.
@@ -131,19 +124,37 @@ fn places(setting: &Setting, proxy: Option<&Proxy>) -> Vec<Place> {
 }
 
 fn safety(seen: &Seen, report: &mut Report) {
-    let (wrong, stopped) = seen.overlaps();
-    show("overlap", &wrong, seen);
-    report.count_at_most(0, "two holders at the same time", wrong.len(), "times");
-    let mut noticed: Vec<_> = stopped.iter().map(|(earlier, _)| earlier.token).collect();
-    noticed.dedup();
+    let verdict = &seen.verdict;
+    println!("soak         {verdict}");
+    show("overlap", &verdict.overlaps, seen);
+    report.count_at_most(0, "two holders at the same time", verdict.overlaps.len(), "times");
+    let late = &verdict.late_sections;
+    let name = "unfenced: a stopped holder's section beside a later holder";
+    report.figure(name, number(late.len()), "times");
+    let longest = late.iter().map(|late| late.time).max();
+    report.millis("the same: longest time", longest.unwrap_or_default());
+    let noticed = verdict.lost.iter().filter(|hold| hold.was_stopped_over_the_end());
     let name = "stopped over the end of a lease, and noticed it";
-    report.figure(name, number(noticed.len()), "sections");
+    report.figure(name, number(noticed.count()), "sections");
+    report.figure("holds that were lost", number(verdict.lost.len()), "sections");
     let (killed, stopped) = seen.hit();
     report.figure("killed in a section", number(killed), "sections");
     report.figure("stopped in a section", number(stopped), "sections");
-    let falling = seen.falling_tokens();
-    show("token", &falling, seen);
-    report.count_at_most(0, "tokens that do not rise", falling.len(), "tokens");
+    show("token", &verdict.falling_tokens, seen);
+    report.count_at_most(
+        0,
+        "tokens that do not rise",
+        verdict.falling_tokens.len(),
+        "tokens",
+    );
+    show("release", &verdict.false_releases, seen);
+    let name = "releases confirmed after a takeover";
+    report.count_at_most(0, name, verdict.false_releases.len(), "releases");
+    for call in verdict.unanswered.iter().take(EXAMPLES) {
+        println!("soak         without an answer: {call:?}");
+    }
+    let name = "calls without an answer";
+    report.count_at_most(0, name, verdict.unanswered.len(), "calls");
 }
 
 fn liveness(seen: &Seen, report: &mut Report) {
@@ -223,9 +234,15 @@ fn happened(seen: &Seen, stall: Duration, report: &mut Report) {
     }
     report.figure("faults", number(seen.faults.len()), "times");
     report.millis("longest time for which this program did not run", stall);
-    let errors: usize = seen.errors.iter().map(|(_, times)| times).sum();
-    report.figure("calls that have failed", number(errors), "calls");
-    for (error, times) in seen.errors.iter().take(EXAMPLES) {
+    let mut errors = HashMap::<String, usize>::new();
+    for error in seen.history.errors() {
+        *errors.entry(error).or_default() += 1;
+    }
+    let failed: usize = errors.values().sum();
+    report.figure("calls that have failed", number(failed), "calls");
+    let mut errors: Vec<_> = errors.into_iter().collect();
+    errors.sort_unstable_by_key(|(_, times)| Reverse(*times));
+    for (error, times) in errors.iter().take(EXAMPLES) {
         println!("soak         {times} x {error}");
     }
 }
@@ -251,7 +268,7 @@ fn worst(what: &str, gaps: &[Gap], seen: &Seen, bound: Duration) -> Gap {
 }
 
 /// Prints examples of two sections that do not fit.
-fn show(what: &str, pairs: &[Overlap<'_>], seen: &Seen) {
+fn show(what: &str, pairs: &[(Hold, Hold)], seen: &Seen) {
     for (earlier, later) in pairs.iter().take(EXAMPLES) {
         println!("soak         {what}: {earlier:?}, then {later:?}");
         near(seen, earlier.begun, later.begun);

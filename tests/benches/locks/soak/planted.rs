@@ -3,50 +3,46 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use mongolock_tests::{End, Event, History, Hold, Step};
 
 use super::FREE;
-use super::holds::{End, Hold};
 use super::verdict::Seen;
 
 /// Checks that an overlap, a token that falls, a free lock and a forgotten process are found.
 pub(crate) fn are_found(seen: &Seen) -> anyhow::Result<()> {
-    let middle = seen.holds.len() / 2;
-    let is_usual = |hold: &Hold| seen.is_ours(hold.place) && hold.end == End::Held;
-    let index = (middle.max(1)..seen.holds.len())
-        .find(|index| is_usual(&seen.holds[index - 1]) && is_usual(&seen.holds[*index]));
-    let index = index.context("the soak has had hardly any section")?;
+    let is_usual = |hold: &&Hold| seen.is_ours(seen.place(hold)) && hold.end == End::Held;
+    let later = &seen.holds[seen.holds.len() / 2..];
+    let usual = later
+        .iter()
+        .find(is_usual)
+        .context("the soak has had hardly any section")?;
 
-    let overlapping = changed(seen, |holds| {
-        holds[index - 1].ended = holds[index].begun + Duration::from_nanos(1);
-    });
+    let overlapping = with(seen, usual.begun, usual.ended, None).judge();
     ensure!(
-        overlapping.overlaps().0.len() > seen.overlaps().0.len(),
+        overlapping.overlaps.len() > seen.verdict.overlaps.len(),
         "an overlap was not found"
     );
-
-    let falling = changed(seen, |holds| holds[index].token = holds[index - 1].token);
+    let falling = with(seen, usual.ended, usual.ended, usual.token).judge();
     ensure!(
-        falling.falling_tokens().len() > seen.falling_tokens().len(),
+        falling.falling_tokens.len() > seen.verdict.falling_tokens.len(),
         "a token was not found"
     );
 
     // A time without faults after the last section.
-    let last = seen.holds.last().context("no section")?.clone();
-    let later = last.ended + FREE * 100;
-    let free = changed(seen, |holds| {
-        holds.push(Hold {
-            begun: later,
-            ended: later,
-            ..last.clone()
-        });
-    });
+    let last = seen.holds.last().context("no section")?.ended;
+    let later = last + FREE * 100;
+    let free = Seen {
+        holds: with(seen, later, later, None).holds(),
+        ..seen.clone()
+    };
     ensure!(
         free.free().iter().any(|gap| gap.unexplained > FREE * 90),
         "a free lock was not found"
     );
 
-    let life = seen.holds[index].life;
-    let forgotten = changed(seen, |holds| holds.retain(|hold| hold.life != life));
+    let life = usual.process;
+    let mut forgotten = seen.clone();
+    forgotten.holds.retain(|hold| hold.process != life);
     let lived = seen.lives[life]
         .ended
         .map(|ended| ended.saturating_sub(seen.lives[life].begun));
@@ -58,11 +54,16 @@ pub(crate) fn are_found(seen: &Seen) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn changed(seen: &Seen, change: impl FnOnce(&mut Vec<Hold>)) -> Seen {
-    let mut holds = seen.holds.clone();
-    change(&mut holds);
-    Seen {
-        holds,
-        ..seen.clone()
+/// The history with one more section, of the first process.
+fn with(seen: &Seen, begun: Duration, ended: Duration, token: Option<i64>) -> History {
+    let mut history = seen.history.clone();
+    let lease = Duration::ZERO;
+    for (at, step) in [
+        (begun, Step::Acquired { token, lease }),
+        (ended, Step::Ended { is_lost: false }),
+    ] {
+        // No task has this number.
+        history.add(Event::at(usize::MAX, at, step));
     }
+    history
 }

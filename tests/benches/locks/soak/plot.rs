@@ -144,10 +144,10 @@ fn turns(seen: &Seen, within: Span) -> Vec<Turn> {
         .filter(|hold| hold.begun < within.to && hold.ended > within.from);
     for hold in inside {
         match turns.last_mut() {
-            Some(turn) if turn.life == hold.life => turn.span.to = hold.ended,
+            Some(turn) if turn.life == hold.process => turn.span.to = hold.ended,
             _ => turns.push(Turn {
-                place: hold.place,
-                life: hold.life,
+                place: seen.place(hold),
+                life: hold.process,
                 span: Span {
                     from: hold.begun,
                     to: hold.ended,

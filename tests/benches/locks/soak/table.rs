@@ -16,12 +16,12 @@ pub(crate) fn table(seen: &Seen) -> String {
             table,
             "{:?},{},{},{},{},{},{},{}",
             hold.end,
-            seen.places[hold.place].title.replace(',', ""),
-            hold.life,
+            seen.places[seen.place(hold)].title.replace(',', ""),
+            hold.process,
             at(hold.asked),
             at(hold.begun),
             at(hold.ended),
-            hold.token,
+            hold.token.map_or(String::new(), |token| token.to_string()),
             at(hold.lease_ends)
         );
     }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::faults::{Fault, Kind};
+use mongolock_tests::{End, History, Hold, Verdict};
+
+use super::faults::Fault;
 use super::fleet::{Life, Place};
-use super::holds::{End, Hold};
 use crate::queue::Client;
 use crate::samples::{Samples, Turns, ratio};
 
@@ -20,9 +21,12 @@ const SHORTEST: Duration = Duration::from_secs(2);
 pub(crate) struct Seen {
     pub(crate) places: Vec<Place>,
     pub(crate) lives: Vec<Life>,
+    pub(crate) history: History,
+    /// What the history says of the lock.
+    pub(crate) verdict: Verdict,
+    /// The sections of the history.
     pub(crate) holds: Vec<Hold>,
     pub(crate) faults: Vec<Fault>,
-    pub(crate) errors: Vec<(String, usize)>,
 }
 
 /// A stretch of time.
@@ -31,9 +35,6 @@ pub(crate) struct Span {
     pub(crate) from: Duration,
     pub(crate) to: Duration,
 }
-
-/// Two holders at the same time: the earlier one, and the later one.
-pub(crate) type Overlap<'a> = (&'a Hold, &'a Hold);
 
 /// A time in which something was missing, and the part of it that no fault explains.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,44 +51,15 @@ impl Span {
 }
 
 impl Seen {
-    /// The overlaps that must not be, and those that had to be: the earlier holder was stopped over the end of its lease,
-    /// and has found that it had lost the lock.
-    pub(crate) fn overlaps(&self) -> (Vec<Overlap<'_>>, Vec<Overlap<'_>>) {
-        let mut overlaps = Vec::new();
-        let mut last: Option<&Hold> = None;
-        for hold in &self.holds {
-            overlaps.extend(
-                last.filter(|last| hold.begun < last.ended)
-                    .map(|last| (last, hold)),
-            );
-            if last.is_none_or(|last| last.ended < hold.ended) {
-                last = Some(hold);
-            }
+    pub(crate) fn new(places: Vec<Place>, lives: Vec<Life>, history: History, faults: Vec<Fault>) -> Self {
+        Self {
+            places,
+            lives,
+            verdict: history.judge(),
+            holds: history.holds(),
+            history,
+            faults,
         }
-        overlaps
-            .into_iter()
-            .partition(|(earlier, _)| !self.was_stopped(earlier))
-    }
-
-    fn was_stopped(&self, hold: &Hold) -> bool {
-        let over_the_end = |fault: &Fault| {
-            fault.kind == Kind::Stop
-                && fault.place == Some(hold.place)
-                && fault.begun < hold.ended
-                && fault.ended >= hold.lease_ends
-        };
-        hold.end == End::Lost && self.faults.iter().any(over_the_end)
-    }
-
-    /// Neighbours whose tokens do not rise. Tokens of .NET begin anew, so they do not count.
-    pub(crate) fn falling_tokens(&self) -> Vec<Overlap<'_>> {
-        let ours: Vec<&Hold> = self
-            .holds
-            .iter()
-            .filter(|hold| self.is_ours(hold.place))
-            .collect();
-        let falling = ours.windows(2).filter(|pair| pair[1].token <= pair[0].token);
-        falling.map(|pair| (pair[0], pair[1])).collect()
     }
 
     /// The times in which nobody held the lock.
@@ -102,7 +74,7 @@ impl Seen {
                 };
                 gaps.push(Gap {
                     span,
-                    place: hold.place,
+                    place: self.place(hold),
                     unexplained: span.time().saturating_sub(self.explained_free(span)),
                 });
             }
@@ -118,7 +90,7 @@ impl Seen {
             if !self.is_ours(life.place) {
                 continue;
             }
-            let own = self.holds.iter().filter(|hold| hold.life == number);
+            let own = self.holds.iter().filter(|hold| hold.process == number);
             let mut from = life.begun;
             for to in own.map(|hold| hold.begun).chain(life.ended) {
                 let span = Span { from, to };
@@ -155,7 +127,7 @@ impl Seen {
     pub(crate) fn waits(&self, within: Span) -> Samples {
         let mut waits = Samples::default();
         let inside = |hold: &&Hold| hold.asked >= within.from && hold.begun <= within.to;
-        let ours = self.holds.iter().filter(|hold| self.is_ours(hold.place));
+        let ours = self.holds.iter().filter(|hold| self.is_ours(self.place(hold)));
         waits.extend(
             ours.filter(inside)
                 .map(|hold| hold.begun.saturating_sub(hold.asked)),
@@ -171,24 +143,27 @@ impl Seen {
 
     /// The sections of neighbours in one process, counted as one.
     pub(crate) fn turns(&self) -> usize {
-        let changes = self.holds.windows(2).filter(|pair| pair[0].life != pair[1].life);
+        let changes = self
+            .holds
+            .windows(2)
+            .filter(|pair| pair[0].process != pair[1].process);
         changes.count() + 1
     }
 
     pub(crate) fn sections_of(&self, place: usize) -> usize {
-        self.holds.iter().filter(|hold| hold.place == place).count()
+        self.holds.iter().filter(|hold| self.place(hold) == place).count()
     }
 
     /// The sections in which a process was killed, and those in which one was stopped.
     pub(crate) fn hit(&self) -> (usize, usize) {
-        let killed = self.holds.iter().filter(|hold| hold.end == End::Killed);
-        let stops = || self.faults.iter().filter(|fault| fault.kind == Kind::Stop);
-        let is_stopped = |hold: &&Hold| {
-            stops().any(|stop| {
-                stop.place == Some(hold.place) && stop.begun < hold.ended && stop.ended > hold.begun
-            })
-        };
+        let killed = self.holds.iter().filter(|hold| hold.end == End::Open);
+        let is_stopped = |hold: &&Hold| !hold.stops.is_empty();
         (killed.count(), self.holds.iter().filter(is_stopped).count())
+    }
+
+    /// The place of the process of a section.
+    pub(crate) fn place(&self, hold: &Hold) -> usize {
+        self.lives[hold.process].place
     }
 
     pub(crate) fn is_ours(&self, place: usize) -> bool {

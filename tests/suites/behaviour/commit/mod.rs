@@ -8,10 +8,9 @@ mod slow_commit;
 mod takeover;
 
 use mongodb::bson::{DateTime, Document, doc};
-use mongodb::options::ClientOptions;
 use mongodb::{Client, ClientSession, Collection};
 use mongolock::{LockError, LockGuard};
-use mongolock_tests::change_lock;
+use mongolock_tests::{change_lock, must, stable_options};
 
 use crate::fixture::Fixture;
 
@@ -93,7 +92,7 @@ async fn refused_as_lost(fixture: &Fixture, guard: &LockGuard, session: &mut Cli
 /// A client with an application name of its own, so that a fail point hits only this client, and the name.
 async fn client_of_its_own(fixture: &Fixture) -> (Client, String) {
     let own = format!("{}_commits", fixture.db().name());
-    let mut options = ClientOptions::parse(fixture.db().uri()).await.unwrap();
+    let mut options = must(stable_options(fixture.db().uri()).await);
     options.app_name = Some(own.clone());
     (Client::with_options(options).unwrap(), own)
 }

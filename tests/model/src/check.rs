@@ -1,0 +1,102 @@
+//! Exploring a model: its states are counted, and what is found is compared with what is expected.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::time::Instant;
+
+use stateright::{Checker, HasDiscoveries, Model, Path};
+
+/// What must come of exploring a model.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Expected {
+    /// Every property holds in every state, and everything that must be possible was seen.
+    Holds,
+    /// This property is broken, because one rule or one assumption is missing.
+    Breaks(&'static str),
+}
+
+/// What exploring one model has shown.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// The number of different states.
+    pub(crate) states: usize,
+    /// The length of the longest way that was looked at.
+    pub(crate) depth: usize,
+    /// The time that it took, in seconds.
+    pub(crate) seconds: f64,
+    /// The shortest way to the broken property, one line for each step.
+    pub(crate) counterexample: Vec<String>,
+    /// What differs from the expectation.
+    pub(crate) problems: Vec<String>,
+}
+
+/// Explores all states of a model, or, if a property must break, the states up to the shortest counterexample.
+pub(crate) fn explore<M>(model: M, expected: Expected) -> Outcome
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
+    M::Action: Clone + Debug + PartialEq + Send + Sync + 'static,
+{
+    let begun = Instant::now();
+    let properties = model.properties();
+    // With one thread the search is breadth first, so that the counterexample is the shortest one.
+    let threads = match expected {
+        Expected::Holds => 2,
+        Expected::Breaks(_) => 1,
+    };
+    let end = match expected {
+        Expected::Holds => HasDiscoveries::AnyFailures,
+        Expected::Breaks(name) => HasDiscoveries::AllOf(BTreeSet::from([name])),
+    };
+    let checker = model
+        .checker()
+        .threads(threads)
+        .finish_when(end)
+        .spawn_bfs()
+        .join();
+    let found = checker.discoveries();
+    let mut problems = Vec::new();
+    let mut counterexample = Vec::new();
+    for property in properties {
+        let path = found.get(property.name);
+        let is_failure = property.expectation.discovery_is_failure();
+        match (expected, path) {
+            (Expected::Breaks(name), Some(path)) if name == property.name => counterexample = lines(path),
+            (Expected::Holds, Some(path)) if is_failure => {
+                problems.push(format!("broken: {}", property.name));
+                problems.extend(lines(path));
+            }
+            (Expected::Holds, None) if !is_failure => {
+                problems.push(format!("was never seen: {}", property.name));
+            }
+            _ => {}
+        }
+    }
+    if let Expected::Breaks(name) = expected
+        && counterexample.is_empty()
+    {
+        problems.push(format!("not broken, although a rule is missing: {name}"));
+    }
+    Outcome {
+        states: checker.unique_state_count(),
+        depth: checker.max_depth(),
+        seconds: begun.elapsed().as_secs_f64(),
+        counterexample,
+        problems,
+    }
+}
+
+fn lines<S: Clone + Debug, A: Clone + Debug>(path: &Path<S, A>) -> Vec<String> {
+    let steps = path.clone().into_vec();
+    let mut lines: Vec<String> = steps
+        .iter()
+        .filter_map(|(_, action)| action.as_ref())
+        .enumerate()
+        .map(|(number, action)| format!("{:>2}. {action:?}", number + 1))
+        .collect();
+    if let Some((last, _)) = steps.last() {
+        lines.push(format!("    then: {last:?}"));
+    }
+    lines
+}

@@ -1,0 +1,210 @@
+//! The rules of the commands, as the pipelines of the library have them: what one command does to one document.
+//!
+//! All models use these functions. A [`Rules`] value says which rule is in force, so that a model can be run with a rule
+//! that is wrong.
+
+/// A time of a clock, in steps.
+pub(crate) type Time = i16;
+
+/// A fencing token.
+pub(crate) type Token = i16;
+
+/// The number of tokens that one step of the server's clock leaves room for; the library has 1000 in a millisecond.
+pub(crate) const TOKENS_A_STEP: Token = 16;
+
+/// The id of one claim: a number that is given to one acquisition and never again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ClaimId(pub(crate) u8);
+
+/// The `lockId` of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum LockId {
+    /// The empty id of a released lock.
+    Released,
+    /// A claim.
+    Claim(ClaimId),
+    /// The mark of work that is done.
+    Done(ClaimId),
+}
+
+/// The document of one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Document {
+    /// Who has the lock.
+    pub(crate) lock_id: LockId,
+    /// When the lease began, by the server's clock.
+    pub(crate) acquired_at: Time,
+    /// When the lease ends, by the server's clock.
+    pub(crate) expires_at: Time,
+    /// The last of the tokens that were reserved.
+    pub(crate) token: Token,
+}
+
+/// How a renewal sets the end of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    /// It takes the later one of the present end and its own.
+    TakesTheLater,
+    /// It sets its own end. Wrong: a command that takes effect late takes back what a later one has granted.
+    Overwrites,
+}
+
+/// What a release does to the document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// It ends the lease and keeps the document.
+    Keeps,
+    /// It deletes the document, as DistributedLock.MongoDB does.
+    Deletes,
+}
+
+/// Where tokens begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tokens {
+    /// They are at least the server's time.
+    FollowTheTime,
+    /// They count on from the document, and from 1 without one, as those of DistributedLock.MongoDB do.
+    Count,
+}
+
+/// The rules of one client.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    /// How long a lease lasts without a renewal.
+    pub(crate) expiry: Time,
+    /// For how long after its end a claim that was not released keeps the lock taken.
+    pub(crate) takeover_margin: Time,
+    /// How long a command may stay in the server.
+    pub(crate) late_command: Time,
+    /// How a renewal sets the end of a lease.
+    pub(crate) renewal: Renewal,
+    /// What a release does to the document.
+    pub(crate) release: Release,
+    /// Where tokens begin.
+    pub(crate) tokens: Tokens,
+}
+
+/// The reply to an acquire request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Reply {
+    /// The document has the claim.
+    Acquired {
+        /// The last of the reserved tokens.
+        last_token: Token,
+        /// The rest of the lease.
+        remaining: Time,
+    },
+    /// The lock is held.
+    Held,
+}
+
+impl Rules {
+    /// The rules of the library, for leases of this length.
+    pub(crate) const fn with_expiry(expiry: Time) -> Self {
+        Self {
+            expiry,
+            takeover_margin: 0,
+            late_command: 2,
+            renewal: Renewal::TakesTheLater,
+            release: Release::Keeps,
+            tokens: Tokens::FollowTheTime,
+        }
+    }
+
+    /// Whether the lock is free at this time of the server: `store::takeover::free`.
+    pub(crate) fn is_free(&self, document: Option<&Document>, now: Time) -> bool {
+        document.is_none_or(|document| {
+            let margin = match document.lock_id {
+                LockId::Claim(_) => self.takeover_margin,
+                LockId::Released | LockId::Done(_) => 0,
+            };
+            document.expires_at <= now - margin
+        })
+    }
+
+    /// An acquire request that reserves tokens: `claim_stage` and `acquire_reply` of `store/mongo.rs`. `now` is the
+    /// server's time when the command began.
+    pub(crate) fn claim(
+        &self,
+        at: &mut Option<Document>,
+        claim: ClaimId,
+        now: Time,
+        reserved: Token,
+    ) -> Reply {
+        if self.is_free(at.as_ref(), now) {
+            let last = at.map_or(0, |document| document.token);
+            let next = match self.tokens {
+                Tokens::FollowTheTime => (last + 1).max(now * TOKENS_A_STEP),
+                Tokens::Count => last + 1,
+            };
+            *at = Some(Document {
+                lock_id: LockId::Claim(claim),
+                acquired_at: now,
+                expires_at: now + self.expiry,
+                token: next + (reserved - 1),
+            });
+        }
+        match at {
+            Some(document) if document.lock_id == LockId::Claim(claim) => Reply::Acquired {
+                last_token: document.token,
+                remaining: document.expires_at - now,
+            },
+            _ => Reply::Held,
+        }
+    }
+
+    /// A renewal, `renewal_stage`; `false` if the claim does not have the lock.
+    pub(crate) fn renew(&self, at: &mut Option<Document>, claim: ClaimId, now: Time) -> bool {
+        let Some(document) = own(at, claim) else {
+            return false;
+        };
+        let granted = now + self.expiry;
+        document.expires_at = match self.renewal {
+            Renewal::TakesTheLater => document.expires_at.min(granted + self.late_command).max(granted),
+            Renewal::Overwrites => granted,
+        };
+        true
+    }
+
+    /// A release, `release_stage`; `false` if the claim does not have the lock.
+    pub(crate) fn release(&self, at: &mut Option<Document>, claim: ClaimId, now: Time) -> bool {
+        let Some(document) = own(at, claim) else {
+            return false;
+        };
+        match self.release {
+            Release::Keeps => end(document, now),
+            Release::Deletes => *at = None,
+        }
+        true
+    }
+
+    /// A forced release by an operator, `force_release`: not of a lease that began after the command.
+    pub(crate) fn force_release(&self, at: &mut Option<Document>, now: Time) {
+        if !self.is_free(at.as_ref(), now)
+            && let Some(document) = at.as_mut().filter(|document| document.acquired_at <= now)
+        {
+            end(document, now);
+        }
+    }
+}
+
+/// Replaces a claim by the mark of its work, `mark_stage`, and returns what the document had before.
+pub(crate) fn mark(at: &mut Option<Document>, claim: ClaimId, until: Time) -> Option<LockId> {
+    let found = at.map(|document| document.lock_id);
+    if let Some(document) = own(at, claim) {
+        document.lock_id = LockId::Done(claim);
+        document.expires_at = until;
+    }
+    found
+}
+
+/// The document of this claim, as long as the claim has the lock.
+pub(crate) fn own(at: &mut Option<Document>, claim: ClaimId) -> Option<&mut Document> {
+    at.as_mut()
+        .filter(|document| document.lock_id == LockId::Claim(claim))
+}
+
+fn end(document: &mut Document, now: Time) {
+    document.lock_id = LockId::Released;
+    document.expires_at = now;
+}

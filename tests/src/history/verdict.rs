@@ -1,0 +1,249 @@
+//! The judgement of a history.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::{self, Display};
+use std::time::Duration;
+
+use super::{End, Event, History, Hold, Outcome, Step};
+
+/// What a history says about its lock.
+///
+/// Five of its lists must be empty, whatever has happened to the processes: [`breaches`](Self::breaches). The others say what
+/// a lock cannot prevent, and how often it has happened.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Verdict {
+    /// Two holders at the same time, of whom the earlier one was not stopped over the end of its lease.
+    pub overlaps: Vec<(Hold, Hold)>,
+    /// A hold, and a later one whose token is not greater.
+    pub falling_tokens: Vec<(Hold, Hold)>,
+    /// Fenced writes that were accepted although one with a greater token was confirmed before they were sent.
+    pub stale_writes: Vec<(Event, Event)>,
+    /// Releases that were confirmed although another holder had begun before the section ended.
+    pub false_releases: Vec<(Hold, Hold)>,
+    /// Calls of processes that were not killed, which have neither succeeded nor failed.
+    pub unanswered: Vec<Event>,
+    /// Holds whose holders were told that they have lost the lock.
+    pub lost: Vec<Hold>,
+    /// Sections that went on while another process held the lock: their holders were stopped over the end of the lease,
+    /// and have found their loss afterwards.
+    pub late_sections: Vec<Late>,
+    /// Writes without a fence that were sent or confirmed when a later holder had begun.
+    pub late_writes: Vec<Late>,
+    /// The number of holds.
+    pub holds: usize,
+    /// The calls that have failed, and those of them whose claims may have been made.
+    pub failed: (usize, usize),
+}
+
+/// An unfenced effect beside a later hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Late {
+    /// The process that had lost the lock.
+    pub process: usize,
+    /// The process that held it then.
+    pub beside: usize,
+    /// For how long the two were there together; of a write, how long after the beginning of the later hold it was
+    /// confirmed.
+    pub time: Duration,
+}
+
+impl Verdict {
+    pub(super) fn of(history: &History) -> Self {
+        let (events, holds) = (history.events(), history.holds());
+        let (overlaps, late_sections) = overlaps(&holds);
+        Self {
+            overlaps,
+            falling_tokens: falling_tokens(&holds),
+            stale_writes: stale_writes(&events),
+            false_releases: false_releases(&holds),
+            unanswered: unanswered(&events),
+            lost: holds.iter().filter(|hold| hold.is_lost()).cloned().collect(),
+            late_sections,
+            late_writes: late_writes(&events, &holds),
+            holds: holds.len(),
+            failed: failed(&events),
+        }
+    }
+
+    /// What must not be, one line each.
+    #[must_use]
+    pub fn breaches(&self) -> Vec<String> {
+        let mut breaches = Vec::new();
+        breaches.extend(pairs("two holders at the same time", &self.overlaps));
+        breaches.extend(pairs("a token that does not rise", &self.falling_tokens));
+        breaches.extend(pairs("a stale fenced write was accepted", &self.stale_writes));
+        breaches.extend(pairs(
+            "a release after a takeover was confirmed",
+            &self.false_releases,
+        ));
+        let unanswered = self.unanswered.iter();
+        breaches.extend(unanswered.map(|call| format!("a call was neither served nor refused: {call:?}")));
+        breaches
+    }
+
+    /// Asserts that there is no breach, and prints the figures.
+    ///
+    /// # Panics
+    /// If there is one.
+    #[track_caller]
+    pub fn assert_sound(&self) {
+        println!("{self}");
+        let breaches = self.breaches();
+        assert!(breaches.is_empty(), "{}", breaches.join("\n"));
+    }
+}
+
+impl Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (failed, unknown) = self.failed;
+        let longest = |late: &[Late]| late.iter().map(|late| late.time).max().unwrap_or_default();
+        write!(
+            f,
+            "history: {} holds, {} lost, {} breaches; {failed} calls failed, {unknown} of them with unknown outcome; \
+             unfenced: {} sections beside a later holder (longest {:?}), {} writes after it had begun (latest {:?})",
+            self.holds,
+            self.lost.len(),
+            self.breaches().len(),
+            self.late_sections.len(),
+            longest(&self.late_sections),
+            self.late_writes.len(),
+            longest(&self.late_writes),
+        )
+    }
+}
+
+fn pairs<T: fmt::Debug>(what: &str, pairs: &[(T, T)]) -> impl Iterator<Item = String> {
+    pairs
+        .iter()
+        .map(move |(earlier, later)| format!("{what}: {earlier:?}, then {later:?}"))
+}
+
+/// The overlaps that must not be, and those that no lock can prevent. Each hold is compared with all earlier ones that
+/// have not ended, because a holder that is stopped for long would otherwise hide the others.
+fn overlaps(holds: &[Hold]) -> (Vec<(Hold, Hold)>, Vec<Late>) {
+    let (mut wrong, mut late) = (Vec::new(), Vec::new());
+    let mut open: Vec<&Hold> = Vec::new();
+    for hold in holds {
+        open.retain(|earlier| earlier.ended > hold.begun);
+        for earlier in &open {
+            if earlier.end == End::Lost && earlier.was_stopped_over_the_end() {
+                late.push(Late {
+                    process: earlier.process,
+                    beside: hold.process,
+                    time: earlier.ended.min(hold.ended).saturating_sub(hold.begun),
+                });
+            } else {
+                wrong.push(((*earlier).clone(), hold.clone()));
+            }
+        }
+        open.push(hold);
+    }
+    (wrong, late)
+}
+
+/// Tokens are compared with the greatest one before, so that one that falls for long is seen each time.
+fn falling_tokens(holds: &[Hold]) -> Vec<(Hold, Hold)> {
+    let mut falling = Vec::new();
+    let mut greatest: Option<&Hold> = None;
+    for hold in holds.iter().filter(|hold| hold.token.is_some()) {
+        match greatest {
+            Some(before) if before.token >= hold.token => falling.push((before.clone(), hold.clone())),
+            _ => greatest = Some(hold),
+        }
+    }
+    falling
+}
+
+fn stale_writes(events: &[Event]) -> Vec<(Event, Event)> {
+    let fenced = || {
+        events.iter().filter_map(|event| match event.step {
+            Step::Written {
+                token,
+                is_fenced: true,
+                sent,
+            } => Some((event, token, sent)),
+            _ => None,
+        })
+    };
+    let mut stale = Vec::new();
+    for (late, token, sent) in fenced() {
+        let before = fenced().find(|(earlier, greater, _)| *greater > token && earlier.at < sent);
+        stale.extend(before.map(|(earlier, ..)| (earlier.clone(), late.clone())));
+    }
+    stale
+}
+
+fn false_releases(holds: &[Hold]) -> Vec<(Hold, Hold)> {
+    let mut wrong = Vec::new();
+    for (index, hold) in holds.iter().enumerate() {
+        if hold.release != Some(Outcome::Ok) {
+            continue;
+        }
+        let later = holds[index + 1..].iter();
+        let mut taken = later.take_while(|later| later.begun < hold.ended);
+        wrong.extend(taken.next().map(|taken| (hold.clone(), taken.clone())));
+    }
+    wrong
+}
+
+fn unanswered(events: &[Event]) -> Vec<Event> {
+    let mut open: HashMap<(usize, usize), &Event> = HashMap::new();
+    // A kill is noted before it, so the last steps of its process may come a little later.
+    let mut killed = HashSet::new();
+    for event in events {
+        match event.step {
+            Step::Invoke if killed.contains(&event.process) => {}
+            Step::Invoke => drop(open.insert((event.process, event.task), event)),
+            Step::Acquired { .. } | Step::NotAcquired { .. } => {
+                open.remove(&(event.process, event.task));
+            }
+            Step::Killed => {
+                killed.insert(event.process);
+                open.retain(|(process, _), _| *process != event.process);
+            }
+            _ => {}
+        }
+    }
+    let mut unanswered: Vec<Event> = open.into_values().cloned().collect();
+    unanswered.sort_by_key(|call| call.at);
+    unanswered
+}
+
+fn late_writes(events: &[Event], holds: &[Hold]) -> Vec<Late> {
+    let mut late = Vec::new();
+    for event in events {
+        let Step::Written {
+            token,
+            is_fenced: false,
+            ..
+        } = event.step
+        else {
+            continue;
+        };
+        let later = holds
+            .iter()
+            .find(|hold| hold.token > Some(token) && hold.begun < event.at);
+        late.extend(later.map(|later| Late {
+            process: event.process,
+            beside: later.process,
+            time: event.at.saturating_sub(later.begun),
+        }));
+    }
+    late
+}
+
+fn failed(events: &[Event]) -> (usize, usize) {
+    let failed = events.iter().filter_map(|event| match event.step {
+        Step::NotAcquired { is_unknown, .. } => Some(is_unknown),
+        _ => None,
+    });
+    let failed: Vec<bool> = failed.collect();
+    (
+        failed.len(),
+        failed.iter().filter(|is_unknown| **is_unknown).count(),
+    )
+}

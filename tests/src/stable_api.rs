@@ -1,0 +1,36 @@
+//! The ordinary client of the tests: it declares the Stable API, so that the server refuses any command that it does not
+//! promise to keep in later versions.
+
+use mongodb::Client;
+use mongodb::options::{ClientOptions, ServerApi, ServerApiVersion};
+
+use crate::error::SupportError;
+
+/// The options of a client with which the server refuses every command outside the Stable API V1, and every command in it
+/// that is to be removed. A connection string cannot say this.
+///
+/// What the API does not have needs a client of its own: see
+/// [`TestDb::without_stable_api`](crate::TestDb::without_stable_api) and [`Server::client`](crate::Server::client).
+///
+/// # Errors
+/// When the driver refuses the connection string.
+pub async fn stable_options(uri: impl AsRef<str>) -> Result<ClientOptions, SupportError> {
+    let parsed = ClientOptions::parse(uri.as_ref()).await;
+    let mut options = parsed.map_err(SupportError::mongo("connection string"))?;
+    let api = ServerApi::builder()
+        .version(ServerApiVersion::V1)
+        .strict(true)
+        .deprecation_errors(true)
+        .build();
+    options.server_api = Some(api);
+    Ok(options)
+}
+
+/// A client with the [`stable_options`].
+///
+/// # Errors
+/// When the driver refuses the connection string.
+pub async fn stable_client(uri: impl AsRef<str>) -> Result<Client, SupportError> {
+    let options = stable_options(uri).await?;
+    Client::with_options(options).map_err(SupportError::mongo("connection string"))
+}
