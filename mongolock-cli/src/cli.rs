@@ -66,6 +66,12 @@ pub(crate) enum Command {
     /// Frees a lock whose holder is stuck, or clears the mark of finished work
     #[command(after_long_help = RELEASE_HELP)]
     Release(ReleaseArguments),
+    /// Shows what happens to locks, live, one line for each change
+    #[command(after_long_help = WATCH_HELP)]
+    Watch(WatchArguments),
+    /// Checks the connection, the deployment, the rights, the indexes, the documents and the clocks; changes nothing
+    #[command(after_long_help = DOCTOR_HELP)]
+    Doctor(DoctorArguments),
     /// Prints the completions of a shell
     #[command(
         after_help = "Example: mongolock completions bash > ~/.local/share/bash-completion/completions/mongolock"
@@ -124,8 +130,8 @@ fn expiry(text: &str) -> Result<Duration, String> {
 const RUN_HELP: &str = "\
 The command runs in a process group of its own, under the watch of a second process, the guardian. No process of that
 group is alive when the lock is lost, also if `mongolock run` is killed or stopped, or the network is cut:
-  - SIGTERM (and SIGCONT) to the group at the end of the lease less 5s or a sixth of the expiry, whichever is less;
-    after it a late renewal changes nothing
+  - SIGTERM (and SIGCONT) to the group at the end of the lease less 5s or a sixth of the expiry, whichever is less; with
+    an expiry of 50s or longer, 5s before SIGKILL; after it a late renewal changes nothing
   - SIGKILL at the end of the lease less 100ms or a twentieth of the expiry, whichever is more; at once if `run` has
     ended or the lock was released by force
 When the command has ended, the rest of its group gets SIGTERM, and SIGKILL after 5s. The lock is released when the last
@@ -265,6 +271,60 @@ Examples:
   mongolock release export --permit 2
   mongolock release nightly --done
   mongolock release --owner web-3:4711 --yes";
+
+/// What `watch` shows.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArguments {
+    /// Only names that begin with this text
+    pub(crate) prefix: Option<String>,
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const WATCH_HELP: &str = "\
+The changes are acquired, released, taken over, expired, deleted, done and waiting. It needs a replica set and the right to
+open change streams, on the collection of the locks and on that of the waiters.
+
+  - The server tells no expiry: it is computed, and checked by a read of the lock.
+  - A forced release looks like a release.
+  - The changes of locks and those of waiters have no common order.
+  - Waiters of one process that hand a lock over among themselves do not appear: the document stays as it is.
+  - If events are missed, a line says so (`gap`), and the locks are read again.
+
+Fields of --json:
+  at               RFC 3339, UTC, by the server's clock, when the change was seen
+  event            acquired, released, taken_over, expired, deleted, done, waiting or gap
+  name             text; not for a gap
+  permit           number of the permit; only for permits
+  owner            text; the owner that has the lock, or had it last, or waits; left out if unknown
+  previous_owner   text; only for taken_over, if known
+  fencing_token    number; left out if unknown
+
+Examples:
+  mongolock watch report:
+  mongolock watch --json | jq -r 'select(.event == \"expired\") | .name'";
+
+/// What `doctor` prints.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// One JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const DOCTOR_HELP: &str = "\
+Each finding is ok, wrong, or unknown (this user has no right to see it), with the command that mends it. The command only
+reads. The exit code is 1 if a finding is wrong.
+
+Fields of --json:
+  check     text, such as `privileges`
+  state     ok, wrong or unknown
+  finding   text
+  mend      text: a command, for mongosh unless it says otherwise; left out if there is nothing to mend
+
+Example:
+  mongolock doctor --json | jq 'select(.state != \"ok\")'";
 
 /// What the guardian needs to know.
 #[derive(Debug, Args)]

@@ -6,6 +6,8 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
+use mongodb::bson::Document;
+use mongodb::{Client, Collection, Database};
 use mongolock::{LockProvider, LockProviderBuilder};
 
 use crate::cli::ConnectionArguments;
@@ -28,6 +30,25 @@ impl ConnectionArguments {
     /// A provider for commands that hold no lock.
     pub(crate) async fn provider(&self) -> Result<LockProvider, Failure> {
         Ok(self.builder().await?.build()?)
+    }
+
+    /// The collections, for commands that the library does not send.
+    pub(crate) async fn place(&self) -> Result<Place, Failure> {
+        // The library checks the names and the string first: its errors repeat no password.
+        self.provider().await?;
+        let failed = Failure::io("cannot connect");
+        let client = Client::with_uri_str(self.string()?).await.map_err(failed)?;
+        let database = match &self.database {
+            Some(name) => client.database(name),
+            None => client
+                .default_database()
+                .unwrap_or_else(|| client.database("mongolock")),
+        };
+        Ok(Place {
+            locks: database.collection(&self.collection),
+            waiters: database.collection(&format!("{}.waiters", self.collection)),
+            database,
+        })
     }
 
     /// The connection string.
@@ -85,6 +106,13 @@ fn in_file(path: &Path) -> Result<String, Failure> {
         "" => Err(Failure::new(format!("{} is empty", path.display()))),
         uri => Ok(uri.to_owned()),
     }
+}
+
+/// Where the documents are.
+pub(crate) struct Place {
+    pub(crate) database: Database,
+    pub(crate) locks: Collection<Document>,
+    pub(crate) waiters: Collection<Document>,
 }
 
 /// How long a command may take to end its connections.

@@ -1,7 +1,7 @@
 //! Why a command has failed: what is said about it, and with which code the program ends.
 
 use std::error::Error;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io;
 
 use mongolock::LockError;
@@ -15,6 +15,8 @@ pub(crate) struct Failure {
     message: String,
     help: Option<String>,
     ending: Ending,
+    /// Whether trying again cannot help.
+    is_final: bool,
 }
 
 impl Failure {
@@ -23,7 +25,18 @@ impl Failure {
             message: message.into(),
             help: None,
             ending: Ending::Code(exit::FAILED),
+            is_final: false,
         }
+    }
+
+    /// Says that trying again cannot help.
+    pub(crate) fn finally(mut self) -> Self {
+        self.is_final = true;
+        self
+    }
+
+    pub(crate) fn is_final(&self) -> bool {
+        self.is_final
     }
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
@@ -66,6 +79,12 @@ impl Failure {
         if let Some(help) = &self.help {
             warn(format_args!("help: {help}"));
         }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
 }
 

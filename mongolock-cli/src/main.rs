@@ -5,6 +5,7 @@
 mod cli;
 mod completions;
 mod connection;
+mod doctor;
 mod duration;
 mod exit;
 mod failure;
@@ -16,6 +17,7 @@ mod release;
 mod run;
 mod show;
 mod text;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -48,6 +50,8 @@ fn dispatch(cli: Cli) -> Result<Ending, Failure> {
         Command::Completions { shell } => completions::print(shell),
         Command::Ls(arguments) => in_runtime(list::ls(arguments, &connection)),
         Command::Show(arguments) => in_runtime(show::show(arguments, &connection)),
+        Command::Watch(arguments) => in_runtime(watch::watch(arguments, &connection)),
+        Command::Doctor(arguments) => in_runtime(doctor::doctor(arguments, &connection)),
         Command::Release(arguments) => in_runtime(release::release(arguments, &connection)),
     }
 }

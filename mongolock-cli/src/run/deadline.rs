@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::clock::{Moment, monotonic_and_offset};
 
-/// The longest time before the end of a lease at which the command gets SIGTERM.
+/// The longest time that the command has between SIGTERM and the end of its lease; with a long lease, and SIGKILL.
 const TERM_LEAD: Duration = Duration::from_secs(5);
 
 /// The shortest time before the end of a lease at which the command gets SIGKILL: delivery and the end of the processes
@@ -26,9 +26,18 @@ pub(super) struct Limits {
 impl Limits {
     /// The limits for a lease of this expiry that ends at this moment.
     pub(super) fn new(end: Moment, expiry: Duration) -> Self {
+        let kill_lead = KILL_LEAD.max(expiry / 20);
+        let term_lead = TERM_LEAD.min(expiry / 6);
+        // With a long lease SIGKILL would come first.
+        let is_close = kill_lead >= term_lead / 2;
+        let term_lead = if is_close {
+            kill_lead + term_lead
+        } else {
+            term_lead
+        };
         Self {
-            term_at: end.minus(TERM_LEAD.min(expiry / 6)),
-            kill_at: end.minus(KILL_LEAD.max(expiry / 20)),
+            term_at: end.minus(term_lead),
+            kill_at: end.minus(kill_lead),
         }
     }
 }
@@ -113,7 +122,9 @@ mod tests {
         };
         assert_eq!(lead(seconds(6)), (1_000_000_000, 300_000_000));
         assert_eq!(lead(seconds(30)), (5_000_000_000, 1_500_000_000));
-        assert_eq!(lead(seconds(600)), (5_000_000_000, 30_000_000_000));
+        assert_eq!(lead(seconds(49)), (5_000_000_000, 2_450_000_000));
+        assert_eq!(lead(seconds(50)), (7_500_000_000, 2_500_000_000));
+        assert_eq!(lead(seconds(600)), (35_000_000_000, 30_000_000_000));
     }
 
     #[test]

@@ -98,8 +98,13 @@ async fn run_under_lock(
     let builder = connection.builder().await?.expiry(arguments.expiry);
     let provider = builder.build()?;
     let clock = LeaseClock::new(arguments.expiry);
+    let acquiring = async {
+        // The time of `--wait` is for the lock, and not for the connection. If no server answers, the acquisition says why.
+        provider.is_ready().await;
+        Hold::acquire(&provider, arguments).await
+    };
     let acquired = tokio::select! {
-        acquired = progress::shown(&provider, arguments, Hold::acquire(&provider, arguments)) => acquired,
+        acquired = progress::shown(&provider, arguments, acquiring) => acquired,
         signal = signals.next() => {
             close(&provider).await;
             return Ok(interrupted(signal));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use mongolock::LockProvider;
 use mongolock_tests::{AMPLE, TestDb, eventually, must};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
 /// How often a condition is looked at.
@@ -52,6 +53,7 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn start(mut command: Command) -> Self {
         use std::os::unix::process::CommandExt;
+        restore_default_signals();
         // What it sends to its own group must not hit the tests.
         let child = must(command.process_group(0).spawn());
         Self { child }
@@ -59,6 +61,7 @@ impl Running {
 
     /// Starts a program that makes a session of its own, which the leader of a group cannot do.
     pub(crate) fn start_in_group_of_parent(mut command: Command) -> Self {
+        restore_default_signals();
         let child = must(command.spawn());
         Self { child }
     }
@@ -95,6 +98,23 @@ impl Running {
     /// Waits for the guardian of a `run`, which leads the group of its command.
     pub(crate) async fn guardian(&self) -> i32 {
         guardian_of(self.id()).await
+    }
+}
+
+/// Gives the programs under test the default action of signals that these tests ignore themselves: a shell that runs the
+/// tests in the background has them ignore SIGINT and SIGQUIT. A signal that is handled here has its default action in a
+/// new program. It needs a runtime.
+fn restore_default_signals() {
+    let status = must(fs::read_to_string("/proc/self/status"));
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored
+        .and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
+        .unwrap_or(0);
+    for wanted in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM] {
+        if ignored & (1 << (wanted.as_raw() - 1)) != 0 {
+            // The handler stays when the stream is dropped.
+            must(signal(SignalKind::from_raw(wanted.as_raw())));
+        }
     }
 }
 

@@ -4,10 +4,13 @@
 
 #![cfg(target_os = "linux")]
 
+mod doctor;
 mod end;
 mod faults;
 mod fixture;
+mod guide;
 mod operators;
 mod records;
 mod signals;
 mod terminal;
+mod watch;

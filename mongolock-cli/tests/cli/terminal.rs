@@ -133,9 +133,10 @@ async fn the_command_reads_from_the_terminal_and_then_the_shell() {
 #[tokio::test]
 async fn the_guardian_gives_the_terminal_back() {
     let db = test_db().await;
-    let script = format!(
-        "{RUN} -- sh -c 'echo ready; kill -9 $PPID; sleep 100'; echo next; read x; echo \"shell: $x\""
-    );
+    // The shell sees the end of `run` no later than the guardian does. Until then it is in the background, where reading
+    // fails.
+    let reading = "while ! read x; do sleep 0.1; done; echo \"shell: $x\"";
+    let script = format!("{RUN} -- sh -c 'echo ready; kill -9 $PPID; sleep 100'; echo next; {reading}");
     let mut terminal = Terminal::run(&db, &script);
     terminal.until("next");
     terminal.type_in("two\n");
@@ -167,7 +168,8 @@ async fn a_short_stop_keeps_the_lock_and_a_long_one_costs_it() {
     ));
     terminal.until("ready");
     terminal.type_in("\x1a");
-    // The shell is in the foreground again.
+    // The shell is in the foreground again. What is typed before it says so may be thrown away with the Ctrl-Z.
+    terminal.until("Stopped");
     terminal.type_in("echo shell $((1 + 1))\n");
     terminal.until("shell 2");
     terminal.type_in("fg\n");
@@ -180,6 +182,7 @@ async fn a_short_stop_keeps_the_lock_and_a_long_one_costs_it() {
     ));
     terminal.until("ready");
     terminal.type_in("\x1a");
+    terminal.until("Stopped");
     terminal.type_in("echo shell $((1 + 2))\n");
     terminal.until("shell 3");
     // Another one gets the lock, and the first one is told when it continues.
