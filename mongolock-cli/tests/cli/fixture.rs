@@ -113,7 +113,7 @@ fn restore_default_signals() {
     for wanted in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM] {
         if ignored & (1 << (wanted.as_raw() - 1)) != 0 {
             // The handler stays when the stream is dropped.
-            must(signal(SignalKind::from_raw(wanted.as_raw())));
+            drop(must(signal(SignalKind::from_raw(wanted.as_raw()))));
         }
     }
 }

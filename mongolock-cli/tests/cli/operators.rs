@@ -54,8 +54,8 @@ async fn ls_lists_what_is_asked_for() {
     assert_eq!(names(&json(&db, &["ls", "--done"])), ["b:done"]);
     assert_eq!(names(&json(&db, &["ls", "--owner", "anna"])), ["a:held"]);
 
-    let waiter = other.lock("a:held").acquire_timeout(None);
-    let waiting = tokio::spawn(async move { waiter.acquire().await });
+    let patient = other.lock("a:held").acquire_timeout(None);
+    let second = tokio::spawn(async move { patient.acquire().await });
     let shown = eventually(AMPLE, "a waiter", || async {
         let waited = json(&db, &["ls", "--waiting"]);
         (names(&waited) == ["a:held"]).then_some(waited)
@@ -64,7 +64,7 @@ async fn ls_lists_what_is_asked_for() {
     assert_eq!(waited[0]["waiters"][0]["owner"], "bert");
     assert!(waited[0]["waiters"][0]["waiting_ms"].is_u64());
     must(held.release().await);
-    must(must(must(waiting.await)).release().await);
+    must(must(must(second.await)).release().await);
 
     let (_, text, _) = output(mongolock(&db, &["ls"]));
     let rows: Vec<&str> = text.lines().collect();
