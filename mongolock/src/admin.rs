@@ -279,8 +279,8 @@ impl LockAdmin {
     /// Checks whether this provider can read and write the documents of the processes that wait, which are in the
     /// collection `<collection>.waiters`, and creates its indexes where they are missing.
     ///
-    /// The check writes a document of its own and removes it again. Locks work without these documents: they only tell
-    /// which processes wait ([`LockInfo::waiters`]). The privileges are in the guide on
+    /// The check writes a document of its own and removes it again. Locks work without these documents, but processes get
+    /// them without an [order](crate::guide::order), and [`LockInfo::waiters`] is empty. The privileges are in the guide on
     /// [rights](crate::guide::rights).
     ///
     /// ```

@@ -73,7 +73,8 @@ pub(crate) fn keeping(lease: &Lease) -> GuardChange {
 /// Commits the session's transaction as [`guarded`] does, and marks the work as done in the same transaction.
 ///
 /// From before the guarding statement on, a renewal that does not find the claim says nothing: the mark may have replaced
-/// it. If the outcome of the commit is not known, that stays so until the hold ends.
+/// it. If the outcome of the commit is not known, that stays so until the hold ends: by its release, at its deadline or by a
+/// shutdown.
 pub(crate) async fn guarded_done(
     lease: &Arc<Lease>,
     renewer: &Arc<Renewer>,
@@ -85,7 +86,7 @@ pub(crate) async fn guarded_done(
         return Err(not_once("commit_done"));
     };
     ensure_transaction(lease, session).await?;
-    if !lease.begin_completion() {
+    if !lease.begin_commit_with_mark() {
         abort(session).await;
         return Err(lease.lost_error());
     }
@@ -93,7 +94,7 @@ pub(crate) async fn guarded_done(
     let committed = guarded(&[lease], renewer.store(), change, shields, session).await;
     match &committed {
         Ok(()) => renewer.completed(lease),
-        Err(_) if lease.may_commit() => {}
+        Err(_) if lease.may_commit() => renewer.go_on(lease),
         Err(_) => renewer.resume(lease),
     }
     committed
@@ -211,7 +212,7 @@ fn no_guard() -> LockError {
 
 fn none_to_guard(lease: &Lease, reason: &str) -> LockError {
     LockError::NoTransaction {
-        name: lease.key.name.to_string(),
+        name: lease.name().to_owned(),
         reason: reason.to_owned(),
     }
 }
@@ -219,7 +220,9 @@ fn none_to_guard(lease: &Lease, reason: &str) -> LockError {
 #[cfg(test)]
 mod tests {
     use tokio::task::JoinSet;
+    use tokio::time::{sleep, timeout};
 
+    use super::*;
     use crate::{FencingToken, LockGuard, LockProvider};
 
     /// The tokens of two holders, one after the other, that both waited for the lock.
@@ -238,6 +241,74 @@ mod tests {
         between(&first);
         first.release().await.unwrap();
         (token, waiting.join_next().await.unwrap().unwrap().fencing_token())
+    }
+
+    /// A lock whose work may succeed once, with a lease of a second that is not renewed.
+    async fn committing(provider: &LockProvider) -> LockGuard {
+        let lock = provider.lock("a").once().expiry(Duration::from_secs(1));
+        let guard = lock.max_hold(Duration::ZERO).acquire().await.unwrap();
+        assert!(guard.lease().begin_commit_with_mark());
+        guard
+    }
+
+    fn assert_lost(guard: &LockGuard, expected: LossReason) {
+        assert!(guard.lease().is_lost());
+        let error = guard.lease().lost_error();
+        assert!(
+            matches!(error, LockError::Lost { reason, .. } if reason == expected),
+            "{error}"
+        );
+    }
+
+    /// The guard lives on, and does not keep the turn.
+    async fn assert_turn_is_free(provider: &LockProvider) {
+        let next = provider.lock("a").acquire();
+        drop(timeout(Duration::from_secs(10), next).await.unwrap().unwrap());
+    }
+
+    /// The deadline passes before the commit has failed, or before its outcome has become unknown.
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_ends_after_a_failed_commit_that_took_too_long() {
+        for is_known in [true, false] {
+            let provider = LockProvider::in_memory();
+            let guard = committing(&provider).await;
+            let open = guard.lease().begin_commit();
+            sleep(Duration::from_secs(2)).await;
+            assert!(!guard.lease().is_lost(), "the commit decides");
+            let renewer = &provider.engine().renewer;
+            if is_known {
+                open.ended(false);
+                renewer.resume(guard.lease());
+            } else {
+                drop(open);
+                renewer.go_on(guard.lease());
+            }
+            assert_lost(&guard, LossReason::Expired);
+            assert_turn_is_free(&provider).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_whose_commit_has_no_known_outcome_ends_at_its_deadline() {
+        let provider = LockProvider::in_memory();
+        let guard = committing(&provider).await;
+        drop(guard.lease().begin_commit());
+        guard.lease().end(LossReason::Gone);
+        assert!(!guard.lease().is_lost(), "the mark may have replaced the claim");
+        sleep(Duration::from_secs(2)).await;
+        assert_lost(&guard, LossReason::Expired);
+        assert_turn_is_free(&provider).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_whose_commit_has_no_known_outcome_keeps_no_shutdown_waiting() {
+        let provider = LockProvider::in_memory();
+        let guard = committing(&provider).await;
+        drop(guard.lease().begin_commit());
+        timeout(Duration::from_secs(5), provider.shutdown())
+            .await
+            .unwrap();
+        assert_lost(&guard, LossReason::ShutDown);
     }
 
     /// The claim guards the commit: the next hold must not use the same claim while the commit may still take effect.

@@ -46,7 +46,7 @@ struct Level {
     outer: Mutex<Option<LockContext>>,
     /// Whether the call of this level is over: its guard is released or dropped, or the joined call has returned.
     has_ended: AtomicBool,
-    /// The permit for the joined calls directly under this level, which run one at a time.
+    /// The slot for the joined calls directly under this level, which run one at a time.
     inner_calls: OnceLock<Arc<Semaphore>>,
 }
 
@@ -441,8 +441,8 @@ impl LockContext {
 
     /// The context of the innermost enclosing hold of this name, on the same provider.
     pub(crate) fn enclosing(engine: &Arc<Engine>, name: &str) -> Option<Self> {
-        // A call that has joined one name of a set encloses calls of its other names as well: the permit of the set itself is
-        // with that call.
+        // A call that has joined one name of a set encloses calls of its other names as well: it has the inner-call slot
+        // of the set itself.
         let is_it = |context: &Self| {
             Arc::ptr_eq(&context.level.engine, engine)
                 && context.leases().any(|lease| lease.token_of(name).is_some())

@@ -19,7 +19,7 @@ use crate::store::{ProviderMark, Store};
 use crate::sync::lock;
 use crate::timing::SHUTDOWN_LIMIT;
 
-/// The largest number of names whose calls are reported for coming close to a boundary between two periods.
+/// The largest number of names for which a provider has warnings that are reported once for each name.
 const MOST_WARNINGS: usize = 1000;
 
 /// What all clones of a provider, its locks and its leases share.
@@ -36,7 +36,8 @@ pub(crate) struct Engine {
     /// The mark of this provider, which is in the id of each of its claims.
     pub(crate) mark: ProviderMark,
     pub(crate) meter: Meter,
-    /// The names whose calls came close to a boundary between two periods, each of which has a warning.
+    /// The names that have had their warning: calls close to a boundary between two periods, and semaphores with different
+    /// numbers of permits.
     warned: Mutex<HashSet<Arc<str>>>,
     /// The number of calls that wait for a lock.
     waiting: AtomicUsize,

@@ -85,7 +85,7 @@ pub enum LockError {
     Lost {
         /// The lock's name.
         name: String,
-        /// The token of the hold that was lost.
+        /// The token of the hold that was lost; `i64::MIN` for a permit, which has none.
         token: FencingToken,
         /// Why it was lost.
         reason: LossReason,

@@ -114,14 +114,16 @@ impl LockSet {
     }
 
     /// Sets the shortest time for which the locks stay taken, as
-    /// [`DistributedLock::min_hold`](crate::DistributedLock::min_hold) does.
+    /// [`DistributedLock::min_hold`](crate::DistributedLock::min_hold) does. For each lock it counts from the time at which that
+    /// one was acquired.
     pub fn min_hold(mut self, hold: Duration) -> Self {
         Arc::make_mut(&mut self.options).min_hold = hold;
         self
     }
 
     /// Sets the time after which the lease is no longer renewed, as
-    /// [`DistributedLock::max_hold`](crate::DistributedLock::max_hold) does.
+    /// [`DistributedLock::max_hold`](crate::DistributedLock::max_hold) does. It counts from the time at which the call has all
+    /// locks.
     pub fn max_hold(mut self, hold: Duration) -> Self {
         Arc::make_mut(&mut self.options).max_hold = Some(hold);
         self
@@ -271,10 +273,10 @@ impl LockSet {
                 on_lost,
             ));
         }
-        let permits = parts.permits(on_busy).await?;
+        let slots = parts.inner_call_slots(on_busy).await?;
         if parts.rest.is_empty() {
             let context = self.context(&parts, None);
-            return Ok(RunningHold::joined_several(context, permits, on_lost));
+            return Ok(RunningHold::joined_several(context, slots, on_lost));
         }
         let hold = tokio::select! {
             biased;
@@ -288,7 +290,7 @@ impl LockSet {
             guard,
             self.options.await_release,
             context,
-            permits,
+            slots,
             on_lost,
         ))
     }
@@ -434,25 +436,25 @@ impl Parts {
         task::any(self.leases().map(|lease| Box::pin(lease.until_over()))).await;
     }
 
-    /// The permits of all enclosing calls: calls that join one of them run one at a time, whichever of its names they need.
-    async fn permits(&self, on_busy: OnBusy) -> Result<Vec<OwnedSemaphorePermit>, LockError> {
+    /// The inner-call slots of all enclosing calls: calls that join one of them run one at a time, whichever of its names they need.
+    async fn inner_call_slots(&self, on_busy: OnBusy) -> Result<Vec<OwnedSemaphorePermit>, LockError> {
         self.ensure_held()?;
-        let mut permits = Vec::with_capacity(self.outer.len());
+        let mut slots = Vec::with_capacity(self.outer.len());
         for outer in &self.outer {
             let inner_calls = outer.inner_calls();
-            let permit = match on_busy {
+            let slot = match on_busy {
                 OnBusy::TryOnce => inner_calls.try_acquire_owned().ok(),
                 OnBusy::Wait => tokio::select! {
                     biased;
-                    permit = inner_calls.acquire_owned() => permit.ok(),
+                    slot = inner_calls.acquire_owned() => slot.ok(),
                     () = self.until_lost() => return Err(self.lost_error()),
                 },
             };
-            permits.push(permit.ok_or_else(|| outer.busy_error())?);
+            slots.push(slot.ok_or_else(|| outer.busy_error())?);
         }
         // A hold may have ended during the wait for another inner call.
         self.ensure_held()?;
-        Ok(permits)
+        Ok(slots)
     }
 }
 

@@ -165,11 +165,12 @@ impl Semaphore {
     /// Acquires a permit if one is free; `None` if all of them are held.
     ///
     /// If others are faster each time, the call goes on until the acquire timeout, or for 10 s if that is 0 or `None`: it
-    /// returns `None` only after a query that found no free permit.
+    /// returns `None` only after a query that found no free permit. Callers that wait in this process already come first.
     ///
     /// # Errors
     ///
-    /// Those of [`acquire`](Self::acquire) except [`LockError::Timeout`].
+    /// Those of [`acquire`](Self::acquire). [`LockError::Timeout`] says that the call has reached its limit without such a
+    /// query.
     ///
     /// # Cancel safety
     ///

@@ -38,6 +38,11 @@ pub(crate) fn parts(id: &str) -> Option<(&str, u32)> {
     (number.to_string() == digits).then_some((semaphore, number))
 }
 
+/// The name that users know: for a permit that of its semaphore.
+pub(crate) fn shown(id: &str) -> &str {
+    parts(id).map_or(id, |(semaphore, _)| semaphore)
+}
+
 /// The name by which waiters know a lock: a waiter for a permit takes any of its semaphore.
 pub(crate) fn awaited(id: &str) -> &str {
     match parts(id) {
@@ -56,6 +61,7 @@ mod tests {
         for (name, number) in [("export", 0), ("export:Ä", 999), ("a b", u32::MAX)] {
             let id = id(name, number);
             assert_eq!(parts(&id), Some((name, number)));
+            assert_eq!((shown(&id), shown(name)), (name, name));
             assert_eq!(awaited(&id), &*group(name));
             assert!(is_group(awaited(&id)) && !is_group(&id));
             assert!(*group(name) <= *id && *id < *end_of_ids(name));

@@ -260,7 +260,7 @@ pub(crate) const STREAM_PROVED: Duration = seconds(10 * 60);
 
 // The order between processes.
 
-/// The time that each waiter leaves to those before it after a release, besides the time that their requests take.
+/// The time that each waiter leaves to those before it after a release, besides twice the time that their requests take.
 pub(crate) const LINE_MARGIN: Duration = millis(5);
 
 /// The same for a waiter without a change stream, which learns of a release by polling.
@@ -269,8 +269,29 @@ pub(crate) const LINE_MOMENT_POLLING: Duration = millis(30);
 /// The longest time that a waiter leaves to all before it together.
 pub(crate) const LINE_MOMENTS_MAX: Duration = millis(50);
 
+/// The longest time that a provider asks for besides its usual moment, after others came before it when it was the first.
+pub(crate) const LINE_EXTRA_MAX: Duration = millis(20);
+
+/// The number of waiters in front from which on a provider reads its stream with pauses: with many of them each event costs
+/// the server more than the time until the next release.
+pub(crate) const LINE_FAR: usize = 8;
+
+/// The pause of such a provider after each reply of its stream. It is shorter than the turns of so many waiters together.
+pub(crate) const LINE_FAR_PAUSE: Duration = millis(25);
+
+/// The time from which on an event of the stream has come with a reply of its own; it was in memory already otherwise.
+pub(crate) const STREAM_REPLY: Duration = Duration::from_micros(200);
+
 /// The time for which a process remembers that another one has acquired the lock: it may be one that cannot stand in line.
 pub(crate) const LINE_REMEMBER: Duration = millis(500);
+
+/// The time for which a process remembers that a program without a place in line has acquired the lock.
+pub(crate) const LINE_STRANGER: Duration = seconds(5);
+
+/// The moment that is left to such a program after each release in that time: it looks seldom and at any moment, and each
+/// millisecond in which the lock is free lets it in more often. Two processors and 4 of them beside 4 times 4 tasks: 1.8
+/// turns a second without it.
+pub(crate) const LINE_STRANGER_MOMENT: Duration = millis(2);
 
 /// The longest time for which a process waits after its own release until another one has acquired the lock.
 pub(crate) const STAND_BACK: Duration = millis(30);
@@ -281,17 +302,20 @@ pub(crate) const STAND_BACK_POLLING: Duration = millis(50);
 /// The time for which a process stays in line after its last user of the name has left: it often asks again.
 pub(crate) const LINE_LINGER: Duration = millis(100);
 
+/// The length of a wait from which on operators see it, if the provider stood in line when it began.
+pub(crate) const LINE_SHOWN: Duration = millis(500);
+
 /// The time after its own release within which a process that acquires the lock again looks whether others wait.
 pub(crate) const LINE_RETAKEN: Duration = millis(100);
 
-/// The least time between two such looks, each for all such names.
+/// The least time between two such looks, each for all such names. The first looks come sooner.
 pub(crate) const LINE_RETAKEN_EVERY: Duration = seconds(1);
 
 /// The longest pause of a waiter that hears of no release: an event can be lost.
 pub(crate) const LINE_SILENCE: Duration = seconds(1);
 
 /// The pause of the first in line without a change stream; the others pause longer by their places.
-pub(crate) const LINE_POLL: Duration = millis(25);
+pub(crate) const LINE_POLL: Duration = millis(20);
 
 /// The part of the time for which the present holder is known to have the lock that a waiter without a change stream pauses
 /// at least: it sends few requests for a lock that is held for long, and comes late by this part at most.
@@ -319,6 +343,9 @@ pub(crate) const LINE_PROLONGED: Duration = seconds(30);
 /// The limit at the server of one write of a document in line.
 pub(crate) const LINE_LIMIT: Duration = seconds(2);
 
+/// The time after which a command of the line without a reply is given up, which closes its connection.
+pub(crate) const LINE_NO_REPLY: Duration = seconds(4);
+
 /// The limit at the server of one query for lines.
 pub(crate) const LINE_READ_LIMIT: Duration = seconds(1);
 
@@ -326,7 +353,7 @@ pub(crate) const LINE_READ_LIMIT: Duration = seconds(1);
 pub(crate) const LINE_REFUSED: Duration = seconds(5 * 60);
 
 /// The time for which a shutdown waits until the documents of this process are removed.
-pub(crate) const LINE_SHUTDOWN: Duration = seconds(3);
+pub(crate) const LINE_SHUTDOWN: Duration = seconds(5);
 
 // The documents of waiters.
 
@@ -346,6 +373,10 @@ pub(crate) const INDEX_BUILD_LIMIT: Duration = seconds(1);
 
 /// The bounds in seconds of the random pause after a failed build: frequent builds would delay commands again and again.
 pub(crate) const INDEX_BUILD_PAUSE: RangeInclusive<u64> = 300..=600;
+
+/// The bounds in seconds of the random pause after which a provider that enters a line checks again whether the indexes of
+/// the waiters' documents exist: one command.
+pub(crate) const WAITERS_INDEX_CHECK: RangeInclusive<u64> = 60..=120;
 
 /// The time until the next check of an index that is missing, if the build did not fail.
 pub(crate) const INDEX_RETRY: Duration = seconds(60);
@@ -389,6 +420,7 @@ const _: () = {
     assert!(is_less(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX) && is_less(HANDOVER_MIN, HANDOVER_MAX));
     assert!(is_less(HANDOVER_MAX, HANDOVER_MAX_SLOW));
     assert!(is_less(COMMIT_NO_REPLY, COMMIT_LIMIT) && is_less(COMMAND_LIMIT, ADMIN_REPLY_LIMIT));
+    assert!(is_less(LINE_LIMIT, LINE_NO_REPLY) && is_less(LINE_READ_LIMIT, LINE_NO_REPLY));
     assert!(is_less(STAND_BACK, LINE_MOMENTS_MAX) && is_less(LINE_MOMENTS_MAX, LINE_SILENCE));
     assert!(is_less(STREAM_AWAIT, STREAM_SILENT) && is_less(STREAM_SILENT, DEAD_CONNECTION));
     assert!(is_less(STREAM_COST_WINDOW, STREAM_POLL_MIN) && is_less(STREAM_POLL_MIN, STREAM_POLL_MAX));

@@ -10,7 +10,7 @@ use tracing::{Level, Span, debug, error, info, span, trace, warn};
 
 use crate::meter::AcquireOutcome;
 use crate::name::RenderedName;
-use crate::{FencingToken, LockError, LossReason, lock_id};
+use crate::{FencingToken, LockError, LossReason, lock_id, slot};
 
 macro_rules! target {
     () => {
@@ -144,7 +144,7 @@ pub(crate) fn retrying(name: &str, error: &LockError, pause: Duration) {
 pub(crate) fn look_failed(locks: usize, first: &str, error: &LockError, pause: Duration) {
     warn!(
         name: "mongolock.retrying", target: target!(),
-        { locks = locks, lock.name = first, error = %error, pause_ms = millis(pause) },
+        { locks = locks, lock.name = slot::shown(first), error = %error, pause_ms = millis(pause) },
         "a look at awaited locks failed, it is repeated"
     );
 }
@@ -244,7 +244,7 @@ pub(crate) fn forced(name: &str) {
     event!(
         info,
         "mongolock.forced",
-        { lock.name = name },
+        { lock.name = slot::shown(name), lock.permit = slot::parts(name).map(|(_, number)| number) },
         "an operator released the lock by force"
     );
 }
@@ -273,7 +273,7 @@ pub(crate) fn renewal_failed(locks: usize, first: &str, error: &LockError) {
     event!(
         warn,
         "mongolock.renewal_failed",
-        { locks = locks, lock.name = first, error = %error.with_cause() },
+        { locks = locks, lock.name = slot::shown(first), error = %error.with_cause() },
         "renewal failed, retrying while the leases last"
     );
 }
@@ -282,7 +282,7 @@ pub(crate) fn release_failed(locks: usize, first: &str, error: &LockError) {
     event!(
         warn,
         "mongolock.release_failed",
-        { locks = locks, lock.name = first, error = %error.with_cause() },
+        { locks = locks, lock.name = slot::shown(first), error = %error.with_cause() },
         "release failed, the leases will expire"
     );
 }

@@ -107,7 +107,7 @@ impl Server {
         let answers = self.roles().await;
         let secondaries = answers
             .into_iter()
-            .filter(|(_, hello)| hello.get_bool("secondary") == Ok(true));
+            .filter(|(_, hello)| hello.get_bool("secondary").unwrap_or_default());
         secondaries.map(|(node, _)| node).collect()
     }
 

@@ -3,7 +3,7 @@
 
 mod service;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -120,6 +120,43 @@ async fn scheduled_job_runs_on_one_of_three_instances() {
     }
     let again = printed(on_server("scheduled_job", &db));
     assert_eq!(again.matches("skips the job").count(), 3, "{again}");
+}
+
+#[tokio::test]
+async fn permits_lets_two_exports_run_at_the_same_time() {
+    let db = test_db().await;
+    for output in both("permits", &db) {
+        let begun = output.lines().filter(|line| line.contains(" begins, "));
+        let running: Vec<&str> = begun.filter_map(|line| line.split(' ').nth(5)).collect();
+        assert_eq!(running.len(), 6, "{output}");
+        assert!(
+            running.iter().all(|running| ["1", "2"].contains(running)),
+            "{output}"
+        );
+        assert!(output.ends_with("2 permits are free\n"), "{output}");
+    }
+}
+
+#[tokio::test]
+async fn cron_writes_the_report_of_each_tick_once() {
+    let db = test_db().await;
+    for example in [in_memory("cron"), on_server("cron", &db)] {
+        let output = interrupted(example, "finds the report", rustix::process::Signal::INT);
+        let tick = |line: &String| line.rsplit(' ').next().map(str::to_owned);
+        let of = |what: &str| -> Vec<_> {
+            let lines = output.iter().filter(|line| line.contains(what));
+            lines.filter_map(tick).collect()
+        };
+        let (written, found) = (of("writes the report"), of("finds the report"));
+        let once: HashSet<_> = written.iter().collect();
+        assert_eq!(once.len(), written.len(), "{output:#?}");
+        assert!(found.iter().all(|tick| once.contains(tick)), "{output:#?}");
+        assert_eq!(
+            output.last().map(String::as_str),
+            Some("all instances have ended"),
+            "{output:#?}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -163,8 +163,13 @@ impl Attempt {
     }
 
     /// The same attempt for a single try, whose request does not wait behind those of waiting calls.
-    pub(crate) fn unlimited(mut self) -> Self {
-        self.class = None;
+    pub(crate) fn unlimited(self) -> Self {
+        self.in_class(None)
+    }
+
+    /// The same attempt, whose requests are admitted among those of this class; `None` for a single try.
+    pub(crate) fn in_class(mut self, class: Option<AdmissionClass>) -> Self {
+        self.class = class;
         self
     }
 
@@ -313,6 +318,8 @@ impl Attempt {
                 dates,
             }) => {
                 self.class = self.class.map(|_| AdmissionClass::Woken);
+                // Known before the first acquisition: who is far away asks for a longer moment from the beginning.
+                self.shared.engine.lines.note_round_trip(reply.sent.elapsed());
                 AttemptOutcome::Held {
                     lock_id: holder,
                     remaining,

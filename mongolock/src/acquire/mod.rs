@@ -248,7 +248,7 @@ impl<'a> Acquire<'a> {
         }
         let mut pacing = Pacing::new(self.engine, self.name(), entry, self.begun);
         if first.is_none() {
-            pacing.wait_for_place(deadline).await;
+            pacing.wait_for_place(deadline, self.options.once.is_some()).await;
         }
         let (mut attempt, mut outcome) =
             first.map_or_else(|| (self.new_attempt(entry), None), |first| *first);

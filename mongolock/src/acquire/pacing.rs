@@ -7,6 +7,7 @@ use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::lease::Entry;
 use crate::notifier::{Counted, Subscription};
+use crate::queue::{FrontStatus, Holder};
 
 /// The number of "held" replies after which a waiter registers for wake-ups: shorter waits are not worth it.
 const REPLIES_BEFORE_STREAM: u32 = 2;
@@ -87,7 +88,8 @@ impl<'a> Pacing<'a> {
         if self.held_replies > replies || lines.has(self.name) || notifier.has_many() {
             self.subscribe();
         }
-        if self.held_replies >= REPLIES_BEFORE_LINE {
+        // Who stands in line already says that its place is still needed.
+        if self.held_replies >= REPLIES_BEFORE_LINE || lines.has(self.name) {
             let has_stream = notifier.expects_stream();
             lines.enter(self.name, self.entry.user(), has_stream, Some(self.begun));
             lines.set_width(self.name, self.width);
@@ -103,16 +105,23 @@ impl<'a> Pacing<'a> {
     }
 
     /// Waits before the first request while this provider leaves the lock to others: after its own release, or because they
-    /// stand before it in line. A call with a deadline keeps half of its time for its own requests, and at least [`OWN_REQUESTS`]. Cancel safe.
-    pub(crate) async fn wait_for_place(&mut self, deadline: Option<Instant>) {
+    /// stand before it in line. A call with a deadline keeps half of its time for its own requests, and at least
+    /// [`OWN_REQUESTS`]. Cancel safe.
+    /// A mark ends it as a release does if `ends_with_mark` says so: the first request of the call finds it then.
+    pub(crate) async fn wait_for_place(&mut self, deadline: Option<Instant>, ends_with_mark: bool) {
         let lines = &self.engine.lines;
         lines.set_user(self.name, &self.entry.user());
         lines.set_width(self.name, self.width);
         let Some(until) = lines.place_until(self.name) else {
             return;
         };
+        let front = self.entry.front();
+        if matches!(front.status(), FrontStatus::NoReply) && !front.is_reply_slow() {
+            // A call whose time ends here has waited for others, and for no reply.
+            front.set_held(Holder::default());
+        }
         let subscription = self.subscribe();
-        subscription.rest_for_place(until);
+        subscription.rest_for_place(until, ends_with_mark);
         match deadline {
             Some(deadline) => {
                 let left = deadline.saturating_duration_since(Instant::now());

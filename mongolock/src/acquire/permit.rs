@@ -5,10 +5,11 @@
 //! over all permits shows which are free. The caller's turn in this process lasts until it has its permit, and not until
 //! it releases it.
 
-use std::sync::{Arc, OnceLock};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument;
 
 use super::attempt::{Attempt, AttemptOutcome};
@@ -16,14 +17,15 @@ use super::pacing::Pacing;
 use super::period::CallPeriod;
 use super::{Acquire, Tried, Waiting};
 use crate::engine::Engine;
-use crate::lease::{Entry, Hold};
+use crate::lease::{Entry, Hold, Turn};
 use crate::meter::LockMeter;
 use crate::name::RenderedName;
 use crate::opaque::boxed;
 use crate::options::Options;
-use crate::queue::{FrontStatus, Holder};
+use crate::queue::{AdmissionClass, FrontStatus, Holder};
 use crate::store::{HeldSlots, LeaseId, driver_error};
-use crate::timing::LOOK_LIMIT;
+use crate::sync::lock;
+use crate::timing::{ACQUIRE_OVERDUE, LOOK_LIMIT};
 use crate::{LockError, slot, task, trace};
 
 /// The number of claims after which a call pauses, because others were faster each time.
@@ -41,6 +43,8 @@ pub(crate) struct AcquirePermit<'a> {
     is_inside_hold: bool,
     meter: LockMeter,
     begun: Instant,
+    /// The permits whose documents were found blocked: they look free and cannot be acquired.
+    blocked: Mutex<Vec<u32>>,
 }
 
 /// How some rounds ended.
@@ -76,6 +80,7 @@ impl<'a> AcquirePermit<'a> {
             is_inside_hold,
             meter: engine.meter.of(name.template()),
             begun: Instant::now(),
+            blocked: Mutex::default(),
         }
     }
 
@@ -130,29 +135,55 @@ impl<'a> AcquirePermit<'a> {
     async fn attempt_once(&self) -> Result<Tried, LockError> {
         self.call().ensure_open()?;
         let entry = self.engine.queues.join(&self.group);
-        // The permits that this process holds or waits for say nothing about the others, so the try does not depend on it.
-        let _turn = entry.try_turn();
         let deadline = self.begun + self.options.attempt_limit();
         let trying = boxed(self.try_until_known(&entry, deadline));
         match self.call().bounded(&entry, Some(deadline), trying).await? {
             Some(result) => Ok(result?.map(|hold| self.deliver(hold))),
-            None => match entry.front().status() {
-                FrontStatus::Held(holder) => Ok(Err(holder)),
-                status => Err(self.call().gave_up_error(&entry, status)),
-            },
+            // What other calls have found does not say that all permits were held during this one.
+            None => Err(self.call().gave_up_error(&entry, entry.front().status())),
         }
     }
 
     /// Rounds until a permit is acquired or a query finds all of them held.
     async fn try_until_known(&self, entry: &Arc<Entry>, deadline: Instant) -> Result<Tried, LockError> {
         let mut pacing = self.pacing(entry);
+        let _turn = match self.turn_unless_full(entry, &mut pacing).await? {
+            Ok(turn) => turn,
+            Err(holder) => return Ok(Err(holder)),
+        };
         let mut drawn = Some(self.draw());
         loop {
-            let rounds = self.rounds(entry, &mut pacing, Some(deadline), drawn.take(), true);
+            let rounds = self.rounds(entry, &mut pacing, Some(deadline), drawn.take(), None);
             match rounds.await? {
                 Rounds::Acquired(hold) => return Ok(Ok(hold)),
                 Rounds::Full(holder) => return Ok(Err(holder)),
                 Rounds::Lost => sleep(pacing.after_error()).await,
+            }
+        }
+    }
+
+    /// The turn of a try, which comes after those of the callers that wait in this process already. That it is not free says
+    /// nothing about the permits: only a query that finds all of them held ends the try.
+    async fn turn_unless_full(
+        &self,
+        entry: &Arc<Entry>,
+        pacing: &mut Pacing<'_>,
+    ) -> Result<Result<Turn, Holder>, LockError> {
+        if let Some(turn) = entry.try_turn() {
+            return Ok(Ok(turn));
+        }
+        let mut turn = pin!(entry.turn());
+        loop {
+            tokio::select! {
+                biased;
+                turn = &mut turn => return Ok(Ok(turn)),
+                found = self.look(entry, pacing, None) => if let Found::Full(holder) = found? {
+                    return Ok(Err(holder));
+                },
+            }
+            // A caller before this one is about to claim what is free.
+            if let Ok(turn) = timeout(pacing.after_error(), &mut turn).await {
+                return Ok(Ok(turn));
             }
         }
     }
@@ -175,15 +206,17 @@ impl<'a> AcquirePermit<'a> {
     ) -> Result<Hold, LockError> {
         let _turn = entry.turn().await;
         let mut pacing = self.pacing(entry);
-        pacing.wait_for_place(deadline).await;
+        pacing.wait_for_place(deadline, false).await;
         let mut drawn = Some(self.draw());
         // It stands for the call where others compare claims; each claim has an id of its own.
         let call_id = self.engine.mark.new_lock_id(&self.engine.owner);
+        let mut class = AdmissionClass::First;
         loop {
-            let rounds = self.rounds(entry, &mut pacing, deadline, drawn.take(), false);
+            let rounds = self.rounds(entry, &mut pacing, deadline, drawn.take(), Some(class));
             let pause = match rounds.await? {
                 Rounds::Acquired(hold) => return Ok(hold),
                 Rounds::Full(holder) => {
+                    class = AdmissionClass::Woken;
                     let remaining = holder.remaining();
                     let pause = pacing.after_held(&call_id, false, remaining);
                     trace::waiting(self.name.text(), remaining, pause);
@@ -192,53 +225,67 @@ impl<'a> AcquirePermit<'a> {
                 // The releases that these claims were for are over: no event would end a wait.
                 Rounds::Lost => pacing.after_error(),
             };
-            pacing.pause(pause).await;
+            self.pause(entry, &mut pacing, pause).await;
         }
     }
 
-    /// At most [`ROUNDS`] claims, each of a permit that looks free; the first one of a drawn permit if there is one.
+    /// Pauses until it is time for the next query. No stream need report a release of this process.
+    async fn pause(&self, entry: &Entry, pacing: &mut Pacing<'_>, longest: Duration) {
+        let mut pausing = pin!(pacing.pause(longest));
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut pausing => return,
+                () = entry.freed() => if self.engine.notifier.released_here(&self.group) {
+                    return;
+                },
+            }
+        }
+    }
+
+    /// At most [`ROUNDS`] claims, each of a permit that looks free; the first one of a drawn permit if there is one. `class`
+    /// says among which requests they are admitted; `None` for a single try.
     async fn rounds(
         &self,
         entry: &Arc<Entry>,
         pacing: &mut Pacing<'_>,
         deadline: Option<Instant>,
         mut drawn: Option<u32>,
-        is_try: bool,
+        class: Option<AdmissionClass>,
     ) -> Result<Rounds, LockError> {
         for _ in 0..ROUNDS {
             let number = match drawn.take() {
                 Some(number) => number,
-                None => match self.look(entry, pacing, is_try).await? {
+                None => match self.look(entry, pacing, class).await? {
                     Found::Free(number) => number,
                     Found::Full(holder) => return Ok(Rounds::Full(holder)),
                 },
             };
-            if let Some(hold) = self.claim(entry, pacing, deadline, number, is_try).await? {
+            if let Some(hold) = self.claim(entry, pacing, deadline, number, class).await? {
                 return Ok(Rounds::Acquired(hold));
             }
         }
         // A last look: a try says that no permit is free only if a query has found that.
-        match self.look(entry, pacing, is_try).await? {
+        match self.look(entry, pacing, class).await? {
             Found::Full(holder) => Ok(Rounds::Full(holder)),
             Found::Free(_) => Ok(Rounds::Lost),
         }
     }
 
-    /// Claims one permit; `None` if another holder has it. After an unclear outcome the same permit is claimed with the
-    /// same id.
+    /// Claims one permit; `None` if another holder has it, or if a foreign transaction blocks its document: other permits may
+    /// be free, and the attempt gives its claim back. After another unclear outcome the same permit is claimed with the same
+    /// id.
     async fn claim(
         &self,
         entry: &Arc<Entry>,
         pacing: &mut Pacing<'_>,
         deadline: Option<Instant>,
         number: u32,
-        is_try: bool,
+        class: Option<AdmissionClass>,
     ) -> Result<Option<Hold>, LockError> {
         let id = slot::id(self.name.text(), number);
-        let mut attempt = Attempt::of_permit(self.engine, &id, self.name.text(), self.options, entry);
-        if is_try {
-            attempt = attempt.unlimited();
-        }
+        let mut attempt =
+            Attempt::of_permit(self.engine, &id, self.name.text(), self.options, entry).in_class(class);
         loop {
             let error = match attempt.request(deadline).await {
                 AttemptOutcome::RuntimeStopped => return Err(self.call().shut_down_error()),
@@ -249,9 +296,12 @@ impl<'a> AcquirePermit<'a> {
                     attempt = attempt.anew();
                     continue;
                 }
-                AttemptOutcome::Held { lock_id, .. } => {
-                    let Some((key, min_hold)) = lock_id.and_then(|lock_id| self.given_up(&id, lock_id))
-                    else {
+                AttemptOutcome::Held {
+                    lock_id, remaining, ..
+                } => {
+                    let given_up = lock_id.as_ref().and_then(|own| self.given_up(&id, own));
+                    let Some((key, min_hold)) = given_up else {
+                        entry.front().set_held(Holder::new(lock_id, remaining));
                         return Ok(None);
                     };
                     match boxed(self.call().release_given_up(key, min_hold)).await {
@@ -259,16 +309,27 @@ impl<'a> AcquirePermit<'a> {
                         Err(error) => error,
                     }
                 }
+                // The last known status is "held", and the server had too little time to confirm it.
+                AttemptOutcome::OutOfTime(_) if matches!(entry.front().status(), FrontStatus::Held(_)) => {
+                    lock(&self.blocked).push(number);
+                    return Ok(None);
+                }
                 AttemptOutcome::OutOfTime(error) | AttemptOutcome::Failed(error) => error,
             };
-            sleep(self.failed(entry, pacing, error, is_try)?).await;
+            let is_blocked = driver_error::is_blocked_document(&error);
+            let pause = self.failed(entry, pacing, error, class)?;
+            if is_blocked {
+                lock(&self.blocked).push(number);
+                return Ok(None);
+            }
+            sleep(pause).await;
         }
     }
 
     /// The claim on a permit and its minimum hold, if this process has given it up.
-    fn given_up(&self, id: &Arc<str>, lock_id: Arc<str>) -> Option<(LeaseId, Duration)> {
-        let min_hold = self.engine.renewer.given_up.find(&lock_id)?;
-        let name = Arc::clone(id);
+    fn given_up(&self, id: &Arc<str>, lock_id: &Arc<str>) -> Option<(LeaseId, Duration)> {
+        let min_hold = self.engine.renewer.given_up.find(lock_id)?;
+        let (name, lock_id) = (Arc::clone(id), Arc::clone(lock_id));
         Some((LeaseId { name, lock_id }, min_hold))
     }
 
@@ -277,7 +338,7 @@ impl<'a> AcquirePermit<'a> {
         &self,
         entry: &Arc<Entry>,
         pacing: &mut Pacing<'_>,
-        is_try: bool,
+        class: Option<AdmissionClass>,
     ) -> Result<Found, LockError> {
         loop {
             entry.front().request_sent();
@@ -290,7 +351,7 @@ impl<'a> AcquirePermit<'a> {
                     }
                     return Ok(found);
                 }
-                Err(error) => sleep(self.failed(entry, pacing, error, is_try)?).await,
+                Err(error) => sleep(self.failed(entry, pacing, error, class)?).await,
             }
         }
     }
@@ -310,8 +371,15 @@ impl<'a> AcquirePermit<'a> {
             })
         };
         let free: Vec<u32> = (0..self.permits).filter(|number| !is_held(number)).collect();
-        if !free.is_empty() {
-            return Found::Free(free[fastrand::usize(0..free.len())]);
+        let blocked = lock(&self.blocked);
+        let usable: Vec<u32> = free
+            .iter()
+            .copied()
+            .filter(|own| !blocked.contains(own))
+            .collect();
+        drop(blocked);
+        if let Some(number) = fastrand::choice(&usable).or_else(|| fastrand::choice(&free)) {
+            return Found::Free(*number);
         }
         let own = held.iter().filter(|(number, _)| **number < self.permits);
         let first = own.map(|(_, lease)| lease).min_by_key(|lease| lease.remaining);
@@ -333,7 +401,11 @@ impl<'a> AcquirePermit<'a> {
                 .count(store.slots(&name, permits, margin, LOOK_LIMIT))
                 .await
         };
-        task::start(looking).await
+        // After a lost reply another query is sent, instead of waiting for the end of its connection.
+        match timeout(ACQUIRE_OVERDUE, task::start(looking)).await {
+            Ok(reply) => reply,
+            Err(_) => Err(LockError::no_reply("query", ACQUIRE_OVERDUE)),
+        }
     }
 
     /// Notes a request that has failed, and returns the pause before the next one; an error that is not transient ends the
@@ -343,9 +415,9 @@ impl<'a> AcquirePermit<'a> {
         entry: &Arc<Entry>,
         pacing: &mut Pacing<'_>,
         error: LockError,
-        is_try: bool,
+        class: Option<AdmissionClass>,
     ) -> Result<Duration, LockError> {
-        if !driver_error::is_transient(&error) || (is_try && driver_error::is_unreachable(&error)) {
+        if !driver_error::is_transient(&error) || (class.is_none() && driver_error::is_unreachable(&error)) {
             return Err(error);
         }
         let pause = pacing.after_error();
@@ -366,5 +438,31 @@ impl<'a> AcquirePermit<'a> {
     fn deliver(&self, hold: Hold) -> Hold {
         hold.lease().deliver_permit(&self.meter);
         hold
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LockProvider;
+
+    /// Without a change stream, and long before the next query is due.
+    #[tokio::test(start_paused = true)]
+    async fn a_release_in_this_process_ends_a_wait_at_once() {
+        let pause = Duration::from_secs(10);
+        let provider = LockProvider::in_memory().to_builder();
+        let provider = provider.wake_up(false).retry_interval(pause..=pause).build();
+        let semaphore = provider.unwrap().semaphore("s", 2);
+        let (first, _second) = (
+            semaphore.acquire().await.unwrap(),
+            semaphore.acquire().await.unwrap(),
+        );
+        let waiting = semaphore.clone();
+        let waiting = tokio::spawn(async move { waiting.acquire_timeout(None).acquire().await });
+        sleep(Duration::from_secs(1)).await;
+        let begun = Instant::now();
+        first.release().await.unwrap();
+        drop(waiting.await.unwrap().unwrap());
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 }

@@ -20,6 +20,8 @@
 //! Do not use it in async code: it blocks the thread of the runtime.
 
 mod guard;
+mod permit;
+mod set_guard;
 mod worker;
 
 use std::fmt;
@@ -27,11 +29,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use guard::LockGuard;
+pub use permit::Permit;
+pub use set_guard::LockSetGuard;
 use worker::Worker;
 
 use crate::lock::OnBusy;
 use crate::provider::{Health, HeldInfo, LockProviderBuilder};
-use crate::run::{OnLost, run_blocking};
+use crate::run::{OnLost, RunningHold, run_blocking};
 use crate::{DistributedLock, IntoLockName, LockContext, LockError, LockOutput, output};
 
 /// A factory for locks whose calls block the calling thread.
@@ -170,7 +174,138 @@ impl LockProvider {
     /// If the body panics: the panic continues after the release.
     pub fn with<T: LockOutput>(&self, name: impl IntoLockName, body: impl FnOnce() -> T) -> T {
         let lock = self.named(name);
-        let acquiring = async move { lock.hold(OnBusy::Wait, OnLost::Cancel).await };
+        self.run(async move { lock.hold(OnBusy::Wait, OnLost::Cancel).await }, body)
+    }
+
+    /// Waits for several locks and acquires them, all or nothing, as [`LockSet`](crate::LockSet) says. The order of the names
+    /// does not matter.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LockSet::acquire`](crate::LockSet::acquire).
+    pub fn lock_all(
+        &self,
+        names: impl IntoIterator<Item = impl IntoLockName>,
+    ) -> Result<LockSetGuard, LockError> {
+        let set = self.worker.provider().lock_all(names);
+        let guard = self.wait_in_context(async move { set.acquire().await })??;
+        Ok(LockSetGuard::new(guard, &self.worker))
+    }
+
+    /// Acquires several locks if all of them are free, without waiting for their holders; `None` if one of them is held.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LockSet::try_acquire`](crate::LockSet::try_acquire).
+    pub fn try_lock_all(
+        &self,
+        names: impl IntoIterator<Item = impl IntoLockName>,
+    ) -> Result<Option<LockSetGuard>, LockError> {
+        let set = self.worker.provider().lock_all(names);
+        let guard = self.wait_in_context(async move { set.try_acquire().await })??;
+        Ok(guard.map(|guard| LockSetGuard::new(guard, &self.worker)))
+    }
+
+    /// Runs a body under several locks, all or nothing, and then releases them, as [`with`](Self::with) does for one.
+    ///
+    /// A call inside a body under some of these locks joins them and acquires the others, which can be a deadlock until the
+    /// acquire timeout; see [`LockSet::run`](crate::LockSet::run).
+    ///
+    /// ```
+    /// use mongolock::blocking::LockProvider;
+    /// use mongolock::{LockContext, LockError};
+    ///
+    /// # fn main() -> Result<(), LockError> {
+    /// let locks = LockProvider::in_memory()?;
+    /// let names = locks.with_all(["account:7", "account:4"], || {
+    ///     let lock = LockContext::current().expect("inside the body");
+    ///     Ok::<_, LockError>(lock.names().count())
+    /// })?;
+    /// assert_eq!(names, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`with`](Self::with), for each of the locks.
+    ///
+    /// # Panics
+    ///
+    /// If the body panics: the panic continues after the release.
+    pub fn with_all<T: LockOutput>(
+        &self,
+        names: impl IntoIterator<Item = impl IntoLockName>,
+        body: impl FnOnce() -> T,
+    ) -> T {
+        let set = self.worker.provider().lock_all(names);
+        self.run(async move { set.hold(OnBusy::Wait, OnLost::Cancel).await }, body)
+    }
+
+    /// Waits for one of so many permits of this name and acquires it, as [`Semaphore`](crate::Semaphore) says: 1 to 1000
+    /// permits.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Semaphore::acquire`](crate::Semaphore::acquire).
+    pub fn permit(&self, name: impl IntoLockName, permits: u32) -> Result<Permit, LockError> {
+        let semaphore = self.worker.provider().semaphore(name, permits);
+        let permit = self.wait_in_context(async move { semaphore.acquire().await })??;
+        Ok(Permit::new(permit, &self.worker))
+    }
+
+    /// Acquires one of so many permits of this name if one is free; `None` if all of them are held.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Semaphore::try_acquire`](crate::Semaphore::try_acquire).
+    pub fn try_permit(&self, name: impl IntoLockName, permits: u32) -> Result<Option<Permit>, LockError> {
+        let semaphore = self.worker.provider().semaphore(name, permits);
+        let permit = self.wait_in_context(async move { semaphore.try_acquire().await })??;
+        Ok(permit.map(|permit| Permit::new(permit, &self.worker)))
+    }
+
+    /// Runs a body under one of so many permits of this name and then releases it, as [`with`](Self::with) does for a lock.
+    ///
+    /// ```
+    /// use mongolock::LockError;
+    /// use mongolock::blocking::LockProvider;
+    ///
+    /// # fn main() -> Result<(), LockError> {
+    /// let locks = LockProvider::in_memory()?;
+    /// let rows = locks.with_permit("export", 5, || Ok::<_, LockError>(1000))?;
+    /// assert_eq!(rows, 1000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The error of the body, or else a [`LockError`] in the body's own error type: those of [`permit`](Self::permit), and
+    /// [`LockError::Lost`] if the permit was lost before the body ended.
+    ///
+    /// # Panics
+    ///
+    /// If the body panics: the panic continues after the release.
+    pub fn with_permit<T: LockOutput>(
+        &self,
+        name: impl IntoLockName,
+        permits: u32,
+        body: impl FnOnce() -> T,
+    ) -> T {
+        let semaphore = self.worker.provider().semaphore(name, permits);
+        self.run(
+            async move { semaphore.hold(OnBusy::Wait, OnLost::Cancel).await },
+            body,
+        )
+    }
+
+    /// Runs a body under what this future acquires.
+    fn run<T: LockOutput>(
+        &self,
+        acquiring: impl Future<Output = Result<RunningHold, LockError>> + Send + 'static,
+        body: impl FnOnce() -> T,
+    ) -> T {
         let hold = match self.wait_in_context(acquiring) {
             Ok(Ok(hold)) => hold,
             Ok(Err(error)) | Err(error) => return T::from_lock_error(error),

@@ -8,6 +8,7 @@ use mongodb::error::{Error, ErrorKind, WriteFailure};
 
 use super::failure::Failure;
 use super::{LockError, LossReason};
+use crate::FencingToken;
 use crate::duration::Rounded;
 
 impl Display for LockError {
@@ -36,6 +37,9 @@ impl Display for LockError {
                     Ok(until) => f.write_str(&until),
                     Err(_) => write!(f, "{until}"),
                 }
+            }
+            Self::Lost { name, token, reason } if *token == FencingToken::NONE => {
+                write!(f, "a permit of `{name}` was lost: {reason}")
             }
             Self::Lost { name, token, reason } => {
                 write!(f, "lock `{name}` was lost (fencing token {token}): {reason}")
@@ -149,7 +153,6 @@ fn write_code(f: &mut Formatter<'_>, what: &str, code: i32, name: &str) -> fmt::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FencingToken;
 
     fn timeout(holder: Option<&str>, remaining: Option<Duration>) -> LockError {
         LockError::Timeout {

@@ -44,7 +44,8 @@ pub(crate) struct BackgroundRelease {
     is_late: bool,
     /// The entry of the id among the ids that this process has given up.
     pending: Option<Pending>,
-    /// Whether the claim was a turn in the line of its lock; a round of a set that got only a part of it was none.
+    /// Whether the claim counts as an acquisition in the line of its lock; that of a round that got only a part of its set
+    /// does not.
     is_turn: bool,
 }
 
@@ -75,7 +76,7 @@ impl BackgroundRelease {
     ) -> Self {
         Self {
             copies,
-            ..Self::new(key, Duration::ZERO, taken_for, QueueSlot::Entry { _entry: entry })
+            ..Self::new(key, Duration::ZERO, taken_for, QueueSlot::Entry { entry })
         }
     }
 
@@ -198,6 +199,7 @@ impl Renewer {
         if is_confirmed {
             for release in ended.iter().filter(|release| release.is_turn) {
                 self.lines.released(&release.key.name);
+                release.slot.note_freed();
             }
         }
         if self.store().is_closed() {

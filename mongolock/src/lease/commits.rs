@@ -71,6 +71,11 @@ impl Lease {
         self.commits.begun.load(Ordering::SeqCst) > 0 || self.commits.cut_off.load(Ordering::SeqCst)
     }
 
+    /// Whether a commit has begun under this hold and not ended.
+    pub(super) fn has_open_commit(&self) -> bool {
+        self.commits.begun.load(Ordering::SeqCst) > 0
+    }
+
     /// Whether a guarded commit has succeeded under this hold.
     pub(crate) fn has_committed(&self) -> bool {
         self.commits.made.load(Ordering::Relaxed)

@@ -24,7 +24,7 @@ type Reply = Result<MarkReply, LockError>;
 
 /// Begins to complete a lease; the completion goes on if the caller is cancelled. A lease that has ended before is lost.
 pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>, end: MarkEnd) -> BegunRelease {
-    if !lease.begin_completion() {
+    if !lease.begin_marking() {
         return release::begin(renewer, lease);
     }
     let completing = complete(Arc::clone(renewer), Arc::clone(lease), end);

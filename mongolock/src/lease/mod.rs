@@ -116,8 +116,7 @@ enum State {
     Live {
         /// The time at which the holder stops relying on the lease.
         deadline: Instant,
-        /// Whether the work has succeeded, and nothing but its mark may end the lease.
-        is_completing: bool,
+        work: Work,
     },
     Released,
     /// The work is done, and the server has confirmed its mark.
@@ -125,10 +124,21 @@ enum State {
     Lost(LossReason),
 }
 
+/// How far the work under a live lease is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    UnderWay,
+    /// A commit with its mark was begun. Until it has ended, it decides whether the work is done; if its outcome stays
+    /// unknown, the lease ends at its deadline or by a shutdown.
+    Committing,
+    /// The work has succeeded, and nothing but the reply to the request for its mark ends the lease.
+    Marking,
+}
+
 impl Lease {
     pub(crate) fn new(key: LeaseId, grant: Grant, options: Arc<Options>, entry: Arc<Entry>) -> Self {
         let deadline = grant.sent + without_margin(grant.lasts);
-        let slot = QueueSlot::Entry { _entry: entry };
+        let slot = QueueSlot::Entry { entry };
         Self {
             once: grant.once,
             semaphore: grant.semaphore,
@@ -159,7 +169,7 @@ impl Lease {
             is_handed_over: false,
             state: Mutex::new(State::Live {
                 deadline,
-                is_completing: false,
+                work: Work::UnderWay,
             }),
             changed: Notify::new(),
             slot: Mutex::new(slot),
@@ -263,7 +273,7 @@ impl Lease {
         };
         LockError::Lost {
             name: self.name().to_owned(),
-            token: self.token,
+            token: self.fencing_token().unwrap_or(FencingToken::NONE),
             reason,
         }
     }
@@ -307,7 +317,7 @@ impl Lease {
     /// Ends a live lease without a release: it wakes the tasks that wait for the end, passes the turn on, and reports the
     /// loss. A lease whose work has succeeded does not end in this way: the reply to the request for its mark decides.
     pub(crate) fn end(&self, reason: LossReason) {
-        if self.finish_unless_completing(State::Lost(reason)).is_none() {
+        if self.finish_lost(reason).is_none() {
             return;
         }
         self.changed.notify_waiters();
@@ -329,21 +339,26 @@ impl Lease {
     /// Ends a live lease because of a shutdown, as [`end`](Self::end) does, but leaves the turn where it is.
     pub(crate) fn end_in_turn(&self) {
         let reason = LossReason::ShutDown;
-        if self.finish_unless_completing(State::Lost(reason)).is_some() {
+        if self.finish_lost(reason).is_some() {
             self.changed.notify_waiters();
             self.report_loss(reason);
         }
     }
 
     /// Notes that the work has succeeded: from now on only its mark ends the lease. `false` if the lease is over.
-    pub(crate) fn begin_completion(&self) -> bool {
-        let mut state = lock(&self.state);
-        match &mut *state {
-            State::Live {
-                deadline,
-                is_completing,
-            } if *deadline > Instant::now() => {
-                *is_completing = true;
+    pub(super) fn begin_marking(&self) -> bool {
+        self.begin_completion(Work::Marking)
+    }
+
+    /// Notes that a commit begins whose transaction has the mark. `false` if the lease is over.
+    pub(crate) fn begin_commit_with_mark(&self) -> bool {
+        self.begin_completion(Work::Committing)
+    }
+
+    fn begin_completion(&self, next: Work) -> bool {
+        match &mut *lock(&self.state) {
+            State::Live { deadline, work } if *deadline > Instant::now() => {
+                *work = next;
                 true
             }
             _ => false,
@@ -352,8 +367,8 @@ impl Lease {
 
     /// Notes that the mark was not written, and that the lease goes on.
     pub(crate) fn cancel_completion(&self) {
-        if let State::Live { is_completing, .. } = &mut *lock(&self.state) {
-            *is_completing = false;
+        if let State::Live { work, .. } = &mut *lock(&self.state) {
+            *work = Work::UnderWay;
         }
     }
 
@@ -371,16 +386,13 @@ impl Lease {
         }
     }
 
-    /// Whether the work has succeeded: the mark is requested or confirmed.
+    /// Whether the work has succeeded: the mark is requested, in a commit or alone, or it is confirmed.
     pub(crate) fn has_succeeded(&self) -> bool {
-        matches!(
-            *lock(&self.state),
-            State::Done
-                | State::Live {
-                    is_completing: true,
-                    ..
-                }
-        )
+        match *lock(&self.state) {
+            State::Live { work, .. } => work != Work::UnderWay,
+            State::Done => true,
+            State::Released | State::Lost(_) => false,
+        }
     }
 
     /// Whether the server has confirmed the mark.
@@ -530,31 +542,33 @@ impl Lease {
 
     /// Ends a live lease and returns its deadline; `None` if it had ended before.
     fn finish(&self, end: State) -> Option<Instant> {
+        self.finish_if(end, |_| true)
+    }
+
+    /// [`finish`](Self::finish) by a loss. Whether work is done that may have succeeded is decided elsewhere: see [`Work`].
+    fn finish_lost(&self, reason: LossReason) -> Option<Instant> {
+        self.finish_if(State::Lost(reason), |work| match work {
+            Work::UnderWay => true,
+            // The mark may have replaced the claim.
+            Work::Committing => reason != LossReason::Gone && !self.has_open_commit(),
+            Work::Marking => false,
+        })
+    }
+
+    fn finish_if(&self, end: State, may_end: impl Fn(Work) -> bool) -> Option<Instant> {
         let mut state = lock(&self.state);
-        let State::Live { deadline, .. } = *state else {
+        let State::Live { deadline, work } = *state else {
             return None;
         };
+        if !may_end(work) {
+            return None;
+        }
         *state = end;
         drop(state);
         if let Some(meter) = self.meter() {
             meter.hold_ends(self.acquired.elapsed());
         }
         Some(deadline)
-    }
-
-    /// [`finish`](Self::finish) for a lease whose work has not succeeded.
-    fn finish_unless_completing(&self, end: State) -> Option<Instant> {
-        let mut state = lock(&self.state);
-        match *state {
-            State::Live {
-                deadline,
-                is_completing: false,
-            } => {
-                *state = end;
-                Some(deadline)
-            }
-            _ => None,
-        }
     }
 }
 

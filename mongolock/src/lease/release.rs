@@ -132,7 +132,9 @@ async fn release_left(entry: &Arc<Entry>) {
 /// Leaves the hold for the next caller in this process, which may take it over before its release is sent.
 fn leave(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> Option<Arc<Entry>> {
     let turn = turn_to_hand_over(renewer, lease, deadline)?;
-    if lease.has_token_left()
+    // A caller that waits already was not given the hold, because others have their turn now.
+    if !turn.others_wait()
+        && lease.has_token_left()
         && turn
             .budget()
             .allows_handover(renewer.lines.rivals(&lease.key.name))
@@ -173,8 +175,8 @@ fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> b
 /// Takes the turn from a lease if its hold can pass to another caller.
 ///
 /// A hold is not handed over when little of the lease is left, when the lock has a minimum hold, when its work may succeed
-/// only once (the claim belongs to the period in which it was acquired), when the provider is shut down, or while a guarded commit may still be made: the claim guards the commit, and the next hold would use the
-/// same claim.
+/// only once (the claim belongs to the period in which it was acquired), when the provider is shut down, or while a guarded
+/// commit may still be made: the claim guards the commit, and the next hold would use the same claim.
 fn turn_to_hand_over(renewer: &Renewer, lease: &Lease, deadline: Instant) -> Option<Turn> {
     let long_enough = deadline.saturating_duration_since(Instant::now()) > lease.options.expiry / 2;
     if !long_enough
@@ -210,7 +212,13 @@ pub(super) fn begin_sending(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Begun
 /// the first error: the next waiter then sends a request of its own and finds out by itself whether the server works.
 pub(super) async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockError> {
     lease.begin_claim_release();
-    let keys: Vec<LeaseId> = lease.keys().cloned().collect();
+    let members: Vec<LeaseId> = lease.members.iter().map(|member| member.key.clone()).collect();
+    // A single lock takes no allocation for its key.
+    let keys = if members.is_empty() {
+        std::slice::from_ref(&lease.key)
+    } else {
+        &members
+    };
     let min_hold = lease.min_hold();
     let mut releases = BackgroundRelease::of_lease(&lease, lease.take_slot());
     let by = Instant::now() + RELEASE_NO_REPLY;
@@ -218,7 +226,7 @@ pub(super) async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<boo
     let mut is_first = true;
     loop {
         let store = renewer.store();
-        let mut request = pin!(store.release(&keys, min_hold, RELEASE_LIMIT));
+        let mut request = pin!(store.release(keys, min_hold, RELEASE_LIMIT));
         let reply = if store.never_waits() {
             Ok(request.as_mut().await)
         } else {

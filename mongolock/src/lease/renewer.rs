@@ -271,9 +271,17 @@ impl Renewer {
     /// Goes on with a lease whose mark was not written.
     pub(crate) fn resume(self: &Arc<Self>, lease: &Arc<Lease>) {
         lease.cancel_completion();
+        self.go_on(lease);
+    }
+
+    /// Makes up for what could not end a lease while its work was being committed: its deadline or a shutdown.
+    pub(crate) fn go_on(self: &Arc<Self>, lease: &Arc<Lease>) {
         if self.is_closing() {
             self.forget(lease);
             self.end_at_shutdown(lease);
+        } else if lease.is_over() {
+            self.forget(lease);
+            self.expire(lease);
         }
     }
 

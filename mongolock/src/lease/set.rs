@@ -136,7 +136,6 @@ impl Hold {
             hold.is_released = true;
             let deadline = lease.begin_release().unwrap_or(now);
             grant.deadline = grant.deadline.min(deadline);
-            grant.acquired = grant.acquired.min(lease.acquired);
             unconfirmed |= lease.unconfirmed.load(Ordering::Relaxed);
             slots.push(lease.take_slot());
             grant.members.push(Member {

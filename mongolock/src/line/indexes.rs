@@ -8,14 +8,14 @@ use tracing::Instrument;
 use super::{Lines, State};
 use crate::store::IndexState;
 use crate::sync::lock;
-use crate::timing::INDEX_BUILD_PAUSE;
+use crate::timing::{INDEX_BUILD_PAUSE, WAITERS_INDEX_CHECK};
 
 /// What this provider knows of the indexes of the documents. They make the lines fast to read, and remove the documents of
 /// processes that have died; without them the order is the same.
 #[derive(Default)]
 pub(super) struct Indexes {
-    exist: bool,
-    /// The time before which they are not checked again.
+    /// The time before which they are not checked again. They are checked again also if they exist: who drops the collection
+    /// drops them as well.
     next: Option<Instant>,
     check: Option<JoinHandle<()>>,
 }
@@ -24,13 +24,13 @@ impl Indexes {
     fn is_check_due(&self) -> bool {
         let is_running = self.check.as_ref().is_some_and(|check| !check.is_finished());
         let is_late = self.next.is_none_or(|next| next <= Instant::now());
-        !self.exist && !is_running && is_late
+        !is_running && is_late
     }
 }
 
 impl Lines {
-    /// Checks the indexes in the background, and has those built that are missing, unless they are known to exist. After a
-    /// failure the next check comes minutes later.
+    /// Checks the indexes in the background, and has those built that are missing. The next check comes a minute or two
+    /// later, and after a failure some minutes later.
     pub(super) fn ensure_indexes(self: &Arc<Self>, state: &mut State) {
         if !state.indexes.is_check_due() {
             return;
@@ -38,9 +38,13 @@ impl Lines {
         let lines = Arc::clone(self);
         let checking = async move {
             let found = lines.store.ensure_waiters_indexes().await;
-            let indexes = &mut lock(&lines.state).indexes;
-            indexes.exist = found == IndexState::Ready;
-            indexes.next = Some(Instant::now() + Duration::from_secs(fastrand::u64(INDEX_BUILD_PAUSE)));
+            let pause = if found == IndexState::Ready {
+                WAITERS_INDEX_CHECK
+            } else {
+                INDEX_BUILD_PAUSE
+            };
+            let next = Instant::now() + Duration::from_secs(fastrand::u64(pause));
+            lock(&lines.state).indexes.next = Some(next);
         };
         state.indexes.check = Some(crate::task::spawn(checking.in_current_span()));
     }

@@ -1,4 +1,3 @@
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -7,13 +6,13 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument;
 
-use super::line::Write;
+use super::line::{Place, Write};
 use super::{Lines, State, User};
-use crate::store::{Lines as ReadLines, WaiterEntry, driver_error};
+use crate::store::{Lines as ReadLines, Waiter, WaiterEntry, driver_error};
 use crate::sync::lock;
 use crate::timing::{
-    LINE_CHECK, LINE_LIMIT, LINE_MARGIN, LINE_MOMENT_POLLING, LINE_PROLONGED, LINE_READ, LINE_READ_LIMIT,
-    LINE_REFUSED, LINE_SHUTDOWN,
+    LINE_CHECK, LINE_LIMIT, LINE_MARGIN, LINE_MOMENT_POLLING, LINE_NO_REPLY, LINE_PROLONGED, LINE_READ,
+    LINE_READ_LIMIT, LINE_REFUSED, LINE_SHUTDOWN,
 };
 use crate::{LockError, trace};
 
@@ -24,7 +23,7 @@ const BATCH: usize = 500;
 const READ: usize = 100;
 
 impl Lines {
-    /// Has the document of a name be written, which is not as it should be.
+    /// Starts the write of a name's document, which is not as it should be.
     pub(super) fn settle(self: &Arc<Self>, state: &mut State, name: &Arc<str>) {
         state.unsettled.insert(Arc::clone(name));
         if state.writer.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -44,73 +43,101 @@ impl Lines {
     fn next_writes(&self) -> Option<Writes> {
         let state = &mut *lock(&self.state);
         let mut writes = Writes::default();
-        while writes.moves.len() + writes.leaves.len() < BATCH
+        while writes.places.len() + writes.leaves.len() < BATCH
             && let Some(name) = state.unsettled.pop_first()
         {
             let Some(line) = state.names.get_mut(&name) else {
                 continue;
             };
             match line.take_write() {
-                Some(Write::Move { waiting, last }) => writes.moves.push(WaiterEntry {
-                    name,
-                    provider: self.mark.clone(),
-                    owner: Arc::clone(&self.owner),
-                    waited: waiting.map(|since| since.elapsed()),
-                    moment: moment(line.has_stream(), state.round_trip),
-                    last,
-                }),
+                Some(Write::Place(place)) => {
+                    writes.places.push(WaiterEntry {
+                        name,
+                        provider: self.mark.clone(),
+                        owner: Arc::clone(&self.owner),
+                        waited: place.waiting.map(|since| since.elapsed()),
+                        moment: moment(line.has_stream(), state.round_trip) + line.extra(),
+                        last: place.last,
+                        keeps_place: place.is_kept,
+                    });
+                    writes.placed.push(place);
+                }
                 Some(Write::Leave) => writes.leaves.push(name),
                 None => {}
             }
         }
-        if writes.moves.is_empty() && writes.leaves.is_empty() {
+        if writes.places.is_empty() && writes.leaves.is_empty() {
             state.writer = None;
             return None;
         }
         Some(writes)
     }
 
-    /// Forgets the names whose lines were left, unless this provider enters them again.
+    /// Forgets the names whose lines were left, unless they are used again: then this provider enters the line once more.
     fn forget_left(&self, names: &[Arc<str>]) {
         let state = &mut *lock(&self.state);
         for name in names {
-            if state.names.get(name).is_some_and(|line| !line.wants_write()) {
+            let Some(line) = state.names.get_mut(name) else {
+                continue;
+            };
+            if line.has_user() && !line.wants_write() {
+                line.want_move(None);
+            }
+            if line.wants_write() {
+                state.unsettled.insert(Arc::clone(name));
+            } else {
                 state.names.remove(name);
             }
         }
         self.known.store(state.names.len(), Relaxed);
     }
 
+    /// Notes that documents were not written, as far as is known. The keeper has them be written again, unless something
+    /// else is to be written by then.
+    fn put_back(&self, writes: impl IntoIterator<Item = (Arc<str>, Write)>) {
+        let state = &mut *lock(&self.state);
+        for (name, write) in writes {
+            if let Some(line) = state.names.get_mut(&name) {
+                line.put_back(write);
+            }
+        }
+    }
+
     /// Reads the lines of names, and returns those in which somebody stands.
     pub(crate) async fn read(&self, names: &[Arc<str>]) -> ReadLines {
         let mut all = ReadLines::new();
         for names in names.chunks(READ) {
-            match self.store.lines(names, LINE_READ_LIMIT).await {
-                Ok(lines) => all.extend(lines),
+            match replied(self.store.lines(names, LINE_READ_LIMIT)).await {
+                Ok(lines) => {
+                    self.take_over(names, &lines);
+                    all.extend(lines);
+                }
+                // What is known of these lines stays known: no reply does not mean that nobody waits.
                 Err(error) => self.failed(&error),
-            }
-        }
-        let mut state = lock(&self.state);
-        for name in names {
-            if let Some(line) = state.names.get_mut(name) {
-                let waiters = all.get(name).map_or(&[][..], Vec::as_slice);
-                line.read(waiters, self.mark.as_str());
             }
         }
         all
     }
 
+    fn take_over(&self, names: &[Arc<str>], lines: &ReadLines) {
+        let mut state = lock(&self.state);
+        for name in names {
+            if let Some(line) = state.names.get_mut(name) {
+                let waiters = lines.get(name).map_or(&[][..], Vec::as_slice);
+                line.read(waiters, self.mark.as_str());
+            }
+        }
+    }
+
     /// Reads the lines of the names that were acquired again soon after their release, and returns those for which others
     /// wait.
     pub(crate) async fn read_retaken(&self) -> Vec<Arc<str>> {
-        let names = {
-            let mut state = lock(&self.state);
-            state.retaken_read = Some(Instant::now());
-            std::mem::take(&mut state.retaken)
-        };
-        let mut lines: HashMap<_, _> = self.read(&names).await;
-        lines.retain(|_, line| line.iter().any(|waiter| &*waiter.provider != self.mark.as_str()));
-        lines.into_keys().collect()
+        let mut names = std::mem::take(&mut lock(&self.state).retaken);
+        let lines = self.read(&names).await;
+        let is_other = |waiter: &Waiter| &*waiter.provider != self.mark.as_str();
+        // In the order of the releases: that of a hash map differs from run to run, also in the simulation.
+        names.retain(|name| lines.get(name).is_some_and(|line| line.iter().any(is_other)));
+        names
     }
 
     /// Notes a failed command. A provider without the right to the documents goes on as one that waits for no order.
@@ -134,8 +161,9 @@ impl Lines {
         }
     }
 
-    /// Has documents be written or removed that are due, and returns when to come again; `None` at the end.
-    fn check(self: &Arc<Self>, has_come_by_time: bool) -> Option<Instant> {
+    /// Starts the writes of documents that are due, and returns when to come again; `None` at the end. `of_all` says whether
+    /// each line is checked, and not only those that may be without a user.
+    fn check(self: &Arc<Self>, of_all: bool) -> Option<Instant> {
         let state = &mut *lock(&self.state);
         if state.names.is_empty() || state.is_stopped {
             state.keeper = None;
@@ -146,7 +174,7 @@ impl Lines {
         let mut idle = Vec::new();
         for (name, line) in &mut state.names {
             let is_due = line.check_at().is_some_and(|at| at <= now);
-            if is_due || has_come_by_time {
+            if is_due || of_all {
                 line.leave_if_idle(now);
             }
             next = line.check_at().map_or(next, |at| next.min(at));
@@ -165,7 +193,7 @@ impl Lines {
         std::mem::take(&mut lock(&self.state).rereads)
     }
 
-    /// Has the lines be read again, because acquisitions may have been missed.
+    /// Asks the keeper to read the lines again, because acquisitions may have been missed.
     pub(crate) fn reread(&self) {
         if !self.is_empty() {
             lock(&self.state).rereads = true;
@@ -175,7 +203,8 @@ impl Lines {
 
     async fn prolong(&self) {
         for names in self.names().chunks(BATCH) {
-            if let Err(error) = self.store.prolong_waits(&self.mark, names, LINE_LIMIT).await {
+            let prolonging = self.store.prolong_waits(&self.mark, names, LINE_LIMIT);
+            if let Err(error) = replied(prolonging).await {
                 self.failed(&error);
             }
         }
@@ -183,15 +212,19 @@ impl Lines {
 
     /// Leaves all lines at a shutdown. Documents that cannot be removed in time are ignored by others soon.
     pub(crate) async fn leave_all(self: &Arc<Self>) {
-        let names: Vec<Arc<str>> = {
+        let (names, writer): (Vec<Arc<str>>, _) = {
             let mut state = lock(&self.state);
             state.is_stopped = true;
             self.keep.notify_one();
-            let names = state.names.drain().map(|(name, _)| name);
-            names.collect()
+            let names = state.names.drain().map(|(name, _)| name).collect();
+            (names, state.writer.take())
         };
         self.known.store(0, Relaxed);
         let leaving = async {
+            // A write that is under way must not follow the removal. No other one begins, because there are no names.
+            if let Some(writer) = writer {
+                let _ = writer.await;
+            }
             for names in names.chunks(BATCH) {
                 if let Err(error) = self.store.leave_lines(&self.mark, names, LINE_LIMIT).await {
                     trace::line_failed(&error);
@@ -203,29 +236,37 @@ impl Lines {
 
     /// Notes which queue uses a name now.
     pub(crate) fn set_user(&self, name: &str, user: &User) {
-        if !self.is_empty()
-            && let Some(line) = lock(&self.state).names.get_mut(name)
-        {
-            line.set_user(user.clone());
-        }
+        self.with_line(name, |line| line.set_user(user.clone()));
     }
 }
 
-/// The time that a provider needs from a release to its request, if its requests take this time.
+/// The time that a provider needs from a release to its request, if its requests take this time: it hears of the release
+/// about as late as it gets a reply.
 fn moment(has_stream: bool, round_trip: Duration) -> Duration {
     let hearing = if has_stream {
         LINE_MARGIN
     } else {
         LINE_MOMENT_POLLING
     };
-    hearing + round_trip
+    hearing + round_trip * 2
 }
 
 /// The documents that are written with one round of commands.
 #[derive(Default)]
 struct Writes {
-    moves: Vec<WaiterEntry>,
+    places: Vec<WaiterEntry>,
+    /// What the entries of `places` were made of, in the same order.
+    placed: Vec<Place>,
     leaves: Vec<Arc<str>>,
+}
+
+/// The result of a command of the line. Without a reply for longer than its limit at the server the connection may be dead;
+/// it is closed then, so that the documents of all other names are not kept waiting.
+async fn replied<T>(command: impl Future<Output = Result<T, LockError>>) -> Result<T, LockError> {
+    let no_reply = || LockError::no_reply("command for the order of the waiters", LINE_NO_REPLY);
+    timeout(LINE_NO_REPLY, command)
+        .await
+        .unwrap_or_else(|_| Err(no_reply()))
 }
 
 /// Writes the documents that are not as they should be. One round follows the other, so that no write of a document
@@ -234,20 +275,28 @@ async fn write(lines: Arc<Lines>) {
     while let Some(writes) = lines.next_writes() {
         if !writes.leaves.is_empty() {
             let leaving = lines.store.leave_lines(&lines.mark, &writes.leaves, LINE_LIMIT);
-            if let Err(error) = leaving.await {
-                lines.failed(&error);
+            match replied(leaving).await {
+                Ok(()) => lines.forget_left(&writes.leaves),
+                Err(error) => {
+                    lines.failed(&error);
+                    lines.put_back(writes.leaves.into_iter().map(|name| (name, Write::Leave)));
+                }
             }
-            lines.forget_left(&writes.leaves);
         }
-        if writes.moves.is_empty() {
+        if writes.places.is_empty() {
             continue;
         }
-        match lines.store.move_to_end(&writes.moves, LINE_LIMIT).await {
+        let moved = replied(lines.store.move_to_end(&writes.places, LINE_LIMIT)).await;
+        let names = writes.places.into_iter().map(|entry| entry.name);
+        match moved {
             Ok(()) => {
-                let names: Vec<Arc<str>> = writes.moves.into_iter().map(|entry| entry.name).collect();
+                let names: Vec<Arc<str>> = names.collect();
                 lines.read(&names).await;
             }
-            Err(error) => lines.failed(&error),
+            Err(error) => {
+                lines.failed(&error);
+                lines.put_back(names.zip(writes.placed.into_iter().map(Write::Place)));
+            }
         }
     }
 }
@@ -255,17 +304,22 @@ async fn write(lines: Arc<Lines>) {
 /// Keeps the documents: it prolongs them, and removes those of names without a user. It also reads the lines from time to
 /// time: the documents of others may have been removed or lost.
 async fn keep(lines: Arc<Lines>) {
-    let (mut prolonged, mut read) = (Instant::now(), Instant::now());
-    let mut has_come_by_time = false;
-    while let Some(next) = lines.check(has_come_by_time) {
-        if lines.takes_reread() || read.elapsed() >= LINE_READ {
-            read = Instant::now();
-            lines.read(&lines.names()).await;
-        }
+    let (mut prolonged, mut read, mut checked) = (Instant::now(), Instant::now(), Instant::now());
+    let mut of_all = false;
+    while let Some(next) = lines.check(of_all) {
         if prolonged.elapsed() >= LINE_PROLONGED {
             prolonged = Instant::now();
             lines.prolong().await;
         }
-        has_come_by_time = timeout_at(next, lines.keep.notified()).await.is_err();
+        if lines.takes_reread() || read.elapsed() >= LINE_READ {
+            read = Instant::now();
+            lines.read(&lines.names()).await;
+        }
+        // The time is over, or there is something to do before.
+        let _ = timeout_at(next, lines.keep.notified()).await;
+        of_all = checked.elapsed() >= LINE_CHECK;
+        if of_all {
+            checked = Instant::now();
+        }
     }
 }

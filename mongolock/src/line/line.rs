@@ -8,7 +8,7 @@ use super::order::Order;
 use super::{OwnAcquisition, User};
 use crate::queue::Rivals;
 use crate::store::{ProviderMark, Waiter};
-use crate::timing::{LINE_LINGER, LINE_POLL, LINE_POLL_PART};
+use crate::timing::{LINE_LINGER, LINE_POLL, LINE_POLL_PART, LINE_SHOWN, LINE_STRANGER_MOMENT};
 
 /// The line of one name, in which this provider stands.
 pub(super) struct Line {
@@ -21,6 +21,8 @@ pub(super) struct Line {
     has_stream: bool,
     /// What the document has to become; `None` if it is as it should be.
     wanted: Option<Write>,
+    /// The time since which a caller waits by the document, if it says so.
+    shown_wait: Option<Instant>,
     /// The greatest place that was seen in this line.
     last_place: Option<DateTime>,
     /// Given after a release while others wait: until then the next caller leaves the lock to them.
@@ -42,13 +44,19 @@ struct Holder {
 /// A write of the document.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Write {
-    /// The provider enters the line, or moves to its end.
-    Move {
-        /// The time at which the oldest waiting caller began to wait.
-        waiting: Option<Instant>,
-        last: Option<DateTime>,
-    },
+    Place(Place),
     Leave,
+}
+
+/// A place that the provider takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// The time at which the oldest waiting caller began to wait.
+    pub(super) waiting: Option<Instant>,
+    /// The greatest place that was seen in this line.
+    pub(super) last: Option<DateTime>,
+    /// Whether it is the place that the provider has; it enters the line, or moves to its end, otherwise.
+    pub(super) is_kept: bool,
 }
 
 impl Line {
@@ -59,6 +67,7 @@ impl Line {
             width: 1,
             has_stream,
             wanted: None,
+            shown_wait: None,
             last_place: None,
             standing_back: None,
             was_last: true,
@@ -72,10 +81,38 @@ impl Line {
     }
 
     pub(super) fn want_move(&mut self, waiting: Option<Instant>) {
-        self.wanted = Some(Write::Move {
+        self.want_place(waiting, false);
+    }
+
+    /// Notes that a caller waits since this time. Operators see it in the document, where it is written after a while:
+    /// most waits of a provider that stands in line are short. Returns whether the document is to be written.
+    pub(super) fn note_wait(&mut self, since: Instant) -> bool {
+        // The caller whose wait is shown may have left.
+        let is_shown = self.shown_wait.is_some_and(|shown| since < shown + LINE_SHOWN);
+        let is_new = !is_shown && self.wanted.is_none() && since.elapsed() >= LINE_SHOWN;
+        if is_new {
+            self.want_place(Some(since), true);
+        }
+        is_new
+    }
+
+    /// Notes that this provider polls, for the lack of a stream. Returns whether the document is to be written, because others
+    /// have to leave it a longer moment.
+    pub(super) fn note_polling(&mut self) -> bool {
+        let is_new = std::mem::take(&mut self.has_stream) && self.wanted.is_none();
+        if is_new {
+            self.want_place(self.shown_wait, true);
+        }
+        is_new
+    }
+
+    fn want_place(&mut self, waiting: Option<Instant>, is_kept: bool) {
+        self.shown_wait = waiting;
+        self.wanted = Some(Write::Place(Place {
             waiting,
             last: self.last_place,
-        });
+            is_kept,
+        }));
     }
 
     /// Whether the document is not as it should be.
@@ -108,14 +145,15 @@ impl Line {
         self.may_be_idle();
     }
 
-    /// Another provider has the lock. If it is not the one that was known to have it, it has acquired it.
-    pub(super) fn held_by(&mut self, lock_id: &Arc<str>) {
+    /// Another provider has the lock. If it is not the one that was known to have it, it has acquired it. Returns whether
+    /// the document is to be written, because this provider asks for a longer moment.
+    pub(super) fn held_by(&mut self, lock_id: &Arc<str>) -> bool {
         let known = self
             .holder
             .as_ref()
             .is_some_and(|holder| holder.lock_id == *lock_id);
         if known {
-            return;
+            return false;
         }
         self.holder = Some(Holder {
             lock_id: Arc::clone(lock_id),
@@ -123,12 +161,17 @@ impl Line {
         });
         // A claim for a set may be given back at once, because another lock of the set is held, so that it is no turn:
         // everybody keeps the place in line. This provider has left it its chance all the same.
-        if !ProviderMark::is_set(lock_id) {
-            self.order
+        let asks_for_more = !ProviderMark::is_set(lock_id)
+            && self
+                .order
                 .acquired_by(ProviderMark::in_lock_id(lock_id), self.width);
-        }
         self.standing_back = None;
         self.was_last = false;
+        let is_new = asks_for_more && self.wanted.is_none();
+        if is_new {
+            self.want_place(self.shown_wait, true);
+        }
+        is_new
     }
 
     /// The pause of a waiter that polls.
@@ -150,11 +193,30 @@ impl Line {
         self.last_place = self.last_place.max(last);
     }
 
+    /// How long this provider leaves a lock that was released to others.
     pub(super) fn moments_ahead(&self) -> Duration {
-        if self.ahead() == 0 {
-            return Duration::ZERO;
+        let moments = if self.ahead() == 0 {
+            Duration::ZERO
+        } else {
+            self.order.moments_ahead()
+        };
+        if self.leaves_moment_to_strangers() {
+            moments.max(LINE_STRANGER_MOMENT)
+        } else {
+            moments
         }
-        self.order.moments_ahead()
+    }
+
+    /// After its own release a program that stands in no line asks again at once, before anybody hears of the release.
+    fn leaves_moment_to_strangers(&self) -> bool {
+        let was_stranger = |holder: &Holder| ProviderMark::in_lock_id(&holder.lock_id).is_none();
+        let was_last = !self.was_last && self.holder.as_ref().is_some_and(was_stranger);
+        self.order.has_stranger() && !was_last
+    }
+
+    /// The time that this provider asks for besides its usual moment.
+    pub(super) fn extra(&self) -> Duration {
+        self.order.extra()
     }
 
     /// The number of waiters that are to ask before this provider.
@@ -197,7 +259,7 @@ impl Line {
 
     /// Has the provider leave the line if the name has had no user for a while.
     pub(super) fn leave_if_idle(&mut self, now: Instant) {
-        if self.user.strong_count() > 0 {
+        if self.has_user() {
             if self.check_at().is_some_and(|at| at <= now) {
                 self.idle_since = None;
             }
@@ -210,9 +272,25 @@ impl Line {
         }
     }
 
-    /// Another user of the same name.
+    /// Another user of the same name: the provider does not leave the line.
     pub(super) fn set_user(&mut self, user: User) {
         self.user = user;
+        self.idle_since = None;
+        if matches!(self.wanted, Some(Write::Leave)) {
+            self.wanted = None;
+        }
+    }
+
+    pub(super) fn has_user(&self) -> bool {
+        self.user.strong_count() > 0
+    }
+
+    /// Notes that a write has failed, which is repeated unless there is another one.
+    pub(super) fn put_back(&mut self, write: Write) {
+        let is_used_again = matches!(write, Write::Leave) && self.has_user();
+        if !is_used_again && self.wanted.is_none() {
+            self.wanted = Some(write);
+        }
     }
 }
 

@@ -39,10 +39,13 @@ use crate::queue::Rivals;
 use crate::slot;
 use crate::store::{ProviderMark, Store};
 use crate::sync::lock;
-use crate::timing::LINE_RETAKEN_EVERY;
+use crate::timing::{LINE_RETAKEN, LINE_RETAKEN_EVERY};
 use indexes::Indexes;
 use line::Line;
 use recent::RecentReleases;
+
+/// The greatest number of names that are remembered until their lines are read; those that are left out come again.
+const RETAKEN_MOST: usize = 100;
 
 /// What uses a name in this process: its queue, which exists as long as a caller waits or holds.
 pub(crate) type User = Weak<dyn Send + Sync>;
@@ -83,8 +86,8 @@ struct State {
     refused_until: Option<Instant>,
     /// The names that were acquired again soon after their release, and whose lines are not read yet.
     retaken: Vec<Arc<str>>,
-    /// The last time at which the lines of such names were read.
-    retaken_read: Option<Instant>,
+    /// The last time at which the lines of such names were read, and the least pause until the next time.
+    retaken_read: Option<(Instant, Duration)>,
     keeper: Option<JoinHandle<()>>,
     /// The names whose documents are not as they should be.
     unsettled: BTreeSet<Arc<str>>,
@@ -120,7 +123,15 @@ impl Lines {
 
     /// Whether this provider stands in the line of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.known.load(Relaxed) > 0 && lock(&self.state).names.contains_key(name)
+        self.with_line(name, |_| ()).is_some()
+    }
+
+    /// What this returns of the line of a name; `None` if the provider does not stand in it.
+    fn with_line<T>(&self, name: &str, of: impl FnOnce(&mut Line) -> T) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        lock(&self.state).names.get_mut(name).map(of)
     }
 
     /// The names in whose lines this provider stands.
@@ -132,7 +143,7 @@ impl Lines {
         self.known.load(Relaxed) == 0
     }
 
-    /// Has this provider enter the line of a name, for a caller that began to wait then, if there is one. It does nothing
+    /// Enters the line of a name with this provider, for a caller that began to wait then, if there is one. It does nothing
     /// if it stands there, waits for no order, or the server refuses its documents.
     pub(crate) fn enter(
         self: &Arc<Self>,
@@ -144,6 +155,7 @@ impl Lines {
         let state = &mut *lock(&self.state);
         if let Some(line) = state.names.get_mut(name) {
             line.set_user(user);
+            self.ensure_keeper(state);
             return;
         }
         if !self.is_fair || state.is_stopped || state.is_refused() {
@@ -158,13 +170,20 @@ impl Lines {
         self.ensure_indexes(state);
     }
 
+    /// Notes that an acquire request that found the lock held took this time.
+    pub(crate) fn note_round_trip(&self, request: Duration) {
+        if self.is_fair {
+            lock(&self.state).note_round_trip(request);
+        }
+    }
+
     /// Notes that this provider has acquired a lock: it goes to the end of the line, if it stands there. Returns whether
     /// [`Self::read_retaken`] is due.
     pub(crate) fn acquired(self: &Arc<Self>, name: &Arc<str>, acquired: OwnAcquisition) -> bool {
         if !self.is_fair {
             return false;
         }
-        if self.known.load(Relaxed) == 0 {
+        if self.is_empty() {
             return self.note_retaken(name);
         }
         let mut state = lock(&self.state);
@@ -188,12 +207,11 @@ impl Lines {
         if state.is_refused() || state.is_stopped {
             return false;
         }
-        if !state.retaken.contains(name) {
+        if state.retaken.len() < RETAKEN_MOST && !state.retaken.contains(name) {
             state.retaken.push(Arc::clone(name));
         }
-        state
-            .retaken_read
-            .is_none_or(|last| last.elapsed() >= LINE_RETAKEN_EVERY)
+        // One task reads for all calls that come before it runs.
+        state.begins_to_read_retaken()
     }
 
     /// Notes that this provider has released a lock. If others wait for it, the next caller in this process leaves it to
@@ -204,11 +222,7 @@ impl Lines {
         }
         let name = slot::awaited(name);
         self.recent.add(name);
-        if self.known.load(Relaxed) == 0 {
-            return;
-        }
-        if let Some(line) = lock(&self.state).names.get_mut(name) {
-            line.released();
+        if self.with_line(name, Line::released).is_some() {
             self.keep.notify_one();
         }
     }
@@ -225,10 +239,7 @@ impl Lines {
 
     /// Notes that a caller has stopped to wait.
     pub(crate) fn waiter_left(&self, name: &str) {
-        if self.known.load(Relaxed) > 0
-            && let Some(line) = lock(&self.state).names.get_mut(name)
-        {
-            line.may_be_idle();
+        if self.with_line(name, Line::may_be_idle).is_some() {
             self.keep.notify_one();
         }
     }
@@ -238,68 +249,87 @@ impl Lines {
         ProviderMark::in_lock_id(lock_id) == Some(self.mark.as_str())
     }
 
-    /// How long this provider leaves a lock that was released to those before it in line.
+    /// How long this provider waits after a release, so that those before it in line can acquire the lock.
     pub(crate) fn moments_ahead(&self, name: &str) -> Duration {
-        if self.known.load(Relaxed) == 0 {
-            return Duration::ZERO;
+        self.with_line(name, |line| line.moments_ahead())
+            .unwrap_or_default()
+    }
+
+    /// Notes that a caller still waits, since this time, and whether a stream is expected to wake it. Returns the number of
+    /// waiters before this provider; `None` if it does not stand in the line of this name.
+    pub(crate) fn waits(
+        self: &Arc<Self>,
+        name: &Arc<str>,
+        since: Instant,
+        expects_stream: bool,
+    ) -> Option<usize> {
+        if self.is_empty() {
+            return None;
         }
-        let state = lock(&self.state);
-        state.names.get(name).map_or(Duration::ZERO, Line::moments_ahead)
+        let state = &mut *lock(&self.state);
+        let line = state.names.get_mut(name)?;
+        let ahead = line.ahead();
+        let is_polling_new = !expects_stream && line.note_polling();
+        if line.note_wait(since) || is_polling_new {
+            self.settle(state, name);
+        }
+        Some(ahead)
     }
 
     /// The number of waiters before this provider; `None` if it does not stand in the line of this name.
     pub(crate) fn ahead(&self, name: &str) -> Option<usize> {
-        if self.is_empty() {
-            return None;
-        }
-        lock(&self.state).names.get(name).map(Line::ahead)
+        self.with_line(name, |line| line.ahead())
     }
 
     /// The pause of a waiter that polls, by its place and by the time for which the present holder has the lock: a lock that
     /// is held for long is seldom free soon. `None` if it does not stand in the line of this name.
     pub(crate) fn polling_pause(&self, name: &str) -> Option<Duration> {
-        if self.is_empty() {
-            return None;
-        }
-        lock(&self.state).names.get(name).map(Line::polling_pause)
+        self.with_line(name, |line| line.polling_pause())
     }
 
     /// Notes the holder that an event, a reply or a look has named. Another one than before shows that a turn has passed.
-    pub(crate) fn held_by(&self, name: &str, lock_id: &Arc<str>) {
+    pub(crate) fn held_by(self: &Arc<Self>, name: &Arc<str>, lock_id: &Arc<str>) {
         if self.is_empty() || self.is_own(lock_id) {
             return;
         }
-        if let Some(line) = lock(&self.state).names.get_mut(name) {
-            line.held_by(lock_id);
+        let state = &mut *lock(&self.state);
+        if state
+            .names
+            .get_mut(name)
+            .is_some_and(|line| line.held_by(lock_id))
+        {
+            self.settle(state, name);
         }
     }
 
     /// What this provider knows of others that want the lock.
     pub(crate) fn rivals(&self, name: &str) -> Rivals {
-        if !self.is_fair {
-            return Rivals::Unknown;
-        }
-        if self.is_empty() {
-            return Rivals::None;
-        }
-        lock(&self.state)
-            .names
-            .get(name)
-            .map_or(Rivals::None, Line::rivals)
+        self.with_line(name, |line| line.rivals())
+            .unwrap_or(Rivals::Unknown)
     }
 
     /// Until when the next caller leaves a lock that may be free to others; `None` if it does not.
     pub(crate) fn place_until(&self, name: &str) -> Option<Instant> {
-        if self.is_empty() {
-            return None;
-        }
-        lock(&self.state).names.get(name)?.place_until()
+        self.with_line(name, |line| line.place_until())?
     }
 }
 
 impl State {
     fn is_refused(&self) -> bool {
         self.refused_until.is_some_and(|until| until > Instant::now())
+    }
+
+    /// Whether the lines of the names that were acquired again are to be read now. The pauses grow from the first such name
+    /// on: others that begin to wait then are found soon, and a process that is alone sends few queries.
+    fn begins_to_read_retaken(&mut self) -> bool {
+        let now = Instant::now();
+        let pause = match self.retaken_read {
+            Some((last, pause)) if now < last + pause => return false,
+            Some((last, pause)) if now < last + LINE_RETAKEN_EVERY * 2 => (pause * 2).min(LINE_RETAKEN_EVERY),
+            _ => LINE_RETAKEN,
+        };
+        self.retaken_read = Some((now, pause));
+        true
     }
 
     /// Keeps a moving mean of the time that requests take.

@@ -5,14 +5,24 @@ use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
 use crate::store::Waiter;
-use crate::timing::{LINE_MARGIN, LINE_MOMENTS_MAX, LINE_REMEMBER, STAND_BACK, STAND_BACK_POLLING};
+use crate::timing::{
+    LINE_EXTRA_MAX, LINE_MARGIN, LINE_MOMENTS_MAX, LINE_REMEMBER, LINE_STRANGER, STAND_BACK,
+    STAND_BACK_POLLING,
+};
 
 /// The number of turns that the first in line may let pass before it is not counted any more: it may be dead. It is
-/// counted again when it moves.
+/// counted again when it moves, or asks for a longer moment.
 const PASSES: u32 = 6;
 
 /// The same number when others are not counted already: it is halved for each of them, down to this.
 const PASSES_LEAST: u32 = 2;
+
+/// The number of providers that have acquired the lock since this one did from which on those that have left are forgotten.
+const ACQUIRED_MOST: usize = 256;
+
+/// The part of its extra time that a provider keeps after a turn in its place.
+const EXTRA_KEPT: u32 = 15;
+const EXTRA_PARTS: u32 = 16;
 
 /// What a provider knows of the line of one name: the waiters of other providers in their order.
 ///
@@ -23,6 +33,14 @@ pub(crate) struct Order {
     others: Vec<Other>,
     /// The time of the last acquisition by another provider.
     acquired_by_other: Option<Instant>,
+    /// The last time at which a program without a place in line acquired the lock.
+    acquired_by_stranger: Option<Instant>,
+    /// Whether this provider's own document was in the line that was read last, and it has not acquired the lock since.
+    has_place: bool,
+    /// Whether another provider in line has acquired the lock since this one was the first.
+    was_overtaken: bool,
+    /// The time that this provider asks for besides its usual moment: its requests came late when it was the first.
+    extra: Duration,
     /// The providers that have acquired the lock since this one did: they stand behind it, also where a line that was read
     /// does not have their new places yet.
     acquired_since: Vec<Arc<str>>,
@@ -46,16 +64,24 @@ impl Other {
     fn is_counted(&self) -> bool {
         self.passes < PASSES
     }
+
+    /// Whether this is the same document as before. A provider that has written it since is alive.
+    fn is_unchanged(&self, waiter: &Waiter) -> bool {
+        self.provider == waiter.provider && self.at == waiter.at && self.moment == waiter.moment
+    }
 }
 
 impl Order {
     /// Takes over the line as a query has returned it; `own` is the mark of this provider.
     pub(crate) fn read(&mut self, line: &[Waiter], own: &str) {
         let place = line.iter().position(|waiter| &*waiter.provider == own);
+        self.has_place = place.is_some();
         let before = std::mem::take(&mut self.others);
         let passes = |waiter: &Waiter| {
-            let same = |other: &&Other| other.provider == waiter.provider && other.at == waiter.at;
-            before.iter().find(same).map_or(0, |other| other.passes)
+            before
+                .iter()
+                .find(|other| other.is_unchanged(waiter))
+                .map_or(0, |other| other.passes)
         };
         let acquired_since = &self.acquired_since;
         let is_behind = |waiter: &Waiter| acquired_since.contains(&waiter.provider);
@@ -74,15 +100,47 @@ impl Order {
     /// Notes that this provider has acquired the lock, and goes to the end of the line.
     pub(crate) fn acquired(&mut self) {
         self.acquired_since.clear();
+        if !std::mem::take(&mut self.was_overtaken) {
+            self.extra = self.extra * EXTRA_KEPT / EXTRA_PARTS;
+        }
+        self.has_place = false;
+    }
+
+    /// The time that this provider asks for besides its usual moment.
+    pub(crate) fn extra(&self) -> Duration {
+        self.extra
+    }
+
+    /// Notes that a provider acquires the lock although this one is one of the first in line and the other is not: this one
+    /// needs a longer moment. Returns whether it asks for one.
+    fn note_overtaking(&mut self, provider: Option<&str>, width: usize) -> bool {
+        let is_it = |other: &Other| Some(&*other.provider) == provider;
+        let is_in_line = self.others.iter().any(is_it);
+        let counted = self.others.iter().filter(|other| other.is_counted());
+        let is_first_too = counted.take(width - 1).any(is_it);
+        if !self.has_place || self.ahead() >= width || !is_in_line || is_first_too {
+            return false;
+        }
+        self.was_overtaken = true;
+        let before = self.extra;
+        self.extra = (self.extra * 2).clamp(LINE_MARGIN, LINE_EXTRA_MAX);
+        self.extra > before
     }
 
     /// Notes that another provider has acquired the lock; `None` if the holder is not one of ours. It goes to the end of
-    /// the line. If it was not one of the first ones, as many as `width` says, the first one has let a turn pass.
-    pub(crate) fn acquired_by(&mut self, provider: Option<&str>, width: usize) {
-        self.acquired_by_other = Some(Instant::now());
+    /// the line. If it was not one of the first ones, as many as `width` says, the first one has let a turn pass. Returns
+    /// whether this provider was one of the first ones and asks for a longer moment from now on.
+    pub(crate) fn acquired_by(&mut self, provider: Option<&str>, width: usize) -> bool {
+        let now = Instant::now();
+        self.acquired_by_other = Some(now);
+        if provider.is_none() {
+            self.acquired_by_stranger = Some(now);
+        }
         if let Some(provider) = provider.filter(|provider| !self.has_acquired_since(provider)) {
             self.acquired_since.push(Arc::from(provider));
+            self.forget_some_acquisitions();
         }
+        let asks_for_more = self.note_overtaking(provider, width);
         let is_ahead = |other: &Other| other.is_ahead && other.is_counted();
         let mut first_ones = self.others.iter().filter(|other| is_ahead(other)).take(width);
         let is_one_of_them = first_ones.any(|first| Some(&*first.provider) == provider);
@@ -98,6 +156,7 @@ impl Order {
         if is_passed {
             self.stop_counting();
         }
+        asks_for_more
     }
 
     /// Notes that a provider has another place than the known one. So it is alive, also if it had let turns pass before.
@@ -109,6 +168,16 @@ impl Order {
         {
             other.is_ahead = false;
             other.passes = 0;
+        }
+    }
+
+    /// Forgets those that have acquired the lock and stand in the line no more, if there are many: processes that live for a
+    /// short time each have a mark of their own.
+    fn forget_some_acquisitions(&mut self) {
+        if self.acquired_since.len() > ACQUIRED_MOST {
+            let others = &self.others;
+            self.acquired_since
+                .retain(|provider| others.iter().any(|other| other.provider == *provider));
         }
     }
 
@@ -151,6 +220,12 @@ impl Order {
     pub(crate) fn others_wait(&self) -> bool {
         let is_recent = |at: Instant| at.elapsed() < LINE_REMEMBER;
         self.others.iter().any(Other::is_counted) || self.acquired_by_other.is_some_and(is_recent)
+    }
+
+    /// Whether a program without a place in line wants the lock, as far as is known.
+    pub(crate) fn has_stranger(&self) -> bool {
+        let is_recent = |at: Instant| at.elapsed() < LINE_STRANGER;
+        self.acquired_by_stranger.is_some_and(is_recent)
     }
 
     /// The longest time for which this provider waits after its own release until another one has acquired the lock.
@@ -259,6 +334,52 @@ mod tests {
         tokio::time::sleep(LINE_REMEMBER).await;
         assert!(order.others_wait());
         assert_eq!(order.ahead(), 0, "it has gone to the end");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_short_lived_providers_are_not_remembered() {
+        let mut order = order(&["a", "own"]);
+        order.acquired_by(Some("a"), 1);
+        for number in 0..10_000 {
+            order.acquired_by(Some(&number.to_string()), 1);
+        }
+        assert!(order.acquired_since.len() <= ACQUIRED_MOST + 1);
+        assert!(order.has_acquired_since("a"), "it stands in line");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_for_a_longer_moment_is_alive() {
+        let mut order = order(&["slow", "own"]);
+        for _ in 0..PASSES {
+            order.acquired_by(Some("other"), 1);
+        }
+        let mut later = line(&["slow", "own"]);
+        order.read(&later, "own");
+        assert_eq!(order.ahead(), 0, "its document is the same");
+        later[0].moment += LINE_MARGIN;
+        order.read(&later, "own");
+        assert_eq!(order.ahead(), 1);
+    }
+
+    /// Its requests come later than others expect, because it is far away or its machine is busy.
+    #[tokio::test(start_paused = true)]
+    async fn who_is_overtaken_as_the_first_asks_for_a_longer_moment_for_a_while() {
+        let mut order = order(&["own", "a", "b"]);
+        assert!(!order.acquired_by(Some("stranger"), 1) && !order.acquired_by(None, 1));
+        assert_eq!(order.extra(), Duration::ZERO, "they stand in no line");
+        assert!(order.acquired_by(Some("a"), 1));
+        assert_eq!(order.extra(), LINE_MARGIN);
+        assert!(order.acquired_by(Some("b"), 1) && order.acquired_by(Some("a"), 1));
+        assert_eq!(order.extra(), LINE_EXTRA_MAX);
+        assert!(!order.acquired_by(Some("a"), 1), "there is a longest time");
+        order.acquired();
+        assert!(!order.acquired_by(Some("b"), 1));
+        assert_eq!(order.extra(), LINE_EXTRA_MAX, "it is not the first any more");
+        for _ in 0..EXTRA_PARTS * 8 {
+            order.read(&line(&["own", "a", "b"]), "own");
+            order.acquired();
+        }
+        assert!(order.extra() < Duration::from_millis(1));
     }
 
     #[tokio::test(start_paused = true)]

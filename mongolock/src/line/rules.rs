@@ -99,7 +99,8 @@ impl Rules {
         let before = std::mem::take(&mut self.others);
         for (index, document) in line.iter().enumerate().filter(|(index, _)| Some(*index) != own) {
             let same = |known: &&Known| {
-                known.document.provider == document.provider && known.document.at == document.at
+                let (before, now) = (&known.document, document);
+                (&before.provider, before.at, before.moment) == (&now.provider, now.at, now.moment)
             };
             let known = before.iter().find(same);
             self.others.push(Known {
@@ -233,7 +234,7 @@ async fn keeps_its_bounds(events: Vec<(u64, Event)>, has_stream: bool) -> Result
                 documents = read.len();
                 line.read(&read, OWN);
             }
-            Event::AcquiredBy(provider) => line.held_by(&next_claim(provider)),
+            Event::AcquiredBy(provider) => drop(line.held_by(&next_claim(provider))),
             Event::Acquired => {
                 line.acquired(OwnAcquisition {
                     request: Duration::ZERO,

@@ -6,14 +6,14 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 use tokio::time::{Instant, sleep};
 
-use super::line::{Line, Write};
+use super::line::{Line, Place, Write};
 use super::{Lines, OwnAcquisition, User};
 use crate::queue::Rivals;
 use crate::store::{MemoryStore, ProviderMark, Store, Waiter};
 use crate::sync::lock;
 use crate::timing::{
     LINE_LINGER, LINE_MARGIN, LINE_MOMENT_POLLING, LINE_POLL, LINE_POLL_PART, LINE_READ, LINE_REMEMBER,
-    LINE_RETAKEN, LINE_RETAKEN_EVERY, STAND_BACK, STAND_BACK_POLLING, WAITER_KEPT,
+    LINE_RETAKEN, LINE_RETAKEN_EVERY, LINE_SHOWN, LINE_STRANGER, STAND_BACK, STAND_BACK_POLLING, WAITER_KEPT,
 };
 
 /// Longer than the tasks need to write what is due, and shorter than all pauses here.
@@ -79,7 +79,7 @@ impl Provider {
     }
 
     fn hears_of(&self, name: &str, other: &Self) {
-        self.lines.held_by(name, &other.claim());
+        self.lines.held_by(&Arc::from(name), &other.claim());
     }
 
     /// The documents in the line of a name, which all providers share.
@@ -134,6 +134,95 @@ fn behind(providers: &[&str], queue: &Queue, has_stream: bool) -> Line {
 
 fn claim_of_a_stranger(number: u32) -> Arc<str> {
     Arc::from(format!("net-{number}"))
+}
+
+/// It stood in line when the wait began, so that it has written nothing for it.
+#[tokio::test(start_paused = true)]
+async fn a_long_wait_is_written_beside_the_place_that_the_provider_has() {
+    let [a, b] = Provider::several();
+    let (queue, name) = (Queue::new(), Arc::from("n"));
+    a.acquire("n", &queue).await;
+    a.enter("n", &queue).await;
+    a.acquire("n", &queue).await;
+    b.enter("n", &queue).await;
+    let begun = Instant::now();
+    for (waited, is_seen) in [(Duration::ZERO, false), (LINE_SHOWN, true), (LINE_SHOWN, true)] {
+        sleep(waited).await;
+        assert_eq!(a.lines.waits(&name, begun, true), Some(0));
+        sleep(SETTLES).await;
+        assert_eq!(a.documents("n").await[0].since.is_some(), is_seen, "{waited:?}");
+        assert_eq!(a.stands_at("n").await, Some(0));
+    }
+}
+
+/// Others believe that it is dead after some turns, unless it asks for more time.
+#[tokio::test(start_paused = true)]
+async fn who_is_overtaken_as_the_first_asks_for_a_longer_moment_in_its_place() {
+    let [a, b] = Provider::several();
+    let queue = Queue::new();
+    for provider in [&a, &b, &a] {
+        provider.enter("n", &queue).await;
+    }
+    let line = a.documents("n").await;
+    a.lines.read(&[Arc::from("n")]).await;
+    for extra in [LINE_MARGIN, LINE_MARGIN * 2] {
+        a.hears_of("n", &b);
+        sleep(SETTLES).await;
+        let now = a.documents("n").await;
+        assert_eq!(now[0].moment, line[0].moment + extra);
+        assert_eq!((now[0].at, now[0].since), (line[0].at, line[0].since));
+        assert_eq!(now[1], line[1]);
+    }
+}
+
+/// A hold of an hour is awaited by calls with short timeouts, one after the other.
+#[tokio::test(start_paused = true)]
+async fn the_document_tells_of_a_later_caller_when_the_first_has_left() {
+    let [a] = Provider::several();
+    let (queue, name) = (Queue::new(), Arc::from("n"));
+    a.enter("n", &queue).await;
+    let entered = a.documents("n").await;
+    let second = Instant::now() + LINE_SHOWN;
+    sleep(LINE_SHOWN * 2).await;
+    for since in [second, second] {
+        a.lines.waits(&name, since, true);
+        sleep(SETTLES).await;
+        let now = a.documents("n").await;
+        assert_eq!(now[0].at, entered[0].at);
+        let later = now[0].since.unwrap().timestamp_millis() - entered[0].since.unwrap().timestamp_millis();
+        assert!(later >= 490, "{later}");
+    }
+}
+
+/// It was expected to have a stream when it entered, and has no right to one.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_turns_out_to_poll_asks_for_a_longer_moment() {
+    let [a] = Provider::several();
+    a.enter("n", &Queue::new()).await;
+    a.lines.waits(&Arc::from("n"), Instant::now(), false);
+    sleep(SETTLES).await;
+    assert_eq!(a.documents("n").await[0].moment, LINE_MOMENT_POLLING);
+}
+
+#[test]
+fn a_write_that_failed_is_wanted_again_unless_there_is_another_one() {
+    let queue = Queue::new();
+    let mut line = Line::new(queue.user(), true);
+    line.want_move(None);
+    let write = line.take_write().unwrap();
+    line.put_back(write);
+    assert!(matches!(line.take_write(), Some(Write::Place(place)) if !place.is_kept));
+    line.want_move(None);
+    line.put_back(Write::Leave);
+    assert!(matches!(line.take_write(), Some(Write::Place(_))));
+    line.put_back(Write::Leave);
+    assert!(!line.wants_write(), "the name is in use");
+    drop(queue);
+    line.put_back(Write::Leave);
+    assert!(line.wants_write());
+    let again = Queue::new();
+    line.set_user(again.user());
+    assert!(!line.wants_write(), "it does not leave");
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,7 +308,7 @@ async fn a_provider_that_enters_again_while_it_leaves_stands_in_line() {
         drop(queue);
         a.lines.waiter_left("n");
         // The removal is due at this time, and may be under way.
-        sleep(LINE_LINGER - SETTLES + Duration::from_micros(100 * round)).await;
+        sleep(LINE_LINGER.saturating_sub(SETTLES) + Duration::from_micros(100 * round)).await;
         let queue = Queue::new();
         a.enter("n", &queue).await;
         sleep(LINE_LINGER * 3).await;
@@ -306,6 +395,17 @@ async fn who_is_not_fair_neither_enters_nor_stands_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_found_the_lock_held_tells_the_time_that_the_provider_needs() {
+    let [a] = Provider::several();
+    a.lines.note_round_trip(Duration::from_millis(7));
+    a.enter("n", &Queue::new()).await;
+    assert_eq!(
+        a.documents("n").await[0].moment,
+        LINE_MARGIN + Duration::from_millis(14)
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_document_has_the_time_that_its_provider_needs() {
     let [a] = Provider::several();
     let queue = Queue::new();
@@ -314,10 +414,10 @@ async fn a_document_has_the_time_that_its_provider_needs() {
     let far = Duration::from_millis(40);
     a.acquire_within("n", &queue, far).await;
     a.acquire_within("n", &queue, far).await;
-    assert_eq!(a.documents("n").await[0].moment, LINE_MARGIN + far);
+    assert_eq!(a.documents("n").await[0].moment, LINE_MARGIN + far * 2);
     // One slow request changes little: the others would leave it too much.
     a.acquire_within("n", &queue, far * 5).await;
-    assert_eq!(a.documents("n").await[0].moment, LINE_MARGIN + far * 12 / 8);
+    assert_eq!(a.documents("n").await[0].moment, LINE_MARGIN + far * 24 / 8);
 
     let polling = OwnAcquisition {
         request: Duration::ZERO,
@@ -369,10 +469,10 @@ async fn standing_back_ends_by_itself() {
             user: queue.user(),
             has_stream,
         });
-        sleep(LINE_REMEMBER - SETTLES).await;
+        sleep(LINE_REMEMBER.saturating_sub(SETTLES)).await;
         line.released();
         assert_eq!(line.place_until(), Some(Instant::now() + longest));
-        sleep(longest).await;
+        sleep(LINE_STRANGER).await;
         assert_eq!(line.place_until(), None);
         line.released();
         assert_eq!(line.place_until(), None, "the stranger has not come back");
@@ -416,7 +516,7 @@ async fn the_last_place_never_goes_back() {
     let mut line = Line::new(queue.user(), true);
     let last_of = |line: &mut Line| {
         line.want_move(None);
-        let Some(Write::Move { last, .. }) = line.take_write() else {
+        let Some(Write::Place(Place { last, .. })) = line.take_write() else {
             panic!("a move is due");
         };
         last.map(DateTime::timestamp_millis)
@@ -440,34 +540,43 @@ async fn the_last_place_never_goes_back() {
 }
 
 /// A process whose callers never wait would never hear of those who do.
-#[tokio::test(start_paused = true)]
-async fn a_name_that_is_taken_again_at_once_is_looked_at_once_a_second() {
-    let [busy, waiting] = Provider::several();
-    let queue = Queue::new();
-    let retakes = async |name: &str| {
+/// The times between the looks at the line of a name that is acquired again and again for this time.
+async fn looks_within(busy: &Provider, queue: &Queue, time: Duration) -> Vec<Duration> {
+    let (mut looks, mut last, begun) = (Vec::new(), Instant::now(), Instant::now());
+    while begun.elapsed() < time {
         let acquired = OwnAcquisition {
             request: Duration::ZERO,
             waiting_since: None,
             user: queue.user(),
             has_stream: false,
         };
-        let is_due = busy.lines.acquired(&Arc::from(name), acquired);
-        busy.lines.released(name);
-        is_due
-    };
-    assert!(!retakes("n").await, "the first use is no repetition");
-    sleep(LINE_RETAKEN).await;
-    assert!(!retakes("n").await, "the last use is long ago");
-    assert!(retakes("n").await);
-    assert!(busy.lines.read_retaken().await.is_empty(), "nobody waits");
-    for _ in 0..9 {
-        assert!(!retakes("n").await, "it has just looked");
-        sleep(LINE_RETAKEN_EVERY / 10).await;
-        retakes("n").await;
+        if busy.lines.acquired(&Arc::from("n"), acquired) {
+            looks.push(last.elapsed());
+            last = Instant::now();
+            assert!(busy.lines.read_retaken().await.is_empty(), "nobody waits");
+        }
+        busy.lines.released("n");
+        sleep(LINE_RETAKEN / 10).await;
+    }
+    looks
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_taken_again_at_once_is_looked_at_soon_and_then_once_a_second() {
+    let [busy, waiting] = Provider::several();
+    let queue = Queue::new();
+    assert!(looks_within(&busy, &queue, Duration::ZERO).await.is_empty());
+    let expected = [0, 1, 2, 4, 8, 10, 10].map(|tenths| LINE_RETAKEN * tenths);
+    for begins_after in [LINE_RETAKEN * 2, LINE_RETAKEN_EVERY * 4] {
+        sleep(begins_after).await;
+        let looks = looks_within(&busy, &queue, LINE_RETAKEN_EVERY * 4).await;
+        assert_eq!(looks.len(), expected.len());
+        for (looked, expected) in looks.iter().zip(expected) {
+            let late = looked.saturating_sub(expected);
+            assert!(late <= LINE_RETAKEN / 4, "{looks:?}");
+        }
     }
     waiting.enter("n", &queue).await;
-    sleep(LINE_RETAKEN_EVERY / 10).await;
-    retakes("n").await;
-    assert!(retakes("n").await);
+    busy.lines.note_retaken(&Arc::from("n"));
     assert_eq!(busy.lines.read_retaken().await, [Arc::from("n")]);
 }

@@ -70,18 +70,22 @@ impl Filter {
     }
 
     /// The filter that the stream shall have, if it is another one and may be changed at this time.
-    pub(super) fn due_switch(&mut self, waiters: &Waiters, in_line: &[Arc<str>]) -> Option<StreamFilter> {
+    pub(super) fn due_switch(
+        &mut self,
+        waiters: &Waiters,
+        in_line: impl FnOnce() -> Vec<Arc<str>>,
+    ) -> Option<StreamFilter> {
         if self.next_switch > Instant::now() {
             return None;
         }
         match &self.present {
             StreamFilter::All if waiters.len() >= FILTER_FEW => None,
             StreamFilter::All => {
-                let names = self.names(waiters, in_line);
+                let names = self.names(waiters, &in_line());
                 (names.len() < FILTER_FEW).then(|| StreamFilter::Names(Arc::new(names)))
             }
             StreamFilter::Names(present) if waiters.names().all(|name| present.contains(name)) => None,
-            StreamFilter::Names(_) => Some(self.at_opening(waiters, in_line)),
+            StreamFilter::Names(_) => Some(self.at_opening(waiters, &in_line())),
         }
     }
 
@@ -132,13 +136,13 @@ mod tests {
             StreamFilter::All
         );
         filter.set(StreamFilter::All);
-        assert_eq!(filter.due_switch(&waiters(FILTER_MOST), &[]), None);
-        assert_eq!(filter.due_switch(&waiters(FILTER_FEW), &[]), None);
-        let few = filter.due_switch(&waiters(FILTER_FEW - 1), &[]);
+        assert_eq!(filter.due_switch(&waiters(FILTER_MOST), Vec::new), None);
+        assert_eq!(filter.due_switch(&waiters(FILTER_FEW), Vec::new), None);
+        let few = filter.due_switch(&waiters(FILTER_FEW - 1), Vec::new);
         assert_eq!(has_names(few.as_ref()), Some(FILTER_FEW - 1));
         filter.set(few.unwrap());
         assert_eq!(
-            filter.due_switch(&waiters(FILTER_MOST + 1), &[]),
+            filter.due_switch(&waiters(FILTER_MOST + 1), Vec::new),
             Some(StreamFilter::All)
         );
     }
@@ -147,13 +151,13 @@ mod tests {
     async fn a_change_waits_for_the_one_before_it() {
         let mut filter = Filter::new();
         assert!(
-            filter.due_switch(&waiters(1), &[]).is_some(),
+            filter.due_switch(&waiters(1), Vec::new).is_some(),
             "the first one is made at once"
         );
         filter.begin_switch();
-        assert!(filter.due_switch(&waiters(1), &[]).is_none());
+        assert!(filter.due_switch(&waiters(1), Vec::new).is_none());
         tokio::time::sleep(FILTER_SWITCH).await;
-        assert!(filter.due_switch(&waiters(1), &[]).is_some());
+        assert!(filter.due_switch(&waiters(1), Vec::new).is_some());
     }
 
     #[tokio::test(start_paused = true)]

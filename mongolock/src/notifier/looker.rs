@@ -16,7 +16,7 @@ use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, LINE_LOOK_LIMIT, LOOK_GAP_MAX,
     LOOK_GAP_PER_NAME, LOOK_LIMIT, LOOKER_CHECK,
 };
-use crate::{LockError, lock_id, trace};
+use crate::{LockError, lock_id, slot, trace};
 
 /// The number of waiters from which on one query looks at their locks. Fewer of them send requests of their own: a free
 /// lock is acquired with one command then, and not with two.
@@ -136,11 +136,10 @@ impl ReleaseNotifier {
             state.wake(&name);
         }
         let is_few = state.waiters.len() < state.look_from;
-        if is_few {
-            state.wake_due(now);
-            if !state.waiters.is_look_due(now) {
-                return Step::Wait(state.waiters.first_due());
-            }
+        // No document has the name that stands for all permits of a semaphore.
+        state.wake_due(now, |name| is_few || slot::is_group(name));
+        if is_few && !state.waiters.is_look_due(now) {
+            return Step::Wait(state.waiters.first_due());
         }
         let Some(first) = state.waiters.first_due() else {
             return Step::Wait(None);
@@ -152,6 +151,13 @@ impl ReleaseNotifier {
         let mut names = state.waiters.due(now, self.longest_pause(), BATCH);
         if is_few {
             names.retain(|name| state.waiters.get(name).is_some_and(|waiter| waiter.looks));
+        } else {
+            names.retain(|name| {
+                !slot::is_group(name) || state.waiters.get(name).is_some_and(|waiter| waiter.looks)
+            });
+        }
+        if names.is_empty() {
+            return Step::Wait(Some(first));
         }
         for name in &names {
             if let Some(waiter) = state.waiters.get(name) {
@@ -190,7 +196,9 @@ impl ReleaseNotifier {
             let Some(lease) = lease else {
                 waiter.entry.front().replied(waiter.entry.has_requests());
                 if waiter.leaves_to_others(self.lines.ahead(name)) {
-                    self.rest(&mut state, name, None);
+                    let moments = self.lines.moments_ahead(name).max(*self.retry_interval.start());
+                    state.waiters.look_at(name, Instant::now() + moments);
+                    self.reschedule(&mut state);
                 } else {
                     state.wake(name);
                 }
@@ -253,9 +261,12 @@ impl State {
         (waiter.look == look.number).then_some(waiter)
     }
 
-    /// Wakes the waiters that are due: each of them sends a request of its own.
-    fn wake_due(&mut self, now: Instant) {
+    /// Wakes those of the waiters that are due: each of them sends a request of its own.
+    fn wake_due(&mut self, now: Instant, is_concerned: impl Fn(&str) -> bool) {
         for name in self.waiters.due(now, Duration::ZERO, usize::MAX) {
+            if !is_concerned(&name) {
+                continue;
+            }
             if self.waiters.get(&name).is_some_and(|waiter| waiter.looks) {
                 continue;
             }

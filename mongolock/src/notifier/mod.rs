@@ -183,10 +183,13 @@ impl ReleaseNotifier {
     fn rest(self: &Arc<Self>, state: &mut State, name: &Arc<str>, remaining: Option<Duration>) -> Duration {
         self.ensure_stream(state);
         let is_reported = state.reports(name);
-        let ahead = self.lines.ahead(name);
         let Some(waiter) = state.waiters.get(name) else {
             return Duration::ZERO;
         };
+        let expects_stream = state.stream.is_expected();
+        let oldest = waiter.entry.waiting_since();
+        let since = oldest.map_or(waiter.since, |oldest| oldest.min(waiter.since));
+        let ahead = self.lines.waits(name, since, expects_stream);
         waiter.looks = !is_reported && ahead.is_some_and(|ahead| ahead > 0);
         let pause = if waiter.is_outdated {
             Duration::ZERO
@@ -205,7 +208,9 @@ impl ReleaseNotifier {
         } else {
             waiter.backoff.next()
         };
-        let pause = state.waiters.rest(name, pause, remaining);
+        // A lease that ends is followed in the order of the line as well.
+        let until_free = remaining.map(|remaining| remaining + self.lines.moments_ahead(name));
+        let pause = state.waiters.rest(name, pause, until_free);
         self.reschedule(state);
         pause
     }
@@ -230,6 +235,13 @@ impl ReleaseNotifier {
             self.reschedule(&mut state);
         }
         true
+    }
+
+    /// Has the waiter for a lock that this process has released send a request as [`released`](Self::released) does, and
+    /// returns whether nobody stands before it in line.
+    pub(crate) fn released_here(self: &Arc<Self>, name: &Arc<str>) -> bool {
+        self.released(name);
+        self.lines.moments_ahead(name).is_zero()
     }
 
     /// Notes that a claim has acquired a lock: a waiter that was about to send a request rests on. Returns whether a
@@ -280,7 +292,7 @@ impl ReleaseNotifier {
 
     /// Whether the provider has a stream, or opens one when it waits.
     pub(crate) fn expects_stream(&self) -> bool {
-        matches!(lock(&self.state).stream, StreamState::Open | StreamState::Closed)
+        lock(&self.state).stream.is_expected()
     }
 
     /// Opens the stream for a provider that stands in line without a waiter.
@@ -340,10 +352,12 @@ mod tests {
     use mongodb::error::{CommandError, ErrorKind};
     use serde::Deserialize;
     use serde::de::value::MapDeserializer;
+    use tokio::time::timeout;
 
     use super::*;
     use crate::LockError;
     use crate::lease::Queues;
+    use crate::once::MarkEnd;
     use crate::store::{AcquireRequest, LeaseId, MemoryStore, ProviderMark, StreamFilter};
     use crate::timing::{LOOKER_CHECK, STREAM_POLL_MIN, STREAM_UNAVAILABLE};
 
@@ -498,6 +512,41 @@ mod tests {
         let begun = Instant::now();
         waiter.woken().await;
         assert!(begun.elapsed() < *PAUSES.end(), "{:?}", begun.elapsed());
+    }
+
+    /// Only a waiter for work that may succeed once asks the server about a mark; to others it is a holder as any.
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_that_ends_with_a_mark_is_woken_by_a_look_at_one() {
+        let notifier = with_wake_up(false);
+        notifier.look_from(1);
+        let Store::Memory(memory) = &*notifier.store else {
+            unreachable!("these tests have the store in memory")
+        };
+        let key = LeaseId {
+            name: "n".into(),
+            lock_id: "owner#other".into(),
+        };
+        let request = AcquireRequest {
+            wants_dates: true,
+            expiry: Duration::from_secs(3600),
+            tokens: 1,
+            takeover_margin: Duration::ZERO,
+        };
+        memory.claim(&key, request);
+        let waiter = subscribe(&notifier);
+        for ends_with_mark in [false, true] {
+            waiter.set_claim(&"owner#own".into(), ends_with_mark);
+            waiter.rest(None);
+            let is_woken = timeout(*PAUSES.end() * 3, waiter.woken()).await.is_ok();
+            assert!(!is_woken, "another holder has the lock");
+        }
+        memory.mark(&key, MarkEnd::After(Duration::from_secs(3600)));
+        for ends_with_mark in [false, true] {
+            waiter.set_claim(&"owner#own".into(), ends_with_mark);
+            waiter.rest(None);
+            let is_woken = timeout(*PAUSES.end() * 3, waiter.woken()).await.is_ok();
+            assert_eq!(is_woken, ends_with_mark);
+        }
     }
 
     /// The task that wakes waiters runs on a runtime that nothing drives at present.

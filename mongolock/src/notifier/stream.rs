@@ -11,7 +11,7 @@ use super::{ReleaseNotifier, State};
 use crate::backoff::Backoff;
 use crate::store::{LockEvent, LockStream, StreamFilter, driver_error};
 use crate::sync::lock;
-use crate::timing::{STREAM_IDLE, STREAM_UNAVAILABLE};
+use crate::timing::{LINE_FAR, LINE_FAR_PAUSE, STREAM_IDLE, STREAM_REPLY, STREAM_UNAVAILABLE};
 use crate::{LockError, slot, trace};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,11 @@ pub(super) enum StreamState {
 }
 
 impl StreamState {
+    /// Whether there is a stream, or one is opened when somebody waits.
+    pub(super) fn is_expected(self) -> bool {
+        matches!(self, Self::Open | Self::Closed)
+    }
+
     pub(super) fn is_too_costly(self) -> bool {
         matches!(self, Self::TooCostly(_))
     }
@@ -94,8 +99,9 @@ impl ReleaseNotifier {
                 own if *own == **name => self.acquired(name, lock_id),
                 // Other permits may be free: only the order of the waiters has changed.
                 group => {
-                    self.lines.held_by(group, lock_id);
-                    self.lines.has(group)
+                    let group: Arc<str> = Arc::from(group);
+                    self.lines.held_by(&group, lock_id);
+                    self.lines.has(&group)
                 }
             },
         }
@@ -107,7 +113,7 @@ impl ReleaseNotifier {
         if stream.is_switching() {
             return None;
         }
-        let filter = state.filter.due_switch(&state.waiters, &self.lines.names());
+        let filter = state.filter.due_switch(&state.waiters, || self.lines.names());
         if filter.is_some() {
             state.filter.begin_switch();
         }
@@ -137,6 +143,15 @@ impl ReleaseNotifier {
     fn polling_pause(&self, reply: StreamReply) -> Option<Duration> {
         let state = &mut *lock(&self.state);
         state.cost.polling_pause(reply, state.waiters.len())
+    }
+
+    /// Whether all waiters stand far back in their lines, so that they need to hear of each release only after a pause.
+    fn is_far_back(&self) -> bool {
+        let state = lock(&self.state);
+        let is_far = |name: &Arc<str>| self.lines.ahead(name).is_some_and(|ahead| ahead >= LINE_FAR);
+        let waiters = state.waiters.len();
+        // With many names one of them is near the front anyway.
+        (1..=LINE_FAR).contains(&waiters) && state.waiters.names().all(is_far)
     }
 
     /// Closes the stream if there was no waiter for a while, and returns whether the task ends; the next waiter starts
@@ -215,6 +230,9 @@ async fn follow(notifier: &Arc<ReleaseNotifier>, mut stream: LockStream) -> Resu
         };
         if notifier.close_if_idle() {
             return Ok(End::Idle);
+        }
+        if asked.elapsed() >= STREAM_REPLY && notifier.is_far_back() {
+            tokio::time::sleep(LINE_FAR_PAUSE).await;
         }
         if stream.costs_the_server()
             && let Some(pause) = notifier.polling_pause(reply)

@@ -41,8 +41,11 @@ impl Subscription {
 
     /// Begins to rest before the first request, until this time: others may acquire the lock until then, and the caller
     /// rests on if they do.
-    pub(crate) fn rest_for_place(&self, until: Instant) {
+    pub(crate) fn rest_for_place(&self, until: Instant, ends_with_mark: bool) {
         let mut state = lock(&self.notifier.state);
+        if let Some(waiter) = state.waiters.get(&self.name) {
+            waiter.ends_with_mark = ends_with_mark;
+        }
         self.notifier.rest_for_place(&mut state, &self.name, until);
     }
 

@@ -34,7 +34,7 @@ pub(super) struct Waiter {
     /// The pauses while the stream does not report this lock.
     pub(super) backoff: Backoff,
     /// The time at which the waiter registered.
-    since: Instant,
+    pub(super) since: Instant,
     /// Given while the waiter rests.
     due: Option<Due>,
     /// The number of the last query that looks at this lock.

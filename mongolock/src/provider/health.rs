@@ -1,10 +1,12 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
 use crate::duration::{as_optional_seconds, as_seconds};
 use crate::engine::Engine;
-use crate::{FencingToken, IndexState, LockError};
+use crate::lease::Lease;
+use crate::{FencingToken, IndexState, LockError, slot};
 
 /// The state of a provider and of its connection to MongoDB; returned by
 /// [`LockProvider::health`](crate::LockProvider::health).
@@ -103,7 +105,7 @@ pub(super) async fn health(engine: &Engine) -> Health {
         smallest_remaining: leases.iter().map(|lease| lease.remaining()).min(),
         wake_up: wake_up(engine),
         index: engine.index_task.state(),
-        held: leases.len(),
+        held: leases.iter().map(|lease| lease.keys().count()).sum(),
         waiting: engine.waiting(),
         is_shut_down: engine.refuses(false),
     }
@@ -132,16 +134,17 @@ pub(super) async fn is_ready(engine: &Engine) -> bool {
 /// The locks that the provider holds, in the order of their names.
 pub(super) fn held(engine: &Engine) -> Vec<HeldInfo> {
     let leases = engine.renewer.held();
-    let mut held: Vec<HeldInfo> = leases
-        .iter()
-        .map(|lease| HeldInfo {
-            name: lease.name().to_owned(),
+    let of_lease = |lease: &Arc<Lease>| {
+        let info = |(id, fencing_token): (&Arc<str>, _)| HeldInfo {
+            name: slot::shown(id).to_owned(),
             permit: lease.permit(),
-            fencing_token: lease.token,
+            fencing_token,
             held_for: lease.acquired.elapsed(),
             remaining: lease.remaining(),
-        })
-        .collect();
+        };
+        lease.tokens().map(info).collect::<Vec<_>>()
+    };
+    let mut held: Vec<HeldInfo> = leases.iter().flat_map(of_lease).collect();
     held.sort_by(|one, other| one.name.cmp(&other.name));
     held
 }

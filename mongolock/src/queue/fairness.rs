@@ -6,6 +6,10 @@ use crate::timing::{
     HANDOVER_MAX, HANDOVER_MAX_SLOW, HANDOVER_MIN, HANDOVER_OPEN, HANDOVER_POLLING, HANDOVER_REQUESTS,
 };
 
+/// The number of rows of hand-overs that stay short after another process was seen to hold the lock: about 5 s. One that
+/// polls needs many short rows until it finds the lock free.
+const SHORT_ROWS: u8 = 200;
+
 /// What a process knows of the other processes that want a lock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rivals {
@@ -26,6 +30,8 @@ pub(crate) struct HandoverBudget {
     /// The longest duration of a row of hand-overs on a server that replies fast, in milliseconds, where nothing is known
     /// of rivals: each held lock has a budget, and this takes less memory than a `Duration`.
     limit_ms: u16,
+    /// The number of rows in which the limit does not grow yet, because another process was seen.
+    short_rows: u8,
     /// The present row of hand-overs; `None` before the first one.
     row: Option<Row>,
     /// Whether the last row of hand-overs has used up its time, and nothing is known of rivals: then the next acquire
@@ -49,6 +55,7 @@ impl Default for HandoverBudget {
     fn default() -> Self {
         Self {
             limit_ms: in_millis(HANDOVER_MIN),
+            short_rows: 0,
             row: None,
             is_used_up: false,
         }
@@ -104,10 +111,16 @@ impl HandoverBudget {
     /// Shortens the budget, because another process holds the lock.
     pub(crate) fn shrink(&mut self) {
         self.limit_ms = in_millis(HANDOVER_MIN);
+        self.short_rows = SHORT_ROWS;
     }
 
-    /// Doubles the budget for the next row of hand-overs; it is shortened again if another process takes the lock.
+    /// Doubles the budget for the next row of hand-overs, unless another process was seen of late; it is shortened again if
+    /// another process takes the lock.
     pub(crate) fn grow(&mut self) {
+        if let Some(left) = self.short_rows.checked_sub(1) {
+            self.short_rows = left;
+            return;
+        }
         self.limit_ms = self.limit_ms.saturating_mul(2).min(in_millis(HANDOVER_MAX));
     }
 }
@@ -142,7 +155,11 @@ mod tests {
         }
         assert_eq!(row_length(&mut budget, fast).await, HANDOVER_MAX);
         budget.shrink();
-        assert_eq!(row_length(&mut budget, fast).await, HANDOVER_MIN);
+        for _ in 0..=SHORT_ROWS {
+            assert_eq!(row_length(&mut budget, fast).await, HANDOVER_MIN);
+            budget.grow();
+        }
+        assert_eq!(row_length(&mut budget, fast).await, HANDOVER_MIN * 2);
     }
 
     #[tokio::test(start_paused = true)]

@@ -60,6 +60,8 @@ pub(crate) struct Entry<H> {
     /// because most locks are never handed over.
     handed_over: Mutex<Option<Box<H>>>,
     budget: Mutex<HandoverBudget>,
+    /// Notified when this process has released one of several permits that the queue stands for.
+    freed: Notify,
 }
 
 /// The right to hold a lock in this process, or to send acquire requests for it.
@@ -130,6 +132,7 @@ impl<H> Entry<H> {
             requests: Semaphore::new(MAX_REQUESTS),
             handed_over: Mutex::new(None),
             budget: Mutex::new(HandoverBudget::default()),
+            freed: Notify::new(),
         }
     }
 
@@ -215,6 +218,11 @@ impl<H> Entry<H> {
         &self.front
     }
 
+    /// Resolves when this process has released a permit, perhaps before this call. Cancel safe.
+    pub(crate) async fn freed(&self) {
+        self.freed.notified().await;
+    }
+
     /// Drops a hold that was handed over to a waiter that has just been cancelled, if no other waiter can take it. It
     /// is called after a hold was handed over and after a waiter has left: the later of the two calls sees both.
     fn release_if_abandoned(&self) {
@@ -255,7 +263,7 @@ pub(crate) enum QueueSlot<H> {
     Turn(Turn<H>),
     /// The entry alone: only a shutdown waits until it is dropped.
     Entry {
-        _entry: Arc<Entry<H>>,
+        entry: Arc<Entry<H>>,
     },
     /// The slots of the names of a set, in their order.
     Several(Vec<QueueSlot<H>>),
@@ -275,6 +283,13 @@ impl<H> QueueSlot<H> {
         })
     }
 
+    /// Notes that a permit was released, in whose queue another caller may wait while it was held.
+    pub(crate) fn note_freed(&self) {
+        if let Self::Entry { entry } = self {
+            entry.freed.notify_one();
+        }
+    }
+
     /// One slot for each of this number of names.
     pub(crate) fn split(self, names: usize) -> Vec<Self> {
         let mut slots = match self {
@@ -290,7 +305,7 @@ impl<H> QueueSlot<H> {
     pub(crate) fn without_turn(self) -> Self {
         match self {
             Self::Turn(turn) => Self::Entry {
-                _entry: Arc::clone(&turn.entry),
+                entry: Arc::clone(&turn.entry),
             },
             Self::Several(slots) => Self::Several(slots.into_iter().map(Self::without_turn).collect()),
             other => other,
@@ -315,6 +330,14 @@ impl<H> Turn<H> {
     /// Ends the turn and hands the hold over to the next waiter.
     pub(crate) fn hand_over(self, hold: H) {
         self.leave(hold).release_if_abandoned();
+    }
+
+    /// Ends the turn of a caller that does not use it: a hold that was handed over with it goes to the next waiter.
+    pub(crate) fn pass_on(self) {
+        match self.take_over() {
+            Some(hold) => self.hand_over(hold),
+            None => drop(self),
+        }
     }
 
     /// Ends the turn and leaves the hold for the next caller, which may come later or never: after this,
@@ -423,6 +446,26 @@ mod tests {
         drop(first);
         queues.until_idle().await;
         assert!(join(&queues, "n").try_turn().is_some());
+    }
+
+    /// Whoever has left the hold finds the turn taken, and relies on its new owner.
+    #[tokio::test]
+    async fn a_turn_that_passes_on_does_not_keep_the_hold_that_was_left_with_it() {
+        let queues = Queues::new();
+        let front = join(&queues, "n");
+        let hold = Arc::new(());
+        let left = front.try_turn().unwrap().leave(Arc::clone(&hold));
+        let turn = front.try_turn().unwrap();
+        assert!(left.take_left().is_none());
+        turn.pass_on();
+        assert_eq!(Arc::strong_count(&hold), 1, "nobody waits for it");
+
+        front.try_turn().unwrap().leave(Arc::clone(&hold));
+        let turn = front.try_turn().unwrap();
+        let waiting = tokio::spawn(async move { front.turn().await.take_over().is_some() });
+        tokio::task::yield_now().await;
+        turn.pass_on();
+        assert!(waiting.await.unwrap(), "the waiter has it");
     }
 
     /// The waiter is cancelled before or after the hold is handed over to it: the hold is released in both cases.

@@ -48,13 +48,13 @@ struct Own {
 /// A call within enclosing holds of its names.
 struct Joined {
     context: LockContext,
-    /// The permits of the enclosing holds, under each of which only one joined call runs at a time.
-    _permits: Permits,
+    /// The inner-call slots of the enclosing holds, under each of which only one joined call runs at a time.
+    _slots: InnerCallSlots,
 }
 
-enum Permits {
-    One { _permit: OwnedSemaphorePermit },
-    Several { _permits: Vec<OwnedSemaphorePermit> },
+enum InnerCallSlots {
+    One { _slot: OwnedSemaphorePermit },
+    Several { _slots: Vec<OwnedSemaphorePermit> },
 }
 
 impl Drop for Joined {
@@ -116,7 +116,7 @@ impl RunningHold {
         outer: &LockContext,
         lease: &Arc<Lease>,
         name: &RenderedName,
-        permit: OwnedSemaphorePermit,
+        slot: OwnedSemaphorePermit,
         on_lost: OnLost,
     ) -> Self {
         let lease = Arc::clone(lease);
@@ -131,16 +131,16 @@ impl RunningHold {
             }
             _ => LockContext::new(lease, outer.engine(), name.template()),
         };
-        Self::with_permits(context, Permits::One { _permit: permit }, on_lost)
+        Self::with_slots(context, InnerCallSlots::One { _slot: slot }, on_lost)
     }
 
     /// A call that has joined the holds of all its names.
     pub(crate) fn joined_several(
         context: LockContext,
-        permits: Vec<OwnedSemaphorePermit>,
+        slots: Vec<OwnedSemaphorePermit>,
         on_lost: OnLost,
     ) -> Self {
-        Self::with_permits(context, Permits::Several { _permits: permits }, on_lost)
+        Self::with_slots(context, InnerCallSlots::Several { _slots: slots }, on_lost)
     }
 
     /// A call that has joined the holds of some of its names, and has acquired the others.
@@ -148,12 +148,12 @@ impl RunningHold {
         guard: LockGuard,
         await_release: bool,
         context: LockContext,
-        permits: Vec<OwnedSemaphorePermit>,
+        slots: Vec<OwnedSemaphorePermit>,
         on_lost: OnLost,
     ) -> Self {
         let joined = Joined {
             context: context.clone(),
-            _permits: Permits::Several { _permits: permits },
+            _slots: InnerCallSlots::Several { _slots: slots },
         };
         let own = Own { guard, await_release };
         Self {
@@ -164,10 +164,10 @@ impl RunningHold {
         }
     }
 
-    fn with_permits(context: LockContext, permits: Permits, on_lost: OnLost) -> Self {
+    fn with_slots(context: LockContext, slots: InnerCallSlots, on_lost: OnLost) -> Self {
         let joined = Joined {
             context: context.clone(),
-            _permits: permits,
+            _slots: slots,
         };
         Self {
             context,

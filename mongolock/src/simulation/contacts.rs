@@ -32,6 +32,8 @@ struct Request {
 pub(super) struct Contact {
     /// The number of calls that wait for the lock or hold it.
     pub(super) callers: usize,
+    /// The time since which more calls want the lock than have it.
+    pub(super) waits_since: Option<Instant>,
     /// The number of requests and looks without a reply.
     asking: usize,
     /// The number of holds of this process.
@@ -210,7 +212,14 @@ impl Contacts {
     }
 
     fn change(&self, name: &Arc<str>, change: impl FnOnce(&mut Contact)) {
-        change(lock(&self.names).entry(Arc::clone(name)).or_default());
+        let names = &mut *lock(&self.names);
+        let contact = names.entry(Arc::clone(name)).or_default();
+        change(contact);
+        if contact.callers <= contact.holding {
+            contact.waits_since = None;
+        } else {
+            contact.waits_since.get_or_insert_with(Instant::now);
+        }
     }
 
     fn present(self: &Arc<Self>, name: &Arc<str>, holds: bool) -> Present {

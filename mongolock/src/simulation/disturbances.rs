@@ -47,7 +47,7 @@ impl World {
         let rng = &mut self.plan.rng(1 << 34);
         while !self.is_over() {
             sleep(between(rng, 0, 4000)).await;
-            let name = rng.usize(0..self.plan.names).to_string();
+            let name = self.plan.document(rng);
             let longest = if rng.bool() { 500 } else { 8000 };
             let lasts = between(rng, 0, longest);
             self.server.note(|| format!("{name} is blocked for {lasts:?}"));
@@ -77,7 +77,11 @@ impl World {
 
     async fn fail_over(self: Arc<Self>) {
         let rng = &mut self.plan.rng(1 << 36);
-        let mut jump = i64::try_from(APART.as_millis()).unwrap_or(i64::MAX);
+        let mut jump = if self.plan.scenario.has_several_kinds() {
+            0
+        } else {
+            i64::try_from(APART.as_millis()).unwrap_or(i64::MAX)
+        };
         while !self.is_over() {
             sleep(between(rng, 1000, 10_000)).await;
             self.server.step_down();
@@ -104,8 +108,10 @@ impl World {
     /// Moves the server's clock.
     pub(super) fn jump(&self, millis: i64) {
         self.server.memory.jump(millis);
-        for name in 0..self.plan.names {
-            self.server.observe(&name.to_string());
+        if millis != 0 {
+            for name in 0..self.plan.names {
+                self.server.observe(&name.to_string());
+            }
         }
     }
 }

@@ -1,22 +1,28 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::link::Link;
 use super::plan::{Plan, Scenario};
 use super::process::Process;
 use super::server::Server;
+use super::turns::Turns;
 use super::worker::Worker;
 use super::{between, chance};
 use crate::LockProvider;
 use crate::provider::LockProviderBuilder;
+use crate::sync::lock;
 
 /// The time in which late requests, late releases and leases end.
 const AFTERMATH: Duration = Duration::from_secs(130);
+
+/// The longest time without the beginning or the end of a hold while somebody waits and nothing fails: leases and the last
+/// late requests end, and the claims that these leave are released.
+const STALL: Duration = Duration::from_secs(45);
 
 /// What all parts of a simulation share.
 pub(super) struct World {
@@ -26,6 +32,8 @@ pub(super) struct World {
     pub(super) longest_wait: AtomicU64,
     /// The time from which no new calls begin.
     end: Instant,
+    /// The last time at which a hold began or ended.
+    progress: Mutex<Instant>,
 }
 
 /// A process with its provider and its workers.
@@ -43,10 +51,14 @@ enum Fate {
 
 impl World {
     pub(super) async fn run(plan: Plan) -> Arc<Self> {
+        let mut server = Server::new(plan.scenario, plan.knobs.takeover_margins);
+        server.turns = Turns::of(&plan);
+        server.add_dead_waiters(plan.knobs.dead_waiters);
         let world = Arc::new(Self {
-            server: Arc::new(Server::new(plan.scenario, plan.knobs.takeover_margins)),
+            server: Arc::new(server),
             longest_wait: AtomicU64::new(0),
             end: Instant::now() + plan.lasts,
+            progress: Mutex::new(Instant::now()),
             plan,
         });
         let places: Vec<_> = (0..world.plan.processes)
@@ -65,6 +77,9 @@ impl World {
                 world.breach(format!("a process ended with {error}"));
             }
         }
+        for breach in world.server.turns.breaches() {
+            world.breach(breach);
+        }
         let left: Vec<_> = world.server.memory.taken();
         if !left.is_empty() {
             world.breach(format!("still held at the end: {left:?}"));
@@ -74,6 +89,11 @@ impl World {
 
     pub(super) fn is_over(&self) -> bool {
         Instant::now() >= self.end
+    }
+
+    /// Notes that a hold begins or ends.
+    pub(super) fn note_progress(&self) {
+        *lock(&self.progress) = Instant::now();
     }
 
     pub(super) fn is_calm(&self) -> bool {
@@ -110,6 +130,10 @@ impl World {
             .with_defaults();
         // In many processes one query looks at all awaited locks, however few they are.
         let look_from = *rng.choice(&[1, 2, usize::MAX]).unwrap_or(&1);
+        // Then a waiter looks before it stands in line, with pauses that the line does not shorten.
+        let looks_early =
+            look_from < usize::MAX && self.plan.scenario == Scenario::Turns && self.plan.wake_ups == 0;
+        let look_from = if looks_early { usize::MAX } else { look_from };
         provider.engine().notifier.look_from(look_from);
         let worker = |rng| Worker {
             world: Arc::clone(self),
@@ -138,15 +162,15 @@ impl World {
 
     /// Pauses the process at random times, until its end or the end of all faults.
     async fn fate(&self, process: &Process, rng: &mut Rng) -> Fate {
-        let scenario = self.plan.scenario;
+        let (has_crashes, has_pauses) = (self.plan.has_crashes(), self.plan.has_pauses());
         while !self.is_over() {
             let next = Instant::now() + between(rng, 0, 8000);
             sleep_until(next.min(self.end)).await;
             match rng.u8(0..6) {
                 _ if self.is_over() => {}
-                0 if scenario.has_crashes() => return Fate::Crash,
-                1 if scenario.has_crashes() => return Fate::ShutDown,
-                _ if scenario.has_pauses() => self.pause(process, rng).await,
+                0 if has_crashes => return Fate::Crash,
+                1 if has_crashes => return Fate::ShutDown,
+                _ if has_pauses => self.pause(process, rng).await,
                 _ => {}
             }
         }
@@ -177,9 +201,12 @@ impl World {
     async fn see_out(&self, member: Member) {
         let number = member.process.number;
         for worker in member.workers {
-            match timeout(self.plan.patience(), worker).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => self.breach(format!("a worker of {number} ended with {error}")),
+            match timeout(self.plan.patience(), self.unless_stalled(worker)).await {
+                Ok(None) => {
+                    return self.breach(format!("a worker of {number} waits, and no hold begins or ends"));
+                }
+                Ok(Some(Ok(()))) => {}
+                Ok(Some(Err(error))) => self.breach(format!("a worker of {number} ended with {error}")),
                 Err(_) => return self.breach(format!("a worker of {number} does not end")),
             }
         }
@@ -198,6 +225,23 @@ impl World {
         let others = Arc::strong_count(engine) - 1;
         if others > 0 {
             self.breach(format!("{others} still use the provider of {number}"));
+        }
+    }
+
+    /// Waits for a worker; `None` if no hold begins or ends for too long meanwhile.
+    async fn unless_stalled(&self, worker: JoinHandle<()>) -> Option<Result<(), JoinError>> {
+        let mut worker = worker;
+        if !self.plan.scenario.has_several_kinds() {
+            return Some(worker.await);
+        }
+        loop {
+            if let Ok(ended) = timeout(Duration::from_secs(1), &mut worker).await {
+                return Some(ended);
+            }
+            let since = (*lock(&self.progress)).max(self.end);
+            if since.elapsed() > STALL {
+                return None;
+            }
         }
     }
 

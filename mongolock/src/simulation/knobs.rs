@@ -43,11 +43,18 @@ pub(super) struct Knobs {
     /// The number of commands on the documents of waiters in a thousand that are late, lost or refused, or read a wrong
     /// line.
     pub(super) line_faults: u32,
+    /// The longest time in milliseconds that an event of the change stream takes.
+    pub(super) event_delay: u64,
+    /// The number of events in a thousand that are lost.
+    pub(super) lost_events: u32,
+    /// The number of documents of dead waiters in front of each line at the beginning.
+    pub(super) dead_waiters: usize,
     /// Whether the server's clock is an hour ahead for a while.
     pub(super) clock_an_hour_ahead: bool,
 }
 
 impl Knobs {
+    #[expect(clippy::too_many_lines, reason = "one table: a row for each scenario")]
     pub(super) fn of(scenario: Scenario, rng: &mut Rng) -> Self {
         let network = *rng.choice(&[5, 50, 300]).unwrap_or(&50);
         let often = *rng.choice(&[20, 100, 300]).unwrap_or(&100);
@@ -55,7 +62,11 @@ impl Knobs {
         // See `deletes_documents`.
         let deletes = rng.bool();
         match scenario {
-            Scenario::Calm | Scenario::Turns => none,
+            Scenario::Calm => none,
+            Scenario::Turns => Self {
+                event_delay: 4,
+                ..none
+            },
             Scenario::Network | Scenario::Pauses | Scenario::Crashes | Scenario::Leaps => {
                 Self { network, ..none }
             }
@@ -130,6 +141,12 @@ impl Knobs {
                 clock_an_hour_ahead: true,
                 ..none
             },
+            Scenario::Sets if rng.u8(0..3) == 0 => Self {
+                operators: true,
+                late_effects: if rng.bool() { often } else { 0 },
+                ..none
+            },
+            Scenario::Sets | Scenario::Permits | Scenario::Marks => Self::mixed(rng),
             Scenario::Everything => Self {
                 network,
                 late_effects: if deletes { 0 } else { rng.u32(0..50) },
@@ -144,6 +161,24 @@ impl Knobs {
                 neighbours: usize::from(deletes && rng.bool()),
                 ..none
             },
+        }
+    }
+
+    /// Most of the faults, each of them in some of the seeds.
+    fn mixed(rng: &mut Rng) -> Self {
+        let mut often = |rates: &[u32]| *rng.choice(rates).unwrap_or(&0);
+        Self {
+            network: often(&[0, 50, 300, 300]),
+            late_effects: often(&[0, 0, 50, 200]),
+            partial_batches: often(&[0, 100]),
+            repetitions: often(&[0, 0, 50]),
+            silent_connections: often(&[0, 0, 10]),
+            typed_errors: often(&[0, 0, 50]),
+            line_faults: often(&[0, 300]),
+            blocked_documents: often(&[0, 0, 1]) > 0,
+            failovers: often(&[0, 0, 1]) > 0,
+            has_long_leases: often(&[0, 0, 1]) > 0,
+            ..Self::default()
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::lease::Lease;
+use crate::slot;
 use crate::store::LeaseId;
 use crate::sync::lock;
 
@@ -18,9 +19,9 @@ const BLUR: Duration = Duration::from_millis(50);
 pub(super) struct Ledger {
     names: Mutex<HashMap<Arc<str>, Record>>,
     /// The tokens that the server has reserved for each claim; there are several ranges if a request of it came very late.
-    reserved: Mutex<HashMap<Arc<str>, Vec<RangeInclusive<i64>>>>,
+    reserved: Mutex<HashMap<LeaseId, Vec<RangeInclusive<i64>>>>,
     /// The claims that an operator has ended, with the time.
-    forced: Mutex<HashMap<Arc<str>, Instant>>,
+    forced: Mutex<HashMap<LeaseId, Instant>>,
     /// The claims on which a hold has begun.
     begun: Mutex<HashSet<Arc<str>>>,
     breaches: Mutex<Vec<String>>,
@@ -32,7 +33,7 @@ pub(super) struct Ledger {
 
 #[derive(Default)]
 struct Record {
-    holders: Vec<Weak<Lease>>,
+    holders: Vec<Holder>,
     last_token: i64,
     /// The last token of each process.
     last_tokens: HashMap<usize, i64>,
@@ -41,7 +42,24 @@ struct Record {
     /// The end of the minimum hold, before which no other hold may begin.
     kept_until: Option<Instant>,
     /// The claim of a process of DistributedLock.MongoDB, and the time until which that relies on it.
-    neighbour: Option<(Arc<str>, Instant)>,
+    neighbour: Option<(LeaseId, Instant)>,
+}
+
+/// One name of a hold.
+struct Holder {
+    lease: Weak<Lease>,
+    key: LeaseId,
+}
+
+/// A name of a hold that begins.
+#[derive(Clone, Copy)]
+pub(super) struct Begun<'a> {
+    pub(super) process: usize,
+    pub(super) lease: &'a Arc<Lease>,
+    pub(super) key: &'a LeaseId,
+    pub(super) token: i64,
+    /// The time at which the server has granted the lock.
+    pub(super) granted: Option<Instant>,
 }
 
 /// What a simulation promises about its holds.
@@ -59,7 +77,7 @@ impl Ledger {
     /// Notes that the server has reserved tokens for a claim, or has found the claim in the document.
     pub(super) fn reserve(&self, key: &LeaseId, tokens: RangeInclusive<i64>) {
         let mut reserved = lock(&self.reserved);
-        let blocks = reserved.entry(Arc::clone(&key.lock_id)).or_default();
+        let blocks = reserved.entry(key.clone()).or_default();
         if !blocks.contains(&tokens) {
             blocks.push(tokens);
         }
@@ -67,81 +85,80 @@ impl Ledger {
 
     /// Checks a hold that begins. If the server's clock runs ahead, leases end too early there: then a token is the only
     /// protection, and only its uniqueness and the order within a process can be promised.
-    pub(super) fn begin(
-        &self,
-        process: usize,
-        lease: &Arc<Lease>,
-        granted: Option<Instant>,
-        promise: Promise,
-    ) {
+    pub(super) fn begin(&self, begun: Begun<'_>, promise: Promise) {
+        let Begun {
+            lease, key, token, ..
+        } = begun;
         let mut names = lock(&self.names);
-        let record = names.entry(Arc::clone(&lease.key.name)).or_default();
-        let token = lease.token.get();
-        lock(&self.begun).insert(Arc::clone(&lease.key.lock_id));
-        self.check_token(record, lease);
+        let record = names.entry(Arc::clone(&key.name)).or_default();
+        lock(&self.begun).insert(Arc::clone(&key.lock_id));
+        self.check_token(record, begun);
         if !is_live(lease) {
             return;
         }
         self.holds.fetch_add(1, Relaxed);
         let handed_over = lease.is_handed_over();
         self.handed_over.fetch_add(handed_over.into(), Relaxed);
-        let before = record.last_tokens.insert(process, token).unwrap_or(0);
+        let before = record.last_tokens.insert(begun.process, token).unwrap_or(0);
         self.expect(
             before < token,
-            lease,
+            key,
             "has a smaller token than one before in its process",
         );
         // The reply to an acquire request may arrive after an operator has ended the claim.
-        let is_forced = lock(&self.forced).contains_key(&lease.key.lock_id);
+        let is_forced = lock(&self.forced).contains_key(key);
         if promise.has_sound_clock && !is_forced {
-            self.check_exclusive(record, lease, promise);
+            self.check_exclusive(record, begun, promise);
         }
         record.last_token = record.last_token.max(token);
         let min_hold = lease.options.min_hold.saturating_sub(BLUR);
-        record.kept_until = granted.filter(|_| !is_forced).map(|at| at + min_hold);
-        record.holders.retain(|holder| holder.strong_count() > 0);
-        record.holders.push(Arc::downgrade(lease));
+        record.kept_until = begun.granted.filter(|_| !is_forced).map(|at| at + min_hold);
+        record.holders.retain(|holder| holder.lease.strong_count() > 0);
+        record.holders.push(Holder {
+            lease: Arc::downgrade(lease),
+            key: key.clone(),
+        });
     }
 
     /// Checks that the token of a hold is unique and reserved for its claim.
-    fn check_token(&self, record: &mut Record, lease: &Lease) {
+    fn check_token(&self, record: &mut Record, begun: Begun<'_>) {
         self.expect(
-            record.tokens.insert(lease.token.get()),
-            lease,
+            record.tokens.insert(begun.token),
+            begun.key,
             "has the token of another hold",
         );
         self.expect(
-            self.is_reserved(lease),
-            lease,
+            self.is_reserved(begun.key, begun.token),
+            begun.key,
             "has a token that is not reserved for its claim",
         );
     }
 
     /// Checks that a hold has a greater token than all before it, and that no other hold or minimum hold still lasts.
-    fn check_exclusive(&self, record: &Record, lease: &Lease, promise: Promise) {
+    fn check_exclusive(&self, record: &Record, begun: Begun<'_>, promise: Promise) {
         self.expect(
-            record.last_token < lease.token.get(),
-            lease,
+            record.last_token < begun.token,
+            begun.key,
             "has a smaller token than one before",
         );
         self.expect(
             !self.is_held(record, promise),
-            lease,
+            begun.key,
             "begins while another holder relies on its lease",
         );
         let kept = promise.keeps_min_holds && record.kept_until.is_some_and(|until| Instant::now() < until);
-        self.expect(!kept, lease, "begins within the minimum hold of another");
+        self.expect(!kept, begun.key, "begins within the minimum hold of another");
     }
 
     fn is_held(&self, record: &Record, promise: Promise) -> bool {
         let by_neighbour = record
             .neighbour
             .as_ref()
-            .is_some_and(|(id, until)| Instant::now() < *until && !lock(&self.forced).contains_key(id));
+            .is_some_and(|(key, until)| Instant::now() < *until && !lock(&self.forced).contains_key(key));
         by_neighbour
             || record
                 .live()
-                .any(|lease| match lock(&self.forced).get(&lease.key.lock_id) {
+                .any(|(lease, key)| match lock(&self.forced).get(key) {
                     None => true,
                     Some(ended) => promise.tells_of_forced_ends && knows_forced_end(&lease, *ended),
                 })
@@ -152,14 +169,21 @@ impl Ledger {
         if let Some(record) = lock(&self.names).get_mut(name) {
             record.kept_until = None;
         }
-        lock(&self.forced).extend(lock_id.map(|id| (id, Instant::now())));
+        let key = |lock_id| LeaseId {
+            name: Arc::from(name),
+            lock_id,
+        };
+        lock(&self.forced).extend(lock_id.map(|id| (key(id), Instant::now())));
     }
 
     /// Notes that a process of DistributedLock.MongoDB holds the lock until then.
     pub(super) fn neighbour_holds(&self, name: &Arc<str>, id: &Arc<str>, until: Instant) {
         let mut names = lock(&self.names);
         let record = names.entry(Arc::clone(name)).or_default();
-        let is_new = record.neighbour.as_ref().is_none_or(|(before, _)| before != id);
+        let is_new = record
+            .neighbour
+            .as_ref()
+            .is_none_or(|(before, _)| before.lock_id != *id);
         let promise = Promise {
             has_sound_clock: true,
             keeps_min_holds: true,
@@ -170,7 +194,11 @@ impl Ledger {
                 "a process of DistributedLock.MongoDB gets {name} while another holder relies on its lease"
             ));
         }
-        record.neighbour = Some((Arc::clone(id), until));
+        let key = LeaseId {
+            name: Arc::clone(name),
+            lock_id: Arc::clone(id),
+        };
+        record.neighbour = Some((key, until));
     }
 
     pub(super) fn neighbour_ends(&self, name: &str) {
@@ -183,16 +211,16 @@ impl Ledger {
     pub(super) fn check_end(&self, name: &str, lease: Option<&(Arc<str>, Duration)>) {
         let names = lock(&self.names);
         let Some(record) = names.get(name) else { return };
-        for holder in record.live() {
-            if lock(&self.forced).contains_key(&holder.key.lock_id) {
+        for (holder, key) in record.live() {
+            if lock(&self.forced).contains_key(key) {
                 continue;
             }
-            let own = lease.filter(|(id, _)| *id == holder.key.lock_id);
+            let own = lease.filter(|(id, _)| *id == key.lock_id);
             let lasts = own.map_or(Duration::ZERO, |(_, lasts)| *lasts);
             let kept = holder
                 .deadline()
                 .is_none_or(|deadline| deadline <= Instant::now() + lasts + BLUR);
-            self.expect(kept, &holder, "relies on a lease that ends earlier at the server");
+            self.expect(kept, key, "relies on a lease that ends earlier at the server");
         }
     }
 
@@ -200,7 +228,15 @@ impl Ledger {
     pub(super) fn is_live_claim(&self, lock_id: &str) -> bool {
         let names = lock(&self.names);
         let mut holders = names.values().flat_map(Record::live);
-        holders.any(|lease| &*lease.key.lock_id == lock_id)
+        holders.any(|(_, key)| &*key.lock_id == lock_id)
+    }
+
+    /// The number of permits of a semaphore that are held.
+    pub(super) fn live_permits(&self, semaphore: &str) -> usize {
+        let names = lock(&self.names);
+        let is_permit = |name: &str| slot::parts(name).is_some_and(|(of, _)| of == semaphore);
+        let permits = names.iter().filter(|(name, _)| is_permit(name));
+        permits.map(|(_, record)| record.live().count()).sum()
     }
 
     /// Whether a caller has had a hold on the claim.
@@ -208,19 +244,15 @@ impl Ledger {
         lock(&self.begun).contains(lock_id)
     }
 
-    fn is_reserved(&self, lease: &Lease) -> bool {
+    fn is_reserved(&self, key: &LeaseId, token: i64) -> bool {
         let reserved = lock(&self.reserved);
-        let blocks = reserved.get(&lease.key.lock_id);
-        blocks.is_some_and(|blocks| blocks.iter().any(|block| block.contains(&lease.token.get())))
+        let blocks = reserved.get(key);
+        blocks.is_some_and(|blocks| blocks.iter().any(|block| block.contains(&token)))
     }
 
-    pub(super) fn expect(&self, holds: bool, lease: &Lease, breach: &str) {
+    fn expect(&self, holds: bool, key: &LeaseId, breach: &str) {
         if !holds {
-            let (name, token) = (&lease.key.name, lease.token);
-            self.breach(format!(
-                "hold of {name} with token {token} by {} {breach}",
-                lease.key.lock_id
-            ));
+            self.breach(format!("hold of {} by {} {breach}", key.name, key.lock_id));
         }
     }
 
@@ -234,11 +266,11 @@ impl Ledger {
 }
 
 impl Record {
-    fn live(&self) -> impl Iterator<Item = Arc<Lease>> {
-        self.holders
-            .iter()
-            .filter_map(Weak::upgrade)
-            .filter(|lease| is_live(lease))
+    /// The live holds. A hold whose work has succeeded relies on its lease no longer, and only waits for its mark.
+    fn live(&self) -> impl Iterator<Item = (Arc<Lease>, &LeaseId)> {
+        let holders = self.holders.iter();
+        let live = holders.filter_map(|holder| Some((holder.lease.upgrade()?, &holder.key)));
+        live.filter(|(lease, _)| is_live(lease) && !lease.has_succeeded())
     }
 }
 

@@ -15,11 +15,13 @@ use super::process::Process;
 use super::server::{Command, Server};
 use super::trip::{End, Trip};
 use super::{between, chance, errors};
+use crate::once::MarkEnd;
 use crate::store::IndexState;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::store::{
-    AcquireReply, AcquireRequest, HeldSlots, LockEvent, MemoryStore, RenewReply, RunningLease, RunningLeases,
+    AcquireReply, AcquireRequest, HeldSlots, LockEvent, MarkReply, MemoryStore, RenewReply, RunningLease,
+    RunningLeases,
 };
 use crate::sync::lock;
 use crate::{LockError, slot};
@@ -76,6 +78,7 @@ impl Link {
             Err(error) => return Err(error.into()),
         };
         self.note_reply(key, &answer);
+        self.server.works.replied(key, &answer);
         contacts.replied(&key.name, sent);
         // If the driver has repeated the command, the server replies from its log, without computed fields.
         if let AcquireReply::Acquired { remaining, .. } = &mut answer
@@ -87,18 +90,68 @@ impl Link {
         Ok(answer)
     }
 
-    /// Claims the locks one after the other, which is one of the courses that the command for all of them can take.
+    /// Claims the locks with one command, whose upserts the server runs one after the other, and reads with a second one
+    /// which of them the claims have.
     pub(crate) async fn claim_several(
         &self,
         keys: &[LeaseId],
         ask: AcquireRequest,
         limit: Duration,
     ) -> Result<Vec<AcquireReply>, LockError> {
+        let (contacts, sent) = (&self.process.contacts, Instant::now());
+        let _asking: Vec<_> = keys.iter().map(|key| contacts.asks(&key.name)).collect();
+        let order = |kind, change| Order {
+            kind,
+            keys: keys.to_vec(),
+            change,
+            limit,
+        };
+        if let Err(error) = self
+            .request(order(Command::Claim, Change::ClaimSeveral(ask)))
+            .await
+        {
+            if driver_error::is_blocked_update(&error) {
+                return Err(driver_error::blocked(&keys[0].name, error));
+            }
+            return Err(error.into());
+        }
+        let Reply::ReadClaims(mut read) = self
+            .request(order(Command::Look, Change::ReadClaims(ask)))
+            .await?
+        else {
+            unreachable!("a query for claims gets its reply");
+        };
         let mut replies = Vec::with_capacity(keys.len());
         for key in keys {
-            replies.push(self.claim(key, ask, limit).await?);
+            let reply = read.remove(&key.name).unwrap_or(AcquireReply::Held {
+                holder: None,
+                remaining: None,
+                dates: None,
+            });
+            self.note_reply(key, &reply);
+            contacts.replied(&key.name, sent);
+            replies.push(reply);
         }
         Ok(replies)
+    }
+
+    pub(crate) async fn mark(
+        &self,
+        key: &LeaseId,
+        end: MarkEnd,
+        limit: Duration,
+    ) -> Result<MarkReply, LockError> {
+        self.process.contacts.releases(&key.name);
+        let order = Order {
+            kind: Command::Release,
+            keys: vec![key.clone()],
+            change: Change::Mark(end),
+            limit,
+        };
+        match self.request(order).await? {
+            Reply::Marked(reply) => Ok(reply),
+            _ => unreachable!("a mark gets the reply to a mark"),
+        }
     }
 
     fn note_reply(&self, key: &LeaseId, answer: &AcquireReply) {
@@ -357,6 +410,12 @@ impl Hints {
                 0 => return Err(errors::broken_connection().into()),
                 1 => event = None,
                 _ => {}
+            }
+        }
+        if event.is_some() && self.link.knobs.event_delay > 0 {
+            sleep(self.link.between(0, self.link.knobs.event_delay)).await;
+            if chance(&mut self.link.rng(), self.link.knobs.lost_events) {
+                event = None;
             }
         }
         if let Some(LockEvent::Acquired { name, .. }) = &event {

@@ -9,6 +9,7 @@ mod contacts;
 mod disturbances;
 mod errors;
 mod fleet;
+mod jobs;
 mod knobs;
 mod ledger;
 mod line_link;
@@ -19,6 +20,7 @@ mod order;
 mod plan;
 mod process;
 mod server;
+mod targets;
 mod tenure;
 mod tests;
 mod trip;
@@ -26,6 +28,7 @@ mod turns;
 mod verdict;
 mod wish;
 mod worker;
+mod works;
 
 use std::time::Duration;
 

@@ -6,6 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::between;
 use super::fleet::World;
+use super::plan::Scenario;
 
 impl World {
     /// Runs a process of DistributedLock.MongoDB, which acquires the same locks.
@@ -13,12 +14,17 @@ impl World {
         let rng = &mut self.plan.rng((1 << 33) + number);
         let mut claims = 0;
         while !self.is_over() {
-            sleep(between(rng, 0, 1000)).await;
+            sleep(between(rng, 0, if self.is_brief() { 60 } else { 1000 })).await;
             claims += 1;
             let name: Arc<str> = rng.usize(0..self.plan.names).to_string().into();
             let id: Arc<str> = format!("net-{number}-{claims}").into();
             self.hold_as_neighbour(&name, &id, rng).await;
         }
+    }
+
+    /// Whether the holds and pauses of these processes are short, so that they compete for many turns.
+    fn is_brief(&self) -> bool {
+        self.plan.scenario == Scenario::Turns
     }
 
     async fn hold_as_neighbour(&self, name: &Arc<str>, id: &Arc<str>, rng: &mut Rng) {
@@ -33,7 +39,8 @@ impl World {
         server
             .ledger
             .neighbour_holds(name, id, sent + without_margin(expiry));
-        let until = Instant::now() + between(rng, 0, 3000);
+        self.server.turns.acquired_by_neighbour(name);
+        let until = Instant::now() + between(rng, 0, if self.is_brief() { 5 } else { 3000 });
         while Instant::now() < until {
             sleep((until - Instant::now()).min(expiry / 3)).await;
             let sent = Instant::now();
@@ -48,7 +55,7 @@ impl World {
         }
         server.ledger.neighbour_ends(name);
         // One process of five crashes, and its lease expires.
-        if rng.u8(0..5) > 0 {
+        if self.is_brief() || rng.u8(0..5) > 0 {
             server.memory.neighbour_releases(name, id);
             server.observe(name);
         }

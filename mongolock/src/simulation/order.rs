@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -6,9 +6,11 @@ use mongodb::error::Error;
 use tokio::time::{Instant, sleep};
 
 use super::errors;
+use super::process::number_in;
 use super::server::{Command, Server};
+use crate::once::MarkEnd;
 use crate::store::LeaseId;
-use crate::store::{AcquireReply, AcquireRequest, RenewReply, RunningLeases};
+use crate::store::{AcquireReply, AcquireRequest, MarkReply, RenewReply, RunningLeases};
 
 /// A command on its way to the server.
 #[derive(Clone)]
@@ -24,6 +26,12 @@ pub(super) struct Order {
 #[derive(Clone, Copy)]
 pub(super) enum Change {
     Claim(AcquireRequest),
+    /// One upsert for each lock; the reply does not say which of them were acquired.
+    ClaimSeveral(AcquireRequest),
+    /// The command changes nothing: it reads which of the locks the claims have.
+    ReadClaims(AcquireRequest),
+    /// The claim is replaced by its mark.
+    Mark(MarkEnd),
     Renew(Duration),
     Release {
         min_hold: Duration,
@@ -37,6 +45,8 @@ pub(super) enum Change {
 /// What the server replies.
 pub(super) enum Reply {
     Claimed(AcquireReply),
+    ReadClaims(HashMap<Arc<str>, AcquireReply>),
+    Marked(MarkReply),
     /// The claims that had their locks.
     Found(HashSet<LeaseId>),
     Looked(RunningLeases),
@@ -74,12 +84,12 @@ impl Server {
         }
         let mut keys: Vec<&LeaseId> = order.keys.iter().collect();
         keys.sort_by(|a, b| a.name.cmp(&b.name));
-        let (mut found, mut running) = (HashSet::new(), RunningLeases::new());
+        let (mut found, mut running, mut read) = (HashSet::new(), RunningLeases::new(), HashMap::new());
         for (done, key) in keys.into_iter().enumerate() {
             let is_late = course.delay >= order.limit && done == 0;
             let stops = course.stops_after == Some(done);
             // A read does not wait for the transactions of others.
-            let is_read = matches!(order.change, Change::Look { .. });
+            let is_read = matches!(order.change, Change::Look { .. } | Change::ReadClaims(_));
             if is_late || stops || !(is_read || self.blocks.wait(&key.name, by).await) {
                 return Err(errors::command(errors::OUT_OF_TIME));
             }
@@ -88,6 +98,12 @@ impl Server {
             }
             match order.change {
                 Change::Claim(ask) => return Ok(Reply::Claimed(self.claim(now, key, ask))),
+                Change::ClaimSeveral(ask) => drop(self.claim(now, key, ask)),
+                Change::ReadClaims(ask) => {
+                    let reply = self.memory.read_claim(now, key, ask);
+                    read.extend(reply.map(|reply| (Arc::clone(&key.name), reply)));
+                }
+                Change::Mark(end) => return Ok(Reply::Marked(self.mark(now, key, end))),
                 Change::Look { takeover_margin } => {
                     let lease = self.memory.running_lease(now, &key.name, takeover_margin);
                     running.extend(lease.map(|lease| (Arc::clone(&key.name), lease)));
@@ -106,6 +122,7 @@ impl Server {
         }
         match order.change {
             Change::Look { .. } => Ok(Reply::Looked(running)),
+            Change::ReadClaims(_) => Ok(Reply::ReadClaims(read)),
             _ => Ok(Reply::Found(found)),
         }
     }
@@ -124,8 +141,18 @@ impl Server {
         let had_lock = self.memory.release_at(now, key, min_hold);
         self.observe(&key.name);
         if had_lock {
-            self.turns.released(&key.name);
+            self.turns.released(&key.name, number_in(&key.lock_id));
+            if let Some(breach) = self.works.released(key, self.memory.date_now()) {
+                self.ledger.breach(breach);
+            }
         }
         had_lock
+    }
+
+    fn mark(&self, now: Duration, key: &LeaseId, end: MarkEnd) -> MarkReply {
+        let reply = self.memory.mark_at(now, key, end);
+        self.observe(&key.name);
+        self.works.marked(key, reply, end);
+        reply
     }
 }

@@ -4,6 +4,7 @@ use fastrand::Rng;
 
 use super::between;
 use super::knobs::Knobs;
+use crate::slot;
 
 /// What can go wrong in a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,12 @@ pub(super) enum Scenario {
     Turns,
     /// The server's clock is an hour ahead for a while.
     Steps,
+    /// Calls for several locks, with most of the faults or with operators.
+    Sets,
+    /// Calls for the permits of semaphores, with most of the faults.
+    Permits,
+    /// Calls whose work may succeed only once, with most of the faults.
+    Marks,
 }
 
 /// One simulation; all of it follows from the scenario, the seed and the size of the fleet.
@@ -54,6 +61,8 @@ pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) processes: usize,
     pub(super) names: usize,
+    /// The number of permits of each semaphore.
+    pub(super) permits: u32,
     /// The number of callers in each process.
     pub(super) workers: usize,
     /// The time in which new calls begin and faults happen.
@@ -80,6 +89,7 @@ impl Plan {
             workers: rng.usize(1..=32 / processes),
             lasts: between(rng, 10_000, 30_000),
             knobs: Knobs::of(scenario, rng),
+            permits: 0,
             wake_ups: 500,
             usual_hold: *rng.choice(&[2, 5, 20, 200, 1000, 4000]).unwrap_or(&20),
             rest: *rng.choice(&[0, 5, 300]).unwrap_or(&5),
@@ -101,14 +111,19 @@ impl Plan {
             };
         }
         if self.scenario == Scenario::Turns {
+            return self.in_turns(rng);
+        }
+        if self.scenario.has_several_kinds() {
             return Self {
-                processes: rng.usize(2..=6),
-                names: 1,
-                workers: rng.usize(1..=4),
-                lasts: between(rng, 4000, 8000),
-                wake_ups: 1000,
-                usual_hold: 5,
-                rest: 0,
+                names: rng.usize(2..=5),
+                permits: rng.u32(1..=4),
+                workers: self.workers.min(6),
+                // The holder of a set that an operator has ended in part must hold it until it has to notice that.
+                usual_hold: if self.knobs.operators {
+                    6000
+                } else {
+                    *rng.choice(&[2, 20, 200, 1500]).unwrap_or(&20)
+                },
                 ..self
             };
         }
@@ -122,6 +137,36 @@ impl Plan {
             };
         }
         self
+    }
+
+    /// A plan with one lock that many want: each seed shows another side of the order.
+    fn in_turns(self, rng: &mut Rng) -> Self {
+        let mut plan = Self {
+            processes: rng.usize(2..=6),
+            names: 1,
+            workers: rng.usize(1..=4),
+            lasts: between(rng, 4000, 8000),
+            wake_ups: 1000,
+            usual_hold: 5,
+            rest: 0,
+            ..self
+        };
+        match plan.seed % 6 {
+            // Programs that stand in no line look at random moments beside a process that asks again at once.
+            0 => (plan.processes, plan.workers, plan.knobs.neighbours) = (1, 4, 2),
+            1 => plan.knobs.dead_waiters = 3,
+            // Nobody else ends the wait behind the dead: those who have released the lock rest.
+            2 => (plan.knobs.dead_waiters, plan.rest) = (2, 300),
+            3 => {
+                plan.knobs.dead_waiters = 2;
+                (plan.processes, plan.workers, plan.wake_ups) = (2, 1, 0);
+                (plan.usual_hold, plan.rest) = (200, 2000);
+                plan.lasts *= 4;
+            }
+            4 => plan.knobs.lost_events = 20,
+            _ => {}
+        }
+        plan
     }
 
     pub(super) fn large(scenario: Scenario, seed: u64) -> Self {
@@ -146,6 +191,29 @@ impl Plan {
         } else {
             Duration::ZERO
         }
+    }
+
+    pub(super) fn has_crashes(&self) -> bool {
+        self.scenario.has_crashes() && !self.knobs.has_long_leases && self.knobs.dead_waiters == 0
+    }
+
+    pub(super) fn has_pauses(&self) -> bool {
+        // A process that is paused learns nothing.
+        self.scenario.has_pauses() && !self.tells_of_forced_ends()
+    }
+
+    /// Whether every holder learns at its next renewal that an operator has ended its lease.
+    pub(super) fn tells_of_forced_ends(&self) -> bool {
+        self.scenario == Scenario::Operators || self.scenario == Scenario::Sets && self.knobs.operators
+    }
+
+    /// A random document.
+    pub(super) fn document(&self, rng: &mut Rng) -> String {
+        let name = rng.usize(0..self.names).to_string();
+        if self.scenario == Scenario::Permits {
+            return slot::id(&name, rng.u32(0..self.permits)).to_string();
+        }
+        name
     }
 
     /// Whether each process holds several locks of one expiry at a time, which it renews together.
@@ -203,15 +271,33 @@ impl Scenario {
     pub(super) fn has_pauses(self) -> bool {
         matches!(
             self,
-            Self::Pauses | Self::Everything | Self::Leaps | Self::LateCommands
+            Self::Pauses
+                | Self::Everything
+                | Self::Leaps
+                | Self::LateCommands
+                | Self::Sets
+                | Self::Permits
+                | Self::Marks
         )
     }
 
     pub(super) fn has_crashes(self) -> bool {
         matches!(
             self,
-            Self::Crashes | Self::Everything | Self::Leaps | Self::Margins | Self::Turns
+            Self::Crashes
+                | Self::Everything
+                | Self::Leaps
+                | Self::Margins
+                | Self::Turns
+                | Self::Sets
+                | Self::Permits
+                | Self::Marks
         )
+    }
+
+    /// Whether the calls are for several locks, for permits or for work that may succeed only once.
+    pub(super) fn has_several_kinds(self) -> bool {
+        matches!(self, Self::Sets | Self::Permits | Self::Marks)
     }
 
     /// Whether locks stay taken at the server for as long as their holders rely on them.

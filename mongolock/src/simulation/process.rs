@@ -33,6 +33,7 @@ pub(super) struct Process {
 
 struct State {
     paused: bool,
+    has_crashed: bool,
     resumed: Instant,
     parked: Vec<Waker>,
     tasks: Vec<AbortHandle>,
@@ -60,6 +61,7 @@ impl Process {
     pub(super) fn new(number: usize, jitter: u64) -> Arc<Self> {
         let state = State {
             paused: false,
+            has_crashed: false,
             resumed: Instant::now(),
             parked: Vec::new(),
             tasks: Vec::new(),
@@ -108,8 +110,16 @@ impl Process {
 
     /// Ends all tasks at once; requests that were sent still arrive.
     pub(super) fn crash(&self) {
-        let tasks = std::mem::take(&mut lock(&self.state).tasks);
+        let tasks = {
+            let mut state = lock(&self.state);
+            state.has_crashed = true;
+            std::mem::take(&mut state.tasks)
+        };
         tasks.iter().for_each(AbortHandle::abort);
+    }
+
+    pub(super) fn has_crashed(&self) -> bool {
+        lock(&self.state).has_crashed
     }
 
     /// The time since which the process has run without a pause.

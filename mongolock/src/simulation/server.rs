@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
 use super::blocks::Blocks;
@@ -13,12 +14,17 @@ use super::plan::Scenario;
 use super::process::number_in;
 use super::tenure::Tenures;
 use super::turns::Turns;
+use super::works::Works;
+use crate::slot;
 use crate::store::LeaseId;
-use crate::store::{AcquireReply, AcquireRequest, MemoryStore};
+use crate::store::{AcquireReply, AcquireRequest, MemoryStore, ProviderMark, WaiterEntry};
 use crate::sync::lock;
 
 /// The server's clock at the beginning in milliseconds, which leaves room for jumps back.
 const HOUR: i64 = 3_600_000;
+
+/// The date at the beginning, in milliseconds: periods begin at fixed dates, and a seed must repeat the same run.
+const BEGINNING: i64 = 1_800_000_000_000;
 
 /// The server of a simulation: the protocol in memory, and what is counted there.
 pub(super) struct Server {
@@ -33,15 +39,14 @@ pub(super) struct Server {
     pub(super) blocks: Blocks,
     pub(super) tenures: Tenures,
     pub(super) turns: Turns,
+    pub(super) works: Works,
     /// The number of changes of the primary.
     term: AtomicU64,
     no_primary: AtomicBool,
+    scenario: Scenario,
     has_sound_clock: bool,
     /// The smallest and the greatest takeover margin of the processes.
     takeover_margins: (Duration, Duration),
-    nothing_fails: bool,
-    /// Whether the processes that wait have their turns.
-    takes_turns: bool,
     commands: [AtomicU64; 5],
     grants: Mutex<HashMap<Arc<str>, Grant>>,
     digest: AtomicU64,
@@ -66,24 +71,23 @@ pub(super) enum Command {
 
 impl Server {
     pub(super) fn new(scenario: Scenario, takeover_margins: (Duration, Duration)) -> Self {
-        let calm = scenario == Scenario::Calm;
-        let memory = MemoryStore::new();
+        let memory = MemoryStore::new().starting_at(DateTime::from_millis(BEGINNING));
         memory.jump(HOUR);
         Self {
             memory,
             ledger: Ledger::default(),
-            calm: AtomicBool::new(calm),
+            calm: AtomicBool::new(scenario == Scenario::Calm),
             silent: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
             blocks: Blocks::default(),
             tenures: Tenures::default(),
             turns: Turns::default(),
+            works: Works::default(),
             term: AtomicU64::new(0),
             no_primary: AtomicBool::new(false),
+            scenario,
             has_sound_clock: scenario.has_sound_clock(),
             takeover_margins,
-            nothing_fails: calm,
-            takes_turns: scenario == Scenario::Turns,
             commands: Default::default(),
             grants: Mutex::default(),
             digest: AtomicU64::new(0),
@@ -98,7 +102,11 @@ impl Server {
         let answer = self.memory.claim_at(now, key, ask);
         self.observe(&key.name);
         if let AcquireReply::Acquired { last_token, .. } = &answer {
-            if self.nothing_fails && before.is_some_and(|id| id != key.lock_id) {
+            if slot::parts(&key.name).is_some() && self.memory.locks_of(&key.lock_id) > 1 {
+                self.ledger
+                    .breach(format!("the claim {} has a second permit", key.lock_id));
+            }
+            if self.scenario == Scenario::Calm && before.is_some_and(|id| id != key.lock_id) {
                 self.ledger
                     .breach(format!("a lease of {} ran out though nothing failed", key.name));
             }
@@ -140,6 +148,26 @@ impl Server {
             self.ledger
                 .breach(format!("a renewal of {} leaves a lease of {lasts:?}", key.name));
         }
+    }
+
+    /// Adds documents of processes that have died while they waited for the first lock.
+    pub(super) fn add_dead_waiters(&self, number: usize) {
+        let dead = |_| WaiterEntry {
+            name: Arc::from("0"),
+            provider: ProviderMark::random(),
+            owner: Arc::from("dead"),
+            waited: None,
+            moment: Duration::from_millis(20),
+            last: None,
+            keeps_place: false,
+        };
+        let dead: Vec<WaiterEntry> = (0..number).map(dead).collect();
+        self.memory.move_to_end(&dead);
+    }
+
+    /// The time since the beginning.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
     }
 
     pub(super) fn term(&self) -> u64 {
@@ -201,7 +229,7 @@ impl Server {
         if before.is_some_and(|before| before.lock_id == key.lock_id) {
             return;
         }
-        if self.takes_turns
+        if self.scenario == Scenario::Turns
             && let Some(process) = number_in(&key.lock_id)
         {
             for breach in self.turns.acquired(&key.name, process) {

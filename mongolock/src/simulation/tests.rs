@@ -16,8 +16,8 @@ use crate::store::AcquireRequest;
 use crate::store::LeaseId;
 
 /// The number of seeds over all scenarios.
-const SEEDS: u64 = 240;
-const SCENARIOS: u64 = 22;
+const SEEDS: u64 = 275;
+const SCENARIOS: u64 = 25;
 
 #[test]
 fn calm() {
@@ -127,6 +127,21 @@ fn turns_of_processes() {
 #[test]
 fn steps_of_the_clock() {
     many(Scenario::Steps);
+}
+
+#[test]
+fn several_locks() {
+    many(Scenario::Sets);
+}
+
+#[test]
+fn permits() {
+    many(Scenario::Permits);
+}
+
+#[test]
+fn work_that_succeeds_once() {
+    many(Scenario::Marks);
 }
 
 #[test]
@@ -289,12 +304,14 @@ impl Total {
 
 fn many(scenario: Scenario) {
     let (mut total, begun) = (Total::default(), Instant::now());
-    match number("MONGOLOCK_SEED") {
-        Some(seed) => total.add(&simulate(&Plan::small(scenario, seed))),
-        None => {
-            for seed in 0..number("MONGOLOCK_SEEDS").unwrap_or(SEEDS).div_ceil(SCENARIOS) {
-                total.add(&simulate(&Plan::small(scenario, seed)));
-            }
+    if let Some(seed) = number("MONGOLOCK_SEED") {
+        total.add(&simulate(&Plan::small(scenario, seed)));
+    } else {
+        let seeds = number("MONGOLOCK_SEEDS").unwrap_or(SEEDS).div_ceil(SCENARIOS);
+        // A set, a permit or a mark meets only a part of the faults of a seed.
+        let factor = if scenario.has_several_kinds() { 2 } else { 1 };
+        for seed in 0..seeds * factor {
+            total.add(&simulate(&Plan::small(scenario, seed)));
         }
     }
     total.report("a small fleet", scenario);

@@ -27,7 +27,7 @@ const SURELY: Duration = Duration::from_secs(2);
 const WITH_ONE_LOST: Duration = Duration::from_millis(8500);
 
 /// The time in which a healthy server always replies.
-const ONE_ANSWER: Duration = Duration::from_millis(100);
+pub(super) const ONE_ANSWER: Duration = Duration::from_millis(100);
 
 /// One call, kept to judge how it failed.
 pub(super) struct Call {
@@ -119,7 +119,18 @@ impl Worker {
     }
 
     fn is_untroubled(&self, call: &Call) -> bool {
-        self.troubles(call) == 0 && !self.was_blocked(call)
+        self.is_untroubled_since(call.begun, std::slice::from_ref(&call.name))
+    }
+
+    /// Whether every request of the process since then had a prompt reply, and nothing blocked these documents.
+    pub(super) fn is_untroubled_since(&self, begun: Instant, documents: &[Arc<str>]) -> bool {
+        let troubles = self.process.contacts.troubled_since(begun.checked_sub(SETTLED));
+        let blocks = &self.world.server.blocks;
+        let blocked = |document| blocks.blocked_until(document);
+        let was_blocked = documents
+            .iter()
+            .any(|document| blocked(document).is_some_and(|until| until + SETTLED >= begun));
+        troubles == 0 && !was_blocked && !self.process.was_paused_within(begun.elapsed() + SETTLED)
     }
 
     fn troubles(&self, call: &Call) -> usize {

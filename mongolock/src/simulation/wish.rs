@@ -111,6 +111,21 @@ impl Wish {
         }
     }
 
+    /// The same wish without a minimum and a maximum hold.
+    pub(super) fn uncapped(self) -> Self {
+        let end = if self.end == End::Leak {
+            End::Drop
+        } else {
+            self.end
+        };
+        Self {
+            min_hold: Duration::ZERO,
+            max_hold: None,
+            end,
+            ..self
+        }
+    }
+
     pub(super) fn lock(&self, provider: &LockProvider) -> DistributedLock {
         let mut lock = provider
             .lock(self.name)

@@ -7,12 +7,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::contacts::Present;
 use super::fleet::World;
-use super::ledger::{Promise, is_live};
+use super::ledger::{Begun, Promise, is_live};
 use super::plan::Scenario;
 use super::process::Process;
 use super::verdict::Call;
 use super::wish::{End, How, Wish};
 use super::{between, chance, errors};
+use crate::store::LeaseId;
 use crate::{LockContext, LockError, LockGuard, LockProvider};
 
 /// The time after its timeout within which a call must end.
@@ -30,19 +31,26 @@ impl Worker {
     /// Calls until the simulation ends or the provider is shut down.
     pub(super) async fn work(mut self) {
         while !self.world.is_over() {
-            let wish = Wish::new(&self.world.plan, &mut self.rng);
             let may_give_up = !self.world.plan.knobs.outages && self.world.plan.scenario != Scenario::Turns;
             let gives_up = may_give_up && chance(&mut self.rng, 200);
             let patience = gives_up.then(|| between(&mut self.rng, 0, 3000));
             let process = Arc::clone(&self.process);
+            let scenario = self.world.plan.scenario;
+            let call = async {
+                match scenario {
+                    Scenario::Sets | Scenario::Permits => self.call_target().await,
+                    Scenario::Marks => self.call_job().await,
+                    _ => self.call().await,
+                }
+            };
             let called = match patience {
                 // The caller gives up after a random time and drops the call.
                 Some(patience) => tokio::select! {
                     biased;
                     () = process.give_up.notified() => Ok(()),
-                    called = timeout(patience, self.call(&wish)) => called.unwrap_or(Ok(())),
+                    called = timeout(patience, call) => called.unwrap_or(Ok(())),
                 },
-                None => self.call(&wish).await,
+                None => call.await,
             };
             if matches!(called, Err(LockError::ShutDown { .. })) {
                 return;
@@ -51,7 +59,8 @@ impl Worker {
         }
     }
 
-    async fn call(&mut self, wish: &Wish) -> Result<(), LockError> {
+    async fn call(&mut self) -> Result<(), LockError> {
+        let wish = &Wish::new(&self.world.plan, &mut self.rng);
         let call = self.begin_call(wish);
         let lock = wish.lock(&self.provider);
         let guard = match wish.how {
@@ -128,25 +137,31 @@ impl Worker {
         }
     }
 
-    fn begin(&self, context: &LockContext) -> Present {
+    pub(super) fn begin(&self, context: &LockContext) -> Vec<Present> {
         let (world, lease) = (&self.world, context.lease());
-        let granted = world.server.granted_at(&lease.key);
+        world.note_progress();
         let promise = Promise {
             has_sound_clock: world.plan.scenario.has_sound_clock(),
             keeps_min_holds: world.plan.keeps_min_holds(),
-            tells_of_forced_ends: world.plan.scenario == Scenario::Operators,
+            tells_of_forced_ends: world.plan.tells_of_forced_ends(),
         };
-        world.server.note(|| {
-            format!(
-                "{} begins {} {}",
-                self.process.number, lease.key.name, lease.token
-            )
-        });
-        world
-            .server
-            .ledger
-            .begin(self.process.number, lease, granted, promise);
-        self.process.contacts.hold(&lease.key.name)
+        let process = self.process.number;
+        let tokens = lease.tokens().map(|(_, token)| token.get());
+        let begin = |(key, token): (&LeaseId, i64)| {
+            world
+                .server
+                .note(|| format!("{process} begins {} {token}", key.name));
+            let begun = Begun {
+                process,
+                lease,
+                key,
+                token,
+                granted: world.server.granted_at(key),
+            };
+            world.server.ledger.begin(begun, promise);
+            self.process.contacts.hold(&key.name)
+        };
+        lease.keys().zip(tokens).map(begin).collect()
     }
 
     fn failed(&self, wish: &Wish, call: &Call, error: LockError) -> Result<(), LockError> {
@@ -179,7 +194,7 @@ impl Worker {
     }
 
     /// Checks that the call did not wait beyond its limit, not counting a pause of its process.
-    fn check_wait(&self, wish: &Wish, begun: Instant) {
+    pub(super) fn check_wait(&self, wish: &Wish, begun: Instant) {
         let Some(limit) = wish.attempt_limit() else { return };
         let due = (begun + limit).max(self.process.resumed()) + SLACK;
         let waited = begun.elapsed();

@@ -27,7 +27,7 @@ pub enum IndexState {
     },
     /// The collection is capped: MongoDB removes no document from it by its age.
     Capped,
-    /// The collection has the collation of a language, which ignores separators. Then the permit of a
+    /// The collection has the non-simple collation, which ignores separators. Then the permit of a
     /// [`Semaphore`](crate::Semaphore) can be the lock of another name, and names that differ in their accents may be one
     /// lock. Create the collection without a collation. The TTL index exists.
     Collation {

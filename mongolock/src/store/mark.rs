@@ -62,7 +62,11 @@ impl MongoStore {
 impl MemoryStore {
     /// Replaces the claim by its mark, by the rules of the pipeline.
     pub(crate) fn mark(&self, key: &LeaseId, end: MarkEnd) -> MarkReply {
-        let now = self.now();
+        self.mark_at(self.now(), key, end)
+    }
+
+    /// [`Self::mark`] at the given time of the store's clock.
+    pub(crate) fn mark_at(&self, now: Duration, key: &LeaseId, end: MarkEnd) -> MarkReply {
         let (is_over, until) = match end {
             MarkEnd::At(end) => {
                 let left = end

@@ -42,6 +42,7 @@ pub(crate) use look::{RunningLease, RunningLeases};
 pub(crate) use mark::MarkReply;
 pub(crate) use memory::MemoryStore;
 pub(crate) use mongo::{MongoStore, WAITERS_SUFFIX};
+pub(crate) use several::Claimed;
 pub(crate) use slots::HeldSlots;
 pub(crate) use waiters::ProviderMark;
 pub(crate) use waiters::{Lines, Waiter, WaiterEntry};
@@ -55,7 +56,7 @@ use crate::options::TtlOptions;
 use crate::simulation::Link;
 #[cfg(test)]
 use crate::task::with_reply_limit;
-use crate::{FencingToken, LockError};
+use crate::{FencingToken, LockError, slot};
 
 /// What errors call an acquire request.
 pub(crate) const ACQUIRE_REQUEST: &str = "acquire request";
@@ -206,13 +207,13 @@ impl Store {
 
     /// Takes those of these locks that are free: one command claims them, and a query finds out which of them the claims
     /// have, in the order of the keys. The keys have one id in common and different names. Repeating it with the same keys
-    /// is harmless.
+    /// is harmless. An error of the query alone is the inner one.
     pub(crate) async fn claim_several(
         &self,
         keys: &[LeaseId],
         request: AcquireRequest,
         limit: Duration,
-    ) -> Result<Vec<AcquireReply>, LockError> {
+    ) -> Result<Claimed, LockError> {
         match self {
             Self::Mongo(store) => {
                 store
@@ -223,9 +224,11 @@ impl Store {
                     )
                     .await
             }
-            Self::Memory(store) => Ok(store.claim_several(keys, request)),
+            Self::Memory(store) => Ok(Ok(store.claim_several(keys, request))),
             #[cfg(test)]
-            Self::Simulated(link) => with_reply_limit(link.claim_several(keys, request, limit)).await,
+            Self::Simulated(link) => with_reply_limit(link.claim_several(keys, request, limit))
+                .await
+                .map(Ok),
         }
     }
 
@@ -322,7 +325,7 @@ impl Store {
             }
             Self::Memory(store) => Ok(store.mark(key, end)),
             #[cfg(test)]
-            Self::Simulated(link) => Ok(link.memory().mark(key, end)),
+            Self::Simulated(link) => with_reply_limit(link.mark(key, end, limit)).await,
         }
     }
 
@@ -364,7 +367,7 @@ impl Store {
             return store.gate.count(CommandKind::Commit, guarding).await;
         }
         Err(LockError::NoTransaction {
-            name: key.name.to_string(),
+            name: slot::shown(&key.name).to_owned(),
             reason: "the lock is in memory, and only MongoDB has transactions".to_owned(),
         })
     }

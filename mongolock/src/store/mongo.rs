@@ -21,7 +21,7 @@ use crate::store::driver_error;
 use crate::store::takeover::{free, margin_after};
 use crate::sync::lock;
 use crate::timing::{LATE_COMMAND, PROBE_PRIMARY};
-use crate::{FencingToken, LockError};
+use crate::{FencingToken, LockError, slot};
 
 /// What is added to the name of the collection of the locks for that of their waiters.
 pub(crate) const WAITERS_SUFFIX: &str = ".waiters";
@@ -497,7 +497,7 @@ pub(super) fn unfit(name: &str, document: &Document, field: &str, wanted: &str) 
 
 pub(super) fn corrupt(name: &str, problem: String) -> LockError {
     LockError::CorruptDocument {
-        name: name.to_owned(),
+        name: slot::shown(name).to_owned(),
         problem,
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn outcome_of_upserts(ran: Result<Document>) -> std::result::Result<(
     let errors = errors.as_ref().and_then(Bson::as_array).into_iter().flatten();
     let failed = errors
         .filter_map(Bson::as_document)
-        .find(|error| error.get_i32("code") != Ok(DUPLICATE_KEY));
+        .find(|error| error.get_i32("code").ok() != Some(DUPLICATE_KEY));
     if let Some(error) = failed {
         let index = error
             .get_i32("index")

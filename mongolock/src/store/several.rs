@@ -14,6 +14,10 @@ use super::mongo::{MongoStore, acquire_reply, claim_stage, corrupt, millis};
 use super::{AcquireReply, AcquireRequest, LeaseId, driver_error, reply};
 use crate::LockError;
 
+/// The replies for several claims in their order. The error of their query says nothing about the claims themselves, which
+/// the command before it may have made, however the query has failed.
+pub(crate) type Claimed = Result<Vec<AcquireReply>, LockError>;
+
 impl MongoStore {
     /// Takes the free ones of these locks with one command, and finds out by a query which of them the claims have.
     ///
@@ -24,10 +28,10 @@ impl MongoStore {
         keys: &[LeaseId],
         request: AcquireRequest,
         limit: Duration,
-    ) -> Result<Vec<AcquireReply>, LockError> {
+    ) -> Result<Claimed, LockError> {
         let claiming = async {
             self.send_claims(keys, request, limit).await?;
-            self.read_claims(keys, request, limit).await
+            Ok(self.read_claims(keys, request, limit).await)
         };
         match self.reachability() {
             Some(reachability) => reachability.unless_unreachable(claiming).await,
@@ -76,12 +80,7 @@ impl MongoStore {
     }
 
     /// What the documents of these locks say, confirmed by a majority: with less, a failover could take an acquisition back.
-    async fn read_claims(
-        &self,
-        keys: &[LeaseId],
-        request: AcquireRequest,
-        limit: Duration,
-    ) -> Result<Vec<AcquireReply>, LockError> {
+    async fn read_claims(&self, keys: &[LeaseId], request: AcquireRequest, limit: Duration) -> Claimed {
         let names: Vec<&str> = keys.iter().map(|key| &*key.name).collect();
         let is_date = doc! { "$eq": [{ "$type": "$expiresAt" }, "date"] };
         let remaining = doc! { "$subtract": ["$expiresAt", "$$NOW"] };
@@ -106,7 +105,7 @@ impl MongoStore {
             .filter_map(|document| Some((document.get_str("_id").ok()?, document)))
             .collect();
         let replies = keys.iter().map(|key| match found.get(&*key.name) {
-            Some(document) if document.is_null("remainingMs") => {
+            Some(document) if document.get("remainingMs") == Some(&Bson::Null) => {
                 Err(corrupt(&key.name, "`expiresAt` is not a date".to_owned()))
             }
             Some(document) => acquire_reply(key, document, request),

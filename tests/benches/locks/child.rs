@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use anyhow::Context;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -76,6 +77,12 @@ impl Process {
         Ok(serde_json::from_str(&self.line().await?)?)
     }
 
+    /// Separates the process from what it prints, which is then read while the process runs.
+    pub(crate) fn split(self) -> (Running, Output) {
+        let Self { child, input, output } = self;
+        (Running { child, input }, Output(output))
+    }
+
     /// Waits for the end of the process.
     pub(crate) async fn end(mut self) -> anyhow::Result<()> {
         self.child.wait().await?;
@@ -92,5 +99,46 @@ impl Process {
             .next_line()
             .await?
             .context("a process of the benchmark ended early")
+    }
+}
+
+/// A process whose output is read by another task.
+pub(crate) struct Running {
+    child: Child,
+    input: ChildStdin,
+}
+
+impl Running {
+    /// Starts the next step of the job.
+    pub(crate) async fn go(&mut self) -> anyhow::Result<()> {
+        Ok(self.input.write_all(b"go\n").await?)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
+        let id = id.and_then(Pid::from_raw).context("the process has ended")?;
+        Ok(kill_process(id, signal)?)
+    }
+
+    /// Kills the process.
+    pub(crate) async fn kill(mut self) -> anyhow::Result<()> {
+        Ok(self.child.kill().await?)
+    }
+
+    /// Waits for the end of the process.
+    pub(crate) async fn end(mut self) -> anyhow::Result<()> {
+        self.child.wait().await?;
+        Ok(())
+    }
+}
+
+/// What a process prints.
+pub(crate) struct Output(Lines<BufReader<ChildStdout>>);
+
+impl Output {
+    /// The next value; `None` at the end of the process. A line that was cut off by the end is not a value.
+    pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> Option<T> {
+        let line = self.0.next_line().await.ok()??;
+        serde_json::from_str(&line).ok()
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! `cargo bench -p mongolock-tests --bench locks` prints a table and writes two files into cargo's target directory:
 //! `mongolock-bench.json` with all figures, and `mongolock-waits.svg`, a plot of waits by process. `-- --list` names the
-//! groups, `-- --only <group>` runs one of them, and `-- --quick` makes everything shorter and less exact.
+//! groups, `-- --only <group>` runs one of them, and `-- --quick` makes everything shorter and less exact. The group `soak`
+//! runs only if it is named, and writes `mongolock-soak.svg`
+//! and `mongolock-soak.csv`, with all sections and faults.
 //!
 //! The speed of the machine must not decide whether a goal is met. Most goals are therefore ratios to a floor: commands
 //! through the driver alone, or the same work without a lock. Floor and library are measured in turns within one run, and
@@ -12,6 +14,7 @@
 mod attribute;
 mod awaited;
 mod bare;
+mod barrier;
 mod child;
 mod clock;
 mod contended;
@@ -31,6 +34,7 @@ mod samples;
 mod server;
 mod sets;
 mod setting;
+mod soak;
 mod uncontended;
 mod waiters;
 mod worker;
@@ -41,7 +45,7 @@ use crate::report::Report;
 use crate::setting::Setting;
 
 /// The groups with what they measure, and how long they take, exactly and with `--quick`.
-const GROUPS: [(&str, &str, &str); 12] = [
+const GROUPS: [(&str, &str, &str); 18] = [
     (
         "uncontended",
         "acquire and release, beside two floors",
@@ -61,7 +65,32 @@ const GROUPS: [(&str, &str, &str); 12] = [
     (
         "order",
         "the order between processes: fairness and its cost",
-        "30 min / 3 min",
+        "11 min / 20 s",
+    ),
+    (
+        "order-busy",
+        "the same while both processors are busy",
+        "11 min / 20 s",
+    ),
+    (
+        "order-mixed",
+        "polling and dead processes among others",
+        "2 min / 30 s",
+    ),
+    (
+        "order-far",
+        "one process of four is far from the server",
+        "2 min / 15 s",
+    ),
+    (
+        "order-foreign",
+        "clients that stand in no line among others",
+        "70 s / 10 s",
+    ),
+    (
+        "order-many",
+        "many processes, and many tasks in few processes",
+        "3 min / 40 s",
     ),
     (
         "sets",
@@ -90,7 +119,15 @@ const GROUPS: [(&str, &str, &str); 12] = [
     ),
     ("held", "1,000, 10,000 and 100,000 held locks", "7 min / 2 min"),
     ("fencing", "fenced writes and guarded commits", "30 s / 5 s"),
+    (
+        SOAK,
+        "kills, stops and late messages; only with `--only soak`",
+        "24 min / 75 s",
+    ),
 ];
+
+/// The group that runs only if it is named.
+const SOAK: &str = "soak";
 
 /// What the command line asks for.
 #[derive(Default)]
@@ -123,7 +160,11 @@ async fn main() -> anyhow::Result<()> {
     let setting = Setting::new(arguments.quick).await?;
     let mut report = Report::new(&setting).await?;
     for (group, _, _) in GROUPS {
-        if arguments.only.as_deref().is_none_or(|only| only == group) {
+        if arguments
+            .only
+            .as_deref()
+            .map_or(group != SOAK, |only| only == group)
+        {
             report.begin(group);
             measure(group, &setting, &mut report).await?;
         }
@@ -138,7 +179,12 @@ async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow:
         "attribute" => attribute::measure(setting, report).await,
         "contended" => contended::measure(setting, report).await,
         "processes" => processes::measure(setting, report).await,
-        "order" => order::measure(setting, report).await,
+        "order" => order::idle(setting, report).await,
+        "order-busy" => order::busy(setting, report).await,
+        "order-far" => order::far(setting, report).await,
+        "order-foreign" => order::foreign(setting, report).await,
+        "order-mixed" => order::mixed(setting, report).await,
+        "order-many" => order::many(setting, report).await,
         "sets" => sets::measure(setting, report).await,
         "names" => names::measure(setting, report).await,
         "waiters" => waiters::measure(setting, report).await,
@@ -146,6 +192,7 @@ async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow:
         "listeners" => listeners::measure(setting, report).await,
         "held" => held::measure(setting, report).await,
         "fencing" => fencing::measure(setting, report).await,
+        SOAK => soak::measure(setting, report).await,
         other => bail!("the group `{other}` is listed, but not measured"),
     }
 }

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use anyhow::Context;
 use mongolock_tests::{Direction, Proxy};
 
+use crate::barrier::Barrier;
 use crate::child::Process;
 use crate::queue::{Client, Queued, Queueing};
 use crate::report::Report;
 use crate::run::Run;
-use crate::samples::Turns;
+use crate::samples::{Samples, Turns};
 use crate::setting::Setting;
 use crate::worker::{Job, Section};
 
@@ -25,10 +27,14 @@ const FAR: Duration = Duration::from_millis(3);
 struct Shape<'a> {
     name: &'a str,
     clients: Vec<(Client, usize)>,
+    /// The number of providers in each process, each with these tasks.
+    providers: usize,
     /// Whether the last process is behind a proxy that delays each message by [`FAR`].
     last_is_far: bool,
-    /// The number of processes that are killed while they wait, before the time counts.
+    /// The number of processes that are killed while they stand in front of the others.
     dead: usize,
+    /// Whether the time counts from the first section on.
+    from_the_beginning: bool,
 }
 
 /// The outcome of one competition.
@@ -43,23 +49,21 @@ impl<'a> Shape<'a> {
         Self {
             name,
             clients: vec![(client, tasks); processes],
+            providers: 1,
             last_is_far: false,
             dead: 0,
+            from_the_beginning: false,
         }
     }
 }
 
-pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    idle(setting, report).await?;
-    busy(setting, report).await?;
-    unequal(setting, report).await?;
+/// Processes that differ from each other.
+pub(crate) async fn mixed(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     without_push(setting, report).await?;
-    dead(setting, report).await?;
-    strangers(setting, report).await?;
-    many(setting, report).await
+    dead(setting, report).await
 }
 
-async fn idle(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+pub(crate) async fn idle(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     for (name, processes, tasks, longest, slow) in [
         ("4 x 4", 4, 4, 1.6, 1.4),
         ("4 x 2", 4, 2, 1.6, 1.4),
@@ -78,7 +82,7 @@ async fn idle(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
 }
 
 /// The same while two threads of this program keep both processors busy.
-async fn busy(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+pub(crate) async fn busy(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     let load = Load::start(2);
     for (name, processes, tasks, longest, slow) in [
         ("busy machine, 4 x 4", 4, 4, 5.0, 3.0),
@@ -94,7 +98,8 @@ async fn busy(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn unequal(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+/// One process is behind a proxy.
+pub(crate) async fn far(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     if setting.address().is_none() {
         // The proxy needs the address of one server.
         return Ok(());
@@ -103,12 +108,12 @@ async fn unequal(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
         last_is_far: true,
         ..Shape::of("one of four is far", Client::Woken, 4, 4)
     };
-    let outcome = compete(setting, &shape, 0).await?;
-    let far_share = outcome.run.share_of(3);
+    let outcomes = repeat(setting, &shape, 3).await?;
+    let parts = outcomes.iter().map(|outcome| outcome.run.share_of(3));
     report.at_least(
         0.2,
-        "4 x 4, one is 3 ms farther: its share of the turns",
-        far_share,
+        "4 x 4, one is 3 ms farther: its least share of three runs",
+        parts.fold(1.0, f64::min),
         "x",
     );
     Ok(())
@@ -131,14 +136,20 @@ async fn without_push(setting: &Setting, report: &mut Report) -> anyhow::Result<
 
 /// Four processes are killed while they stand in line before the others.
 async fn dead(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    let turns = |run: &Run| run.turns(31..=60);
-    let without = compete(setting, &Shape::of("4 x 4", Client::Woken, 4, 4), 0).await?;
-    let shape = Shape {
-        dead: 4,
-        ..Shape::of("4 x 4 behind dead ones", Client::Woken, 4, 4)
-    };
-    let with = compete(setting, &shape, 1).await?;
-    let ratio = crate::samples::ratio(turns(&with.run), turns(&without.run));
+    let mut times = Vec::new();
+    for dead in [0, 4] {
+        let shape = Shape {
+            dead,
+            from_the_beginning: true,
+            ..Shape::of("4 x 4 behind dead ones", Client::Woken, 4, 4)
+        };
+        let mut turns = Samples::default();
+        for outcome in repeat(setting, &shape, 5).await? {
+            turns.add(outcome.run.turns(31..=60).context("fewer than 61 turns")?);
+        }
+        times.push(turns.p50());
+    }
+    let ratio = crate::samples::ratio(times[1], times[0]);
     report.at_most(
         1.05,
         "4 x 4 behind four dead processes: turns 31 to 60 / without them",
@@ -149,7 +160,7 @@ async fn dead(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
 }
 
 /// Clients that stand in no line.
-async fn strangers(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+pub(crate) async fn foreign(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
     let mut shape = Shape::of(
         "4 of .NET beside 4 that poll without order",
         Client::Unordered,
@@ -168,19 +179,23 @@ async fn strangers(setting: &Setting, report: &mut Report) -> anyhow::Result<()>
     Ok(())
 }
 
-async fn many(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
-    for (name, processes, tasks) in [
-        ("16 x 1", 16, 1),
-        ("64 x 1", 64, 1),
-        ("4 x 8", 4, 8),
-        ("4 x 32", 4, 32),
+pub(crate) async fn many(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    for (name, providers, tasks) in [
+        ("16 providers x 1", 4, 1),
+        ("64 providers x 1", 16, 1),
+        ("4 x 8", 1, 8),
+        ("4 x 32", 1, 32),
     ] {
-        let outcome = compete(setting, &Shape::of(name, Client::Woken, processes, tasks), 0).await?;
+        let shape = Shape {
+            providers,
+            ..Shape::of(name, Client::Woken, 4, tasks)
+        };
+        let outcome = compete(setting, &shape, 0).await?;
         let turns = outcome.run.count_of_turns().max(1);
         let each = crate::samples::number(usize::try_from(outcome.commands)?) / crate::samples::number(turns);
         report.at_most(
             6.0,
-            format!("{name}: commands for each turn of a process"),
+            format!("{name}: commands for each turn of a provider"),
             each,
             "commands",
         );
@@ -229,7 +244,7 @@ fn longest_and_time(shape: &Shape<'_>, run: &Run, longest: Duration, time: f64, 
 }
 
 /// A proxy that delays each message.
-async fn far(address: &str) -> anyhow::Result<Proxy> {
+async fn far_proxy(address: &str) -> anyhow::Result<Proxy> {
     let proxy = Proxy::start(address).await?;
     proxy.set_delay(Direction::ToServer, FAR);
     proxy.set_delay(Direction::ToClient, FAR);
@@ -245,23 +260,25 @@ async fn repeat(setting: &Setting, shape: &Shape<'_>, times: usize) -> anyhow::R
 }
 
 async fn compete(setting: &Setting, shape: &Shape<'_>, turn: usize) -> anyhow::Result<Outcome> {
-    let (warm_up, counted) = (
-        setting.pick(Duration::from_secs(2), Duration::from_millis(500)),
-        setting.pick(Duration::from_secs(30), Duration::from_secs(3)),
-    );
+    let (warm_up, counted) = if shape.from_the_beginning {
+        (Duration::ZERO, Duration::from_secs(3))
+    } else {
+        (
+            setting.pick(Duration::from_secs(2), Duration::from_millis(500)),
+            setting.pick(Duration::from_secs(30), Duration::from_secs(3)),
+        )
+    };
+    let name = format!("order:{}:{}:{turn}", shape.name, shape.dead);
     let queueing = |client, tasks| Queueing {
-        name: format!("order:{}:{turn}", shape.name),
+        name: name.clone(),
         client,
+        providers: shape.providers,
         tasks,
         warm_up,
         counted,
     };
-    let mut dead = Vec::new();
-    for _ in 0..shape.dead {
-        dead.push(Process::start(setting, Job::Queue(queueing(Client::Woken, 1))).await?);
-    }
     let proxy = match setting.address() {
-        Some(address) if shape.last_is_far => Some(far(address).await?),
+        Some(address) if shape.last_is_far => Some(far_proxy(address).await?),
         _ => None,
     };
     let mut processes = Vec::new();
@@ -272,25 +289,26 @@ async fn compete(setting: &Setting, shape: &Shape<'_>, turn: usize) -> anyhow::R
         let uri = far.unwrap_or_else(|| setting.uri().to_owned());
         processes.push(Process::start_at(setting, &uri, job).await?);
     }
-    for process in &mut dead {
-        process.go().await?;
-    }
-    // They have entered the line by then.
-    if shape.dead > 0 {
-        tokio::time::sleep(warm_up).await;
-    }
-    for process in dead {
-        process.kill().await?;
+    let barrier = Barrier::new(setting, &name).await?;
+    for _ in 0..shape.dead {
+        barrier.add_dead(setting, queueing(Client::Woken, 1)).await?;
     }
     for process in &mut processes {
         process.go().await?;
     }
+    if shape.from_the_beginning {
+        // All wait by then.
+        barrier
+            .wait_for(shape.dead + shape.clients.len() * shape.providers)
+            .await?;
+    }
+    barrier.open().await?;
     let (mut sections, mut commands) = (Vec::new(), 0);
     for (number, mut process) in processes.into_iter().enumerate() {
         let queued: Queued = process.result().await?;
         commands += queued.commands;
         sections.extend(queued.sections.into_iter().map(|section| Section {
-            process: number,
+            process: number * shape.providers + section.process,
             ..section
         }));
         process.end().await?;

@@ -58,7 +58,8 @@ pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::R
     speed(COMPARED, ", polling", &polling, report);
     fairness(COMPARED, ", polling", &polling, false, report);
     let last = woken.iter().filter_map(|runs| runs.last());
-    report.plot(&plot::draw(&SHAPES.into_iter().zip(last).collect::<Vec<_>>())?)
+    let svg = plot::draw(&SHAPES.into_iter().zip(last).collect::<Vec<_>>())?;
+    report.file("mongolock-waits.svg", &svg)
 }
 
 fn label((processes, tasks): (usize, usize)) -> String {

@@ -34,6 +34,8 @@ pub(crate) enum Client {
 pub(crate) struct Queueing {
     pub(crate) name: String,
     pub(crate) client: Client,
+    /// The number of providers, each with the same number of tasks.
+    pub(crate) providers: usize,
     pub(crate) tasks: usize,
     /// The time before the one that counts.
     pub(crate) warm_up: Duration,
@@ -51,24 +53,33 @@ pub(crate) struct Queued {
 /// Does the job of this process.
 pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyhow::Result<()> {
     let (database, sent) = counted(uri, database).await?;
-    let provider = LockProvider::builder(&database)
-        .wake_up(queueing.client == Client::Woken)
-        .fair(matches!(queueing.client, Client::Woken | Client::Polling))
-        .build()?;
-    warm_up(&provider, 1).await?;
+    let mut providers = Vec::new();
+    for _ in 0..queueing.providers {
+        let provider = LockProvider::builder(&database)
+            .wake_up(queueing.client == Client::Woken)
+            .fair(matches!(queueing.client, Client::Woken | Client::Polling))
+            .build()?;
+        warm_up(&provider, 1).await?;
+        providers.push(provider);
+    }
     ready()?;
     let begins = clock::now() + queueing.warm_up;
     let ends = begins + queueing.counted;
     let mut working = JoinSet::new();
-    for _ in 0..queueing.tasks {
+    let every = providers.iter().enumerate();
+    for (number, provider) in every.flat_map(|of| std::iter::repeat_n(of, queueing.tasks)) {
         let (provider, name) = (provider.clone(), queueing.name.clone());
         let locks = database.collection("distributed_locks");
         working.spawn(async move {
-            if queueing.client == Client::Dotnet {
-                dotnet(&locks, &name, ends).await
+            let mut sections = if queueing.client == Client::Dotnet {
+                dotnet(&locks, &name, ends).await?
             } else {
-                ours(&provider, &name, ends).await
+                ours(&provider, &name, ends).await?
+            };
+            for section in &mut sections {
+                section.process = number;
             }
+            anyhow::Ok(sections)
         });
     }
     tokio::time::sleep(queueing.warm_up).await;
@@ -81,7 +92,10 @@ pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyh
     }
     sections.retain(|section| section.begun >= begins && section.ended <= ends);
     print(&Queued { sections, commands })?;
-    provider.shutdown().await;
+    for provider in providers {
+        provider.shutdown().await;
+    }
+    database.client().clone().shutdown().immediate(true).await;
     Ok(())
 }
 
@@ -101,7 +115,7 @@ async fn dotnet(locks: &Collection<Document>, name: &str, ends: Duration) -> any
     while clock::now() < ends {
         let asked = clock::now();
         let lock_id = format!("{:032x}", fastrand::u128(..));
-        while !dotnet_acquires(locks, name, &lock_id).await? {
+        while dotnet_acquires(locks, name, &lock_id).await?.is_none() {
             if clock::now() >= ends {
                 return Ok(noted);
             }
@@ -113,7 +127,12 @@ async fn dotnet(locks: &Collection<Document>, name: &str, ends: Duration) -> any
     Ok(noted)
 }
 
-async fn dotnet_acquires(locks: &Collection<Document>, name: &str, lock_id: &str) -> anyhow::Result<bool> {
+/// One attempt of DistributedLock.MongoDB; returns the token if the lock is held then.
+pub(crate) async fn dotnet_acquires(
+    locks: &Collection<Document>,
+    name: &str,
+    lock_id: &str,
+) -> anyhow::Result<Option<i64>> {
     let free = doc! { "$lte": [{ "$ifNull": ["$expiresAt", DateTime::from_millis(0)] }, "$$NOW"] };
     let end = doc! { "$dateAdd": { "startDate": "$$NOW", "unit": "millisecond", "amount": 30_000 } };
     let next = doc! { "$add": [{ "$ifNull": ["$fencingToken", 0_i64] }, 1_i64] };
@@ -128,7 +147,8 @@ async fn dotnet_acquires(locks: &Collection<Document>, name: &str, lock_id: &str
         .upsert(true)
         .return_document(ReturnDocument::After)
         .await?;
-    Ok(found.is_some_and(|found| found.get_str("lockId") == Ok(lock_id)))
+    let own = found.filter(|found| found.get_str("lockId") == Ok(lock_id));
+    Ok(own.map(|own| own.get_i64("fencingToken")).transpose()?)
 }
 
 /// The database through a client that counts its commands, except those that read a change stream.

@@ -113,10 +113,10 @@ impl Report {
         self.figure(name, value.as_secs_f64() * 1e3, "ms");
     }
 
-    /// Writes a plot at once, so that it is there even if a later group fails.
-    pub(crate) fn plot(&self, svg: &str) -> anyhow::Result<()> {
-        let path = target_directory().join("mongolock-waits.svg");
-        std::fs::write(&path, svg)?;
+    /// Writes a file at once, so that it is there even if a later group fails.
+    pub(crate) fn file(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        let path = target_directory().join(name);
+        std::fs::write(&path, text)?;
         println!("{:<12} written: {}", self.group, path.display());
         Ok(())
     }

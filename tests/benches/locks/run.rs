@@ -108,11 +108,11 @@ impl Run {
         self.turn_begins().len()
     }
 
-    /// The time that these turns take, counted from 1.
-    pub(crate) fn turns(&self, of: std::ops::RangeInclusive<usize>) -> Duration {
+    /// The time that these turns take, counted from 1; `None` if there are fewer turns.
+    pub(crate) fn turns(&self, of: std::ops::RangeInclusive<usize>) -> Option<Duration> {
         let begins = self.turn_begins();
-        let begin = |turn: usize| begins.get(turn - 1).copied().unwrap_or_default();
-        begin(of.end() + 1).saturating_sub(begin(*of.start()))
+        let begin = |turn: usize| begins.get(turn - 1).copied();
+        Some(begin(of.end() + 1)?.saturating_sub(begin(*of.start())?))
     }
 
     /// The sections of the least and of the most served process, each divided by an equal share. Only the time counts in

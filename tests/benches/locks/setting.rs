@@ -7,7 +7,7 @@ use mongodb::event::EventHandler;
 use mongodb::event::command::CommandEvent;
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Database};
-use mongolock_tests::Deployment;
+use mongolock_tests::{Deployment, Server};
 
 /// Where the benchmark runs, and how thoroughly.
 pub(crate) struct Setting {
@@ -56,6 +56,11 @@ impl Setting {
     /// The address of the server, if this program has started it.
     pub(crate) fn address(&self) -> Option<&str> {
         Some(self.deployment.server()?.node().address())
+    }
+
+    /// The server, if this program has started it.
+    pub(crate) fn own_server(&self) -> Option<&Server> {
+        self.deployment.server()
     }
 
     pub(crate) fn database_name(&self) -> &str {

@@ -7,7 +7,7 @@ use mongolock::{LockError, LockProvider};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use crate::{awaited, clock, held, names, queue, sets, setting};
+use crate::{awaited, clock, held, names, queue, sets, setting, soak};
 
 /// The length that a section asks for. The runtime's timer rounds it up to whole milliseconds, so that the real length is
 /// measured.
@@ -24,6 +24,7 @@ pub(crate) enum Job {
     UseNames(names::Use),
     Await(awaited::Waiting),
     Queue(queue::Queueing),
+    Soak(soak::Soaking),
 }
 
 /// A job and its server.
@@ -88,6 +89,7 @@ pub(crate) async fn run(order: &str) -> anyhow::Result<()> {
         Job::WaitInMemory => held::wait_in_memory().await,
         Job::UseNames(usage) => names::use_names(&uri, &database, usage).await,
         Job::Queue(queueing) => queue::queue(&uri, &database, queueing).await,
+        Job::Soak(soaking) => soak::ask(&uri, &database, soaking).await,
         Job::Await(waiting) => awaited::wait(&uri, &database, waiting).await,
     }
 }

@@ -57,7 +57,7 @@ impl Server {
         let answers = self.roles().await;
         let writable = answers
             .iter()
-            .filter(|(_, hello)| hello.get_bool("isWritablePrimary") == Ok(true));
+            .filter(|(_, hello)| hello.get_bool("isWritablePrimary").unwrap_or_default());
         let election = |hello: &Document| {
             hello
                 .get_object_id("electionId")

@@ -139,6 +139,60 @@ fn a_declared_name_comes_with_its_template() {
 }
 
 #[test]
+fn several_locks_are_acquired_all_or_nothing() {
+    both(|locks| {
+        let guard = locks.lock_all(["b", "a"]).unwrap();
+        assert!(guard.names().eq(["a", "b"]));
+        assert!(guard.fencing_token_of("a").is_some() && guard.ensure_held().is_ok());
+        assert!(locks.try_lock("a").unwrap().is_none());
+        assert!(locks.try_lock_all(["c", "b"]).unwrap().is_none());
+        drop(locks.try_lock("c").unwrap().expect("the try holds nothing"));
+        guard.release().unwrap();
+        let names = locks.with_all(["b", "a"], || {
+            let context = LockContext::current().unwrap();
+            assert!(matches!(
+                locks.lock_all(["x", "a"]),
+                Err(LockError::Reentrant { .. })
+            ));
+            let joined = locks.with_all(["a", "b"], || Ok::<_, LockError>(LockContext::current().unwrap()));
+            assert_eq!(joined?.fencing_token_of("b"), context.fencing_token_of("b"));
+            Ok::<_, LockError>(context.names().count())
+        });
+        assert_eq!(names.unwrap(), 2);
+        drop(locks.try_lock_all(["a", "b"]).unwrap().expect("both are free"));
+    });
+}
+
+#[test]
+fn permits_are_held_by_so_many_threads() {
+    both(|locks| {
+        let (first, second) = (locks.permit("s", 2).unwrap(), locks.permit("s", 2).unwrap());
+        assert_eq!((first.name(), first.number() + second.number()), ("s", 1));
+        assert!(locks.try_permit("s", 2).unwrap().is_none());
+        first.release().unwrap();
+        locks
+            .with_permit("s", 2, || {
+                assert!(locks.try_permit("other", 2).unwrap().is_some());
+                assert!(matches!(locks.permit("s", 2), Err(LockError::Reentrant { .. })));
+                LockContext::current().unwrap().ensure_held()
+            })
+            .unwrap();
+        drop(second);
+        let refused = locks.permit("s", 0).unwrap_err();
+        assert!(
+            matches!(
+                refused,
+                LockError::InvalidOption {
+                    option: "permits",
+                    ..
+                }
+            ),
+            "{refused}"
+        );
+    });
+}
+
+#[test]
 fn every_exit_of_a_body_releases() {
     both(|locks| {
         let failed = locks.with("exit", || Err::<(), _>(anyhow::anyhow!("the body's own")));

@@ -30,6 +30,8 @@ conformance!(
     callers_with_different_numbers_never_exceed_the_larger_one,
     every_permit_is_used,
     a_try_finds_the_last_free_permit,
+    a_try_lets_waiters_of_its_process_go_first,
+    tries_of_one_process_do_not_make_each_other_fail,
     nested_calls_join_the_permit,
     an_explicit_acquire_inside_a_permit_is_reentrant,
     a_permit_has_no_fencing_token,
@@ -246,6 +248,42 @@ async fn a_try_finds_the_last_free_permit(fixture: Fixture) {
     }
     assert!(semaphore.try_acquire().await.unwrap().is_none());
     release_all(held).await;
+}
+
+/// A try that draws a free permit at once would overtake a waiter whose wake-up is on its way.
+async fn a_try_lets_waiters_of_its_process_go_first(fixture: Fixture) {
+    let semaphore = fixture.provider.semaphore("s", 1).acquire_timeout(AMPLE);
+    for _ in 0..5 {
+        let held = all(&fixture.rival(), 1).await;
+        let waits = semaphore.clone();
+        let waiting = tokio::spawn(async move { waits.acquire().await });
+        sleep(Duration::from_millis(100)).await;
+        let release = tokio::spawn(release_all(held));
+        let mut tries = 0;
+        while !waiting.is_finished() {
+            let overtaking = semaphore.try_acquire().await.unwrap();
+            assert!(
+                overtaking.is_none() || waiting.is_finished(),
+                "after {tries} tries"
+            );
+            tries += 1;
+        }
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+        release.await.unwrap();
+    }
+}
+
+/// That another caller of the process claims a permit just now says nothing about the other permits.
+async fn tries_of_one_process_do_not_make_each_other_fail(fixture: Fixture) {
+    for _ in 0..5 {
+        let mut tasks = JoinSet::new();
+        for _ in 0..8 {
+            let semaphore = fixture.provider.semaphore("s", 8);
+            tasks.spawn(async move { semaphore.try_acquire().await.unwrap() });
+        }
+        let held: Option<Vec<Permit>> = tasks.join_all().await.into_iter().collect();
+        release_all(held.expect("each try has a permit")).await;
+    }
 }
 
 async fn nested_calls_join_the_permit(fixture: Fixture) {

@@ -88,7 +88,8 @@ async fn fifty_waiters_send_almost_no_commands() {
     commands.clear();
     sleep(Duration::from_secs(5)).await;
     let sent = commands.take();
-    assert!(sent.len() <= 10, "{:?}", names(&sent));
+    // The stream is read once a second, and one of the waiters sends a request after each 0.8 to 1.2 s.
+    assert!(sent.len() <= 6 + 7, "{:?}", names(&sent));
     held.release().await.unwrap();
     timeout(AMPLE / 2, waiters.join_all())
         .await
@@ -252,7 +253,10 @@ async fn adaptive_pauses_send_fewer_commands_than_fixed_ones() {
     .await;
     let adaptive = attempts(|b| b.wake_up(false)).await;
     let pushed = attempts(|b| b).await;
-    assert!(adaptive * 4 < fixed, "{adaptive} attempts instead of {fixed}");
+    // Eight until the pauses grow with the age of the hold, and about 26 from then on.
+    assert!(adaptive <= 50, "{adaptive} attempts");
+    // A slow machine makes few of the many attempts.
+    assert!(adaptive * 2 < fixed, "{adaptive} attempts instead of {fixed}");
     assert!(pushed <= 8, "{pushed} attempts with a stream, {adaptive} without");
     held.release().await.unwrap();
 }

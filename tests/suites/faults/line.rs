@@ -5,7 +5,7 @@ use std::time::Duration;
 use mongodb::Database;
 use mongodb::bson::doc;
 use mongolock::{LockGuard, LockProvider};
-use mongolock_tests::{AMPLE, Fault, TestDb, eventually, must, test_db};
+use mongolock_tests::{AMPLE, FailPoint, Fault, TestDb, eventually, must, test_db};
 use rustix::process::Signal;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
@@ -235,13 +235,42 @@ async fn processes_go_on_while_their_streams_break() {
     let mut processes: Vec<Actor> = (0..3).map(|_| process(&db, AMPLE)).collect();
     turns(&mut processes, 3).await;
     // 280: the stream cannot be resumed.
-    let broken = mongolock_tests::FailPoint::on(&["getMore", "aggregate"])
-        .times(12)
-        .error_code(280);
+    let broken = FailPoint::on(&["getMore", "aggregate"]).times(12).error_code(280);
     let point = fail(&db, broken).await;
     let served = timeout(AMPLE, turns(&mut processes, 20)).await;
     served.expect("all have their turns");
     must(point.clear().await);
+}
+
+/// A fail point for a command on the documents of waiters.
+fn on_waiters(db: &TestDb, command: &str, code: i32) -> FailPoint {
+    let waiters = format!("{}.distributed_locks.waiters", db.database().name());
+    FailPoint::on(&[command])
+        .times(2)
+        .error_code(code)
+        .collection(&waiters)
+}
+
+/// A waiter waits in line while its first write and the first query fail; it is cancelled, and its first removals fail.
+#[tokio::test]
+async fn documents_in_line_are_written_and_removed_in_the_end_after_failures() {
+    let db = test_db().await;
+    let holder = patient(db.database());
+    let provider = patient(&db.connect_again().await.unwrap());
+    // 91: the server shuts down. 175: the collection was dropped while it was read, which is no refusal.
+    for (command, code) in [("update", 91), ("find", 175)] {
+        let held = holder.lock(NAME).acquire().await.unwrap();
+        let point = fail(&db, on_waiters(&db, command, code)).await;
+        let lock = provider.lock(NAME);
+        let waiting = tokio::spawn(async move { lock.acquire().await });
+        until_in_line(db.database(), 1).await;
+        must(point.clear().await);
+        let point = fail(&db, on_waiters(&db, "delete", code)).await;
+        waiting.abort();
+        until_in_line(db.database(), 0).await;
+        must(point.clear().await);
+        held.release().await.unwrap();
+    }
 }
 
 /// Waits that are cancelled at random moments, beside two processes that work, leave neither a document nor a waiter that

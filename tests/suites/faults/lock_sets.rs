@@ -7,7 +7,7 @@ use mongodb::Database;
 use mongodb::bson::{Document, doc};
 use mongolock::{FencingToken, LockError, LockProvider, LockSetGuard};
 use mongolock_tests::{
-    AMPLE, Fault, TestDb, eventually, lock_document, locks, must, test_db, transaction_on,
+    AMPLE, FailPoint, Fault, TestDb, eventually, lock_document, locks, must, test_db, transaction_on,
 };
 use rustix::process::Signal;
 use tokio::task::JoinSet;
@@ -15,11 +15,14 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::actor::{Actor, Part, say};
 use crate::{
-    LONG_EXPIRY, Standalone, assert_free, document, is_released, patient, through_proxy, until_indexed,
+    LONG_EXPIRY, Standalone, assert_free, document, fail, is_released, patient, through_proxy, until_indexed,
     warm_up,
 };
 
 const ALL: [&str; 3] = ["a", "b", "c"];
+
+/// The server's code for a command that the user may not run.
+const UNAUTHORIZED: i32 = 13;
 
 /// Asserts that the documents have the tokens of the hold.
 async fn assert_stores_its_tokens(database: &Database, guard: &LockSetGuard) {
@@ -204,6 +207,45 @@ async fn a_blocked_document_does_not_keep_the_other_locks() {
     guard.release().await.unwrap();
     sleep(Duration::from_secs(6)).await;
     assert!(held_names(db.database()).await.is_empty());
+}
+
+/// The time is up while a round is under way: what is known is that the other lock was held.
+#[tokio::test]
+async fn a_set_whose_time_ends_in_a_round_names_the_lock_that_was_held() {
+    let db = test_db().await;
+    let (proxy, database) = through_proxy(&db).await;
+    let provider = LockProvider::new(&database);
+    warm_up(&provider).await;
+    let held = LockProvider::new(db.database()).lock("b").await.unwrap();
+    let (begun, limit) = (Instant::now(), Duration::from_secs(2));
+    let set = provider.lock_all(["a", "b"]).acquire_timeout(limit);
+    let waiting = tokio::spawn(async move { set.acquire().await });
+    // The next round is without a reply for less time than a slow server needs.
+    tokio::time::sleep_until(begun + limit - Duration::from_millis(250)).await;
+    proxy.inject(Fault::swallow_request().command("update").times(10));
+    held.release().await.unwrap();
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(
+        matches!(&error, LockError::Timeout { name, .. } if name == "b"),
+        "{error:?}"
+    );
+}
+
+/// The query fails in a way that says for a single command that it was not run: the claims were made nevertheless.
+#[tokio::test]
+async fn claims_whose_query_was_refused_are_given_back() {
+    let db = test_db().await;
+    let builder = LockProvider::builder(db.database()).expiry(LONG_EXPIRY);
+    let provider = builder.build().unwrap();
+    make_documents(&provider).await;
+    let refused = fail(&db, FailPoint::on(&["find"]).error_code(UNAUTHORIZED)).await;
+    let error = timeout(AMPLE, provider.lock_all(ALL).acquire())
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(error.to_string().contains("refused"), "{error}");
+    drop(refused);
+    until_none_is_held(db.database(), AMPLE / 2).await;
 }
 
 /// Each round has an id of its own: a copy of the first round's give-back that arrives late does not end the lease that the

@@ -14,6 +14,7 @@ const SUITES: [(&str, &str); 8] = [
     ("observation", "tests/suites/observation"),
     ("programs", "examples/tests/programs"),
     ("recipes", "examples/tests/recipes"),
+    ("single_files", "examples/tests/single_files"),
     (
         "edit_session_tests",
         "examples/src/bin/edit_document/edit_session_tests",

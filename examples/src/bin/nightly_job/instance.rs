@@ -1,6 +1,6 @@
 //! An instance: it calls the job at each tick, and tells the program what the call has done.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use apalis_core::error::WorkerError;
@@ -8,7 +8,6 @@ use apalis_core::monitor::Monitor;
 use apalis_core::task::data::Data;
 use apalis_core::worker::builder::WorkerBuilder;
 use mongodb::Collection;
-use mongodb::bson::doc;
 use mongolock::{FencingToken, LockContext, LockProvider};
 use mongolock_examples::worker::{Signal, Worker, send, stop_with_parent};
 use serde::{Deserialize, Serialize};
@@ -23,7 +22,7 @@ pub(crate) const RUNS: &str = "runs";
 /// A tick for which the job was run. In a real job this is the report itself, or a field of it.
 ///
 /// Here a second run for a tick is a second document, so that it is seen. With the tick as `_id` the server would reject
-/// it, even from an instance that has lost the lock and does not know it.
+/// it, also that of an instance that was killed between its work and the mark.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) tick: Tick,
@@ -43,10 +42,8 @@ pub(crate) struct Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     Ran,
-    /// Another instance held the lock.
+    /// Another instance has done it.
     Skipped,
-    /// The lock was free, but nothing was due any more.
-    Late,
     Failed,
 }
 
@@ -56,8 +53,10 @@ pub(crate) struct Instance {
     number: u32,
     runs: Collection<Run>,
     options: Options,
-    /// Nothing was due before this tick.
+    /// The first tick of the schedule.
     first: Tick,
+    /// The last tick for which this instance has called the job.
+    called: Mutex<Option<Tick>>,
     stop: Signal,
 }
 
@@ -75,6 +74,7 @@ pub(crate) async fn run(worker: &Worker, options: &Options) -> anyhow::Result<()
         runs: database.collection(RUNS),
         options: options.clone(),
         first: options.first.context("a worker needs the first tick")?,
+        called: Mutex::default(),
         stop: stop.clone(),
     });
 
@@ -99,8 +99,8 @@ pub(crate) async fn run(worker: &Worker, options: &Options) -> anyhow::Result<()
 }
 
 /// The scheduler fails if the process is delayed until after the next tick while it computes that tick. A new worker
-/// continues then. The calls of the old one are cancelled, which releases the lock, and the next run makes up for what
-/// they have not done.
+/// continues then. The calls of the old one are cancelled, which releases their locks, so that another instance runs the
+/// job. The new worker makes up for ticks that were left out.
 fn may_restart(worker: &str, error: &WorkerError) -> bool {
     eprintln!("{worker}: {error}");
     matches!(error, WorkerError::BackendError(_))
@@ -109,7 +109,9 @@ fn may_restart(worker: &str, error: &WorkerError) -> bool {
 /// What the worker does at a tick. It does not wait for the end of an earlier call: the lock also excludes calls of one
 /// process from each other.
 async fn at_tick(tick: apalis_cron::Tick, instance: Data<Arc<Instance>>) {
-    instance.call(tick.into()).await;
+    for due in instance.due(tick.into()) {
+        instance.call(due).await;
+    }
 }
 
 impl Instance {
@@ -123,10 +125,9 @@ impl Instance {
         }
         let complain = |error| eprintln!("instance {}, {tick}: {error:#}", self.number);
         let outcome = match self.run(tick).await {
-            Ok(Some(ran)) if ran.is_empty() => Outcome::Late,
-            Ok(Some(_)) => Outcome::Ran,
+            Ok(Some(())) => Outcome::Ran,
             Ok(None) => Outcome::Skipped,
-            // A failed run does not end the service: the next one makes up for it.
+            // A failed run does not end the service: another instance runs the job.
             Err(error) => {
                 complain(error);
                 Outcome::Failed
@@ -141,25 +142,23 @@ impl Instance {
         .unwrap_or_else(complain);
     }
 
-    async fn run(&self, tick: Tick) -> anyhow::Result<Option<Vec<Tick>>> {
+    async fn run(&self, tick: Tick) -> anyhow::Result<Option<()>> {
         if self.options.without_lock {
-            self.build_report(tick).await?;
-            return Ok(Some(vec![tick]));
+            return self.build_report(tick).await.map(Some);
         }
         nightly_report(tick, self).await
     }
 
-    /// The ticks up to this one for which the job was not run. After a long stop these are many; a job that is only about
-    /// today would take the last of them.
-    pub(crate) async fn due(&self, tick: Tick) -> anyhow::Result<Vec<Tick>> {
-        let last = self.runs.find_one(doc! {}).sort(doc! { "tick": -1 }).await;
-        let last = last.context("cannot read the record of the runs")?;
-        let last = last.map(|run| run.tick);
-        Ok(self.options.schedule.due(last, self.first, tick))
+    /// The ticks up to this one for which this instance has not called the job yet. The lock of a tick says whether another
+    /// instance has done it, so that calling it again costs nothing, also much later.
+    fn due(&self, tick: Tick) -> Vec<Tick> {
+        let mut called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = self.options.schedule.due(*called, self.first, tick);
+        *called = (*called).max(Some(tick));
+        due
     }
 
-    /// The work itself, and its record. If an instance dies between the two, the work is done again: either a second run
-    /// must do no harm, or the record must be part of the work, as in one document or one transaction.
+    /// The work itself.
     pub(crate) async fn build_report(&self, tick: Tick) -> anyhow::Result<()> {
         sleep(self.options.work).await;
         let run = Run {
@@ -168,7 +167,7 @@ impl Instance {
             token: LockContext::current().map(|lock| lock.fencing_token()),
         };
         let added = self.runs.insert_one(run).await;
-        added.context("cannot write the record of the runs")?;
+        added.context("cannot write the report")?;
         Ok(())
     }
 }

@@ -7,16 +7,13 @@
 //! cargo run --bin nightly_job -- --without-lock
 //! ```
 //!
-//! In each instance a scheduler, apalis, calls the job at each tick of a cron expression. One instance gets the lock and
-//! runs the job; for the others the call returns at once (`on_busy = "skip"`). A job often ends before the last instance
-//! calls it, because clocks differ and machines are busy. `min_hold` keeps the lock until then, and a record of the runs
-//! decides where time alone proves nothing. `--without-lock` shows the job as it was with one instance.
+//! In each instance a scheduler, apalis, calls the job at each tick of a cron expression. One instance gets the lock of the
+//! tick and runs the job; the others wait for its end. If it succeeds, the lock is marked as done (`once`), and their calls
+//! return at once, however late they are. If it fails or dies, one of them runs the job. `--without-lock` shows the job as it
+//! was with one instance.
 //!
-//! A job for every night at three o'clock UTC has the schedule `0 0 3 * * *` and this attribute:
-//!
-//! ```text
-//! #[distributed_lock(name = "nightly-report", on_busy = "skip", min_hold = "5m", max_hold = "2h")]
-//! ```
+//! A job for every night at three o'clock UTC has the schedule `0 0 3 * * *` and the same attribute. The name has the
+//! *scheduled* time, which all instances have in common, and not the time at which an instance wakes up.
 //!
 //! The program starts three instances of itself, prints a line for each tick, and checks that each tick ran once.
 
@@ -146,45 +143,35 @@ async fn demonstrate(options: &Options, stage: &Stage) -> anyhow::Result<Summary
     Ok(summary)
 }
 
-/// The whole use of mongolock: runs what is due, unless another instance runs it. The value is the ticks that were run;
-/// `None` means skipped.
+/// The whole use of mongolock: runs the job of a tick, unless it is done. `None` means that another instance has done it.
 ///
-/// How long `min_hold` should be: longer than the differences between the calls of the instances (by their clocks and
-/// their load), so that the last one still finds the lock held; and shorter than the time between two ticks less these
-/// differences, so that the first one at the next tick finds the lock free. The ticks of a cron expression are at least a
-/// second apart, so half a second is in the middle.
+/// The mark stays for the provider's `retention`, a day by default. After an instance has died in the job, another one runs
+/// it as soon as its lease has ended, which is after `expiry`. `max_hold` ends a run that hangs, which would otherwise never
+/// release the lock.
 ///
-/// What it does not do: an instance that is later than `min_hold` gets the lock. It finds in the record that nothing is
-/// due. That is certain, because no other instance writes there while this one holds the lock. And a tick is left out if
-/// the instance that runs it dies, or if a run lasts until the next tick. The next run makes up for it, because it runs
-/// everything that is due.
-///
-/// After an instance has died in the job, the job can run again after `expiry`. `max_hold` ends a run that hangs, which
-/// would otherwise never release the lock.
+/// What it does not do: an instance that dies after its work and before the mark is confirmed leaves work that is done
+/// again. Either a second run must do no harm, or the mark is written in the transaction of the work
+/// (`LockContext::commit_done`).
 #[distributed_lock(
-    name = "nightly-report",
-    on_busy = "skip",
-    min_hold = "500ms",
+    name = "nightly-report:<tick.timestamp()>",
+    once = true,
     expiry = "5s",
     max_hold = "1m"
 )]
-async fn nightly_report(tick: Tick, instance: &Instance) -> anyhow::Result<Option<Vec<Tick>>> {
-    let due = instance.due(tick).await?;
-    for tick in &due {
-        instance.build_report(*tick).await?;
-    }
-    Ok(Some(due))
+async fn nightly_report(tick: Tick, instance: &Instance) -> anyhow::Result<Option<()>> {
+    instance.build_report(tick).await?;
+    Ok(Some(()))
 }
 
 fn heading(options: &Options) -> String {
     let lock = if options.without_lock {
         "WITHOUT the lock"
     } else {
-        "under the lock `nightly-report`"
+        "under the lock of their tick"
     };
     format!(
         "{INSTANCES} instances with the schedule `{}` and a job that takes {}, {lock}.\n\n\
-         tick       ran on     fencing token  skipped by",
+         tick       ran on     fencing token  found done by",
         options.schedule,
         show(options.work)
     )

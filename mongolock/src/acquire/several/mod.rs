@@ -2,7 +2,8 @@
 //!
 //! A call claims all names with one request. If one of them is held, it gives the others back, waits for that one alone
 //! while it holds nothing, and claims all of them again. After three rounds it acquires them one by one, in the order of
-//! their names, which ends in any case: a round can fail again and again where others use single names all the time.
+//! their names, which ends in any case: a round can fail again and again where others use single names all the time. The
+//! same holds for the turns of this process, which a round needs all at once.
 
 mod round;
 
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument, Span};
 
 use super::pacing::Pacing;
@@ -25,12 +26,15 @@ use crate::opaque::boxed;
 use crate::options::Options;
 use crate::queue::{AdmissionClass, FrontStatus, Holder};
 use crate::store::driver_error;
-use crate::timing::LOOK_LIMIT;
+use crate::timing::{ACQUIRE_OVERDUE, LOOK_LIMIT};
 use crate::{LockError, task, trace};
 use round::{Round, RoundOutcome};
 
 /// The number of rounds after which the locks are acquired one by one.
 const ROUNDS: u32 = 3;
+
+/// The number of waits for a missing turn of this process after which the locks are acquired one by one.
+const TURNS: u32 = 5;
 
 /// The pause between two checks for which name a call waits, while it waits for a reply without a limit.
 const BUSY_CHECK: Duration = Duration::from_secs(1);
@@ -230,7 +234,7 @@ impl<'a> AcquireSeveral<'a> {
         }
     }
 
-    /// Makes [`ROUNDS`] rounds; `None` if a lock was held in each of them.
+    /// Makes [`ROUNDS`] rounds; `None` if a lock was held in each of them, or if the turns for one never came together.
     async fn some_rounds(
         &self,
         entries: &[Arc<Entry>],
@@ -241,12 +245,14 @@ impl<'a> AcquireSeveral<'a> {
         let mut pacing: Option<(usize, Pacing<'_>)> = None;
         let (mut rounds, mut has_left_place, mut class) = (0, false, AdmissionClass::First);
         loop {
-            let turns = self.turns(entries, kept.take()).await;
+            let Some(turns) = self.turns(entries, kept.take()).await else {
+                return Ok(None);
+            };
             if !has_left_place && let Some(index) = self.held_back() {
                 has_left_place = true;
                 let turn = turns.into_iter().nth(index);
                 let mut place = self.pacing(entries, index);
-                place.wait_for_place(deadline).await;
+                place.wait_for_place(deadline, false).await;
                 kept = turn.map(|turn| (index, turn));
                 pacing = Some((index, place));
                 continue;
@@ -333,7 +339,11 @@ impl<'a> AcquireSeveral<'a> {
         let names = [Arc::clone(name)];
         let looking = async move { overdue.count(store.look(&names, margin, LOOK_LIMIT)).await };
         entry.front().request_sent();
-        let mut running = task::start(looking).await?;
+        // After a lost reply another look is sent, instead of waiting for the end of its connection.
+        let mut running = match timeout(ACQUIRE_OVERDUE, task::start(looking)).await {
+            Ok(reply) => reply?,
+            Err(_) => return Err(LockError::no_reply("query", ACQUIRE_OVERDUE)),
+        };
         let Some(lease) = running.remove(name) else {
             entry.front().replied(entry.has_requests());
             return Ok(None);
@@ -359,7 +369,6 @@ impl<'a> AcquireSeveral<'a> {
         class: Option<AdmissionClass>,
     ) -> Result<Step, LockError> {
         let mut round = Round::new(self.engine, self.options, self.first, entries);
-        self.awaited.store(self.first, Relaxed);
         loop {
             let error = match round.request(deadline, class).await {
                 RoundOutcome::RuntimeStopped => return Err(self.shut_down_error()),
@@ -394,11 +403,17 @@ impl<'a> AcquireSeveral<'a> {
                     match boxed(single.release_given_up(key, min_hold)).await {
                         Ok(()) => return Ok(Step::Again(Duration::ZERO)),
                         Err(error) => {
-                            return self.failed(entries, pacing, error).map(Step::Again);
+                            let entry = std::slice::from_ref(&entries[index]);
+                            return self.failed(entry, pacing, error).map(Step::Again);
                         }
                     }
                 }
-                RoundOutcome::Failed(error) => error,
+                // The last known status is "held", and the server had too little time to confirm it.
+                RoundOutcome::OutOfTime(_) if self.is_held(entries) => {
+                    round.give_back(turns.iter_mut().map(Option::take).collect());
+                    return Ok(Step::Again(pacing.after_error()));
+                }
+                RoundOutcome::OutOfTime(error) | RoundOutcome::Failed(error) => error,
             };
             let is_blocked = driver_error::is_blocked_document(&error);
             if class.is_none() && driver_error::is_unreachable(&error) {
@@ -427,10 +442,28 @@ impl<'a> AcquireSeveral<'a> {
         }
         let pause = pacing.after_error();
         trace::retrying(self.names[self.first].text(), &error, pause);
-        for entry in entries {
-            entry.front().set_failed(error.clone());
+        if driver_error::is_blocked_document(&error) {
+            // The other locks are not concerned: tries of them in this process must not end with this error.
+            let blocked = |name: &RenderedName| driver_error::blocks(&error, name.text());
+            if let Some(index) = self.names.iter().position(blocked) {
+                self.awaited.store(index, Relaxed);
+            }
+            let name = self.names[self.awaited.load(Relaxed)].text();
+            if let Some(entry) = entries.iter().find(|entry| entry.name() == name) {
+                entry.front().set_failed(error);
+            }
+        } else {
+            for entry in entries {
+                entry.front().set_failed(error.clone());
+            }
         }
         Ok(pause)
+    }
+
+    /// Whether the last known status of the lock that the call waits for is "held".
+    fn is_held(&self, entries: &[Arc<Entry>]) -> bool {
+        let entry = &entries[self.awaited.load(Relaxed)];
+        matches!(entry.front().status(), FrontStatus::Held(_))
     }
 
     /// Acquires the locks one after the other, each as a single lock; `None` if one was lost in the meantime, and all of
@@ -478,11 +511,17 @@ impl<'a> AcquireSeveral<'a> {
     }
 
     /// Waits until this call has the turns of all names. While one of them is missing it waits for that one alone.
-    async fn turns(&self, entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Vec<Turn> {
+    ///
+    /// `None` if one was missing [`TURNS`] times: a turn that is given back passes to the next caller of its name, and several
+    /// calls could go on to pass turns to each other for ever.
+    async fn turns(&self, entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Option<Vec<Turn>> {
+        let mut missing = 0;
         let turns = loop {
             match try_turns(entries, kept.take()) {
                 Ok(turns) => break turns,
+                Err(_) if missing == TURNS => return None,
                 Err(index) => {
+                    missing += 1;
                     self.awaited.store(index, Relaxed);
                     let turn = entries[index].turn().await;
                     release_handed_over(std::slice::from_ref(&turn)).await;
@@ -502,7 +541,7 @@ impl<'a> AcquireSeveral<'a> {
         if !pause.is_zero() {
             sleep(pause).await;
         }
-        turns
+        Some(turns)
     }
 
     /// The first name that this process leaves to others at present.
@@ -566,12 +605,19 @@ impl<'a> AcquireSeveral<'a> {
     }
 }
 
-/// The turns of all names, or the place of the first one whose turn another caller has; the others are given back then.
+/// The turns of all names, or the place of the first one whose turn another caller has; the others pass on then, with the
+/// holds that were handed over with them.
 fn try_turns(entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Result<Vec<Turn>, usize> {
     let mut turns = Vec::with_capacity(entries.len());
     for (index, entry) in entries.iter().enumerate() {
         let own = kept.take_if(|(own, _)| *own == index).map(|(_, turn)| turn);
-        turns.push(own.or_else(|| entry.try_turn()).ok_or(index)?);
+        if let Some(turn) = own.or_else(|| entry.try_turn()) {
+            turns.push(turn);
+        } else {
+            let later = kept.map(|(_, turn)| turn);
+            turns.into_iter().chain(later).for_each(Turn::pass_on);
+            return Err(index);
+        }
     }
     Ok(turns)
 }
@@ -581,12 +627,44 @@ async fn first_end(holds: &[Hold]) {
     task::any(holds.iter().map(|hold| boxed(hold.lease().until_over()))).await;
 }
 
-/// Releases holds that were handed over with turns: they have claims of their own.
+/// Releases holds that were handed over with turns: they have claims of their own. Cancel safe: all of them are taken first,
+/// and each releases itself when it is dropped.
 async fn release_handed_over(turns: &[Turn]) {
-    for turn in turns {
-        if let Some(handed_over) = turn.take_over() {
-            turn.front().request_sent();
-            boxed(handed_over.release()).await;
-        }
+    let taken = turns.iter().filter_map(|turn| {
+        let handed_over = turn.take_over()?;
+        turn.front().request_sent();
+        Some(handed_over)
+    });
+    for handed_over in taken.collect::<Vec<_>>() {
+        boxed(handed_over.release()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LockProvider;
+
+    /// The time that the call has waited between its locks does not count.
+    #[tokio::test(start_paused = true)]
+    async fn the_hold_of_names_that_were_acquired_one_by_one_begins_with_the_last() {
+        let provider = LockProvider::in_memory();
+        let rival = provider.to_builder().build().unwrap();
+        let guard = rival.lock("b").acquire().await.unwrap();
+        tokio::spawn(async move {
+            sleep(Duration::from_secs(70)).await;
+            guard.release().await.unwrap();
+        });
+        let names = [RenderedName::new("a"), RenderedName::new("b")];
+        let options = Arc::new(Options {
+            max_hold: Some(Duration::from_secs(60)),
+            ..Options::default()
+        });
+        let call = AcquireSeveral::new(provider.engine(), &names, 0, &options, false);
+        let mut hold = call.one_by_one(None).await.unwrap().unwrap();
+        assert!(call.begun.elapsed() >= Duration::from_secs(70));
+        assert!(hold.lease().acquired.elapsed() < Duration::from_secs(1));
+        assert!(hold.lease().is_renewable(Instant::now()));
+        hold.release().await.unwrap();
     }
 }

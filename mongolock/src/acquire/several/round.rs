@@ -16,8 +16,8 @@ use crate::lease::{Entry, Hold, Lease, Member, QueueSlot, RequestPermit, SetGran
 use crate::line::OwnAcquisition;
 use crate::options::Options;
 use crate::queue::{Admission, AdmissionClass, Holder, Overdue};
-use crate::store::{AcquireReply, AcquireRequest, LeaseId, driver_error};
-use crate::timing::{ACQUIRE_ALLOWED_POLL, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE};
+use crate::store::{AcquireReply, AcquireRequest, Claimed, LeaseId, driver_error};
+use crate::timing::{ACQUIRE_ALLOWED_POLL, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY};
 use crate::{FencingToken, LockError, task, trace};
 
 /// How many times the request of one round is sent: after that its claims are given back, so that a round whose outcome
@@ -63,6 +63,8 @@ pub(super) enum RoundOutcome {
     },
     /// All locks were acquired, but the reply came when the lease was over.
     AlreadyOver,
+    /// The server ended the request early, because the caller's deadline is near.
+    OutOfTime(LockError),
     /// The outcome is not known, or the request was refused.
     Failed(LockError),
     /// The runtime is shutting down, and the provider's tasks with it.
@@ -73,7 +75,9 @@ pub(super) enum RoundOutcome {
 struct Reply {
     /// The time at which the request was sent.
     sent: Instant,
-    result: Result<Vec<AcquireReply>, LockError>,
+    /// The limit of the request at the server.
+    limit: Duration,
+    result: Claimed,
 }
 
 /// One request, on a task of its own.
@@ -191,6 +195,9 @@ impl Round {
     fn outcome(&mut self, reply: Reply) -> RoundOutcome {
         match reply.result {
             Ok(replies) => self.read(reply.sent, replies),
+            Err(error) if reply.limit < SLOW_REPLY && driver_error::is_blocked_document(&error) => {
+                RoundOutcome::OutOfTime(error)
+            }
             Err(error) => RoundOutcome::Failed(error),
         }
     }
@@ -229,7 +236,7 @@ impl Round {
         self.is_lease = true;
         shared.note_acquisition(sent.elapsed());
         let entries = shared.entries.iter().map(|entry| QueueSlot::Entry {
-            _entry: Arc::clone(entry),
+            entry: Arc::clone(entry),
         });
         let grant = SetGrant {
             members,
@@ -283,7 +290,7 @@ impl Shared {
     fn release(&self, index: usize, turn: Option<Turn>) -> BackgroundRelease {
         let slot = turn.map_or_else(
             || QueueSlot::Entry {
-                _entry: Arc::clone(&self.entries[index]),
+                entry: Arc::clone(&self.entries[index]),
             },
             QueueSlot::Turn,
         );
@@ -336,7 +343,10 @@ impl Request {
     /// Runs the request to its end; `None` if there was no reply for too long.
     async fn run(mut self) -> Option<Reply> {
         let sent = Instant::now();
-        let result = self.result().await;
+        let outcome = self.result().await;
+        // The claims may have their locks, however the query about them has failed.
+        let was_claimed = matches!(outcome, Some(Ok(_)));
+        let result = outcome.map(Result::flatten);
         let shared = &self.shared;
         let is_from_server = |result: &Result<_, LockError>| {
             result
@@ -353,8 +363,8 @@ impl Request {
         for (index, copies) in shared.copies.iter().enumerate() {
             let answer = match &result {
                 Some(Ok(replies)) => replies.get(index).map(Ok),
-                Some(Err(error)) => Some(Err(error)),
-                None => None,
+                Some(Err(error)) if !was_claimed => Some(Err(error)),
+                Some(Err(_)) | None => None,
             };
             if copies.answered(sent, answer) {
                 releases.push(shared.release(index, None));
@@ -365,11 +375,12 @@ impl Request {
         }
         Some(Reply {
             sent,
+            limit: self.limit,
             result: result?,
         })
     }
 
-    async fn result(&mut self) -> Option<Result<Vec<AcquireReply>, LockError>> {
+    async fn result(&mut self) -> Option<Result<Claimed, LockError>> {
         let admission = self.admission.take();
         let Shared {
             engine,

@@ -4,17 +4,63 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use mongodb::bson::DateTime;
 use tokio::sync::broadcast;
 
 use super::{Document, MemoryStore};
-use crate::store::LockEvent;
+use crate::store::{AcquireReply, AcquireRequest, LeaseId, LockEvent};
 use crate::sync::lock;
+use crate::{FencingToken, lock_id};
 
 impl MemoryStore {
     /// Moves the server's clock.
     pub(crate) fn jump(&self, millis: i64) {
         let jumped = self.jumped.load(Relaxed).saturating_add_signed(millis);
         self.jumped.store(jumped, Relaxed);
+    }
+
+    /// The same store whose clock begins at this date.
+    pub(crate) fn starting_at(self, started_at: DateTime) -> Self {
+        Self { started_at, ..self }
+    }
+
+    pub(crate) fn date_now(&self) -> DateTime {
+        self.date(self.now())
+    }
+
+    /// What the document of a lock says to a claim; `None` without a document.
+    pub(crate) fn read_claim(
+        &self,
+        now: Duration,
+        key: &LeaseId,
+        request: AcquireRequest,
+    ) -> Option<AcquireReply> {
+        let documents = lock(&self.documents);
+        let document = documents.get(&key.name)?;
+        let left = |end: Duration| Some(end.saturating_sub(now));
+        Some(if document.lock_id == key.lock_id {
+            AcquireReply::Acquired {
+                last_token: FencingToken::new(document.token),
+                remaining: left(document.expires_at),
+                dates: None,
+            }
+        } else {
+            AcquireReply::Held {
+                holder: Some(Arc::clone(&document.lock_id)),
+                remaining: left(document.free_at(request.takeover_margin)),
+                dates: None,
+            }
+        })
+    }
+
+    /// The number of locks that this claim has.
+    pub(crate) fn locks_of(&self, lock_id: &str) -> usize {
+        let now = self.now();
+        let documents = lock(&self.documents);
+        let own = documents
+            .values()
+            .filter(|document| *document.lock_id == *lock_id);
+        own.filter(|document| document.expires_at > now).count()
     }
 
     pub(crate) fn listen(&self) -> broadcast::Receiver<LockEvent> {
@@ -28,11 +74,13 @@ impl MemoryStore {
         id.filter(|id| !id.is_empty())
     }
 
-    /// The names whose leases run.
+    /// The names whose leases run; marks are none.
     pub(crate) fn taken(&self) -> Vec<Arc<str>> {
         let now = self.now();
         let documents = lock(&self.documents);
-        let taken = documents.iter().filter(|(_, document)| document.expires_at > now);
+        let is_taken =
+            |document: &Document| document.expires_at > now && !lock_id::is_mark(&document.lock_id);
+        let taken = documents.iter().filter(|(_, document)| is_taken(document));
         taken.map(|(name, _)| Arc::clone(name)).collect()
     }
 
@@ -84,6 +132,10 @@ impl MemoryStore {
             token: previous.map_or(1, |document| document.token + 1),
         };
         documents.insert(Arc::clone(name), taken);
+        self.send(|| LockEvent::Acquired {
+            name: Arc::clone(name),
+            lock_id: Arc::clone(id),
+        });
         true
     }
 

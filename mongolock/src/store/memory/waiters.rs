@@ -40,7 +40,8 @@ impl MemoryStore {
         let date = self.date(now);
         let latest = self.date(now + WAITER_AHEAD);
         let places = [own, after_last].into_iter().flatten();
-        let at = places.fold(date, DateTime::max).min(latest);
+        let end = places.fold(date, DateTime::max).min(latest);
+        let at = own.filter(|_| entry.keeps_place).unwrap_or(end);
         let waiter = Waiter {
             provider: Arc::from(entry.provider.as_str()),
             owner: entry.owner.to_string(),

@@ -27,6 +27,7 @@ impl MongoStore {
             waited: None,
             moment: Duration::ZERO,
             last: None,
+            keeps_place: false,
         };
         let names = [Arc::clone(&entry.name)];
         self.move_to_end(std::slice::from_ref(&entry), COMMAND_LIMIT)

@@ -35,6 +35,8 @@ pub(crate) struct WaiterEntry {
     pub(crate) moment: Duration,
     /// The last place that is known in the line: the new one is behind it.
     pub(crate) last: Option<DateTime>,
+    /// Whether the provider keeps the place that it has, and goes to the end only if it has none.
+    pub(crate) keeps_place: bool,
 }
 
 /// A place in the line of one name, as a query returns it.
@@ -69,7 +71,7 @@ pub(super) fn infos(line: Option<&Vec<Waiter>>, lock_id: &str) -> Vec<WaiterInfo
 }
 
 impl Store {
-    /// Enters the lines of these names, or moves to their ends, with one command. A place is later than the last known one
+    /// Enters the lines of these names, or moves to their ends, with one command. A new place is later than the last known one
     /// of its line, and never earlier than the one that the provider has.
     pub(crate) async fn move_to_end(
         &self,

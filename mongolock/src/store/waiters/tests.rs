@@ -36,6 +36,7 @@ on_both_stores!(
     a_lost_document_comes_back_with_the_next_move,
     a_prolonged_wait_does_not_bring_a_removed_document_back,
     who_leaves_removes_only_its_own_documents,
+    a_wait_is_added_to_a_place_that_is_kept,
     a_document_says_who_waits_and_since_when,
     names_and_owners_are_taken_literally,
     one_provider_has_one_place_however_many_moves_are_under_way,
@@ -62,6 +63,7 @@ fn entry(name: &str, provider: &ProviderMark) -> WaiterEntry {
         waited: Some(Duration::from_secs(2)),
         moment: Duration::from_millis(7),
         last: None,
+        keeps_place: false,
     }
 }
 
@@ -229,6 +231,29 @@ async fn a_document_says_who_waits_and_since_when(store: Store) {
     assert_eq!((seen[0].owner.as_str(), seen[0].since), ("owner", since));
     assert_eq!(infos(Some(&line), "").len(), 2, "nobody has the lock");
     assert!(infos(None, "").is_empty());
+}
+
+async fn a_wait_is_added_to_a_place_that_is_kept(store: Store) {
+    let [first, second] = marks();
+    let nobody = WaiterEntry {
+        waited: None,
+        ..entry("n", &first)
+    };
+    let place = move_one(&store, nobody).await;
+    let last = move_to_end(&store, "n", &second, Some(place)).await;
+    let kept = WaiterEntry {
+        keeps_place: true,
+        last: Some(last),
+        ..entry("n", &first)
+    };
+    assert_eq!(move_one(&store, kept.clone()).await, place);
+    let before = line(&store, "n").await;
+    assert!(before[0].since.is_some(), "it says since when it waits");
+    store
+        .leave_lines(&first, &[Arc::from("n")], COMMAND_LIMIT)
+        .await
+        .unwrap();
+    assert!(move_one(&store, kept).await > last, "it has no place to keep");
 }
 
 async fn names_and_owners_are_taken_literally(store: Store) {
@@ -446,7 +471,7 @@ async fn the_commands_are_those_of_hints() {
         assert!(!text.contains("secondary"), "{text}");
         if command.contains_key("find") {
             let concern = command.get_document("readConcern").unwrap();
-            assert_eq!(concern.get_str("level"), Ok("local"), "{text}");
+            assert_eq!(concern.get_str("level").ok(), Some("local"), "{text}");
         } else {
             let concern = command.get_document("writeConcern").unwrap();
             assert_eq!(concern.get("w"), Some(&Bson::Int32(1)), "{text}");

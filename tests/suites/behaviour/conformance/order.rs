@@ -17,6 +17,7 @@ conformance!(
     a_process_without_push_gets_its_turns_beside_those_with_it,
     an_operator_sees_who_waits_in_order,
     the_holder_is_not_among_the_waiters,
+    who_asks_again_at_once_and_waits_long_is_seen,
     who_is_not_fair_stands_in_no_line,
     a_waiter_that_gives_up_leaves_the_line,
     a_shutdown_leaves_the_line,
@@ -138,6 +139,30 @@ async fn the_holder_is_not_among_the_waiters(fixture: Fixture) {
     held.release().await.unwrap();
     until_served([later, other]).await;
     until_line_is(&fixture, "seen", &[]).await;
+}
+
+/// It stands in line already when its wait begins.
+async fn who_asks_again_at_once_and_waits_long_is_seen(fixture: Fixture) {
+    let held = fixture.process("first").lock("again").await.unwrap();
+    let (eager, other) = (fixture.process("eager"), fixture.process("other"));
+    let mut eager_waits = wait(&eager, "again");
+    until_line_is(&fixture, "again", &["eager"]).await;
+    held.release().await.unwrap();
+    let held = timeout(AMPLE, &mut eager_waits).await.unwrap().unwrap();
+    let mut other_waits = wait(&other, "again");
+    until_line_is(&fixture, "again", &["other"]).await;
+    held.release().await.unwrap();
+    // The order is a hint, so it may be the first again.
+    let held = loop {
+        eager_waits = wait(&eager, "again");
+        tokio::select! {
+            held = &mut eager_waits => held.unwrap().release().await.unwrap(),
+            held = &mut other_waits => break held.unwrap(),
+        }
+    };
+    until_line_is(&fixture, "again", &["eager"]).await;
+    held.release().await.unwrap();
+    until_served([eager_waits]).await;
 }
 
 async fn who_is_not_fair_stands_in_no_line(fixture: Fixture) {

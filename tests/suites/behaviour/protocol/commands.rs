@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep};
 use crate::fixture::{Fixture, acquire_and_release};
 
 /// S0.7: one command acquires the lock and one releases it. The driver's own `listCollections` does not count, and who takes
-/// a lock again soon after its release looks once a second whether others wait for it.
+/// a lock again soon after its release looks whether others wait for it: at once, after 0.1, 0.3, 0.7 and 1.5 s, and then
+/// once a second.
 #[tokio::test]
 async fn a_hold_costs_two_commands() {
     let fixture = Fixture::mongodb().await;
@@ -30,7 +31,7 @@ async fn a_hold_costs_two_commands() {
         .partition(|name| *name == "find");
     assert_eq!(own, ["findAndModify", "update"].repeat(10));
     let seconds = usize::try_from(begun.elapsed().as_secs()).unwrap();
-    assert!(looks.len() <= seconds + 1, "{} looks", looks.len());
+    assert!(looks.len() <= seconds + 4, "{} looks", looks.len());
 }
 
 /// S0.7, S1.17: a failed attempt leaves the document as it is, to the byte, and writes nothing to the oplog.

@@ -1,0 +1,164 @@
+//! The works that may succeed only once, as their processes and the server's documents show them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use mongodb::bson::DateTime;
+use tokio::time::Instant;
+
+use super::process::Process;
+use crate::once::{MarkEnd, Once, OnceGrant};
+use crate::store::{AcquireReply, LeaseId, MarkReply};
+use crate::sync::lock;
+
+/// The time for which a process must have run without a pause and without a failed request to count as healthy.
+const HEALTHY_FOR: Duration = Duration::from_secs(30);
+
+/// All works of a simulation.
+#[derive(Default)]
+pub(super) struct Works(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    works: HashMap<LeaseId, Work>,
+    /// The time of the server in the first reply to each claim that reached its process.
+    first_replies: HashMap<Arc<str>, DateTime>,
+    /// The ends of the marks, which the server has written for each name.
+    marks: HashMap<Arc<str>, Vec<MarkEnd>>,
+}
+
+/// One work, from the beginning of its body.
+struct Work {
+    process: Arc<Process>,
+    once: OnceGrant,
+    has_succeeded: bool,
+    is_marked: bool,
+    /// Whether the server has released the claim because the period was over.
+    is_over: bool,
+}
+
+impl Works {
+    /// Notes a reply to an acquire request; the first one decides which period the call belongs to.
+    pub(super) fn replied(&self, key: &LeaseId, reply: &AcquireReply) {
+        let (AcquireReply::Acquired { dates, .. } | AcquireReply::Held { dates, .. }) = reply;
+        if let Some(dates) = dates {
+            let first_replies = &mut lock(&self.0).first_replies;
+            first_replies.entry(Arc::clone(&key.lock_id)).or_insert(dates.now);
+        }
+    }
+
+    /// Notes that a body begins, and returns what that breaks.
+    pub(super) fn begin(
+        &self,
+        process: &Arc<Process>,
+        key: &LeaseId,
+        once: OnceGrant,
+        of: Once,
+    ) -> Vec<String> {
+        let state = &mut *lock(&self.0);
+        let mut breaches = Vec::new();
+        let mut breach =
+            |what: &str| breaches.push(format!("the work of {} by {} {what}", key.name, key.lock_id));
+        let first_reply = state.first_replies.get(&key.lock_id);
+        let due = first_reply.and_then(|now| of.period_end(*now));
+        if let (MarkEnd::At(end), Some(due)) = (once.mark_end, due)
+            && end > due
+        {
+            breach("begins in a later period than that of its call");
+        }
+        let same = |(other, work): &(&LeaseId, &Work)| {
+            other.name == key.name && is_same(work.once.mark_end, once.mark_end)
+        };
+        for (_, work) in state.works.iter().filter(same) {
+            if work.is_marked {
+                breach("begins although it is marked as done");
+            } else if work.has_succeeded && !work.is_over && work.process.is_healthy(HEALTHY_FOR) {
+                breach("begins although it has succeeded in a process that is healthy");
+            }
+        }
+        let work = Work {
+            process: Arc::clone(process),
+            once,
+            has_succeeded: false,
+            is_marked: false,
+            is_over: false,
+        };
+        state.works.insert(key.clone(), work);
+        breaches
+    }
+
+    /// Notes that a body has succeeded while its lease was live.
+    pub(super) fn succeeded(&self, key: &LeaseId) {
+        if let Some(work) = lock(&self.0).works.get_mut(key) {
+            work.has_succeeded = true;
+        }
+    }
+
+    /// Notes what the server has done with a claim that was to be marked.
+    pub(super) fn marked(&self, key: &LeaseId, reply: MarkReply, end: MarkEnd) {
+        let state = &mut *lock(&self.0);
+        if reply == MarkReply::Marked {
+            state.marks.entry(Arc::clone(&key.name)).or_default().push(end);
+        }
+        if let Some(work) = state.works.get_mut(key) {
+            work.is_marked |= reply == MarkReply::Marked;
+            work.is_over |= reply == MarkReply::Released;
+        }
+    }
+
+    /// Notes that the server has released a claim that had its lock, and returns what that breaks. After its mark or its
+    /// period a claim may have its lock again, by an acquire request that has taken effect late.
+    pub(super) fn released(&self, key: &LeaseId, now: DateTime) -> Option<String> {
+        let state = lock(&self.0);
+        let is_over = |work: &&Work| match work.once.mark_end {
+            MarkEnd::At(end) => end <= now,
+            MarkEnd::After(_) => false,
+        };
+        let work = state
+            .works
+            .get(key)
+            .filter(|work| !work.is_marked && !is_over(work))?;
+        work.has_succeeded.then(|| {
+            format!(
+                "the work of {} by {} has succeeded and is released",
+                key.name, key.lock_id
+            )
+        })
+    }
+
+    /// Whether the mark of this claim was written, or its period was over.
+    pub(super) fn is_settled(&self, key: &LeaseId) -> bool {
+        let state = lock(&self.0);
+        state
+            .works
+            .get(key)
+            .is_some_and(|work| work.is_marked || work.is_over)
+    }
+
+    /// Whether the server has written a mark for this name that ends then, or is kept for a fixed time.
+    pub(super) fn has_mark(&self, name: &str, until: DateTime) -> bool {
+        let state = lock(&self.0);
+        let mut marks = state.marks.get(name).into_iter().flatten();
+        marks.any(|end| match end {
+            MarkEnd::At(end) => *end == until,
+            MarkEnd::After(_) => true,
+        })
+    }
+}
+
+/// Whether two works of one name are the same one: in one period, or of a tick, which is in the name.
+fn is_same(one: MarkEnd, other: MarkEnd) -> bool {
+    match (one, other) {
+        (MarkEnd::At(one), MarkEnd::At(other)) => one == other,
+        _ => true,
+    }
+}
+
+impl Process {
+    /// Whether the process lives, and has run for this time without a pause and without a failed request.
+    fn is_healthy(&self, period: Duration) -> bool {
+        let since = Instant::now().checked_sub(period);
+        !self.has_crashed() && !self.was_paused_within(period) && self.contacts.troubled_since(since) == 0
+    }
+}

@@ -1,0 +1,278 @@
+//! The soak: real processes ask for one lock again and again while they are killed and stopped, their connections are cut
+//! or slow, the line is dropped and damaged, strangers take the lock, and the primary steps down.
+//!
+//! Every process prints when a section begins and ends. At the end the sections are judged: by overlaps, by tokens, by the
+//! time for which the lock was free, and by the time for which a process was without a turn.
+
+mod faults;
+mod fleet;
+mod holds;
+mod job;
+mod planted;
+mod plot;
+mod stalls;
+mod table;
+mod verdict;
+
+use std::time::Duration;
+
+use mongodb::Database;
+use mongodb::bson::{Document, doc};
+use mongolock_tests::Proxy;
+use tokio::time::sleep;
+
+use self::faults::{Faults, Kind, QUIET, Targets};
+use self::fleet::{Fleet, Place};
+pub(crate) use self::job::{Soaking, ask};
+use self::stalls::Stalls;
+use self::verdict::{Gap, Overlap, Seen};
+use crate::clock;
+use crate::queue::Client;
+use crate::report::Report;
+use crate::samples::{Samples, number};
+use crate::setting::Setting;
+
+const LOCK: &str = "soak";
+const WAITERS: &str = "distributed_locks.waiters";
+/// A short lease, so that the lock of a killed holder is free soon.
+const EXPIRY: Duration = Duration::from_secs(2);
+/// The longest time for which a free lock may be left alone: the event of its release may be lost.
+const FREE: Duration = Duration::from_secs(1);
+/// The time in which the server removes the documents of dead waiters: they are valid for 90 s, and it looks every minute.
+const REMOVED: Duration = Duration::from_secs(180);
+/// The number of examples of each defect that are printed.
+const EXAMPLES: usize = 10;
+
+pub(crate) async fn measure(setting: &Setting, report: &mut Report) -> anyhow::Result<()> {
+    let database = setting.database().await?;
+    let stalls = Stalls::watch();
+    let (seen, ended) = soak(setting, &database, seed()?).await?;
+    let stall = stalls.longest();
+    planted::are_found(&seen)?;
+    safety(&seen, report);
+    liveness(&seen, report);
+    order(&seen, report);
+    documents(setting, &database, &ended, report).await?;
+    happened(&seen, stall, report);
+    report.file("mongolock-soak.csv", &table::table(&seen))?;
+    report.file("mongolock-soak.svg", &plot::draw(&seen)?)
+}
+
+/// The seed of the faults: a random one, if none is set.
+fn seed() -> anyhow::Result<u64> {
+    let seed = match std::env::var("MONGOLOCK_SOAK_SEED") {
+        Ok(seed) => seed.parse()?,
+        Err(_) => fastrand::u64(..),
+    };
+    println!("soak         the seed of the faults is {seed} (MONGOLOCK_SOAK_SEED repeats it)");
+    Ok(seed)
+}
+
+/// Lets the processes work beside the faults; returns what was seen, and the owners that have ended in their own way.
+async fn soak(setting: &Setting, database: &Database, seed: u64) -> anyhow::Result<(Seen, Vec<String>)> {
+    let proxy = match setting.address() {
+        Some(address) => Some(Proxy::start(address).await?),
+        None => None,
+    };
+    let mut fleet = Fleet::new(setting, LOCK, EXPIRY, places(setting, proxy.as_ref()));
+    let targets = Targets { far: 5, foreign: 6 };
+    for place in 0..targets.foreign {
+        fleet.start(place).await?;
+    }
+    sleep(QUIET / 2).await;
+    let time = setting.pick(Duration::from_secs(1_200), Duration::from_secs(60));
+    let faults = Faults::new(
+        setting,
+        &mut fleet,
+        proxy.as_ref(),
+        targets,
+        database.clone(),
+        seed,
+    );
+    let faults = faults.happen(time).await?;
+    sleep(QUIET / 2).await;
+    for place in 0..targets.foreign {
+        fleet.end(place).await?;
+    }
+    let ended = fleet.ended_owners();
+    let (places, lives, entries) = fleet.finish().await?;
+    let (holds, errors) = holds::holds(&lives, entries);
+    let all = Seen {
+        places,
+        lives,
+        holds,
+        faults,
+        errors,
+    };
+    Ok((all, ended))
+}
+
+/// Six processes with three tasks each, and a process with two clients of .NET that runs now and then.
+fn places(setting: &Setting, proxy: Option<&Proxy>) -> Vec<Place> {
+    let place = |title, client, tasks| Place {
+        title,
+        client,
+        tasks,
+        uri: setting.uri().to_owned(),
+    };
+    let mut places = vec![
+        place("process 1", Client::Woken, 3),
+        place("process 2", Client::Woken, 3),
+        place("process 3", Client::Woken, 3),
+        place("process 4", Client::Woken, 3),
+        place("5, polling", Client::Polling, 3),
+        place("6, by a proxy", Client::Woken, 3),
+        place(".NET", Client::Dotnet, 2),
+    ];
+    if let Some(proxy) = proxy {
+        places[5].uri = proxy.uri();
+    }
+    places
+}
+
+fn safety(seen: &Seen, report: &mut Report) {
+    let (wrong, stopped) = seen.overlaps();
+    show("overlap", &wrong, seen);
+    report.count_at_most(0, "two holders at the same time", wrong.len(), "times");
+    let mut noticed: Vec<_> = stopped.iter().map(|(earlier, _)| earlier.token).collect();
+    noticed.dedup();
+    let name = "stopped over the end of a lease, and noticed it";
+    report.figure(name, number(noticed.len()), "sections");
+    let (killed, stopped) = seen.hit();
+    report.figure("killed in a section", number(killed), "sections");
+    report.figure("stopped in a section", number(stopped), "sections");
+    let falling = seen.falling_tokens();
+    show("token", &falling, seen);
+    report.count_at_most(0, "tokens that do not rise", falling.len(), "tokens");
+}
+
+fn liveness(seen: &Seen, report: &mut Report) {
+    let free = seen.free();
+    let longest = longest(&free, |gap| gap.span.time());
+    report.millis("the lock is free: longest time", longest.span.time());
+    let unexplained = worst("free lock", &free, seen, FREE);
+    let name = "the same without what faults explain";
+    report.at_most(millis(FREE), name, millis(unexplained.unexplained), "ms");
+    let mut gaps = Samples::default();
+    gaps.extend(free.iter().map(|gap| gap.span.time()));
+    report.millis("the lock is free: p50", gaps.p50());
+    report.millis("the lock is free: p99", gaps.p99());
+    let without = seen.without_a_turn();
+    let longest = self::longest(&without, |gap| gap.span.time());
+    report.millis("a process without a turn: longest time", longest.span.time());
+    let unexplained = worst("without a turn", &without, seen, FREE * 3);
+    report.millis("the same without what faults explain", unexplained.unexplained);
+}
+
+fn order(seen: &Seen, report: &mut Report) {
+    report.turns("quiet: longest wait / mean wait", &seen.unfairness(), "x");
+    let mut waits = Samples::default();
+    for quiet in seen.quiet() {
+        waits.extend(seen.waits(quiet));
+    }
+    report.millis("quiet: mean wait", waits.mean());
+    report.millis("quiet: longest wait", waits.max());
+    report.figure("quiet times", number(seen.quiet().len()), "times");
+    report.figure("sections", number(seen.holds.len()), "sections");
+    report.figure("turns of processes", number(seen.turns()), "turns");
+    for (place, of) in seen.places.iter().enumerate() {
+        let name = format!("sections of {}", of.title);
+        report.figure(name, number(seen.sections_of(place)), "sections");
+    }
+}
+
+/// Counts the waiters' documents after the end: none of those who have ended in their own way, and none at all when the
+/// server has removed those of the dead.
+async fn documents(
+    setting: &Setting,
+    database: &Database,
+    ended: &[String],
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let waiters = database.collection::<Document>(WAITERS);
+    let left = waiters
+        .count_documents(doc! { "owner": { "$in": ended } })
+        .await?;
+    let name = "documents of waiters that have ended";
+    report.count_at_most(0, name, usize::try_from(left)?, "documents");
+    let indexes = waiters.list_index_names().await?;
+    println!(
+        "soak         indexes of the waiters' collection: {}",
+        indexes.join(", ")
+    );
+    if setting.is_quick() {
+        return Ok(());
+    }
+    let begun = clock::now();
+    let mut left = waiters.count_documents(doc! {}).await?;
+    while left > 0 && clock::now() < begun + REMOVED {
+        sleep(Duration::from_secs(1)).await;
+        left = waiters.count_documents(doc! {}).await?;
+    }
+    let name = "documents of dead waiters in the end";
+    report.count_at_most(0, name, usize::try_from(left)?, "documents");
+    let time = clock::now().saturating_sub(begun);
+    report.figure("time until then", time.as_secs_f64(), "s");
+    Ok(())
+}
+
+fn happened(seen: &Seen, stall: Duration, report: &mut Report) {
+    for (kind, title, _) in Kind::ALL {
+        let times = seen.faults.iter().filter(|fault| fault.kind == kind).count();
+        report.figure(format!("fault: {title}"), number(times), "times");
+    }
+    report.figure("faults", number(seen.faults.len()), "times");
+    report.millis("longest time for which this program did not run", stall);
+    let errors: usize = seen.errors.iter().map(|(_, times)| times).sum();
+    report.figure("calls that have failed", number(errors), "calls");
+    for (error, times) in seen.errors.iter().take(EXAMPLES) {
+        println!("soak         {times} x {error}");
+    }
+}
+
+fn longest(gaps: &[Gap], by: impl Fn(&Gap) -> Duration) -> Gap {
+    gaps.iter().copied().max_by_key(by).unwrap_or_default()
+}
+
+/// The gap of which the longest part is not explained. Those beyond the bound are printed with the faults near them.
+fn worst(what: &str, gaps: &[Gap], seen: &Seen, bound: Duration) -> Gap {
+    let beyond = gaps.iter().filter(|gap| gap.unexplained > bound);
+    for gap in beyond.take(EXAMPLES) {
+        println!(
+            "soak         {what}: {} for {:?} ({:?} not explained) from {:?}",
+            seen.places[gap.place].title,
+            gap.span.time(),
+            gap.unexplained,
+            gap.span.from
+        );
+        near(seen, gap.span.from, gap.span.to);
+    }
+    longest(gaps, |gap| gap.unexplained)
+}
+
+/// Prints examples of two sections that do not fit.
+fn show(what: &str, pairs: &[Overlap<'_>], seen: &Seen) {
+    for (earlier, later) in pairs.iter().take(EXAMPLES) {
+        println!("soak         {what}: {earlier:?}, then {later:?}");
+        near(seen, earlier.begun, later.begun);
+    }
+}
+
+/// Prints the faults near a time.
+fn near(seen: &Seen, from: Duration, to: Duration) {
+    let begins = from.saturating_sub(EXPIRY * 2);
+    let faults = seen.faults.iter();
+    for fault in faults.filter(|fault| fault.begun <= to && fault.ended >= begins) {
+        let place = fault.place.map_or("", |place| seen.places[place].title);
+        println!(
+            "soak             {} {place} from {:?} to {:?}",
+            fault.kind.title(),
+            fault.begun,
+            fault.ended
+        );
+    }
+}
+
+fn millis(value: Duration) -> f64 {
+    value.as_secs_f64() * 1e3
+}
