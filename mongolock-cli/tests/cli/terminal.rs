@@ -178,7 +178,8 @@ async fn a_short_stop_keeps_the_lock_and_a_long_one_costs_it() {
     terminal.until("command: one");
 
     terminal.type_in(&format!(
-        "{RUN} -- sh -c 'echo re\"\"ady; sleep 100'; echo code $?\n"
+        // Without `exec` the stop could hit the child of a vfork, and the shell would wait for it without being stopped.
+        "{RUN} -- sh -c 'echo re\"\"ady; exec sleep 100'; echo code $?\n"
     ));
     terminal.until("ready");
     terminal.type_in("\x1a");
