@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::duration;
+use crate::top::Column;
 
 /// Distributed locks on MongoDB at the shell: who holds them, who waits, run a command under one, free one.
 #[derive(Debug, Parser)]
@@ -69,6 +70,9 @@ pub(crate) enum Command {
     /// Shows what happens to locks, live, one line for each change
     #[command(after_long_help = WATCH_HELP)]
     Watch(WatchArguments),
+    /// Shows the locks that are held on a live screen: name, holder, age, remaining time, waiters; q quits
+    #[command(after_long_help = TOP_HELP)]
+    Top(TopArguments),
     /// Checks the connection, the deployment, the rights, the indexes, the documents and the clocks; changes nothing
     #[command(after_long_help = DOCTOR_HELP)]
     Doctor(DoctorArguments),
@@ -159,7 +163,8 @@ Not covered:
   - a process in an uninterruptible system call: if it is still there at the end, the lock is not released
   - a CMD that is setuid, which the guardian may not end
   - a forced release: CMD is ended at the next renewal only, while others may have the lock
-  - `run` and its guardian stopped (SIGSTOP) at the same time, or a whole machine that is frozen and continues later
+  - `run` and its guardian stopped (SIGSTOP) at the same time: CMD outlives the lock until one of them continues, which
+    kills it at once; or a whole machine that is frozen and continues later
   - `kill -9` of `run` and its guardian at once, for the children of CMD; CMD itself ends
   - systems other than Linux: CMD outlives a `run` and guardian that are killed together, and the time in which the
     machine is suspended may not count
@@ -304,6 +309,34 @@ Fields of --json:
 Examples:
   mongolock watch report:
   mongolock watch --json | jq -r 'select(.event == \"expired\") | .name'";
+
+/// What `top` shows.
+#[derive(Debug, Args)]
+pub(crate) struct TopArguments {
+    /// Only names that begin with this text
+    pub(crate) prefix: Option<String>,
+    /// Only locks of this owner
+    #[arg(long, value_name = "OWNER")]
+    pub(crate) owner: Option<String>,
+    /// The order at the start
+    #[arg(long, value_name = "COLUMN", default_value = "waiters")]
+    pub(crate) sort: Column,
+}
+
+const TOP_HELP: &str = "\
+The locks that are held are read once a second, 10,000 at most. The waiters are listed in their order.
+
+Keys:
+  q, Ctrl-C    quit
+  s, r         the next column decides the order; the other direction
+  /            filter: the text that follows is part of the name, the holder or a waiter; Enter keeps it, Esc clears it
+  arrows, Page Up, Page Down, Home, End
+
+It needs a terminal for its input and its output.
+
+Examples:
+  mongolock top
+  mongolock top report: --sort age";
 
 /// What `doctor` prints.
 #[derive(Debug, Args)]

@@ -17,6 +17,7 @@ mod release;
 mod run;
 mod show;
 mod text;
+mod top;
 mod watch;
 
 use std::process::ExitCode;
@@ -50,6 +51,7 @@ fn dispatch(cli: Cli) -> Result<Ending, Failure> {
         Command::Completions { shell } => completions::print(shell),
         Command::Ls(arguments) => in_runtime(list::ls(arguments, &connection)),
         Command::Show(arguments) => in_runtime(show::show(arguments, &connection)),
+        Command::Top(arguments) => in_runtime(top::top(arguments, &connection)),
         Command::Watch(arguments) => in_runtime(watch::watch(arguments, &connection)),
         Command::Doctor(arguments) => in_runtime(doctor::doctor(arguments, &connection)),
         Command::Release(arguments) => in_runtime(release::release(arguments, &connection)),

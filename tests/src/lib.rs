@@ -4,6 +4,7 @@
 //!   server instead.
 //! - [`Server`]: a server or a replica set for one test, which can be killed, stopped and stepped down.
 //! - [`Proxy`] and [`FailPoint`]: network faults, and a server that answers with errors.
+//! - [`wrong_clock`] and [`three_members_with_one_clock_ahead`]: processes whose wall clock is wrong.
 //! - [`recorded`] and [`Commands`]: a client whose commands are recorded.
 //! - [`locks`], [`lock_document`] and [`transaction_on`]: the documents of locks, as another program sees them.
 //! - [`eventually`], [`AMPLE`] and [`BEFORE_EXPIRY`]: waiting, and the limits of waits.
@@ -40,6 +41,7 @@ mod recorder;
 mod server;
 mod wait;
 mod watchdog;
+mod wrong_clock;
 
 pub use crate::database::{TestDb, test_db};
 pub use crate::deployment::{Deployment, shared};
@@ -53,3 +55,4 @@ pub use crate::proxy::{Direction, Fault, Injected, Proxy};
 pub use crate::recorder::{Commands, names, recorded, with_parameter};
 pub use crate::server::Server;
 pub use crate::wait::{AMPLE, BEFORE_EXPIRY, eventually};
+pub use crate::wrong_clock::{three_members_with_one_clock_ahead, wrong_clock};

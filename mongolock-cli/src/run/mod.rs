@@ -170,7 +170,7 @@ async fn end(hold: Hold, outcome: &Outcome) -> Result<Ending, Failure> {
     match outcome.verdict {
         Verdict::Unkillable(number) => {
             let failure = Failure::new(format!(
-                "{number} processes of the command cannot be killed; the lock is not released, and expires by itself"
+                "{number} of the command's processes cannot be killed; the lock is not released, and expires by itself"
             ));
             failure.print();
             // Dropping the hold or its provider would release the lock.

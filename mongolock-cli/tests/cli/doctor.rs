@@ -1,8 +1,12 @@
 //! `doctor`: what it finds, and that it changes nothing.
 
+use std::time::Duration;
+
 use mongodb::bson::{Document, doc};
 use mongolock::IndexState;
-use mongolock_tests::{Server, ServerOptions, TestDb, locks, must, test_db};
+use mongolock_tests::{
+    Server, ServerOptions, TestDb, locks, must, test_db, three_members_with_one_clock_ahead,
+};
 use serde_json::Value;
 
 use crate::fixture::{mongolock, output, provider};
@@ -138,4 +142,38 @@ async fn an_unreachable_server_is_wrong() {
     let (code, all) = findings(&db, "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200");
     assert_eq!((code, all.len()), (Some(1), 1));
     assert_eq!(all[0]["check"], "connection");
+}
+
+/// The clocks of three members, of which one is ahead; and then that of a member that does not answer.
+#[tokio::test]
+async fn the_clocks_of_all_members_are_compared() {
+    let db = test_db().await;
+    let directory = must(tempfile::tempdir());
+    let ahead = Duration::from_secs(20);
+    let server = three_members_with_one_clock_ahead(directory.path(), ahead).await;
+    let (code, all) = findings(&db, &server.uri());
+    assert_eq!(code, Some(1));
+    let clocks = of(&all, "clocks");
+    assert_eq!((clocks.len(), clocks[0].0), (1, "wrong"), "{all:#?}");
+    let said = clocks[0].1["finding"].as_str().unwrap_or_default();
+    assert!(
+        said.contains("(3 members)") && said.contains(" is ahead of "),
+        "{said}"
+    );
+    let apart: u64 = must(said.split(' ').next().unwrap_or_default().parse());
+    assert!(apart.abs_diff(20_000) < 1_000, "{said}");
+    assert_eq!(of(&all, "deployment")[0].0, "ok");
+    assert_eq!(of(&all, "write concern")[0].0, "ok");
+
+    let secondaries = server.secondaries().await;
+    let stopped = secondaries.first().expect("there are two");
+    must(stopped.stop());
+    let (_, all) = findings(&db, &server.uri());
+    must(stopped.resume());
+    let clocks = of(&all, "clocks");
+    assert_eq!((clocks.len(), clocks[0].0), (2, "unknown"), "{all:#?}");
+    let unreached = clocks[0].1["finding"].as_str().unwrap_or_default();
+    assert!(unreached.starts_with(stopped.address()), "{unreached}");
+    let compared = clocks[1].1["finding"].as_str().unwrap_or_default();
+    assert!(compared.contains("(2 members)"), "{compared}");
 }

@@ -1,14 +1,21 @@
 //! The ends of `run`: its exit codes, and what the command gets.
 
-use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mongolock::LockState;
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, TestDb, eventually, must, test_db};
-use rustix::process::Signal;
+use rustix::process::{Signal, geteuid};
+use tempfile::tempdir;
 
 use crate::fixture::{Running, mongolock, output, provider};
+
+/// The user and the group that own nothing.
+const NOBODY: u32 = 65534;
 
 fn run(db: &TestDb, options: &[&str], script: &str) -> (Option<i32>, String, String) {
     output(mongolock(
@@ -197,4 +204,49 @@ async fn a_signal_ends_a_wait() {
         let by_signal = code.is_none().then_some(signal.as_raw());
         assert_eq!(status.signal(), by_signal, "{status:?}");
     }
+}
+
+/// A process of another user in the group of the command, which `run` has no right to kill. Only root can make it; others
+/// see that the test is skipped.
+#[tokio::test]
+async fn a_process_that_cannot_be_killed_keeps_the_lock() {
+    if !geteuid().is_root() {
+        eprintln!("skipped: it takes root to start processes of two users");
+        return;
+    }
+    let db = test_db().await;
+    let directory = must(tempdir());
+    let readable = |path: &Path| must(fs::set_permissions(path, Permissions::from_mode(0o755)));
+    readable(directory.path());
+    // The other user may have no access to the directory of the build.
+    let program = directory.path().join("mongolock");
+    must(fs::copy(env!("CARGO_BIN_EXE_mongolock"), &program));
+    readable(&program);
+    let end = directory.path().join("end");
+    let script = format!("until [ -e '{}' ]; do sleep 0.05; done", end.display());
+    let mut run = Command::new(&program);
+    run.args(["--database", db.name(), "run", "a", "--", "sh", "-c", &script])
+        .env("MONGODB_URI", db.uri())
+        .current_dir("/")
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut run = Running::start(run);
+    let guardian = run.guardian().await;
+    let mut foreign = Command::new("sleep");
+    let mut foreign = must(foreign.arg("100").process_group(guardian).spawn());
+    must(fs::write(&end, ""));
+
+    assert_eq!(run.code().await, Some(125));
+    assert!(must(foreign.try_wait()).is_none(), "it lives");
+    let said = run.said();
+    assert!(
+        said.contains("1 of the command's processes cannot be killed; the lock is not released"),
+        "{said}"
+    );
+    assert_eq!(state(&db, "a").await, LockState::Held);
+    assert!(must(provider(&db).await.lock("a").try_acquire().await).is_none());
+    must(foreign.kill());
+    must(foreign.wait());
 }

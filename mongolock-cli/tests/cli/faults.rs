@@ -155,6 +155,36 @@ async fn a_stopped_guardian_is_continued() {
     }
 }
 
+/// Nobody is left who could end the command in time, as the help says. The first of the two that continues does it at once.
+#[tokio::test]
+async fn both_are_stopped() {
+    for continued in 0..repetitions().max(2) {
+        let scene = Scene::new().await;
+        let mut first = scene.first(ENDLESS).await;
+        let guardian = first.guardian().await;
+        // `run` would continue the guardian.
+        first.signal(Signal::STOP);
+        send(guardian, Signal::STOP);
+        let mut second = Running::start(scene.run(scene.db.uri(), &["--wait", "50s"], SHORT));
+        assert_eq!(second.code().await, Some(0), "the lease has expired");
+        let members = || {
+            processes()
+                .into_iter()
+                .filter(|process| process.group == guardian)
+        };
+        assert!(members().count() > 1, "the command lives");
+        if continued % 2 == 0 {
+            send(guardian, Signal::CONT);
+            until_empty(guardian).await;
+            first.signal(Signal::CONT);
+        } else {
+            first.signal(Signal::CONT);
+            until_empty(guardian).await;
+        }
+        assert_eq!(first.code().await, Some(124));
+    }
+}
+
 /// The command ends together with `run`, without the guardian.
 #[tokio::test]
 async fn both_are_killed() {

@@ -1,6 +1,7 @@
 //! Starts the program, and finds its processes.
 
 use std::fs;
+use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
@@ -89,6 +90,14 @@ impl Running {
     /// The code that it has ended with.
     pub(crate) async fn code(&mut self) -> Option<i32> {
         self.ended().await.code()
+    }
+
+    /// What it has said on standard error, which must be a pipe. It waits for the end of the program.
+    pub(crate) fn said(&mut self) -> String {
+        let mut said = String::new();
+        let mut error = self.child.stderr.take().expect("standard error is a pipe");
+        must(error.read_to_string(&mut said));
+        said
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {

@@ -13,4 +13,5 @@ mod operators;
 mod records;
 mod signals;
 mod terminal;
+mod top;
 mod watch;

@@ -2,15 +2,17 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::num::NonZeroU16;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Instant;
 
 use mongolock_tests::{AMPLE, TestDb, must, test_db};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::fixture::{Running, mongolock};
 
@@ -19,22 +21,41 @@ const TERMINAL: &str = "MONGOLOCK_TEST_TERMINAL";
 /// The variable with the script that runs there.
 const SCRIPT: &str = "MONGOLOCK_TEST_SCRIPT";
 
+/// The size of a terminal of these tests.
+const SIZE: (u16, u16) = (24, 100);
+
 /// A terminal, and the shell that runs a script at it.
-struct Terminal {
+pub(crate) struct Terminal {
     keyboard: File,
-    screen: Receiver<Vec<u8>>,
+    output: Receiver<Vec<u8>>,
+    /// What was written to it after what was waited for.
     shown: String,
-    shell: Running,
+    /// What it shows after all that was written to it.
+    screen: vt100::Parser,
+    pub(crate) shell: Running,
 }
 
 impl Terminal {
     /// Runs a script at a new terminal, as the leader of its session. `ML` is the program with the locks of the test.
-    fn run(db: &TestDb, script: &str) -> Self {
+    pub(crate) fn run(db: &TestDb, script: &str) -> Self {
+        Self::run_at(db, db.uri(), script)
+    }
+
+    /// Runs a script at a new terminal, with another connection string.
+    pub(crate) fn run_at(db: &TestDb, uri: &str, script: &str) -> Self {
         let controller = must(openpt(
             OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC,
         ));
         must(grantpt(&controller));
         must(unlockpt(&controller));
+        let (rows, columns) = SIZE;
+        let size = Winsize {
+            ws_row: rows,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        must(tcsetwinsize(&controller, size));
         let name = must(ptsname(&controller, Vec::new()));
         let mut command = Command::new(must(std::env::current_exe()));
         command
@@ -42,15 +63,17 @@ impl Terminal {
             .env(TERMINAL, must(name.to_str()))
             .env(SCRIPT, script)
             .env("ML", env!("CARGO_BIN_EXE_mongolock"))
-            .env("MONGODB_URI", db.uri())
+            .env("MONGODB_URI", uri)
+            .env("TERM", "xterm")
             .env("DB", db.name())
             .env("PS1", "")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let keyboard = File::from(controller);
+        let of = |size| NonZeroU16::new(size).expect("a terminal has a size");
         let mut reader = must(keyboard.try_clone());
-        let (sender, screen) = channel();
+        let (sender, output) = channel();
         let child = Running::start_in_group_of_parent(command);
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
@@ -63,31 +86,59 @@ impl Terminal {
         });
         Self {
             keyboard,
-            screen,
+            output,
             shown: String::new(),
+            screen: vt100::Parser::new(of(rows), of(columns), 0),
             shell: child,
         }
     }
 
-    fn type_in(&mut self, text: &str) {
+    pub(crate) fn type_in(&mut self, text: &str) {
         must(self.keyboard.write_all(text.as_bytes()));
     }
 
-    /// Waits until the screen shows a text after what was waited for before.
+    /// Waits until a text is written after what was waited for before.
     #[track_caller]
-    fn until(&mut self, text: &str) {
+    pub(crate) fn until(&mut self, text: &str) {
         let end = Instant::now() + AMPLE;
         loop {
             if let Some(at) = self.shown.find(text) {
                 self.shown.drain(..at + text.len());
                 return;
             }
-            let left = end.saturating_duration_since(Instant::now());
-            match self.screen.recv_timeout(left) {
-                Ok(bytes) => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
-                Err(error) => panic!("{text:?} is not shown ({error}): {:?}", self.shown),
+            if let Err(error) = self.read_until(end) {
+                panic!("{text:?} is not shown ({error}): {:?}", self.shown);
             }
         }
+    }
+
+    /// Waits until the lines of the screen are as wanted, and returns them.
+    #[track_caller]
+    pub(crate) fn until_screen(&mut self, is_wanted: impl Fn(&[&str]) -> bool) -> Vec<String> {
+        let end = Instant::now() + AMPLE;
+        loop {
+            let contents = self.screen.screen().contents();
+            let lines: Vec<&str> = contents.lines().map(str::trim_end).collect();
+            if is_wanted(&lines) {
+                return lines.into_iter().map(str::to_owned).collect();
+            }
+            if let Err(error) = self.read_until(end) {
+                panic!("the screen is not as wanted ({error}):\n{contents}");
+            }
+        }
+    }
+
+    /// Whether a program has the whole screen, which is not that of the shell then.
+    pub(crate) fn is_alternate(&self) -> bool {
+        self.screen.screen().alternate_screen()
+    }
+
+    fn read_until(&mut self, end: Instant) -> Result<(), RecvTimeoutError> {
+        let left = end.saturating_duration_since(Instant::now());
+        let bytes = self.output.recv_timeout(left)?;
+        self.screen.process(&bytes);
+        self.shown.push_str(&String::from_utf8_lossy(&bytes));
+        Ok(())
     }
 }
 
@@ -112,6 +163,8 @@ fn at_the_terminal() {
     panic!("no shell: {error}");
 }
 
+/// A command at the terminal. A script must `exec` its last program: a shell that gets a signal between vfork and exec may
+/// lose an interrupt, and waits for its stopped child without being stopped.
 const RUN: &str = r#""$ML" --database "$DB" run a --expiry 5s"#;
 
 #[tokio::test]
@@ -147,7 +200,7 @@ async fn the_guardian_gives_the_terminal_back() {
 #[tokio::test]
 async fn an_interrupt_ends_the_command_and_the_loop() {
     let db = test_db().await;
-    let script = format!("while :; do {RUN} -- sh -c 'echo ready; sleep 100'; done");
+    let script = format!("while :; do {RUN} -- sh -c 'echo ready; exec sleep 100'; done");
     let mut terminal = Terminal::run(&db, &script);
     terminal.until("ready");
     terminal.type_in("\x03");
@@ -178,7 +231,6 @@ async fn a_short_stop_keeps_the_lock_and_a_long_one_costs_it() {
     terminal.until("command: one");
 
     terminal.type_in(&format!(
-        // Without `exec` the stop could hit the child of a vfork, and the shell would wait for it without being stopped.
         "{RUN} -- sh -c 'echo re\"\"ady; exec sleep 100'; echo code $?\n"
     ));
     terminal.until("ready");
