@@ -63,6 +63,7 @@ pub(crate) enum Command {
     #[command(after_long_help = LS_HELP)]
     Ls(ListArguments),
     /// Shows one lock: holder, since when, the time left, the token, permits, and the waiters in their order
+    #[command(after_long_help = SHOW_HELP)]
     Show(ShowArguments),
     /// Frees a lock whose holder is stuck, or clears the mark of finished work
     #[command(after_long_help = RELEASE_HELP)]
@@ -235,6 +236,13 @@ pub(crate) struct ShowArguments {
     pub(crate) json: bool,
 }
 
+const SHOW_HELP: &str = "\
+A semaphore is shown as its permits. The exit code is 1 if there is no lock of this name.
+
+Examples:
+  mongolock show report:42
+  mongolock show export --json | jq 'select(.state == \"held\") | .owner'";
+
 /// What `release` frees.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["name", "owner"]))]
@@ -256,7 +264,7 @@ pub(crate) struct ReleaseArguments {
     /// Clear the mark of finished work, so that it runs again
     #[arg(long, conflicts_with_all = ["permit", "all"])]
     pub(crate) done: bool,
-    /// Do not ask
+    /// Do not ask; needed if there is no terminal to ask at
     #[arg(long, short)]
     pub(crate) yes: bool,
 }
@@ -268,14 +276,14 @@ until then two may work under the lock. Setting `expiresAt` by hand would be und
 --token compares the token in the document. A process whose waiters hand the lock over among themselves leaves that token
 unchanged, so the token also fits the next holder in the same process.
 
-On a terminal the command asks first; --yes answers. Without a terminal, --owner and --all need --yes.
+At a terminal the command asks first, and --yes answers. Without a terminal it needs --yes.
 
 Examples:
   mongolock release report:42
   mongolock release report:42 --token 1763764800123000
   mongolock release export --permit 2
   mongolock release nightly --done
-  mongolock release --owner web-3:4711 --yes";
+  mongolock release --owner web-3:4711 --yes              in a script";
 
 /// What `watch` shows.
 #[derive(Debug, Args)]

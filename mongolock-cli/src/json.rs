@@ -92,14 +92,37 @@ pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The date as RFC 3339 in UTC; the year 0 or 9999 for a date that has no such form.
+/// The date as RFC 3339 in UTC, with milliseconds, so that columns are aligned; the year 0 or 9999 for a date that has no
+/// such form.
 pub(crate) fn rfc3339(date: DateTime) -> String {
-    date.try_to_rfc3339_string().unwrap_or_else(|_| {
+    let Ok(text) = date.try_to_rfc3339_string() else {
         let bound = if date.timestamp_millis() < 0 {
-            "0000-01-01T00:00:00Z"
+            "0000-01-01T00:00:00.000Z"
         } else {
             "9999-12-31T23:59:59.999Z"
         };
-        bound.to_owned()
-    })
+        return bound.to_owned();
+    };
+    let text = text.trim_end_matches('Z');
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    format!("{seconds}.{fraction:0<3}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_have_milliseconds() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (1_500, "1970-01-01T00:00:01.500Z"),
+            (1_057, "1970-01-01T00:00:01.057Z"),
+            (-1, "1969-12-31T23:59:59.999Z"),
+            (i64::MAX, "9999-12-31T23:59:59.999Z"),
+            (i64::MIN, "0000-01-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(rfc3339(DateTime::from_millis(millis)), text);
+        }
+    }
 }

@@ -26,11 +26,15 @@ pub(crate) async fn release(
 
 async fn release_owner(admin: &LockAdmin, owner: &str, yes: bool) -> Result<Ending, Failure> {
     let question = format!("release all locks of {}?", escaped(owner));
-    if !is_confirmed(&question, yes, true)? {
+    if !is_confirmed(&question, yes)? {
         return Ok(Ending::Code(exit::NO));
     }
     let released = admin.release_owner(owner).await?;
-    say(format!("released {released} locks of {}", escaped(owner)))?;
+    let number = match released {
+        1 => "1 lock".to_owned(),
+        _ => format!("{released} locks"),
+    };
+    say(format!("released {number} of {}", escaped(owner)))?;
     Ok(Ending::Code(if released == 0 { exit::NO } else { 0 }))
 }
 
@@ -50,7 +54,7 @@ async fn release_name(
     } else {
         "release it?".to_owned()
     };
-    if !is_confirmed(&question, arguments.yes, arguments.all)? {
+    if !is_confirmed(&question, arguments.yes)? {
         return Ok(Ending::Code(exit::NO));
     }
     let mut missed = 0;
@@ -144,21 +148,15 @@ async fn end(admin: &LockAdmin, info: &LockInfo) -> Result<bool, Failure> {
     Ok(was_released)
 }
 
-/// Asks at a terminal. Elsewhere what ends several holds needs `--yes`.
-fn is_confirmed(question: &str, yes: bool, ends_several: bool) -> Result<bool, Failure> {
+/// Asks at a terminal. Elsewhere nobody can be asked, and `--yes` is needed.
+fn is_confirmed(question: &str, yes: bool) -> Result<bool, Failure> {
     if yes {
         return Ok(true);
     }
     if question::is_possible() {
         return question::ask(question);
     }
-    if ends_several {
-        return Err(
-            Failure::new("this may release several locks, and there is no terminal to ask at")
-                .help("Add --yes."),
-        );
-    }
-    Ok(true)
+    Err(Failure::new("nothing was released: there is no terminal to ask at").help("Add --yes."))
 }
 
 fn say(line: String) -> Result<(), Failure> {

@@ -8,6 +8,7 @@ use mongodb::options::{ClientOptions, ServerAddress};
 use tokio::time::timeout;
 
 use super::Finding;
+use super::servers::is_sharded;
 use crate::cli::ConnectionArguments;
 use crate::failure::Failure;
 
@@ -30,6 +31,12 @@ pub(super) async fn clocks(
     connection: &ConnectionArguments,
 ) -> Result<Vec<Finding>, Failure> {
     let check = "clocks";
+    if is_sharded(hello) {
+        return Ok(vec![Finding::unknown(
+            check,
+            "mongos does not name the members of the shards; check each shard by itself",
+        )]);
+    }
     let hosts = hello.get_array("hosts").map(Vec::as_slice).unwrap_or_default();
     let hosts: Vec<&str> = hosts.iter().filter_map(Bson::as_str).collect();
     if hosts.len() < 2 {

@@ -24,7 +24,7 @@ pub(super) fn deployment(hello: &Document) -> Finding {
         let said = format!("replica set {name} with {members} members that can be primary");
         return Finding::ok(check, said);
     }
-    if hello.get_str("msg") == Ok("isdbgrid") {
+    if is_sharded(hello) {
         return Finding::ok(check, "sharded cluster");
     }
     let said = "standalone server: no fail-over, no transactions, and waiters poll";
@@ -35,11 +35,8 @@ pub(super) fn deployment(hello: &Document) -> Finding {
 /// Every write of the library waits for a majority: so many members must be there.
 pub(super) async fn write_concern(place: &Place, hello: &Document) -> Finding {
     let check = "write concern";
-    if hello.get_str("setName").is_err() {
-        return Finding::ok(
-            check,
-            "majority; this is no replica set, so that no member can be missing",
-        );
+    if let Some(finding) = without_members(check, hello) {
+        return finding;
     }
     let admin = place.database.client().database("admin");
     let status = match admin.run_command(doc! { "replSetGetStatus": 1 }).await {
@@ -75,6 +72,27 @@ pub(super) async fn write_concern(place: &Place, hello: &Document) -> Finding {
     }
 }
 
+/// The write concern where the connected server is no member of a replica set.
+fn without_members(check: &'static str, hello: &Document) -> Option<Finding> {
+    if hello.get_str("setName").is_ok() {
+        return None;
+    }
+    Some(if is_sharded(hello) {
+        let said = "majority; mongos does not tell whether a majority of each shard's members is there";
+        Finding::unknown(check, said).mend("on the primary of each shard: rs.status()")
+    } else {
+        Finding::ok(
+            check,
+            "majority; this is no replica set, so no member can be missing",
+        )
+    })
+}
+
+/// Whether the connected server is the router of a sharded cluster.
+pub(super) fn is_sharded(hello: &Document) -> bool {
+    hello.get_str("msg") == Ok("isdbgrid")
+}
+
 /// Opens a stream as `watch` and the waiters do, and closes it.
 pub(super) async fn change_streams(place: &Place) -> Finding {
     let check = "change streams";
@@ -104,5 +122,24 @@ fn number(document: &Document, key: &str) -> Option<i64> {
         Bson::Int32(number) => Some(i64::from(*number)),
         Bson::Int64(number) => Some(*number),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn each_kind_of_deployment_is_told_apart() {
+        let states = |hello: Document| {
+            let concern = without_members("write concern", &hello).map(|finding| finding.state);
+            (deployment(&hello).state, concern)
+        };
+        let set = doc! { "setName": "rs", "hosts": ["a", "b", "c"] };
+        assert_eq!(states(set), (State::Ok, None));
+        let router = doc! { "msg": "isdbgrid" };
+        assert_eq!(states(router), (State::Ok, Some(State::Unknown)));
+        assert_eq!(states(doc! {}), (State::Wrong, Some(State::Ok)));
     }
 }

@@ -2,6 +2,7 @@
 //! input or output.
 
 use std::cmp::{Ordering, Reverse};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -52,7 +53,10 @@ impl Column {
 /// A lock that is held. Its texts are safe for a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
+    /// The name of the lock, or of the semaphore and the number of the permit.
     pub(super) name: String,
+    /// What the waiters wait for: the lock, or the semaphore.
+    pub(super) awaited: String,
     pub(super) holder: String,
     /// The time since the acquisition, when it was read.
     pub(super) age: Duration,
@@ -67,6 +71,7 @@ impl Row {
         let owner = info.owner.as_deref();
         Self {
             name: name_of(info),
+            awaited: info.name.clone(),
             holder: owner.map_or_else(|| "-".into(), escaped).into_owned(),
             age: since(info, info.acquired_at).unwrap_or_default(),
             remaining: info.remaining,
@@ -93,6 +98,17 @@ pub(super) struct Locks {
     pub(super) is_cut: bool,
     /// The number of documents that cannot be read as a lock.
     pub(super) damaged: usize,
+}
+
+impl Locks {
+    /// The number of waiters. Those for a semaphore are in the row of each of its permits, and count once.
+    pub(super) fn waiters(&self) -> usize {
+        let mut all = HashSet::new();
+        for row in &self.rows {
+            all.extend(row.waiters.iter().map(|owner| (&row.awaited, owner)));
+        }
+        all.len()
+    }
 }
 
 pub(super) struct Board {
@@ -237,6 +253,7 @@ mod tests {
     fn row(name: &str, holder: &str, age: u64, remaining: u64, waiters: &[&str]) -> Row {
         Row {
             name: name.to_owned(),
+            awaited: name.to_owned(),
             holder: holder.to_owned(),
             age: Duration::from_secs(age),
             remaining: Duration::from_secs(remaining),
@@ -260,6 +277,20 @@ mod tests {
 
     fn names(board: &Board) -> String {
         board.rows().into_iter().map(|row| row.name.as_str()).collect()
+    }
+
+    #[test]
+    fn the_waiters_for_a_semaphore_count_once() {
+        let permit = |number: u32| Row {
+            awaited: "s".to_owned(),
+            ..row(&format!("s #{number}"), "anna", 1, 1, &["bert", "carl"])
+        };
+        let rows = vec![permit(0), permit(1), row("a", "anna", 1, 1, &["bert"])];
+        let locks = Locks {
+            rows,
+            ..Locks::default()
+        };
+        assert_eq!(locks.waiters(), 3);
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, board: &mut Board) {
 fn summary_of(board: &Board, number: usize) -> String {
     let locks = board.locks();
     let held = locks.rows.len();
-    let waiters: usize = locks.rows.iter().map(|row| row.waiters.len()).sum();
+    let waiters = locks.waiters();
     let shown = if board.filter().is_empty() {
         format!("{held} held")
     } else {
@@ -125,6 +125,7 @@ mod tests {
     fn row(name: &str, waiters: &[&str]) -> Row {
         Row {
             name: name.to_owned(),
+            awaited: name.to_owned(),
             holder: "vm:1".to_owned(),
             // A slow machine must not change what is shown.
             age: Duration::from_secs(7_500),

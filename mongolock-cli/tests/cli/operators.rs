@@ -232,7 +232,7 @@ async fn release_ends_what_it_names() {
     let db = test_db().await;
     let provider = must(provider(&db).await.to_builder().owner("anna").build());
     let code = |arguments: &[&str]| {
-        let (code, out, said) = output(mongolock(&db, &[&["release"], arguments].concat()));
+        let (code, out, said) = output(mongolock(&db, &[&["release", "--yes"], arguments].concat()));
         (code.unwrap_or(-1), format!("{out}{said}"))
     };
     let stuck = must(provider.lock("a").acquire().await);
@@ -261,9 +261,7 @@ async fn release_ends_what_it_names() {
     assert_eq!(code(&["s", "--permit", &permits[0].number().to_string()]).0, 0);
     permits[0].lost().await;
     assert!(!permits[1].is_lost());
-    let (refused, said) = code(&["s", "--all"]);
-    assert!(refused == 125 && said.contains("--yes"), "{refused} {said}");
-    assert_eq!(code(&["s", "--all", "--yes"]).0, 0);
+    assert_eq!(code(&["s", "--all"]).0, 0);
     permits[1].lost().await;
 
     let day = std::time::Duration::from_secs(7 * 24 * 60 * 60);
@@ -288,18 +286,40 @@ async fn release_ends_what_it_names() {
         must(provider.lock("x").acquire().await),
         must(provider.lock("y").acquire().await),
     ];
-    assert_eq!(
-        code(&["--owner", "anna"]).0,
-        125,
-        "there is no terminal to ask at"
-    );
-    assert_eq!(code(&["--owner", "anna", "--yes"]).0, 0);
+    assert_eq!(code(&["--owner", "anna"]).0, 0);
     for guard in several {
         guard.lost().await;
     }
-    assert_eq!(code(&["--owner", "anna", "--yes"]).0, 1, "there is none");
+    assert_eq!(code(&["--owner", "anna"]).0, 1, "there is none");
     assert_eq!(code(&["a", "--owner", "anna"]).0, 2);
     assert_eq!(code(&[]).0, 2);
+}
+
+/// In a pipe and in a script nobody can answer.
+#[tokio::test]
+async fn release_needs_a_terminal_or_yes() {
+    let db = test_db().await;
+    let provider = must(provider(&db).await.to_builder().owner("anna").build());
+    let _guard = must(provider.lock("a").acquire().await);
+    let permit = must(provider.semaphore("s", 2).acquire().await);
+    let number = permit.number().to_string();
+    for arguments in [
+        &["release", "a"][..],
+        &["release", "s", "--permit", &number],
+        &["release", "s", "--all"],
+        &["release", "--owner", "anna"],
+    ] {
+        let (code, _, said) = output(mongolock(&db, arguments));
+        assert!(
+            code == Some(125) && said.contains("--yes"),
+            "{arguments:?}: {said}"
+        );
+    }
+    assert_eq!(
+        names(&json(&db, &["ls", "--held"])),
+        ["a", "s"],
+        "nothing was released"
+    );
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Instant;
 
+use mongolock::LockState;
 use mongolock_tests::{AMPLE, TestDb, must, test_db};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
@@ -273,4 +274,43 @@ async fn the_wait_is_shown_at_a_terminal_only() {
     let waiting = mongolock(&db, &["run", "a", "--wait", "1500ms", "--", "true"]);
     let (_, out, said) = crate::fixture::output(waiting);
     assert!(out.is_empty() && !said.contains("waiting for"), "{said}");
+}
+
+/// A person is asked, and only a yes releases.
+#[tokio::test]
+async fn release_asks_at_a_terminal() {
+    let db = test_db().await;
+    let provider = crate::fixture::provider(&db).await;
+    let provider = must(provider.to_builder().owner("anna").build());
+    let held = [
+        must(provider.lock("a").acquire().await),
+        must(provider.lock("b").acquire().await),
+        must(provider.lock("c").acquire().await),
+    ];
+    let release = r#""$ML" --database "$DB" release"#;
+    let script = format!(
+        "{release} a; echo code $?; {release} a; echo code $?; {release} b --yes; echo code $?; \
+         {release} --owner anna; echo code $?"
+    );
+    let mut terminal = Terminal::run(&db, &script);
+    terminal.until("a: held by anna");
+    terminal.until("release it? [y/N] ");
+    terminal.type_in("\n");
+    terminal.until("code 1");
+    terminal.until("release it? [y/N] ");
+    let seen = must(provider.admin().get("a").await).map(|info| info.state);
+    assert_eq!(seen, Some(LockState::Held), "the empty answer is a no");
+    terminal.type_in("y\n");
+    terminal.until("a: released");
+    terminal.until("code 0");
+    held[0].lost().await;
+    // Nothing is asked.
+    terminal.until("b: released");
+    terminal.until("code 0");
+    terminal.until("release all locks of anna? [y/N] ");
+    terminal.type_in("yes\n");
+    terminal.until("released 1 lock of anna");
+    terminal.until("code 0");
+    held[2].lost().await;
+    assert_eq!(terminal.shell.code().await, Some(0));
 }
