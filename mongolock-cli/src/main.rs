@@ -2,6 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(not(unix))]
+compile_error!("the program mongolock runs on Unix only: `run` needs process groups and signals");
+
 mod cli;
 mod completions;
 mod connection;

@@ -94,16 +94,29 @@ fn process(stat: &str) -> Option<Process> {
 
 #[cfg(not(target_os = "linux"))]
 fn processes() -> io::Result<Vec<Process>> {
+    by_ps()
+}
+
+/// The processes that `ps` lists. Without any the list was not understood, because this process is one.
+#[cfg(any(test, not(target_os = "linux")))]
+fn by_ps() -> io::Result<Vec<Process>> {
+    // On some systems a list such as `pid=,ppid=` is one column with a strange heading.
+    let columns = ["pid=", "ppid=", "pgid=", "stat="].map(|column| ["-o", column]);
     let listed = std::process::Command::new("ps")
-        .args(["-A", "-o", "pid=,ppid=,pgid=,stat="])
+        .arg("-A")
+        .args(columns.as_flattened())
         .output()?;
     let text = String::from_utf8_lossy(&listed.stdout).into_owned();
-    Ok(text.lines().filter_map(process).collect())
+    let found: Vec<Process> = text.lines().filter_map(line_of_ps).collect();
+    if found.is_empty() {
+        return Err(io::Error::other("`ps` lists no process"));
+    }
+    Ok(found)
 }
 
 /// A process from its line `<id> <parent> <group> <state>`.
-#[cfg(not(target_os = "linux"))]
-fn process(line: &str) -> Option<Process> {
+#[cfg(any(test, not(target_os = "linux")))]
+fn line_of_ps(line: &str) -> Option<Process> {
     let mut fields = line.split_whitespace();
     let mut number = || fields.next()?.parse().ok();
     let (id, parent, group) = (number()?, number()?, number()?);
@@ -128,6 +141,18 @@ mod tests {
         );
         assert!(process("43 (a) Z 7 41 41 0 -1").unwrap().is_zombie);
         assert_eq!(process(""), None);
+    }
+
+    #[test]
+    fn ps_tells_the_same_of_this_process() {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let of =
+            |found: io::Result<Vec<Process>>| found.unwrap().into_iter().find(|process| process.id == own);
+        let listed = of(by_ps());
+        assert!(listed.is_some());
+        assert_eq!(listed, of(processes()));
+        assert!(line_of_ps("  43  7 41 Z+").unwrap().is_zombie);
+        assert_eq!(line_of_ps("  43"), None);
     }
 
     #[test]
