@@ -6,6 +6,7 @@
 //! - [`Proxy`] and [`FailPoint`]: network faults, and a server that answers with errors.
 //! - [`stable_options`] and [`stable_client`]: the ordinary client, with which the server accepts only commands that it
 //!   promises to keep.
+//! - [`wrong_clock`] and [`three_members_with_one_clock_ahead`]: processes whose wall clock is wrong.
 //! - [`recorded`] and [`Commands`]: a client whose commands are recorded.
 //! - [`locks`], [`lock_document`] and [`transaction_on`]: the documents of locks, as another program sees them.
 //! - [`eventually`], [`AMPLE`] and [`BEFORE_EXPIRY`]: waiting, and the limits of waits.
@@ -45,6 +46,7 @@ mod server;
 mod stable_api;
 mod wait;
 mod watchdog;
+mod wrong_clock;
 
 pub use crate::database::{TestDb, test_db};
 pub use crate::deployment::{Deployment, shared};
@@ -60,3 +62,4 @@ pub use crate::recorder::{Commands, names, recorded, with_parameter};
 pub use crate::server::Server;
 pub use crate::stable_api::{stable_client, stable_options};
 pub use crate::wait::{AMPLE, BEFORE_EXPIRY, eventually};
+pub use crate::wrong_clock::{three_members_with_one_clock_ahead, wrong_clock};

@@ -92,6 +92,27 @@ impl LockProviderBuilder {
         }
     }
 
+    /// Sets the database of the lock documents, on the same client: 1 to 63 bytes without `/`, `\\`, `.`, `"`, `$` and
+    /// spaces; by default that of the builder's source. A provider in memory has no database and ignores the name.
+    ///
+    /// Locks exclude each other only within one database.
+    ///
+    /// ```
+    /// # async fn example() -> Result<(), mongolock::LockError> {
+    /// use mongolock::LockProvider;
+    ///
+    /// let connected = LockProvider::connect("mongodb://localhost/app").await?;
+    /// let provider = connected.to_builder().database("jobs").build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn database(mut self, name: impl AsRef<str>) -> Self {
+        if let Place::Database(database) = &mut self.place {
+            *database = database.client().database(name.as_ref());
+        }
+        self
+    }
+
     /// Sets the collection of the lock documents: 1 to 200 bytes without `$` that do not begin with `system.` or end with
     /// `.waiters`; `distributed_locks` by default.
     ///
@@ -335,6 +356,13 @@ impl LockProviderBuilder {
             let bound = "it must have 1 to 200 bytes and no `$`, and must not begin with `system.`";
             return Err(refused("collection", name, bound));
         }
+        if let Place::Database(database) = &self.place {
+            let name = database.name();
+            if name.is_empty() || name.len() > 63 || name.contains(['/', '\\', '.', '"', '$', ' ', '\0']) {
+                let bound = "it must have 1 to 63 bytes, and none of `/`, `\\`, `.`, `\"`, `$` and the space";
+                return Err(refused("database", name, bound));
+            }
+        }
         if name.ends_with(WAITERS_SUFFIX) {
             let bound = "it must not end with `.waiters`: such a collection has the waiters for the locks of another one";
             return Err(refused("collection", name, bound));
@@ -397,6 +425,19 @@ mod tests {
         assert_eq!(refuses(|b| b.collection("")), "collection");
         assert_eq!(refuses(|b| b.collection("a$b")), "collection");
         assert_eq!(refuses(|b| b.collection("locks.waiters")), "collection");
+    }
+
+    #[tokio::test]
+    async fn a_database_that_cannot_exist_is_refused() {
+        let connected = LockProvider::connect("mongodb://127.0.0.1:1/app").await.unwrap();
+        for wrong in ["", "a.b", "a b", "a$b", &"a".repeat(64)] {
+            match connected.to_builder().database(wrong).build() {
+                Err(LockError::InvalidOption { option, .. }) => assert_eq!(option, "database"),
+                other => panic!("not refused: {other:?}"),
+            }
+        }
+        assert!(connected.to_builder().database("jobs").build().is_ok());
+        assert!(LockProviderBuilder::in_memory().database("a.b").build().is_ok());
     }
 
     /// A shorter pause would poll in a hot loop.

@@ -1,16 +1,12 @@
 //! A failover to a member whose clock is ahead: leases end early there, unless a takeover margin covers the difference.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use mongodb::bson::{Document, doc};
 use mongolock::{DistributedLock, LockProvider};
-use mongolock_tests::{AMPLE, MongodSource, Node, Server, ServerOptions, eventually, must};
+use mongolock_tests::{AMPLE, Node, Server, eventually, must, three_members_with_one_clock_ahead};
 use tokio::time::Instant;
 
-use crate::processes::wrong_clock;
 use crate::{assert_free, connect};
 
 /// The difference between the clocks.
@@ -19,31 +15,6 @@ const AHEAD: Duration = Duration::from_secs(20);
 /// The lease, which is not renewed. After the failover 10 s of it are left by the clock that is ahead, and 30 s by the
 /// holder's: the difference is long enough for an election and for a slow machine.
 const EXPIRY: Duration = Duration::from_secs(30);
-
-/// A replica set of three members; the clock of one of them is ahead.
-async fn with_one_clock_ahead(directory: &Path) -> Server {
-    let shim = wrong_clock(directory).await;
-    let mongod = must(MongodSource::from_env().find().await);
-    // Only one of the members can create the directory.
-    let script = format!(
-        "#!/bin/sh\nif [ \"$1\" != --version ] && mkdir '{ahead}' 2>/dev/null; then\n  export LD_PRELOAD='{shim}' \
-         MONGOLOCK_CLOCK_SHIFT={shift}\nfi\nexec '{mongod}' \"$@\"\n",
-        ahead = directory.join("ahead").display(),
-        shim = shim.display(),
-        shift = AHEAD.as_secs(),
-        mongod = mongod.display(),
-    );
-    let wrapper = directory.join("mongod");
-    fs::write(&wrapper, script).unwrap();
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
-    let source = MongodSource {
-        explicit: Some(wrapper),
-        ..MongodSource::from_env()
-    };
-    Server::start(ServerOptions::three_members().source(source))
-        .await
-        .unwrap()
-}
 
 async fn run(node: &Node, command: Document) -> Document {
     let client = node.client().await.unwrap();
@@ -84,7 +55,7 @@ fn unrenewed(provider: &LockProvider, name: &str) -> DistributedLock {
 #[tokio::test]
 async fn a_margin_keeps_a_lock_with_its_holder_across_a_failover_to_a_clock_that_is_ahead() {
     let directory = tempfile::tempdir().unwrap();
-    let server = with_one_clock_ahead(directory.path()).await;
+    let server = three_members_with_one_clock_ahead(directory.path(), AHEAD).await;
     let provider = async |margin: Duration| {
         let database = connect(&server.uri(), "app").await;
         let builder = LockProvider::builder(&database)

@@ -1,11 +1,9 @@
 //! Real processes that are killed, stopped, or have a wrong clock.
 
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use mongolock_tests::{AMPLE, History, test_db};
+use mongolock_tests::{AMPLE, History, test_db, wrong_clock};
 use rustix::process::Signal;
-use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::actor::Actor;
@@ -175,22 +173,4 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
         verdict.assert_sound();
         assert_eq!((verdict.holds, verdict.lost.len()), (3, 0));
     }
-}
-
-/// A library that shifts the wall clock of a process and leaves its monotonic clock alone.
-pub(crate) async fn wrong_clock(directory: &Path) -> std::path::PathBuf {
-    let library = directory.join("wrong_clock.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/faults/wrong_clock.c");
-    let built = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-o"])
-        .arg(&library)
-        .arg(source)
-        .status()
-        .await;
-    assert!(
-        built
-            .expect("a C compiler is installed, which the TLS library needs as well")
-            .success()
-    );
-    library
 }

@@ -7,13 +7,12 @@ use futures_util::TryStreamExt;
 use mongodb::bson::{Document, doc, oid::ObjectId};
 use mongodb::{ClientSession, Collection, Database};
 use mongolock::{LockContext, LockError, LockProvider};
-use mongolock_tests::{AMPLE, Server, ServerOptions, test_db};
+use mongolock_tests::{AMPLE, Server, ServerOptions, test_db, wrong_clock};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::actor::{Actor, Part, order, say};
-use crate::processes::wrong_clock;
 use crate::{connect, until_indexed};
 
 /// The time between two ticks.

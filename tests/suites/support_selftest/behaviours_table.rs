@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use mongolock_tests::must;
 
 /// The root file or folder of each suite that the table names, below the root of the repository.
-const SUITES: [(&str, &str); 8] = [
+const SUITES: [(&str, &str); 9] = [
     ("attribute_forms", "tests/suites/attribute_forms"),
     ("behaviour", "tests/suites/behaviour"),
+    ("cli", "mongolock-cli/tests/cli"),
     ("faults", "tests/suites/faults"),
     ("observation", "tests/suites/observation"),
     ("programs", "examples/tests/programs"),

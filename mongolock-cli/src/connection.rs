@@ -1,0 +1,147 @@
+//! The connection to the locks: which string is used, and where it may come from.
+
+use std::env;
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use mongodb::bson::Document;
+use mongodb::{Client, Collection, Database};
+use mongolock::{LockProvider, LockProviderBuilder};
+
+use crate::cli::ConnectionArguments;
+use crate::failure::Failure;
+
+/// The environment variable with the connection string.
+const VARIABLE: &str = "MONGODB_URI";
+
+impl ConnectionArguments {
+    /// A builder for the locks. Nothing is sent to a server.
+    pub(crate) async fn builder(&self) -> Result<LockProviderBuilder, Failure> {
+        let provider = LockProvider::connect(self.string()?).await?;
+        let mut builder = provider.to_builder().collection(&self.collection);
+        if let Some(database) = &self.database {
+            builder = builder.database(database);
+        }
+        Ok(builder)
+    }
+
+    /// A provider for commands that hold no lock.
+    pub(crate) async fn provider(&self) -> Result<LockProvider, Failure> {
+        Ok(self.builder().await?.build()?)
+    }
+
+    /// The collections, for commands that the library does not send.
+    pub(crate) async fn place(&self) -> Result<Place, Failure> {
+        // The library checks the names and the string first: its errors repeat no password.
+        self.provider().await?;
+        let failed = Failure::io("cannot connect");
+        let client = Client::with_uri_str(self.string()?).await.map_err(failed)?;
+        let database = match &self.database {
+            Some(name) => client.database(name),
+            None => client
+                .default_database()
+                .unwrap_or_else(|| client.database("mongolock")),
+        };
+        Ok(Place {
+            locks: database.collection(&self.collection),
+            waiters: database.collection(&format!("{}.waiters", self.collection)),
+            database,
+        })
+    }
+
+    /// The connection string.
+    pub(crate) fn string(&self) -> Result<String, Failure> {
+        if let Some(uri) = &self.uri {
+            return without_password(uri);
+        }
+        if let Some(path) = &self.uri_file {
+            return in_file(path);
+        }
+        match env::var(VARIABLE) {
+            Ok(uri) if !uri.trim().is_empty() => Ok(uri.trim().to_owned()),
+            Ok(_) | Err(env::VarError::NotPresent) => Err(Failure::new("no MongoDB is named").help(
+                "Set MONGODB_URI, for instance to mongodb://localhost/app, or use --uri or --uri-file.",
+            )),
+            Err(env::VarError::NotUnicode(_)) => Err(Failure::new("MONGODB_URI is not valid UTF-8")),
+        }
+    }
+}
+
+/// A string of the command line, which every user of the machine can read.
+fn without_password(uri: &str) -> Result<String, Failure> {
+    if has_secret(uri) {
+        let refused = "--uri is refused, because it has a password, which `ps` shows to every user";
+        return Err(Failure::new(refused).help("Put it into MONGODB_URI, or into a file for --uri-file."));
+    }
+    Ok(uri.trim().to_owned())
+}
+
+/// Whether the string has a password: behind the user name, or in an option. The text before an `@` counts even if the
+/// string is not valid.
+fn has_secret(uri: &str) -> bool {
+    let (_, rest) = uri.split_once("://").unwrap_or(("", uri));
+    // A password may have an unescaped `/`, `?` or `@` in it, so everything up to the last `@` counts. An option such as
+    // `appName=a@b:c` is refused for nothing then, which is the safe side.
+    let has_password = rest.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'));
+    let options = rest
+        .split_once('?')
+        .map_or("", |(_, options)| options)
+        .to_lowercase();
+    let mut options = options.split(['&', ';']);
+    has_password || options.any(|option| option.contains("password=") || option.contains("aws_session_token"))
+}
+
+fn in_file(path: &Path) -> Result<String, Failure> {
+    let read = if path == Path::new("-") {
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        fs::read_to_string(path)
+    };
+    let text = read.map_err(Failure::io(format_args!("cannot read {}", path.display())))?;
+    // A file that an editor has written ends with a newline.
+    match text.trim() {
+        "" => Err(Failure::new(format!("{} is empty", path.display()))),
+        uri => Ok(uri.to_owned()),
+    }
+}
+
+/// Where the documents are.
+pub(crate) struct Place {
+    pub(crate) database: Database,
+    pub(crate) locks: Collection<Document>,
+    pub(crate) waiters: Collection<Document>,
+}
+
+/// How long a command may take to end its connections.
+pub(crate) const CLOSING_LIMIT: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_found_wherever_it_stands() {
+        for secret in [
+            "mongodb://anna:secret@host/",
+            "mongodb://anna:a/b@host/",
+            "mongodb://anna:a@b@host/",
+            "anna:secret@host",
+            "mongodb://host/?tlsCertificateKeyFilePassword=x",
+            "mongodb://host/?proxyPassword=x",
+            "mongodb://host/?authMechanismProperties=AWS_SESSION_TOKEN:x",
+        ] {
+            assert!(without_password(secret).is_err(), "{secret}");
+        }
+        for plain in [
+            "mongodb://host/",
+            "mongodb://one:1,two:2/app?replicaSet=rs",
+            "mongodb://anna@host/?authMechanism=MONGODB-X509",
+            "mongodb+srv://host/app",
+        ] {
+            assert!(without_password(plain).is_ok(), "{plain}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The clocks of the members: after a fail-over the new primary decides by its own when a lease has ended.
+
+use std::time::{Duration, Instant};
+
+use mongodb::Client;
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::{ClientOptions, ServerAddress};
+use tokio::time::timeout;
+
+use super::Finding;
+use super::servers::is_sharded;
+use crate::cli::ConnectionArguments;
+use crate::failure::Failure;
+
+/// The largest difference that is well within the usual expiry of 30 s.
+const TOLERATED: Duration = Duration::from_secs(1);
+
+/// How long a member may take to answer.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// A reading of a clock, in milliseconds against this process's monotonic clock.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    offset: i64,
+    /// Half of the time that the reading took.
+    error: i64,
+}
+
+pub(super) async fn clocks(
+    hello: &Document,
+    connection: &ConnectionArguments,
+) -> Result<Vec<Finding>, Failure> {
+    let check = "clocks";
+    if is_sharded(hello) {
+        return Ok(vec![Finding::unknown(
+            check,
+            "mongos does not name the members of the shards; check each shard by itself",
+        )]);
+    }
+    let hosts = hello.get_array("hosts").map(Vec::as_slice).unwrap_or_default();
+    let hosts: Vec<&str> = hosts.iter().filter_map(Bson::as_str).collect();
+    if hosts.len() < 2 {
+        return Ok(vec![Finding::ok(check, "one server, so one clock")]);
+    }
+    let uri = connection.string()?;
+    let base = Instant::now();
+    let (mut readings, mut findings) = (Vec::new(), Vec::new());
+    for host in hosts {
+        match timeout(LIMIT, read(&uri, host, base)).await {
+            Ok(Ok(reading)) => readings.push((host, reading)),
+            _ => findings.push(Finding::unknown(
+                check,
+                format!("{host} cannot be reached from here"),
+            )),
+        }
+    }
+    findings.extend(judge(check, &readings));
+    Ok(findings)
+}
+
+async fn read(uri: &str, host: &str, base: Instant) -> Result<Reading, mongodb::error::Error> {
+    let mut options = ClientOptions::parse(uri).await?;
+    options.hosts = vec![ServerAddress::parse(host)?];
+    options.direct_connection = Some(true);
+    options.repl_set_name = None;
+    options.server_selection_timeout = Some(LIMIT);
+    let client = Client::with_options(options)?;
+    let admin = client.database("admin");
+    // The first command connects.
+    admin.run_command(doc! { "hello": 1 }).await?;
+    let before = base.elapsed();
+    let reply = admin.run_command(doc! { "hello": 1 }).await?;
+    let after = base.elapsed();
+    let time = reply
+        .get_datetime("localTime")
+        .map_err(mongodb::error::Error::custom)?;
+    let middle = millis((before + after) / 2);
+    Ok(Reading {
+        offset: time.timestamp_millis().saturating_sub(middle),
+        error: millis(after.saturating_sub(before) / 2) + 1,
+    })
+}
+
+fn judge(check: &'static str, readings: &[(&str, Reading)]) -> Option<Finding> {
+    let ahead = readings.iter().max_by_key(|(_, reading)| reading.offset)?;
+    let behind = readings.iter().min_by_key(|(_, reading)| reading.offset)?;
+    let difference = ahead.1.offset.saturating_sub(behind.1.offset);
+    let error = ahead.1.error + behind.1.error;
+    let said = format!(
+        "{difference} ms apart, read to within {error} ms ({} members)",
+        readings.len()
+    );
+    // A slow reading proves nothing.
+    if difference.saturating_sub(error) > millis(TOLERATED) {
+        let said = format!("{said}: {} is ahead of {}", ahead.0, behind.0);
+        return Some(Finding::wrong(
+            check,
+            said,
+            "at the shell, on the members: chronyc tracking; run chrony or another NTP client",
+        ));
+    }
+    Some(Finding::ok(check, said))
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn a_difference_counts_only_beyond_the_error() {
+        let state = |one: i64, other: i64, error: i64| {
+            let readings = [
+                ("a", Reading { offset: one, error }),
+                ("b", Reading { offset: other, error }),
+            ];
+            judge("clocks", &readings).expect("there are readings").state
+        };
+        assert_eq!(state(0, 900, 1), State::Ok);
+        assert_eq!(state(5_000, 0, 1), State::Wrong);
+        assert_eq!(state(5_000, 0, 3_000), State::Ok);
+        assert!(judge("clocks", &[]).is_none());
+    }
+}

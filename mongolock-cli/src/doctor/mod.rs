@@ -1,0 +1,158 @@
+//! `doctor`: what is right and wrong with the place of the locks. It only reads.
+
+mod clocks;
+mod documents;
+mod index;
+mod rights;
+mod servers;
+
+use mongodb::bson::{Document, doc};
+use mongodb::error::{Error, ErrorKind};
+use serde::Serialize;
+
+use crate::cli::{ConnectionArguments, DoctorArguments};
+use crate::connection::Place;
+use crate::exit::{self, Ending};
+use crate::failure::Failure;
+use crate::json;
+use crate::output::Output;
+use crate::text::escaped;
+
+/// The server's code for a missing privilege.
+const UNAUTHORIZED: i32 = 13;
+
+/// Whether all is well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    Ok,
+    Wrong,
+    /// This user may not see it, or it could not be reached.
+    Unknown,
+}
+
+/// What one check has found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Finding {
+    check: &'static str,
+    state: State,
+    #[serde(rename = "finding")]
+    said: String,
+    /// The command that mends it, for mongosh unless it says otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mend: Option<String>,
+}
+
+impl Finding {
+    fn ok(check: &'static str, said: impl Into<String>) -> Self {
+        Self {
+            check,
+            state: State::Ok,
+            said: said.into(),
+            mend: None,
+        }
+    }
+
+    fn wrong(check: &'static str, said: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self {
+            check,
+            state: State::Wrong,
+            said: said.into(),
+            mend: Some(mend.into()),
+        }
+    }
+
+    fn unknown(check: &'static str, said: impl Into<String>) -> Self {
+        Self {
+            state: State::Unknown,
+            ..Self::ok(check, said)
+        }
+    }
+
+    fn mend(mut self, mend: impl Into<String>) -> Self {
+        self.mend = Some(mend.into());
+        self
+    }
+}
+
+pub(crate) async fn doctor(
+    arguments: DoctorArguments,
+    connection: &ConnectionArguments,
+) -> Result<Ending, Failure> {
+    let place = connection.place().await?;
+    let mut report = Report {
+        output: Output::new(),
+        as_json: arguments.json,
+        is_wrong: false,
+    };
+    match place.database.run_command(doc! { "hello": 1 }).await {
+        Ok(hello) => {
+            report.add(&servers::connection(&hello))?;
+            report.add(&servers::deployment(&hello))?;
+            check(&place, &hello, connection, &mut report).await?;
+        }
+        Err(error) => {
+            let mend = "at the shell: check that mongod runs, the host and port, the firewall, the TLS options and the user";
+            report.add(&Finding::wrong("connection", error.kind.to_string(), mend))?;
+        }
+    }
+    report.output.flush()?;
+    Ok(Ending::Code(if report.is_wrong { exit::NO } else { 0 }))
+}
+
+async fn check(
+    place: &Place,
+    hello: &Document,
+    connection: &ConnectionArguments,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    for finding in rights::rights(place).await {
+        report.add(&finding)?;
+    }
+    report.add(&index::ttl_index(place).await)?;
+    report.add(&servers::write_concern(place, hello).await)?;
+    report.add(&servers::change_streams(place).await)?;
+    for finding in documents::documents(place, connection).await? {
+        report.add(&finding)?;
+    }
+    for finding in clocks::clocks(hello, connection).await? {
+        report.add(&finding)?;
+    }
+    Ok(())
+}
+
+struct Report {
+    output: Output,
+    as_json: bool,
+    is_wrong: bool,
+}
+
+impl Report {
+    fn add(&mut self, finding: &Finding) -> Result<(), Failure> {
+        self.is_wrong |= finding.state == State::Wrong;
+        if self.as_json {
+            return self.output.line(json::line(finding));
+        }
+        let state = match finding.state {
+            State::Ok => "ok",
+            State::Wrong => "WRONG",
+            State::Unknown => "unknown",
+        };
+        let said = escaped(&finding.said);
+        self.output
+            .line(format_args!("{state:<7}  {:<14}  {said}", finding.check))?;
+        if let Some(mend) = &finding.mend {
+            self.output
+                .line(format_args!("{:27}mend: {}", "", escaped(mend)))?;
+        }
+        Ok(())
+    }
+}
+
+/// The server's code of an error of a command.
+fn code(error: &Error) -> Option<i32> {
+    match &*error.kind {
+        ErrorKind::Command(command) => Some(command.code),
+        _ => None,
+    }
+}

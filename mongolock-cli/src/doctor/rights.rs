@@ -1,0 +1,137 @@
+//! The privileges of the user, one by one.
+
+use mongodb::bson::{Bson, Document, doc};
+
+use super::{Finding, UNAUTHORIZED, code};
+use crate::connection::Place;
+
+/// What the library needs on the collection of the locks, and what for.
+const ON_LOCKS: [(&str, &str); 6] = [
+    ("find", "reading locks"),
+    ("insert", "acquiring"),
+    ("update", "acquiring, renewing and releasing"),
+    ("createIndex", "the TTL index"),
+    ("listIndexes", "looking at the TTL index"),
+    ("changeStream", "waking waiters"),
+];
+
+/// What it needs on that of the waiters.
+const ON_WAITERS: [(&str, &str); 6] = [
+    ("find", "the order of waiters"),
+    ("insert", "the order of waiters"),
+    ("update", "the order of waiters"),
+    ("remove", "the order of waiters"),
+    ("createIndex", "the index of the waiters"),
+    ("listIndexes", "the index of the waiters"),
+];
+
+pub(super) async fn rights(place: &Place) -> Vec<Finding> {
+    let check = "privileges";
+    let status = doc! { "connectionStatus": 1, "showPrivileges": true };
+    let reply = match place.database.run_command(status).await {
+        Ok(reply) => reply,
+        Err(error) => return vec![Finding::unknown(check, error.kind.to_string())],
+    };
+    let info = reply.get_document("authInfo").cloned().unwrap_or_default();
+    let list = |key: &str| info.get_array(key).map(Vec::as_slice).unwrap_or_default();
+    if list("authenticatedUsers").is_empty() {
+        return vec![without_user(place).await];
+    }
+    let privileges = list("authenticatedUserPrivileges");
+    let collections = [(place.locks.name(), ON_LOCKS), (place.waiters.name(), ON_WAITERS)];
+    let all = collections.into_iter().flat_map(|(collection, needed)| {
+        needed.map(|(action, purpose)| finding(place, privileges, collection, action, purpose))
+    });
+    all.collect()
+}
+
+/// No user has logged in. Either everybody may do everything, or nobody anything.
+async fn without_user(place: &Place) -> Finding {
+    let check = "privileges";
+    match place.locks.find_one(doc! { "_id": Bson::Null }).await {
+        Ok(_) => Finding::ok(
+            check,
+            "the server has no access control: every client may do everything",
+        ),
+        Err(error) if code(&error) == Some(UNAUTHORIZED) => Finding::wrong(
+            check,
+            "no user is named, and the server has access control",
+            "at the shell: put a user into the connection string of MONGODB_URI or --uri-file",
+        ),
+        Err(error) => Finding::unknown(check, error.kind.to_string()),
+    }
+}
+
+fn finding(place: &Place, privileges: &[Bson], collection: &str, action: &str, purpose: &str) -> Finding {
+    let (check, database) = ("privileges", place.database.name());
+    let has_it = privileges
+        .iter()
+        .filter_map(Bson::as_document)
+        .any(|privilege| covers(privilege, database, collection) && permits(privilege, action));
+    let said = format!("{action} on {database}.{collection} ({purpose})");
+    if has_it {
+        Finding::ok(check, said)
+    } else {
+        Finding::wrong(
+            check,
+            format!("missing: {said}"),
+            grant(place, collection, &[action]),
+        )
+    }
+}
+
+/// Whether a privilege is one for this collection.
+fn covers(privilege: &Document, database: &str, collection: &str) -> bool {
+    let Ok(resource) = privilege.get_document("resource") else {
+        return false;
+    };
+    let fits = |key: &str, value: &str| matches!(resource.get_str(key), Ok(given) if given.is_empty() || given == value);
+    resource.get_bool("anyResource") == Ok(true) || (fits("db", database) && fits("collection", collection))
+}
+
+fn permits(privilege: &Document, action: &str) -> bool {
+    let actions = privilege
+        .get_array("actions")
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    actions
+        .iter()
+        .any(|given| matches!(given.as_str(), Some(given) if given == action || given == "anyAction"))
+}
+
+/// The command that grants actions on a collection to a role.
+pub(super) fn grant(place: &Place, collection: &str, actions: &[&str]) -> String {
+    let database = place.database.name();
+    format!(
+        "db.getSiblingDB({database:?}).grantPrivilegesToRole(\"<role>\", \
+         [{{ resource: {{ db: {database:?}, collection: {collection:?} }}, actions: {actions:?} }}])"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_privilege_covers_its_resource() {
+        let privilege = |resource: Document| doc! { "resource": resource, "actions": ["find"] };
+        for resource in [
+            doc! { "db": "app", "collection": "locks" },
+            doc! { "db": "app", "collection": "" },
+            doc! { "db": "", "collection": "locks" },
+            doc! { "db": "", "collection": "" },
+            doc! { "anyResource": true },
+        ] {
+            let privilege = privilege(resource);
+            assert!(covers(&privilege, "app", "locks"), "{privilege}");
+            assert!(permits(&privilege, "find") && !permits(&privilege, "update"));
+        }
+        for resource in [
+            doc! { "db": "other", "collection": "locks" },
+            doc! { "db": "app", "collection": "others" },
+            doc! { "cluster": true },
+        ] {
+            assert!(!covers(&privilege(resource), "app", "locks"));
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The exit codes, which `mongolock help run` and `mongolock help` list.
+
+use std::process::ExitCode;
+
+use rustix::process::{Resource, Rlimit, Signal, setrlimit};
+
+/// The answer is no: there is no such lock, nothing was released, or `doctor` has found something wrong.
+pub(crate) const NO: u8 = 1;
+/// The command line is wrong. `run` uses [`FAILED`] for it, since a command has codes of its own.
+const USAGE: u8 = 2;
+/// Others hold the lock; `run -E` sets another code.
+pub(crate) const BUSY: u8 = 75;
+/// The lock was lost while the command of `run` was running.
+pub(crate) const LOST: u8 = 124;
+/// This program could not do its work.
+pub(crate) const FAILED: u8 = 125;
+/// The command of `run` cannot be executed.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// The command of `run` was not found.
+pub(crate) const NOT_FOUND: u8 = 127;
+/// The code of a command that a signal has ended, less the number of the signal.
+const SIGNALLED: u8 = 128;
+
+/// How this program ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Code(u8),
+    /// By this signal, so that a shell that runs a loop stops, too.
+    Signal(Signal),
+}
+
+impl Ending {
+    pub(crate) const OK: Self = Self::Code(0);
+
+    /// The end of `run` if a signal has ended its command.
+    pub(crate) fn of_signal(number: i32) -> Self {
+        let number = u8::try_from(number).unwrap_or(0);
+        Self::Code(SIGNALLED.saturating_add(number))
+    }
+
+    pub(crate) fn end(self) -> ExitCode {
+        match self {
+            Self::Code(code) => ExitCode::from(code),
+            Self::Signal(signal) => end_by(signal),
+        }
+    }
+}
+
+fn end_by(signal: Signal) -> ExitCode {
+    // SIGQUIT would write a core dump of this program, which has not failed.
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let _ = setrlimit(Resource::Core, none);
+    // It returns only if the default action cannot be restored; the code says the same to a shell.
+    let _ = signal_hook::low_level::emulate_default_handler(signal.as_raw());
+    Ending::of_signal(signal.as_raw()).end()
+}
+
+/// Prints what is wrong with the command line, or the help that it asks for.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    // A pipe that nobody reads changes nothing.
+    let _ = error.print();
+    if !error.use_stderr() {
+        return ExitCode::SUCCESS;
+    }
+    let is_run = std::env::args_os().skip(1).any(|argument| argument == "run");
+    ExitCode::from(if is_run { FAILED } else { USAGE })
+}

@@ -1,0 +1,121 @@
+//! Why a command has failed: what is said about it, and with which code the program ends.
+
+use std::error::Error;
+use std::fmt::{self, Display};
+use std::io;
+
+use mongolock::LockError;
+
+use crate::exit::{self, Ending};
+use crate::text::escaped;
+
+/// A failure of a command.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    message: String,
+    help: Option<String>,
+    ending: Ending,
+    /// Whether trying again cannot help.
+    is_final: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            help: None,
+            ending: Ending::Code(exit::FAILED),
+            is_final: false,
+        }
+    }
+
+    /// Says that trying again cannot help.
+    pub(crate) fn finally(mut self) -> Self {
+        self.is_final = true;
+        self
+    }
+
+    pub(crate) fn is_final(&self) -> bool {
+        self.is_final
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    pub(crate) fn code(self, code: u8) -> Self {
+        self.with(Ending::Code(code))
+    }
+
+    pub(crate) fn with(mut self, ending: Ending) -> Self {
+        self.ending = ending;
+        self
+    }
+
+    /// For `map_err`: the failure of a system call, after the words that say what failed.
+    pub(crate) fn io<E: Display>(what: impl Display) -> impl FnOnce(E) -> Self {
+        move |error| Self::new(format!("{what}: {error}"))
+    }
+
+    /// A reader of the output that has ended is no failure: the command ends quietly.
+    pub(crate) fn output(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::new("").with(Ending::OK);
+        }
+        Self::new(format!("cannot write the output: {error}"))
+    }
+
+    pub(crate) fn ending(&self) -> Ending {
+        self.ending
+    }
+
+    /// Prints the failure on standard error.
+    pub(crate) fn print(&self) {
+        if self.message.is_empty() {
+            return;
+        }
+        warn(&self.message);
+        if let Some(help) = &self.help {
+            warn(format_args!("help: {help}"));
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        let message = with_causes(&error);
+        let help = error.help();
+        match error {
+            LockError::Timeout { .. } | LockError::Busy { .. } => Self::new(message).code(exit::BUSY),
+            _ => Self::new(message).help(help),
+        }
+    }
+}
+
+/// Prints a line on standard error. An error that nobody can be told of is dropped.
+pub(crate) fn warn(line: impl Display) {
+    use std::io::Write;
+    let line = line.to_string();
+    let _ = writeln!(io::stderr(), "mongolock: {}", escaped(&line));
+}
+
+/// The error and those causes that its text does not repeat.
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    text
+}

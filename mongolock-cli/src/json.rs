@@ -1,0 +1,128 @@
+//! The lines of `--json`: one object each. The help of `ls` and of `watch` lists the fields.
+
+use std::time::Duration;
+
+use mongodb::bson::DateTime;
+use mongolock::{LockError, LockInfo, LockState};
+use serde::Serialize;
+
+use crate::text::escaped_in_json;
+
+/// A lock or a permit.
+#[derive(Debug, Serialize)]
+pub(crate) struct Lock<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permit: Option<u32>,
+    state: LockState,
+    owner: Option<&'a str>,
+    fencing_token: i64,
+    acquired_at: String,
+    expires_at: String,
+    held_ms: Option<u64>,
+    remaining_ms: u64,
+    waiters: Vec<Waiter<'a>>,
+}
+
+/// A process that waits.
+#[derive(Debug, Serialize)]
+struct Waiter<'a> {
+    owner: &'a str,
+    since: String,
+    waiting_ms: Option<u64>,
+}
+
+/// A document that cannot be read as a lock.
+#[derive(Debug, Serialize)]
+struct Damaged<'a> {
+    name: &'a str,
+    state: &'static str,
+    problem: &'a str,
+}
+
+/// The line of a lock.
+pub(crate) fn lock(info: &LockInfo) -> String {
+    let waiters = info.waiters.iter().map(|waiter| Waiter {
+        owner: &waiter.owner,
+        since: rfc3339(waiter.since),
+        waiting_ms: since(info, waiter.since).map(millis),
+    });
+    line(&Lock {
+        name: &info.name,
+        permit: info.permit,
+        state: info.state,
+        owner: info.owner.as_deref(),
+        fencing_token: info.fencing_token.get(),
+        acquired_at: rfc3339(info.acquired_at),
+        expires_at: rfc3339(info.expires_at),
+        held_ms: since(info, info.acquired_at).map(millis),
+        remaining_ms: millis(info.remaining),
+        waiters: waiters.collect(),
+    })
+}
+
+/// The line of a document that cannot be read; `None` for another error.
+pub(crate) fn damaged(error: &LockError) -> Option<String> {
+    let LockError::CorruptDocument { name, problem, .. } = error else {
+        return None;
+    };
+    let state = "damaged";
+    Some(line(&Damaged { name, state, problem }))
+}
+
+/// One object as a line that no terminal takes for a command.
+pub(crate) fn line(object: &impl Serialize) -> String {
+    // These objects have text for keys and no foreign code in them, so that nothing can fail.
+    escaped_in_json(serde_json::to_string(object).unwrap_or_default())
+}
+
+/// The time from a date to the moment at which a held lock was read, both by the server's clock. The moment is known only
+/// while the lock is held.
+pub(crate) fn since(info: &LockInfo, date: DateTime) -> Option<Duration> {
+    if info.state != LockState::Held {
+        return None;
+    }
+    let remaining = i64::try_from(info.remaining.as_millis()).ok()?;
+    let now = info.expires_at.timestamp_millis().saturating_sub(remaining);
+    let passed = now.saturating_sub(date.timestamp_millis());
+    Some(Duration::from_millis(u64::try_from(passed).unwrap_or_default()))
+}
+
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The date as RFC 3339 in UTC, with milliseconds, so that columns are aligned; the year 0 or 9999 for a date that has no
+/// such form.
+pub(crate) fn rfc3339(date: DateTime) -> String {
+    let Ok(text) = date.try_to_rfc3339_string() else {
+        let bound = if date.timestamp_millis() < 0 {
+            "0000-01-01T00:00:00.000Z"
+        } else {
+            "9999-12-31T23:59:59.999Z"
+        };
+        return bound.to_owned();
+    };
+    let text = text.trim_end_matches('Z');
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    format!("{seconds}.{fraction:0<3}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_have_milliseconds() {
+        for (millis, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (1_500, "1970-01-01T00:00:01.500Z"),
+            (1_057, "1970-01-01T00:00:01.057Z"),
+            (-1, "1969-12-31T23:59:59.999Z"),
+            (i64::MAX, "9999-12-31T23:59:59.999Z"),
+            (i64::MIN, "0000-01-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(rfc3339(DateTime::from_millis(millis)), text);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `ls`: the locks, one by one, in constant memory.
+
+use mongolock::{LockError, LockFilter, LockInfo, LockState};
+
+use crate::cli::{ConnectionArguments, ListArguments};
+use crate::exit::Ending;
+use crate::failure::Failure;
+use crate::json;
+use crate::output::{Output, damaged_row, heading, row};
+
+pub(crate) async fn ls(
+    arguments: ListArguments,
+    connection: &ConnectionArguments,
+) -> Result<Ending, Failure> {
+    let provider = connection.provider().await?;
+    let mut locks = provider.admin().stream(filter(&arguments));
+    let mut output = Output::new();
+    if !arguments.json {
+        output.line(heading())?;
+    }
+    while let Some(found) = locks.next().await {
+        if let Some(line) = line(found, &arguments)? {
+            output.line(line)?;
+        }
+    }
+    output.flush()?;
+    Ok(Ending::OK)
+}
+
+fn filter(arguments: &ListArguments) -> LockFilter {
+    let mut filter = LockFilter::new();
+    if let Some(prefix) = &arguments.prefix {
+        filter = filter.prefix(prefix);
+    }
+    if let Some(owner) = &arguments.owner {
+        filter = filter.owner(owner);
+    }
+    let states = [
+        (arguments.held, LockState::Held),
+        (arguments.expired, LockState::Expired),
+        (arguments.done, LockState::Done),
+    ];
+    match states.into_iter().find(|(is_set, _)| *is_set) {
+        Some((_, state)) => filter.state(state),
+        None => filter,
+    }
+}
+
+/// The line of a lock or of a damaged document; `None` for a lock that is not asked for.
+fn line(found: Result<LockInfo, LockError>, arguments: &ListArguments) -> Result<Option<String>, Failure> {
+    match found {
+        Ok(info) if arguments.waiting && info.waiters.is_empty() => Ok(None),
+        Ok(info) if arguments.json => Ok(Some(json::lock(&info))),
+        Ok(info) => Ok(Some(row(&info))),
+        Err(error) => damaged(&error, arguments.json)
+            .map(Some)
+            .ok_or_else(|| error.into()),
+    }
+}
+
+/// The line of a document that cannot be read; `None` for another error.
+fn damaged(error: &LockError, as_json: bool) -> Option<String> {
+    match error {
+        _ if as_json => json::damaged(error),
+        LockError::CorruptDocument { name, problem, .. } => Some(damaged_row(name, problem)),
+        _ => None,
+    }
+}

@@ -1,0 +1,67 @@
+//! The program `mongolock`: shows and releases distributed locks on MongoDB, and runs commands under them.
+
+#![forbid(unsafe_code)]
+
+#[cfg(not(unix))]
+compile_error!("the program mongolock runs on Unix only: `run` needs process groups and signals");
+
+mod cli;
+mod completions;
+mod connection;
+mod doctor;
+mod duration;
+mod exit;
+mod failure;
+mod json;
+mod list;
+mod output;
+mod question;
+mod release;
+mod run;
+mod show;
+mod text;
+mod top;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+use crate::exit::Ending;
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return exit::usage(&error),
+    };
+    match dispatch(cli) {
+        Ok(ending) => ending.end(),
+        Err(failure) => {
+            failure.print();
+            failure.ending().end()
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<Ending, Failure> {
+    let Cli { connection, command } = cli;
+    match command {
+        Command::Run(arguments) => run::run(&arguments, &connection),
+        Command::Guard(arguments) => run::guard(&arguments),
+        Command::Exec(arguments) => run::exec(&arguments),
+        Command::Completions { shell } => completions::print(shell),
+        Command::Ls(arguments) => in_runtime(list::ls(arguments, &connection)),
+        Command::Show(arguments) => in_runtime(show::show(arguments, &connection)),
+        Command::Top(arguments) => in_runtime(top::top(arguments, &connection)),
+        Command::Watch(arguments) => in_runtime(watch::watch(arguments, &connection)),
+        Command::Doctor(arguments) => in_runtime(doctor::doctor(arguments, &connection)),
+        Command::Release(arguments) => in_runtime(release::release(arguments, &connection)),
+    }
+}
+
+fn in_runtime(command: impl Future<Output = Result<Ending, Failure>>) -> Result<Ending, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(Failure::io("cannot start"))?.block_on(command)
+}

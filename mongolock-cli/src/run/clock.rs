@@ -1,0 +1,64 @@
+//! The clock that goes on while the machine is suspended, and moments of it.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The clock of a [`Moment`]. Elsewhere than on Linux it may stop while the machine is suspended.
+#[cfg(target_os = "linux")]
+const BOOT_CLOCK: ClockId = ClockId::Boottime;
+#[cfg(not(target_os = "linux"))]
+const BOOT_CLOCK: ClockId = ClockId::Monotonic;
+
+/// The longest time between two readings of a clock that counts as one moment.
+const READING: Duration = Duration::from_millis(1);
+
+/// A moment, in nanoseconds of the boot clock: the same number is the same moment in each process of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moment(pub(super) u64);
+
+impl Moment {
+    /// The present moment.
+    pub(super) fn now() -> Self {
+        Self::from_start(read(BOOT_CLOCK))
+    }
+
+    /// The moment at this time after the clock's start.
+    pub(super) fn from_start(time: Duration) -> Self {
+        Self(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn minus(self, time: Duration) -> Self {
+        Self(self.0.saturating_sub(Self::from_start(time).0))
+    }
+
+    pub(super) fn plus(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(Self::from_start(time).0))
+    }
+
+    /// The time from the present moment to this one; zero if it has passed.
+    pub(super) fn left(self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(Self::now().0))
+    }
+}
+
+/// The time of the clock that leases are counted on, which stops while the machine is suspended, and how far the boot
+/// clock is ahead of it: by the time of all suspensions.
+pub(super) fn monotonic_and_offset() -> (Duration, Duration) {
+    loop {
+        let before = read(ClockId::Monotonic);
+        let boot = read(BOOT_CLOCK);
+        let after = read(ClockId::Monotonic);
+        // Between two readings this thread may have paused, which is no suspension.
+        if after.saturating_sub(before) < READING {
+            return (before, boot.saturating_sub(before));
+        }
+    }
+}
+
+fn read(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or_default();
+    Duration::new(seconds, nanos)
+}

@@ -1,0 +1,163 @@
+//! The process group of the command, which the guardian leads.
+
+use std::io;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// A process of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Process {
+    id: i32,
+    parent: i32,
+    group: i32,
+    is_zombie: bool,
+}
+
+/// The group of the command. Its leader must not be reaped while this value is used: its id could belong to others then.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Group {
+    leader: Pid,
+}
+
+impl Group {
+    pub(super) fn of(leader: Pid) -> Self {
+        Self { leader }
+    }
+
+    pub(super) fn leader(self) -> Pid {
+        self.leader
+    }
+
+    /// Sends a signal to each process of the group, the guardian among them. It fails only if there is none.
+    pub(super) fn signal(self, signal: Signal) {
+        let _ = kill_process_group(self.leader, signal);
+    }
+
+    /// Asks the processes to end. A stopped process must continue to do so.
+    pub(super) fn terminate(self) {
+        self.signal(Signal::TERM);
+        self.signal(Signal::CONT);
+    }
+
+    /// The number of the processes that live, without the guardian. Zombies do nothing any more.
+    pub(super) fn living(self) -> io::Result<usize> {
+        let leader = self.leader.as_raw_nonzero().get();
+        let is_living =
+            |process: &Process| process.group == leader && process.id != leader && !process.is_zombie;
+        Ok(processes()?.iter().filter(|process| is_living(process)).count())
+    }
+}
+
+/// The zombies among the children of this process.
+pub(super) fn own_zombies() -> io::Result<Vec<Pid>> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let all = processes()?;
+    let zombies = all
+        .iter()
+        .filter(|process| process.parent == own && process.is_zombie);
+    Ok(zombies.filter_map(|process| Pid::from_raw(process.id)).collect())
+}
+
+/// The processes that can be seen.
+#[cfg(target_os = "linux")]
+fn processes() -> io::Result<Vec<Process>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let entry = entry?;
+        if entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.parse::<i32>().is_ok())
+        {
+            // A process that has ended meanwhile is left out.
+            let stat = std::fs::read(entry.path().join("stat")).unwrap_or_default();
+            found.extend(process(&String::from_utf8_lossy(&stat)));
+        }
+    }
+    Ok(found)
+}
+
+/// A process from its line `<id> (<name>) <state> <parent> <group> …`. A name may have spaces and parentheses.
+#[cfg(target_os = "linux")]
+fn process(stat: &str) -> Option<Process> {
+    let (id, rest) = stat.split_once(" (")?;
+    let (_, fields) = rest.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace();
+    let state = fields.next()?;
+    Some(Process {
+        id: id.parse().ok()?,
+        parent: fields.next()?.parse().ok()?,
+        group: fields.next()?.parse().ok()?,
+        is_zombie: matches!(state, "Z" | "X" | "x"),
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn processes() -> io::Result<Vec<Process>> {
+    by_ps()
+}
+
+/// The processes that `ps` lists. Without any the list was not understood, because this process is one.
+#[cfg(any(test, not(target_os = "linux")))]
+fn by_ps() -> io::Result<Vec<Process>> {
+    // On some systems a list such as `pid=,ppid=` is one column with a strange heading.
+    let columns = ["pid=", "ppid=", "pgid=", "stat="].map(|column| ["-o", column]);
+    let listed = std::process::Command::new("ps")
+        .arg("-A")
+        .args(columns.as_flattened())
+        .output()?;
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let found: Vec<Process> = text.lines().filter_map(line_of_ps).collect();
+    if found.is_empty() {
+        return Err(io::Error::other("`ps` lists no process"));
+    }
+    Ok(found)
+}
+
+/// A process from its line `<id> <parent> <group> <state>`.
+#[cfg(any(test, not(target_os = "linux")))]
+fn line_of_ps(line: &str) -> Option<Process> {
+    let mut fields = line.split_whitespace();
+    let mut number = || fields.next()?.parse().ok();
+    let (id, parent, group) = (number()?, number()?, number()?);
+    Some(Process {
+        id,
+        parent,
+        group,
+        is_zombie: fields.next()?.starts_with('Z'),
+    })
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_does_not_hide_the_fields() {
+        let found = process("42 (a) Z 1 (b) S 7 41 41 0 -1").unwrap();
+        assert_eq!(
+            (found.id, found.parent, found.group, found.is_zombie),
+            (42, 7, 41, false)
+        );
+        assert!(process("43 (a) Z 7 41 41 0 -1").unwrap().is_zombie);
+        assert_eq!(process(""), None);
+    }
+
+    #[test]
+    fn ps_tells_the_same_of_this_process() {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let of =
+            |found: io::Result<Vec<Process>>| found.unwrap().into_iter().find(|process| process.id == own);
+        let listed = of(by_ps());
+        assert!(listed.is_some());
+        assert_eq!(listed, of(processes()));
+        assert!(line_of_ps("  43  7 41 Z+").unwrap().is_zombie);
+        assert_eq!(line_of_ps("  43"), None);
+    }
+
+    #[test]
+    fn this_process_is_found() {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        assert!(processes().unwrap().iter().any(|process| process.id == own));
+    }
+}

@@ -1,0 +1,102 @@
+//! What `run` holds: one lock, several, or a permit.
+
+use std::time::Duration;
+
+use mongolock::{LockError, LockGuard, LockProvider, LockSetGuard, Permit};
+
+use crate::cli::RunArguments;
+
+/// The hold under which the command runs.
+pub(super) enum Hold {
+    /// One lock, and whether its work is done once in each period.
+    Lock(LockGuard, bool),
+    Set(LockSetGuard),
+    Permit(Permit),
+}
+
+impl Hold {
+    /// Acquires what the arguments name; `None` if others hold it and nothing was to be waited for.
+    pub(super) async fn acquire(
+        provider: &LockProvider,
+        arguments: &RunArguments,
+    ) -> Result<Option<Self>, LockError> {
+        // With `--no-wait` there is one attempt, and this is the limit of its reply.
+        let wait = arguments.wait;
+        if let ([name], Some(permits)) = (arguments.names.as_slice(), arguments.permits) {
+            let semaphore = provider.semaphore(name, permits).acquire_timeout(wait);
+            return if arguments.no_wait {
+                Ok(semaphore.try_acquire().await?.map(Self::Permit))
+            } else {
+                semaphore.acquire().await.map(Self::Permit).map(Some)
+            };
+        }
+        if let [name] = arguments.names.as_slice() {
+            let mut lock = provider.lock(name).acquire_timeout(wait);
+            if let Some(period) = arguments.once_per {
+                lock = lock.once_per(period);
+            }
+            let guard = if arguments.no_wait {
+                lock.try_acquire().await?
+            } else {
+                Some(lock.acquire().await?)
+            };
+            return Ok(guard.map(|guard| Self::Lock(guard, arguments.once_per.is_some())));
+        }
+        let set = provider.lock_all(&arguments.names).acquire_timeout(wait);
+        if arguments.no_wait {
+            Ok(set.try_acquire().await?.map(Self::Set))
+        } else {
+            set.acquire().await.map(Self::Set).map(Some)
+        }
+    }
+
+    /// The fencing tokens in the order of the names; `None` for a permit, whose token says nothing.
+    pub(super) fn tokens(&self, names: &[String]) -> Option<String> {
+        match self {
+            Self::Lock(guard, _) => Some(guard.fencing_token().to_string()),
+            Self::Set(guard) => {
+                let token = |name: &String| guard.fencing_token_of(name).map(|token| token.to_string());
+                let tokens: Vec<String> = names.iter().filter_map(token).collect();
+                Some(tokens.join(","))
+            }
+            Self::Permit(_) => None,
+        }
+    }
+
+    /// The time until the first of the leases ends; zero once one is lost.
+    pub(super) fn remaining(&self) -> Duration {
+        match self {
+            Self::Lock(guard, _) => guard.remaining(),
+            Self::Set(guard) => guard.remaining(),
+            Self::Permit(permit) => permit.remaining(),
+        }
+    }
+
+    /// Waits until a lease is lost.
+    pub(super) async fn lost(&self) {
+        match self {
+            Self::Lock(guard, _) => guard.lost().await,
+            Self::Set(guard) => guard.lost().await,
+            Self::Permit(permit) => permit.lost().await,
+        }
+    }
+
+    /// The error that says why a lease is lost.
+    pub(super) fn ensure_held(&self) -> Result<(), LockError> {
+        match self {
+            Self::Lock(guard, _) => guard.ensure_held(),
+            Self::Set(guard) => guard.ensure_held(),
+            Self::Permit(permit) => permit.ensure_held(),
+        }
+    }
+
+    /// Ends the hold. The work of a period is marked as done if it has succeeded.
+    pub(super) async fn end(self, has_succeeded: bool) -> Result<(), LockError> {
+        match self {
+            Self::Lock(guard, true) if has_succeeded => guard.done().await,
+            Self::Lock(guard, _) => guard.release().await,
+            Self::Set(guard) => guard.release().await,
+            Self::Permit(permit) => permit.release().await,
+        }
+    }
+}

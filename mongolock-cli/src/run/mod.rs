@@ -1,0 +1,244 @@
+//! `run`: a command under a lock.
+//!
+//! Three processes take part. `run` holds the lock and renews it. The guardian leads the process group of the command and
+//! ends it when its limits pass or when `run` ends. The command starts as this same program, which ties it to `run` and then
+//! becomes the command.
+
+mod children;
+mod clock;
+mod deadline;
+mod exec;
+mod group;
+mod guardian;
+mod hold;
+mod messages;
+mod progress;
+mod signals;
+mod supervisor;
+mod terminal;
+mod timer;
+
+use std::ffi::OsString;
+
+use mongolock::{LockError, LockProvider};
+use rustix::process::{Signal, kill_current_process_group};
+use tokio::time::timeout;
+
+pub(crate) use self::exec::exec;
+
+use self::children::Status;
+use self::deadline::LeaseClock;
+use self::hold::Hold;
+use self::signals::{PASSED_ON, Signals};
+use self::supervisor::Supervisor;
+use crate::cli::{ConnectionArguments, GuardArguments, RunArguments};
+use crate::connection::CLOSING_LIMIT;
+use crate::exit::{self, Ending};
+use crate::failure::{Failure, warn};
+
+/// What is to be run.
+struct Errand<'a> {
+    command: &'a [OsString],
+    /// The variables that the command gets, or does not get.
+    environment: Vec<(&'static str, Option<String>)>,
+}
+
+/// How the command has ended.
+struct Outcome {
+    /// `None` if it could not be killed.
+    status: Option<Status>,
+    verdict: Verdict,
+    /// The signals that were passed on to it.
+    received: Vec<Signal>,
+    /// What is to be said about it.
+    remarks: Vec<String>,
+}
+
+/// Why the command has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// By itself, or by somebody else's signal.
+    Own,
+    /// Its lock was lost, or nearly so.
+    Lost,
+    /// This program has failed.
+    Failed(&'static str),
+    /// So many processes are left that SIGKILL has not ended.
+    Unkillable(usize),
+}
+
+/// The guardian of a command; it ends by killing its group.
+pub(crate) fn guard(arguments: &GuardArguments) -> Result<Ending, Failure> {
+    match guardian::guard(arguments)? {}
+}
+
+/// Runs a command under a lock.
+pub(crate) fn run(arguments: &RunArguments, connection: &ConnectionArguments) -> Result<Ending, Failure> {
+    if arguments.names.len() > 1 && (arguments.permits.is_some() || arguments.once_per.is_some()) {
+        return Err(Failure::new("--permits and --once-per take one name"));
+    }
+    // The renewals have a thread of their own. The main thread starts the command, because on Linux the command ends with
+    // the thread that has started it.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(Failure::io("cannot start"))?;
+    let ending = runtime.block_on(run_under_lock(arguments, connection));
+    // Requests that are still under way must not delay the end.
+    runtime.shutdown_background();
+    ending
+}
+
+async fn run_under_lock(
+    arguments: &RunArguments,
+    connection: &ConnectionArguments,
+) -> Result<Ending, Failure> {
+    let mut signals = Signals::new(&PASSED_ON).map_err(Failure::io("cannot receive signals"))?;
+    let builder = connection.builder().await?.expiry(arguments.expiry);
+    let provider = builder.build()?;
+    let clock = LeaseClock::new(arguments.expiry);
+    let acquiring = async {
+        // The time of `--wait` is for the lock, and not for the connection. If no server answers, the acquisition says why.
+        provider.is_ready().await;
+        Hold::acquire(&provider, arguments).await
+    };
+    let acquired = tokio::select! {
+        acquired = progress::shown(&provider, arguments, acquiring) => acquired,
+        signal = signals.next() => {
+            close(&provider).await;
+            return Ok(interrupted(signal));
+        }
+    };
+    let ending = match acquired {
+        Ok(Some(hold)) => run_with(hold, clock, signals, arguments).await,
+        Ok(None) => Err(Failure::new(format!("lock {} is busy", names(arguments))).code(exit::BUSY)),
+        Err(LockError::Done { .. }) => Ok(Ending::OK),
+        Err(error) => Err(error.into()),
+    };
+    close(&provider).await;
+    ending.map_err(|failure| match failure.ending() {
+        Ending::Code(exit::BUSY) => failure.code(arguments.busy_code),
+        _ => failure,
+    })
+}
+
+/// The end of `run` by a signal that it got while it was waiting.
+fn interrupted(signal: Signal) -> Ending {
+    match signal {
+        Signal::INT | Signal::QUIT => Ending::Signal(signal),
+        signal => Ending::of_signal(signal.as_raw()),
+    }
+}
+
+async fn run_with(
+    hold: Hold,
+    clock: LeaseClock,
+    signals: Signals,
+    arguments: &RunArguments,
+) -> Result<Ending, Failure> {
+    become_subreaper();
+    let errand = Errand {
+        command: &arguments.command,
+        environment: vec![
+            ("MONGOLOCK_NAME", Some(arguments.names.join(","))),
+            ("MONGOLOCK_TOKEN", hold.tokens(&arguments.names)),
+        ],
+    };
+    let ran = match Supervisor::start(&hold, clock, signals) {
+        Ok(supervisor) => supervisor
+            .run(&errand)
+            .await
+            .map_err(Failure::io("cannot start the command")),
+        Err(error) => Err(Failure::new(format!("cannot start the guardian: {error}"))),
+    };
+    let outcome = match ran {
+        Ok(outcome) => outcome,
+        Err(failure) => {
+            // Nothing has run. If the release fails, the lease expires.
+            let _ = hold.end(false).await;
+            return Err(failure);
+        }
+    };
+    outcome.remarks.iter().for_each(warn);
+    end(hold, &outcome).await
+}
+
+/// Ends the hold as the outcome says, and finds the exit code.
+async fn end(hold: Hold, outcome: &Outcome) -> Result<Ending, Failure> {
+    let has_succeeded = outcome.status == Some(Status::Exited(0)) && outcome.verdict == Verdict::Own;
+    match outcome.verdict {
+        Verdict::Unkillable(number) => {
+            let failure = Failure::new(format!(
+                "{number} of the command's processes cannot be killed; the lock is not released, and expires by itself"
+            ));
+            failure.print();
+            // Dropping the hold or its provider would release the lock.
+            std::process::exit(exit::FAILED.into());
+        }
+        Verdict::Lost => {
+            let reason = hold.ensure_held().err().map(|error| format!(": {error}"));
+            let _ = timeout(CLOSING_LIMIT, hold.end(false)).await;
+            let lost = format!(
+                "the lock was lost, and the command was ended{}",
+                reason.unwrap_or_default()
+            );
+            return Err(Failure::new(lost).code(exit::LOST));
+        }
+        Verdict::Failed(reason) => {
+            let _ = hold.end(false).await;
+            return Err(Failure::new(reason));
+        }
+        Verdict::Own => {}
+    }
+    let ending = own_ending(outcome);
+    match hold.end(has_succeeded).await {
+        Ok(()) => Ok(ending),
+        // The command's own failure says more.
+        Err(error) if !has_succeeded => {
+            warn(format_args!("the lock was not released: {error}"));
+            Ok(ending)
+        }
+        Err(error @ LockError::Lost { .. }) => Err(Failure::new(error.to_string()).code(exit::LOST)),
+        Err(error) => Err(Failure::new(format!(
+            "the command has succeeded, but its lock did not end: {error}"
+        ))),
+    }
+}
+
+/// The exit code of a command that has ended by itself.
+fn own_ending(outcome: &Outcome) -> Ending {
+    let number = match outcome.status {
+        Some(Status::Exited(code)) => return Ending::Code(code),
+        Some(Status::Killed(number)) => number,
+        None => return Ending::Code(exit::FAILED),
+    };
+    let interrupt = [Signal::INT, Signal::QUIT]
+        .into_iter()
+        .find(|signal| signal.as_raw() == number);
+    let Some(signal) = interrupt else {
+        return Ending::of_signal(number);
+    };
+    // At a terminal only the group of the command has got the signal. A shell that runs a loop ends it if it gets the
+    // signal, too, and sees that its child has died of it.
+    if !outcome.received.contains(&signal) {
+        let _ = kill_current_process_group(signal);
+    }
+    Ending::Signal(signal)
+}
+
+/// Orphans of the command become children of this process, which reaps them, so that no zombies pile up where the first
+/// process of a container does not.
+fn become_subreaper() {
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+}
+
+/// Ends the connections; a server that does not answer delays the end for a moment only.
+async fn close(provider: &LockProvider) {
+    let _ = timeout(CLOSING_LIMIT, provider.shutdown()).await;
+}
+
+fn names(arguments: &RunArguments) -> String {
+    arguments.names.join(", ")
+}

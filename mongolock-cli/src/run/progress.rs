@@ -1,0 +1,72 @@
+//! What `run` shows while it waits, at a terminal.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use mongolock::{LockProvider, LockState};
+use tokio::time::sleep;
+
+use crate::cli::RunArguments;
+use crate::text::{escaped, short};
+
+/// A shorter wait is not worth a line.
+const SILENCE: Duration = Duration::from_secs(1);
+
+/// Returns the cursor to the beginning of the line, and clears it.
+const CLEAR: &str = "\r\x1b[K";
+
+/// Waits for a result, and shows at a terminal whom this program waits for.
+pub(super) async fn shown<T>(
+    provider: &LockProvider,
+    arguments: &RunArguments,
+    waiting: impl Future<Output = T>,
+) -> T {
+    if !io::stderr().is_terminal() {
+        return waiting.await;
+    }
+    let mut is_shown = false;
+    let result = tokio::select! {
+        result = waiting => result,
+        () = show(provider, arguments, &mut is_shown) => unreachable!("it is shown until the wait ends"),
+    };
+    if is_shown {
+        put(CLEAR);
+    }
+    result
+}
+
+async fn show(provider: &LockProvider, arguments: &RunArguments, is_shown: &mut bool) {
+    let begun = Instant::now();
+    let names = arguments.names.join(", ");
+    loop {
+        sleep(SILENCE).await;
+        let holder = holder(provider, arguments).await;
+        *is_shown = true;
+        let waited = short(begun.elapsed());
+        put(&format!(
+            "{CLEAR}waiting for {} for {waited}{holder}",
+            escaped(&names)
+        ));
+    }
+}
+
+/// Who holds the first of the names that is held. Nobody is named if it cannot be read.
+async fn holder(provider: &LockProvider, arguments: &RunArguments) -> String {
+    if arguments.permits.is_some() {
+        return String::new();
+    }
+    for name in &arguments.names {
+        if let Ok(Some(info)) = provider.admin().get(name).await
+            && info.state == LockState::Held
+        {
+            let owner = info.owner.unwrap_or_else(|| "another program".to_owned());
+            return format!(", held by {}", escaped(&owner));
+        }
+    }
+    String::new()
+}
+
+fn put(text: &str) {
+    let mut error = io::stderr();
+    let _ = error.write_all(text.as_bytes()).and_then(|()| error.flush());
+}

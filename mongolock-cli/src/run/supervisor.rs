@@ -1,0 +1,412 @@
+//! Watches the command while it runs, and does what the guardian does as well: no process of the command's group outlives
+//! the lock.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, Signal, getpgid, getpid, getsid, kill_current_process_group, kill_process, kill_process_group,
+};
+use tokio::time::sleep;
+
+use super::children::{News, Status, news, reap, start_command, start_guardian};
+use super::clock::Moment;
+use super::deadline::{LeaseClock, Limits};
+use super::group::{Group, own_zombies};
+use super::hold::Hold;
+use super::messages::{Channel, Order, Report};
+use super::signals::{PASSED_ON, Signals};
+use super::terminal::Foreground;
+use super::{Errand, Outcome, Verdict};
+
+/// How often the lease is read, and sent to the guardian if it was renewed.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How often the processes of the group are counted while they end.
+const COUNT_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How long the guardian may take to start.
+const START_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long the rest of the group may take to end after SIGTERM, and after SIGKILL.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// How often orphans of the command are looked for that have ended.
+const REAP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A smaller difference between two limits comes from the readings of the clocks and is no renewal.
+const RENEWAL: u64 = 5_000_000;
+
+/// How long this process waits with SIGTERM for the guardian to send it: the command gets it once.
+const TERM_GRACE: Duration = Duration::from_millis(50);
+
+/// For this time after a stop, SIGTSTP is the one that this program has sent to its own group.
+const OWN_STOP: Duration = Duration::from_millis(200);
+
+pub(super) struct Supervisor<'a> {
+    hold: &'a Hold,
+    clock: LeaseClock,
+    signals: Signals,
+    group: Group,
+    channel: Channel,
+    command: Option<Pid>,
+    /// The terminal, if the command may use it, and whether it is in its foreground now.
+    foreground: Option<Foreground>,
+    is_in_foreground: bool,
+    /// The limits that the guardian keeps.
+    accepted: Limits,
+    /// The newest limits that were sent to it.
+    sent: Limits,
+    /// Why the command may not go on.
+    verdict: Verdict,
+    status: Option<Status>,
+    /// When the rest of the group got SIGTERM and SIGKILL.
+    terminated: Option<Instant>,
+    killed: Option<Instant>,
+    last_reaped: Instant,
+    resumed: Option<Instant>,
+    /// The signals that were passed on.
+    received: Vec<Signal>,
+    /// What is to be said when the terminal is back.
+    remarks: Vec<String>,
+}
+
+impl<'a> Supervisor<'a> {
+    /// Starts the guardian, and waits until it keeps the limits of the lease.
+    pub(super) fn start(hold: &'a Hold, mut clock: LeaseClock, mut signals: Signals) -> io::Result<Self> {
+        signals.add_always(Signal::CHILD)?;
+        let foreground = Foreground::find();
+        let limits = clock.limits(|| hold.remaining());
+        let (group, channel) = start_guardian(foreground.as_ref())?;
+        let mut supervisor = Self {
+            hold,
+            clock,
+            signals,
+            group,
+            channel,
+            command: None,
+            foreground,
+            is_in_foreground: false,
+            accepted: limits,
+            sent: limits,
+            verdict: Verdict::Own,
+            status: None,
+            terminated: None,
+            killed: None,
+            last_reaped: Instant::now(),
+            resumed: None,
+            received: Vec::new(),
+            remarks: Vec::new(),
+        };
+        if let Err(error) = supervisor.until_accepted(limits) {
+            supervisor.discard();
+            return Err(error);
+        }
+        Ok(supervisor)
+    }
+
+    fn until_accepted(&mut self, limits: Limits) -> io::Result<()> {
+        self.channel.send(Order::Until(limits))?;
+        let begun = Instant::now();
+        while begun.elapsed() < START_LIMIT {
+            let wait = Timespec::try_from(TICK).ok();
+            let _ = poll(
+                &mut [PollFd::new(self.channel.socket(), PollFlags::IN)],
+                wait.as_ref(),
+            );
+            let received = self.channel.receive();
+            if received.messages.contains(&Report::Accepted(limits)) {
+                return Ok(());
+            }
+            if received.has_ended {
+                return Err(io::Error::other("it has ended"));
+            }
+        }
+        Err(io::Error::other("it does not answer"))
+    }
+
+    /// Ends the guardian before a command has started.
+    fn discard(&self) {
+        self.group.signal(Signal::KILL);
+        until_reaped(self.group.leader());
+    }
+
+    /// Runs the command, and returns when no process of its group is left, or none that can be killed.
+    pub(super) async fn run(mut self, errand: &Errand<'_>) -> io::Result<Outcome> {
+        if let Err(error) = self.start_command(errand) {
+            self.give_up_terminal();
+            self.discard();
+            return Err(error);
+        }
+        while !self.has_ended() {
+            self.look_at_children();
+            self.read_reports();
+            self.keep_limits();
+            self.end_group();
+            let pause = if self.status.is_some() {
+                COUNT_INTERVAL
+            } else {
+                self.pause()
+            };
+            tokio::select! {
+                signal = self.signals.next() => self.on_signal(signal),
+                () = sleep(pause) => {}
+                () = self.hold.lost(), if self.killed.is_none() => self.lose(),
+            }
+        }
+        self.finish();
+        Ok(Outcome {
+            status: self.status,
+            verdict: self.verdict,
+            received: self.received,
+            remarks: self.remarks,
+        })
+    }
+
+    fn start_command(&mut self, errand: &Errand<'_>) -> io::Result<()> {
+        if self.foreground.is_some() {
+            self.signals.add(Signal::CONT)?;
+            Foreground::give_to(self.group.leader())?;
+            self.is_in_foreground = true;
+        }
+        // From now on a stop of `run` is a stop of the command.
+        self.signals.add(Signal::TSTP)?;
+        self.command = Some(start_command(errand.command, &errand.environment, self.group)?);
+        Ok(())
+    }
+
+    /// Notes what has become of the command and of the guardian.
+    fn look_at_children(&mut self) {
+        if let Some(command) = self.command.filter(|_| self.status.is_none()) {
+            match news(command) {
+                Some(News::Ended(status)) => self.status = Some(status),
+                Some(News::Stopped) => self.on_stop(),
+                None => {}
+            }
+        }
+        match news(self.group.leader()) {
+            Some(News::Stopped) => {
+                let _ = kill_process(self.group.leader(), Signal::CONT);
+            }
+            Some(News::Ended(_)) if self.killed.is_none() => {
+                // It says so before it kills the group.
+                self.read_reports();
+                self.decide(Verdict::Failed(
+                    "the guardian was killed, so the command was ended",
+                ));
+                self.kill();
+            }
+            _ => {}
+        }
+        self.reap_orphans();
+    }
+
+    /// Orphans of the command become children of this process.
+    fn reap_orphans(&mut self) {
+        if self.last_reaped.elapsed() < REAP_INTERVAL {
+            return;
+        }
+        self.last_reaped = Instant::now();
+        for zombie in own_zombies().unwrap_or_default() {
+            if zombie != self.group.leader() && Some(zombie) != self.command {
+                reap(zombie);
+            }
+        }
+    }
+
+    fn read_reports(&mut self) {
+        for report in self.channel.receive::<Report>().messages {
+            match report {
+                Report::Accepted(limits) => self.accepted = limits,
+                Report::Terminated | Report::Killing if self.killed.is_none() => self.decide(Verdict::Lost),
+                Report::Terminated | Report::Killing => {}
+            }
+        }
+    }
+
+    /// Sends a renewal to the guardian, and ends the command when a limit has passed.
+    fn keep_limits(&mut self) {
+        if self.killed.is_some() {
+            return;
+        }
+        if self.verdict == Verdict::Own {
+            self.send_renewal();
+        }
+        // A guardian that does not read has the limits that it has accepted last.
+        let now = Moment::now();
+        if now >= self.accepted.kill_at {
+            self.lose();
+        } else if now >= self.accepted.term_at.plus(TERM_GRACE) && self.verdict == Verdict::Own {
+            self.decide(Verdict::Lost);
+            self.group.terminate();
+        }
+    }
+
+    fn send_renewal(&mut self) {
+        let limits = self.clock.limits(|| self.hold.remaining());
+        let is_renewal = limits.kill_at.0 > self.sent.kill_at.0.saturating_add(RENEWAL);
+        if is_renewal {
+            self.sent = limits;
+        }
+        if is_renewal || self.sent != self.accepted {
+            // A guardian that does not read keeps its limits, and so does this process.
+            let _ = self.channel.send(Order::Until(self.sent));
+        }
+    }
+
+    /// The lock is lost, or will be before the command could end: the group is killed at once.
+    fn lose(&mut self) {
+        self.decide(Verdict::Lost);
+        let _ = self.channel.send(Order::Kill);
+        self.kill();
+    }
+
+    /// Kills each process of the group, and the command even if it has left the group. It is not reaped, so its id is its
+    /// own.
+    fn kill(&mut self) {
+        self.group.signal(Signal::KILL);
+        if let Some(command) = self.command {
+            if getpgid(Some(command)) == Ok(command) {
+                let _ = kill_process_group(command, Signal::KILL);
+            }
+            let _ = kill_process(command, Signal::KILL);
+        }
+        self.killed.get_or_insert_with(Instant::now);
+    }
+
+    /// When the command has ended, ends the rest of its group.
+    fn end_group(&mut self) {
+        if self.status.is_none() || self.killed.is_some() {
+            return;
+        }
+        let is_late = self.terminated.is_some_and(|at| at.elapsed() > END_LIMIT);
+        match self.group.living() {
+            // What cannot be counted is killed.
+            Ok(0) | Err(_) => self.kill(),
+            Ok(_) if is_late => self.kill(),
+            Ok(_) if self.terminated.is_none() => {
+                self.terminated = Some(Instant::now());
+                self.group.terminate();
+            }
+            Ok(_) => {}
+        }
+    }
+
+    /// Whether nothing is left to wait for. After SIGKILL to the whole group none of its processes can start another one,
+    /// so that counting misses none.
+    fn has_ended(&mut self) -> bool {
+        let Some(killed) = self.killed else { return false };
+        let living = self.group.living();
+        let has_ended = matches!(living, Ok(0)) && self.status.is_some();
+        if !has_ended && killed.elapsed() > END_LIMIT {
+            let number = living.unwrap_or_default();
+            self.verdict = Verdict::Unkillable(number.max(1));
+            return true;
+        }
+        has_ended
+    }
+
+    /// Takes the terminal back, and reaps the children: the guardian last, because the group has its id.
+    fn finish(&mut self) {
+        self.give_up_terminal();
+        if let Some(command) = self.command {
+            reap(command);
+        }
+        until_reaped(self.group.leader());
+    }
+
+    fn give_up_terminal(&mut self) {
+        if let Some(foreground) = self.foreground.as_ref().filter(|_| self.is_in_foreground) {
+            foreground.take_back_from(self.group.leader());
+            self.is_in_foreground = false;
+        }
+    }
+
+    fn on_signal(&mut self, signal: Signal) {
+        if PASSED_ON.contains(&signal) {
+            if self.killed.is_none() {
+                self.received.push(signal);
+                self.group.signal(signal);
+            }
+        } else if signal == Signal::TSTP {
+            self.on_terminal_stop();
+        } else if signal == Signal::CONT {
+            self.resume();
+        }
+    }
+
+    /// Ctrl-Z while the command is not in the foreground: it and this program stop.
+    fn on_terminal_stop(&mut self) {
+        if self.resumed.is_some_and(|at| at.elapsed() < OWN_STOP) {
+            return;
+        }
+        self.group.signal(Signal::TSTP);
+        self.stop();
+    }
+
+    /// The command was stopped. In the foreground it was Ctrl-Z, or a debugger: the job has stopped.
+    fn on_stop(&mut self) {
+        if self.is_in_foreground {
+            self.give_up_terminal();
+            let _ = kill_current_process_group(Signal::TSTP);
+            self.stop();
+        } else if self.foreground.is_none() && self.resumed.is_none() {
+            self.remarks.push(
+                "the command was stopped; if it reads from the terminal, its output must go there, too"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// Stops this process until it is continued. The lease is not renewed meanwhile.
+    fn stop(&mut self) {
+        // A session leader has no shell that would continue it.
+        if getsid(None) != Ok(getpid()) {
+            let _ = kill_process(getpid(), Signal::STOP);
+        }
+        self.resumed = Some(Instant::now());
+        self.resume();
+    }
+
+    /// Continues the command, in the foreground if this program is there.
+    fn resume(&mut self) {
+        // The limits may have passed meanwhile; then the command gets SIGTERM or SIGKILL instead.
+        self.keep_limits();
+        if self.killed.is_some() {
+            return;
+        }
+        if self.foreground.as_ref().is_some_and(Foreground::is_own) {
+            self.is_in_foreground = Foreground::give_to(self.group.leader()).is_ok();
+        }
+        self.group.signal(Signal::CONT);
+    }
+
+    /// The first reason counts.
+    fn decide(&mut self, verdict: Verdict) {
+        if self.verdict == Verdict::Own && self.status.is_none() {
+            self.verdict = verdict;
+        } else if self.verdict == Verdict::Own && verdict == Verdict::Lost {
+            // The command has ended in time; the rest of its group has not.
+            self.verdict = verdict;
+        }
+    }
+
+    /// The time to the next limit, or to the next look at the lease.
+    fn pause(&self) -> Duration {
+        let next = if self.verdict == Verdict::Own {
+            self.accepted.term_at.plus(TERM_GRACE).min(self.accepted.kill_at)
+        } else {
+            self.accepted.kill_at
+        };
+        next.left().clamp(Duration::from_millis(1), TICK)
+    }
+}
+
+/// The guardian has got SIGKILL, so that it ends soon.
+fn until_reaped(guardian: Pid) {
+    let begun = Instant::now();
+    while !reap(guardian) && begun.elapsed() < START_LIMIT {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,94 @@
+//! Texts for people at a terminal.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// The text with its control characters escaped as in Rust: a name cannot move the cursor or end a line. Characters
+/// that change the direction of the text count as well.
+pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_unsafe(c) {
+            // Writing into a string cannot fail.
+            let _ = write!(safe, "{}", c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    Cow::Owned(safe)
+}
+
+/// JSON with the characters that JSON itself does not escape, and which [`escaped`] does, in its own notation. They occur
+/// in texts only, so that the result is the same value.
+pub(crate) fn escaped_in_json(json: String) -> String {
+    if !json.chars().any(is_unsafe) {
+        return json;
+    }
+    let mut safe = String::with_capacity(json.len() + 8);
+    for c in json.chars() {
+        if is_unsafe(c) {
+            let _ = write!(safe, "\\u{:04x}", u32::from(c));
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
+fn is_unsafe(c: char) -> bool {
+    let is_bidi = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || is_bidi || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+/// A time with two units at most: `12.3s`, `4m10s`, `2h5m`, `3d4h`.
+pub(crate) fn short(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let two = |big: u64, unit: &str, small: u64, small_unit: &str| match small {
+        0 => format!("{big}{unit}"),
+        _ => format!("{big}{unit}{small}{small_unit}"),
+    };
+    match seconds {
+        0..60 => format!("{seconds}.{}s", time.subsec_millis() / 100),
+        60..3600 => two(seconds / 60, "m", seconds % 60, "s"),
+        3600..86400 => two(seconds / 3600, "h", seconds % 3600 / 60, "m"),
+        _ => two(seconds / 86400, "d", seconds % 86400 / 3600, "h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped() {
+        assert_eq!(escaped("a b\u{e4}"), "a b\u{e4}");
+        assert_eq!(escaped("a\x1b[2J\n\u{1f}3"), r"a\u{1b}[2J\n\u{1f}3");
+        assert_eq!(escaped("a\u{202e}b"), r"a\u{202e}b");
+    }
+
+    #[test]
+    fn json_keeps_its_value() {
+        let name = "a\u{9b}2J\u{202e}\n\u{7f}";
+        let json = escaped_in_json(serde_json::to_string(name).unwrap());
+        assert_eq!(json, r#""a\u009b2J\u202e\n\u007f""#);
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), name);
+    }
+
+    #[test]
+    fn times_have_two_units_at_most() {
+        for (millis, text) in [
+            (0, "0.0s"),
+            (12_390, "12.3s"),
+            (60_000, "1m"),
+            (250_000, "4m10s"),
+            (7_500_000, "2h5m"),
+            (273_600_000, "3d4h"),
+        ] {
+            assert_eq!(short(Duration::from_millis(millis)), text);
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! What a change of a document means: acquired, released, taken over, expired, deleted, done. No input or output.
+
+use std::collections::HashMap;
+
+use mongodb::bson::{DateTime, Document};
+
+/// The beginning of a `lockId` that is the mark of finished work.
+const MARK: &str = "done:";
+
+/// What stands between the name of a semaphore and the number of a permit in the name of a document.
+const PERMIT: char = '\u{1f}';
+
+/// What happens to a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Acquired,
+    Released,
+    TakenOver,
+    Expired,
+    Deleted,
+    Done,
+    Waiting,
+    /// Events were missed; the locks were read again.
+    Gap,
+}
+
+impl Kind {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Acquired => "acquired",
+            Self::Released => "released",
+            Self::TakenOver => "taken_over",
+            Self::Expired => "expired",
+            Self::Deleted => "deleted",
+            Self::Done => "done",
+            Self::Waiting => "waiting",
+            Self::Gap => "gap",
+        }
+    }
+}
+
+/// One line of `watch`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    pub(super) permit: Option<u32>,
+    /// The owner that has the lock now, or had it last.
+    pub(super) owner: Option<String>,
+    /// The owner that a takeover has replaced.
+    pub(super) before: Option<String>,
+    pub(super) token: Option<i64>,
+}
+
+/// The state of a lock that is not free.
+#[derive(Debug, Clone)]
+struct Taken {
+    owner: Option<String>,
+    /// `None` if no event has told it yet.
+    token: Option<i64>,
+    expires_at: i64,
+    is_mark: bool,
+    has_expired: bool,
+}
+
+/// The locks that are taken, as far as events and reads have told.
+#[derive(Debug, Default)]
+pub(super) struct Locks {
+    taken: HashMap<String, Taken>,
+}
+
+/// The fields of a lock document, or those that a change has changed.
+struct Fields<'a> {
+    lock_id: &'a str,
+    expires_at: i64,
+    token: Option<i64>,
+}
+
+impl<'a> Fields<'a> {
+    /// The fields; `None` if the document is no lock.
+    fn of(document: &'a Document) -> Option<Self> {
+        Some(Self {
+            lock_id: document.get_str("lockId").ok()?,
+            expires_at: document.get_datetime("expiresAt").ok()?.timestamp_millis(),
+            token: document.get_i64("fencingToken").ok(),
+        })
+    }
+}
+
+impl Locks {
+    /// Takes over an insertion or a change: all fields of the document after it, or those that have changed. The end of a
+    /// hold does not change its token.
+    pub(super) fn set(&mut self, id: &str, document: &Document, now: DateTime) -> Option<Change> {
+        parts(id)?;
+        let fields = Fields::of(document)?;
+        if fields.lock_id.is_empty() {
+            return self.free(id, Kind::Released);
+        }
+        let is_mark = fields.lock_id.starts_with(MARK);
+        let taken = Taken {
+            owner: owner(fields.lock_id),
+            token: fields.token.or_else(|| self.taken.get(id)?.token),
+            expires_at: fields.expires_at,
+            is_mark,
+            has_expired: fields.expires_at <= now.timestamp_millis(),
+        };
+        let before = self.taken.insert(id.to_owned(), taken.clone());
+        let kind = match &before {
+            // A renewal, or a read after the event.
+            Some(before) if before.token == taken.token && before.is_mark == is_mark => return None,
+            _ if is_mark => Kind::Done,
+            Some(before) if !before.is_mark => Kind::TakenOver,
+            _ => Kind::Acquired,
+        };
+        let replaced = before
+            .filter(|_| kind == Kind::TakenOver)
+            .and_then(|before| before.owner);
+        change(kind, id, taken.owner, replaced, taken.token)
+    }
+
+    /// Notes that a document was deleted.
+    pub(super) fn delete(&mut self, id: &str) -> Option<Change> {
+        let before = self.taken.remove(id);
+        let (owner, token) = before.map_or((None, None), |before| (before.owner, before.token));
+        change(Kind::Deleted, id, owner, None, token)
+    }
+
+    fn free(&mut self, id: &str, kind: Kind) -> Option<Change> {
+        let before = self.taken.remove(id)?;
+        change(kind, id, before.owner, None, before.token)
+    }
+
+    /// The locks whose leases have ended by what is known; they must be read again, because renewals are not told.
+    pub(super) fn due(&self, now: DateTime) -> Vec<String> {
+        let is_due = |taken: &Taken| !taken.has_expired && taken.expires_at <= now.timestamp_millis();
+        let due = self.taken.iter().filter(|(_, taken)| is_due(taken));
+        due.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// The earliest end of a lease that is known.
+    pub(super) fn next_end(&self) -> Option<i64> {
+        let running = self.taken.values().filter(|taken| !taken.has_expired);
+        running.map(|taken| taken.expires_at).min()
+    }
+
+    /// Takes over what a read has found of a lock whose lease may have ended.
+    pub(super) fn read_due(
+        &mut self,
+        id: &str,
+        document: Option<&Document>,
+        now: DateTime,
+    ) -> Option<Change> {
+        let Some(document) = document else {
+            return self.delete(id);
+        };
+        if let Some(change) = self.set(id, document, now) {
+            return Some(change);
+        }
+        let taken = self.taken.get(id).filter(|taken| taken.has_expired)?;
+        if taken.is_mark {
+            // The period is over; the lock is free.
+            self.taken.remove(id);
+            return None;
+        }
+        change(Kind::Expired, id, taken.owner.clone(), None, taken.token)
+    }
+
+    /// The ids of all locks that are known to be taken.
+    pub(super) fn ids(&self) -> Vec<String> {
+        self.taken.keys().cloned().collect()
+    }
+}
+
+/// A process that has begun to wait.
+pub(super) fn waiting(document: &Document) -> Option<Change> {
+    let id = document.get_str("name").ok()?;
+    let id = id.strip_suffix(PERMIT).unwrap_or(id);
+    let owner = document.get_str("owner").ok().map(str::to_owned);
+    change(Kind::Waiting, id, owner, None, None)
+}
+
+/// Events were missed.
+pub(super) fn gap() -> Change {
+    Change {
+        kind: Kind::Gap,
+        name: String::new(),
+        permit: None,
+        owner: None,
+        before: None,
+        token: None,
+    }
+}
+
+fn change(
+    kind: Kind,
+    id: &str,
+    owner: Option<String>,
+    before: Option<String>,
+    token: Option<i64>,
+) -> Option<Change> {
+    let (name, permit) = parts(id)?;
+    Some(Change {
+        kind,
+        name: name.to_owned(),
+        permit,
+        owner,
+        before,
+        token,
+    })
+}
+
+/// The name, and the number of a permit; `None` for a document of the library's own.
+fn parts(id: &str) -> Option<(&str, Option<u32>)> {
+    match id.rsplit_once(PERMIT) {
+        None => Some((id, None)),
+        Some((name, number)) => Some((name, Some(number.parse().ok()?))),
+    }
+}
+
+/// The owner in an id `<owner>#<uuid>` or in a mark.
+fn owner(lock_id: &str) -> Option<String> {
+    let claim = lock_id.strip_prefix(MARK).unwrap_or(lock_id);
+    claim.rsplit_once('#').map(|(owner, _)| owner.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::doc;
+
+    use super::*;
+
+    fn at(millis: i64) -> DateTime {
+        DateTime::from_millis(millis)
+    }
+
+    fn lock(lock_id: &str, expires_at: i64, token: i64) -> Document {
+        doc! { "lockId": lock_id, "expiresAt": at(expires_at), "fencingToken": token }
+    }
+
+    fn kind(change: Option<Change>) -> Option<Kind> {
+        change.map(|change| change.kind)
+    }
+
+    #[test]
+    fn a_life_of_a_lock() {
+        let mut locks = Locks::default();
+        let acquired = locks.set("a", &lock("anna#1", 100, 1), at(10)).expect("a line");
+        assert_eq!(
+            (acquired.kind, acquired.owner.as_deref()),
+            (Kind::Acquired, Some("anna"))
+        );
+        assert_eq!(
+            kind(locks.set("a", &lock("anna#1", 200, 1), at(50))),
+            None,
+            "a renewal"
+        );
+        assert_eq!(locks.due(at(199)), Vec::<String>::new());
+        assert_eq!(locks.next_end(), Some(200));
+        assert_eq!(locks.due(at(200)), ["a"]);
+        assert_eq!(
+            kind(locks.read_due("a", Some(&lock("anna#1", 300, 1)), at(200))),
+            None
+        );
+        assert_eq!(
+            kind(locks.read_due("a", Some(&lock("anna#1", 300, 1)), at(300))),
+            Some(Kind::Expired)
+        );
+        assert_eq!(locks.due(at(400)), Vec::<String>::new(), "it is told once");
+        let taken = locks.set("a", &lock("bert#2", 500, 2), at(400)).expect("a line");
+        assert_eq!(
+            (taken.kind, taken.before.as_deref()),
+            (Kind::TakenOver, Some("anna"))
+        );
+        assert_eq!(
+            kind(locks.set("a", &lock("", 410, 2), at(410))),
+            Some(Kind::Released)
+        );
+        assert_eq!(kind(locks.set("a", &lock("", 410, 2), at(410))), None);
+        assert_eq!(
+            kind(locks.set("a", &lock("anna#3", 600, 3), at(420))),
+            Some(Kind::Acquired)
+        );
+        assert_eq!(
+            kind(locks.set("a", &lock("done:anna#3", 900, 3), at(430))),
+            Some(Kind::Done)
+        );
+        assert_eq!(
+            kind(locks.read_due("a", Some(&lock("done:anna#3", 900, 3)), at(900))),
+            None
+        );
+        let changed = doc! { "lockId": "", "expiresAt": at(1) };
+        assert_eq!(
+            kind(locks.set("a", &lock("anna#4", 999, 4), at(910))),
+            Some(Kind::Acquired)
+        );
+        let released = locks.set("a", &changed, at(920)).expect("a line");
+        assert_eq!((released.kind, released.token), (Kind::Released, Some(4)));
+        assert_eq!(kind(locks.delete("a")), Some(Kind::Deleted));
+        assert!(locks.ids().is_empty());
+    }
+
+    #[test]
+    fn permits_have_a_number_and_internal_documents_no_line() {
+        let mut locks = Locks::default();
+        let permit = locks
+            .set("s\u{1f}2", &lock("anna#1", 100, 1), at(0))
+            .expect("a line");
+        assert_eq!((permit.name.as_str(), permit.permit), ("s", Some(2)));
+        assert_eq!(
+            locks.set("mongolock\u{1f}ttl-index", &lock("anna#1", 100, 1), at(0)),
+            None
+        );
+        assert_eq!(locks.set("foreign", &doc! { "x": 1 }, at(0)), None);
+        let waiter = waiting(&doc! { "name": "s\u{1f}", "owner": "bert" }).expect("a line");
+        assert_eq!(
+            (waiter.name.as_str(), waiter.permit, waiter.owner.as_deref()),
+            ("s", None, Some("bert"))
+        );
+    }
+}

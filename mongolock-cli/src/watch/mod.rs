@@ -1,0 +1,384 @@
+//! `watch`: what happens to locks, one line for each change.
+
+mod changes;
+
+use std::time::{Duration, Instant};
+
+use mongodb::bson::{DateTime, Document, doc};
+use mongodb::change_stream::ChangeStream;
+use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
+use mongodb::error::{Error, ErrorKind};
+use mongodb::{Collection, Database};
+use serde::Serialize;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::sleep;
+
+use self::changes::{Change, Kind, Locks, gap, waiting};
+use crate::cli::{ConnectionArguments, WatchArguments};
+use crate::connection::Place;
+use crate::exit::Ending;
+use crate::failure::Failure;
+use crate::json::{self, rfc3339};
+use crate::output::Output;
+use crate::text::escaped;
+
+/// How long the server waits for an event.
+const AWAIT: Duration = Duration::from_secs(1);
+
+/// The pause before the streams are opened again after they have failed.
+const REOPEN: Duration = Duration::from_secs(1);
+
+/// The server's code of a deployment without change streams.
+const NO_STREAMS: i32 = 40573;
+
+type Event = ChangeStreamEvent<Document>;
+type Stream = ChangeStream<Event>;
+
+pub(crate) async fn watch(
+    arguments: WatchArguments,
+    connection: &ConnectionArguments,
+) -> Result<Ending, Failure> {
+    let place = connection.place().await?;
+    let mut watch = Watch::new(place, arguments);
+    let mut streams = watch.open().await?;
+    watch.resynchronise(false).await?;
+    loop {
+        match watch.follow(&mut streams).await {
+            Ok(()) => {}
+            Err(Broken::Output(failure)) => return Err(failure),
+            Err(Broken::Stream) => {
+                streams = watch.reopen().await?;
+                watch.resynchronise(true).await?;
+            }
+        }
+    }
+}
+
+/// Why the events do not go on.
+enum Broken {
+    /// The streams have ended, or events were missed.
+    Stream,
+    Output(Failure),
+}
+
+/// What a stream has told.
+enum Told {
+    Lock(Event),
+    Waiter(Event),
+    /// The stream has ended, or has missed events.
+    End,
+}
+
+/// The changes of the locks, and of the processes that wait; they have no common order. Each stream is read by a task of
+/// its own, because a request of the driver must not be dropped half way.
+type Streams = UnboundedReceiver<Told>;
+
+struct Watch {
+    database: Database,
+    locks: Collection<Document>,
+    waiters: Collection<Document>,
+    arguments: WatchArguments,
+    known: Locks,
+    clock: ServerClock,
+    output: Output,
+}
+
+impl Watch {
+    fn new(place: Place, arguments: WatchArguments) -> Self {
+        let Place {
+            database,
+            locks,
+            waiters,
+        } = place;
+        Self {
+            database,
+            locks,
+            waiters,
+            arguments,
+            known: Locks::default(),
+            clock: ServerClock::unknown(),
+            output: Output::new(),
+        }
+    }
+
+    /// Opens the streams, before the locks are read: a change after the read cannot be missed.
+    async fn open(&mut self) -> Result<Streams, Failure> {
+        self.clock = ServerClock::of(&self.database).await?;
+        let opened = async {
+            let locks = self
+                .locks
+                .watch()
+                .pipeline(self.changes())
+                .max_await_time(AWAIT)
+                .await?;
+            let begun = doc! { "$match": { "operationType": "insert" } };
+            let waiters = self
+                .waiters
+                .watch()
+                .pipeline([begun])
+                .max_await_time(AWAIT)
+                .await?;
+            Ok((locks, waiters))
+        };
+        let (locks, waiters) = opened.await.map_err(|error: Error| refused(&error))?;
+        let (sender, streams) = unbounded_channel();
+        tokio::spawn(tell(locks, Told::Lock, sender.clone()));
+        tokio::spawn(tell(waiters, Told::Waiter, sender));
+        Ok(streams)
+    }
+
+    /// The stage that admits insertions, deletions, and changes of the holder. The server leaves out renewals, which would
+    /// be most of what it sends.
+    fn changes(&self) -> [Document; 1] {
+        let holder = doc! { "updateDescription.updatedFields.lockId": { "$exists": true } };
+        let wanted = doc! { "$or": [{ "operationType": { "$ne": "update" } }, holder] };
+        let Some(prefix) = &self.arguments.prefix else {
+            return [doc! { "$match": wanted }];
+        };
+        // An event that ends the stream has no name.
+        let named =
+            doc! { "$or": [{ "documentKey._id": range(prefix) }, { "documentKey": { "$exists": false } }] };
+        [doc! { "$match": { "$and": [wanted, named] } }]
+    }
+
+    /// Opens the streams again, as long as that takes: the server may be down.
+    async fn reopen(&mut self) -> Result<Streams, Failure> {
+        loop {
+            sleep(REOPEN).await;
+            match self.open().await {
+                Ok(streams) => return Ok(streams),
+                Err(failure) if failure.is_final() => return Err(failure),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Reads all locks that are taken. After a gap, what has changed meanwhile is shown.
+    async fn resynchronise(&mut self, is_gap: bool) -> Result<(), Failure> {
+        if is_gap {
+            self.show(&gap())?;
+        }
+        let seen = self.known.ids();
+        let mut query = doc! { "_id": { "$type": "string" }, "lockId": { "$type": "string", "$ne": "" } };
+        if let Some(prefix) = &self.arguments.prefix {
+            query.insert("_id", range(prefix));
+        }
+        let failed = || Failure::io("cannot read the locks");
+        let mut found = self.locks.find(query).await.map_err(failed())?;
+        while found.advance().await.map_err(failed())? {
+            let document: Document = found.deserialize_current().map_err(failed())?;
+            let Ok(id) = document.get_str("_id") else { continue };
+            let change = self.known.set(id, &document, self.clock.now());
+            if let Some(change) = change.filter(|_| is_gap) {
+                self.show(&change)?;
+            }
+        }
+        for id in seen.iter().filter(|_| is_gap) {
+            self.read_again(id).await.map_err(|broken| match broken {
+                Broken::Output(failure) => failure,
+                Broken::Stream => Failure::new("cannot read the locks"),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the next event or the next end of a lease, and shows what it means.
+    async fn follow(&mut self, streams: &mut Streams) -> Result<(), Broken> {
+        let until_end = self.clock.until(self.known.next_end());
+        let change = tokio::select! {
+            told = streams.recv() => match told {
+                Some(Told::Lock(event)) => self.lock_change(&event)?,
+                Some(Told::Waiter(event)) => self.waiter_change(&event),
+                Some(Told::End) | None => return Err(Broken::Stream),
+            },
+            () = sleep(until_end) => {
+                for id in self.known.due(self.clock.now()) {
+                    self.read_again(&id).await?;
+                }
+                None
+            }
+        };
+        match change {
+            Some(change) => self.show(&change).map_err(Broken::Output),
+            None => Ok(()),
+        }
+    }
+
+    fn lock_change(&mut self, event: &Event) -> Result<Option<Change>, Broken> {
+        let id = event
+            .document_key
+            .as_ref()
+            .and_then(|key| key.get_str("_id").ok());
+        match (&event.operation_type, id) {
+            (OperationType::Delete, Some(id)) => Ok(self.known.delete(id)),
+            (OperationType::Insert | OperationType::Update | OperationType::Replace, Some(id)) => {
+                let changed = event
+                    .update_description
+                    .as_ref()
+                    .map(|update| &update.updated_fields);
+                let document = event.full_document.as_ref().or(changed);
+                Ok(document.and_then(|document| self.known.set(id, document, self.clock.now())))
+            }
+            (
+                OperationType::Drop
+                | OperationType::Rename
+                | OperationType::DropDatabase
+                | OperationType::Invalidate,
+                _,
+            ) => Err(Broken::Stream),
+            _ => Ok(None),
+        }
+    }
+
+    /// A new waiter.
+    fn waiter_change(&self, event: &Event) -> Option<Change> {
+        let change = event.full_document.as_ref().and_then(waiting);
+        let prefix = self.arguments.prefix.as_deref().unwrap_or_default();
+        change.filter(|change| change.name.starts_with(prefix))
+    }
+
+    /// Reads a lock whose lease may have ended.
+    async fn read_again(&mut self, id: &str) -> Result<(), Broken> {
+        let document = self
+            .locks
+            .find_one(doc! { "_id": id })
+            .await
+            .map_err(|_| Broken::Stream)?;
+        match self.known.read_due(id, document.as_ref(), self.clock.now()) {
+            Some(change) => self.show(&change).map_err(Broken::Output),
+            None => Ok(()),
+        }
+    }
+
+    fn show(&mut self, change: &Change) -> Result<(), Failure> {
+        let at = rfc3339(self.clock.now());
+        let line = if self.arguments.json {
+            json::line(&Line::of(change, &at))
+        } else {
+            text(change, &at)
+        };
+        self.output.line(line)?;
+        self.output.flush()
+    }
+}
+
+/// Sends the events of a stream, until it ends or nobody receives them.
+async fn tell(mut stream: Stream, told: fn(Event) -> Told, sender: UnboundedSender<Told>) {
+    while stream.is_alive() && !sender.is_closed() {
+        match stream.next_if_any().await {
+            Ok(Some(event)) => drop(sender.send(told(event))),
+            Ok(None) => {}
+            Err(_) => break,
+        }
+    }
+    let _ = sender.send(Told::End);
+}
+
+/// A line of `--json`. The help lists the fields.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    at: &'a str,
+    event: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permit: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous_owner: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fencing_token: Option<i64>,
+}
+
+impl<'a> Line<'a> {
+    fn of(change: &'a Change, at: &'a str) -> Self {
+        Self {
+            at,
+            event: change.kind.as_str(),
+            name: &change.name,
+            permit: change.permit,
+            owner: change.owner.as_deref(),
+            previous_owner: change.before.as_deref(),
+            fencing_token: change.token,
+        }
+    }
+}
+
+/// A line for people.
+fn text(change: &Change, at: &str) -> String {
+    if change.kind == Kind::Gap {
+        return format!("{at}  -- events were missed; the locks were read again --");
+    }
+    let name = match change.permit {
+        Some(number) => format!("{} #{number}", escaped(&change.name)),
+        None => escaped(&change.name).into_owned(),
+    };
+    let owner = change.owner.as_deref().map_or_else(|| "-".into(), escaped);
+    let before = match change.before.as_deref() {
+        Some(before) => format!(" from {}", escaped(before)),
+        None => String::new(),
+    };
+    let kind = change.kind.as_str().replace('_', " ");
+    format!("{at}  {kind:<10}  {name}  {owner}{before}")
+}
+
+/// The names that begin with a text.
+fn range(prefix: &str) -> Document {
+    doc! { "$gte": prefix, "$lt": format!("{prefix}\u{10ffff}") }
+}
+
+/// Why the streams cannot be opened.
+fn refused(error: &Error) -> Failure {
+    let failure = Failure::new(format!("cannot watch the locks: {}", error.kind));
+    match &*error.kind {
+        ErrorKind::Command(command) if command.code == NO_STREAMS => failure
+            .help("Change streams need a replica set or a sharded cluster.")
+            .finally(),
+        ErrorKind::Command(command) if command.code == 13 => failure
+            .help(
+                "Grant `find` and `changeStream` on the collection of the locks and on that of the waiters.",
+            )
+            .finally(),
+        _ => failure,
+    }
+}
+
+/// The clock of the server, counted on by this process's monotonic clock.
+struct ServerClock {
+    server: i64,
+    read: Instant,
+}
+
+impl ServerClock {
+    fn unknown() -> Self {
+        Self {
+            server: 0,
+            read: Instant::now(),
+        }
+    }
+
+    async fn of(database: &Database) -> Result<Self, Failure> {
+        let reply = database.run_command(doc! { "hello": 1 }).await;
+        let reply = reply.map_err(Failure::io("cannot reach MongoDB"))?;
+        let server = reply
+            .get_datetime("localTime")
+            .map_err(Failure::io("the server tells no time"))?;
+        Ok(Self {
+            server: server.timestamp_millis(),
+            read: Instant::now(),
+        })
+    }
+
+    fn now(&self) -> DateTime {
+        let passed = i64::try_from(self.read.elapsed().as_millis()).unwrap_or(i64::MAX);
+        DateTime::from_millis(self.server.saturating_add(passed))
+    }
+
+    /// The time until this moment of the server; an hour if there is none.
+    fn until(&self, moment: Option<i64>) -> Duration {
+        let moment = moment.unwrap_or(i64::MAX);
+        let left = moment.saturating_sub(self.now().timestamp_millis());
+        Duration::from_millis(u64::try_from(left).unwrap_or_default()).min(Duration::from_secs(60 * 60))
+    }
+}

@@ -1,0 +1,179 @@
+//! `doctor`: what it finds, and that it changes nothing.
+
+use std::time::Duration;
+
+use mongodb::bson::{Document, doc};
+use mongolock::IndexState;
+use mongolock_tests::{
+    Server, ServerOptions, TestDb, locks, must, test_db, three_members_with_one_clock_ahead,
+};
+use serde_json::Value;
+
+use crate::fixture::{mongolock, output, provider};
+
+/// The findings of a check, each as its state and the whole.
+fn findings(db: &TestDb, uri: &str) -> (Option<i32>, Vec<Value>) {
+    let mut command = mongolock(db, &["doctor", "--json"]);
+    command.env("MONGODB_URI", uri);
+    let (code, out, said) = output(command);
+    assert_eq!(said, "");
+    assert!(!out.contains("S3cr3t"), "{out}");
+    (
+        code,
+        out.lines().map(|line| must(serde_json::from_str(line))).collect(),
+    )
+}
+
+fn of<'a>(all: &'a [Value], check: &str) -> Vec<(&'a str, &'a Value)> {
+    let found = all.iter().filter(|finding| finding["check"] == check);
+    found
+        .map(|finding| (finding["state"].as_str().unwrap_or("-"), finding))
+        .collect()
+}
+
+async fn indexes(db: &TestDb) -> Vec<String> {
+    must(locks(db.database()).list_index_names().await)
+}
+
+#[tokio::test]
+async fn a_sound_deployment_is_ok() {
+    let db = test_db().await;
+    let provider = provider(&db).await;
+    assert_eq!(provider.admin().index_state().await, IndexState::Ready);
+    must(must(provider.lock("a").acquire().await).release().await);
+    let (code, all) = findings(&db, db.uri());
+    assert!(all.iter().all(|finding| finding["state"] == "ok"), "{all:#?}");
+    assert_eq!(code, Some(0));
+    let checks = [
+        "connection",
+        "deployment",
+        "privileges",
+        "TTL index",
+        "write concern",
+        "change streams",
+        "documents",
+        "clocks",
+    ];
+    let found: Vec<&str> = all
+        .iter()
+        .filter_map(|finding| finding["check"].as_str())
+        .collect();
+    assert_eq!(found, checks);
+}
+
+#[tokio::test]
+async fn damage_is_found_and_nothing_is_changed() {
+    let db = test_db().await;
+    let collection = locks(db.database());
+    let documents = [doc! { "_id": "broken\x1b", "lockId": 7 }, doc! { "_id": 17 }];
+    must(collection.insert_many(documents).await);
+    let (code, all) = findings(&db, db.uri());
+    assert_eq!(code, Some(1));
+    let documents = of(&all, "documents");
+    assert_eq!(documents.len(), 2, "{all:#?}");
+    for (state, finding) in documents.into_iter().chain(of(&all, "TTL index")) {
+        assert_eq!(state, "wrong", "{finding}");
+        assert!(finding["mend"].is_string(), "{finding}");
+    }
+    assert_eq!(indexes(&db).await, ["_id_"], "the index is not built");
+    assert_eq!(must(collection.count_documents(doc! {}).await), 2);
+
+    // The command that is printed mends it.
+    let mend = of(&all, "TTL index")[0].1["mend"].as_str().unwrap_or_default();
+    assert!(mend.contains("createIndex({ expiresAt: 1 }"), "{mend}");
+    let index = doc! { "key": { "expiresAt": 1 }, "name": "expiresAt_ttl", "expireAfterSeconds": 86400 };
+    must(
+        db.database()
+            .run_command(doc! { "createIndexes": "distributed_locks", "indexes": [index] })
+            .await,
+    );
+    must(collection.delete_many(doc! {}).await);
+    assert_eq!(findings(&db, db.uri()).0, Some(0));
+    let (_, text, _) = output(mongolock(&db, &["doctor"]));
+    assert!(text.starts_with("ok       connection"), "{text}");
+}
+
+#[tokio::test]
+async fn missing_rights_are_found_one_by_one() {
+    let db = test_db().await;
+    let server = must(Server::start(ServerOptions::single().auth()).await);
+    let client = must(server.client().await);
+    let app = client.database(db.name());
+    let resource = doc! { "db": db.name(), "collection": "distributed_locks" };
+    let role = doc! { "createRole": "reader", "roles": [],
+    "privileges": [{ "resource": resource.clone(), "actions": ["find", "update"] }] };
+    must(app.run_command(role).await);
+    let user = doc! { "createUser": "anna", "pwd": "S3cr3t", "roles": ["reader"] };
+    must(app.run_command(user).await);
+    let address = server.node().address();
+    let uri = format!(
+        "mongodb://anna:S3cr3t@{address}/{}?directConnection=true",
+        db.name()
+    );
+
+    let (code, all) = findings(&db, &uri);
+    assert_eq!(code, Some(1));
+    let rights = of(&all, "privileges");
+    assert_eq!(rights.len(), 12);
+    let found: Vec<bool> = rights.iter().map(|(state, _)| *state == "ok").collect();
+    let wanted = [
+        true, false, true, false, false, false, false, false, false, false, false, false,
+    ];
+    assert_eq!(found, wanted, "{all:#?}");
+    assert_eq!(of(&all, "TTL index")[0].0, "unknown");
+    assert_eq!(of(&all, "write concern")[0].0, "unknown");
+    assert_eq!(of(&all, "change streams")[0].0, "wrong");
+
+    // The command that is printed grants the right.
+    let mend = rights[1].1["mend"].as_str().unwrap_or_default();
+    assert!(
+        mend.contains("grantPrivilegesToRole") && mend.contains(r#"actions: ["insert"]"#),
+        "{mend}"
+    );
+    let grant: Document = doc! { "grantPrivilegesToRole": "reader",
+    "privileges": [{ "resource": resource, "actions": ["insert"] }] };
+    must(app.run_command(grant).await);
+    assert_eq!(of(&findings(&db, &uri).1, "privileges")[1].0, "ok");
+}
+
+#[tokio::test]
+async fn an_unreachable_server_is_wrong() {
+    let db = test_db().await;
+    let (code, all) = findings(&db, "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200");
+    assert_eq!((code, all.len()), (Some(1), 1));
+    assert_eq!(all[0]["check"], "connection");
+}
+
+/// The clocks of three members, of which one is ahead; and then that of a member that does not answer.
+#[tokio::test]
+async fn the_clocks_of_all_members_are_compared() {
+    let db = test_db().await;
+    let directory = must(tempfile::tempdir());
+    let ahead = Duration::from_secs(20);
+    let server = three_members_with_one_clock_ahead(directory.path(), ahead).await;
+    let (code, all) = findings(&db, &server.uri());
+    assert_eq!(code, Some(1));
+    let clocks = of(&all, "clocks");
+    assert_eq!((clocks.len(), clocks[0].0), (1, "wrong"), "{all:#?}");
+    let said = clocks[0].1["finding"].as_str().unwrap_or_default();
+    assert!(
+        said.contains("(3 members)") && said.contains(" is ahead of "),
+        "{said}"
+    );
+    let apart: u64 = must(said.split(' ').next().unwrap_or_default().parse());
+    assert!(apart.abs_diff(20_000) < 1_000, "{said}");
+    assert_eq!(of(&all, "deployment")[0].0, "ok");
+    assert_eq!(of(&all, "write concern")[0].0, "ok");
+
+    let secondaries = server.secondaries().await;
+    let stopped = secondaries.first().expect("there are two");
+    must(stopped.stop());
+    let (_, all) = findings(&db, &server.uri());
+    must(stopped.resume());
+    let clocks = of(&all, "clocks");
+    assert_eq!((clocks.len(), clocks[0].0), (2, "unknown"), "{all:#?}");
+    let unreached = clocks[0].1["finding"].as_str().unwrap_or_default();
+    assert!(unreached.starts_with(stopped.address()), "{unreached}");
+    let compared = clocks[1].1["finding"].as_str().unwrap_or_default();
+    assert!(compared.contains("(2 members)"), "{compared}");
+}

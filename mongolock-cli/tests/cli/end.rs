@@ -1,0 +1,252 @@
+//! The ends of `run`: its exit codes, and what the command gets.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mongolock::LockState;
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, TestDb, eventually, must, test_db};
+use rustix::process::{Signal, geteuid};
+use tempfile::tempdir;
+
+use crate::fixture::{Running, mongolock, output, provider};
+
+/// The user and the group that own nothing.
+const NOBODY: u32 = 65534;
+
+fn run(db: &TestDb, options: &[&str], script: &str) -> (Option<i32>, String, String) {
+    output(mongolock(
+        db,
+        &[&["run"], options, &["--", "sh", "-c", script]].concat(),
+    ))
+}
+
+fn code(db: &TestDb, options: &[&str], script: &str) -> Option<i32> {
+    run(db, options, script).0
+}
+
+async fn state(db: &TestDb, name: &str) -> LockState {
+    let info = must(provider(db).await.admin().get(name).await);
+    info.expect("it was acquired").state
+}
+
+#[tokio::test]
+async fn the_code_is_that_of_the_command() {
+    let db = test_db().await;
+    for wanted in [0, 1, 7, 255] {
+        assert_eq!(code(&db, &["a"], &format!("exit {wanted}")), Some(wanted));
+    }
+    assert_eq!(code(&db, &["a"], "kill -TERM $$"), Some(143));
+    assert_eq!(code(&db, &["a"], "kill -KILL $$"), Some(137));
+    assert_eq!(state(&db, "a").await, LockState::Released);
+}
+
+#[tokio::test]
+async fn a_command_that_cannot_run_has_the_codes_of_a_shell() {
+    let db = test_db().await;
+    let (code, _, said) = output(mongolock(&db, &["run", "a", "--", "no-such-command"]));
+    assert_eq!(code, Some(127), "{said}");
+    assert!(said.contains("no-such-command"), "{said}");
+    let (code, _, said) = output(mongolock(&db, &["run", "a", "--", "/etc/passwd"]));
+    assert_eq!(code, Some(126), "{said}");
+    assert_eq!(state(&db, "a").await, LockState::Released);
+}
+
+#[tokio::test]
+async fn a_busy_lock_has_a_code_of_its_own() {
+    let db = test_db().await;
+    let _guard = must(provider(&db).await.lock("a").acquire().await);
+    assert_eq!(code(&db, &["a", "--no-wait"], "true"), Some(75));
+    assert_eq!(code(&db, &["a", "--no-wait", "-E", "3"], "true"), Some(3));
+    let begun = Instant::now();
+    let (code, out, said) = run(&db, &["a", "--wait", "300ms"], "echo ran");
+    assert_eq!((code, out.as_str()), (Some(75), ""), "{said}");
+    assert!(begun.elapsed() >= Duration::from_millis(300));
+    assert!(said.contains("`a` not acquired within"), "{said}");
+}
+
+#[tokio::test]
+async fn a_lost_lock_has_a_code_of_its_own() {
+    let db = test_db().await;
+    let mut running = Running::start(mongolock(
+        &db,
+        &["run", "a", "--expiry", "5s", "--", "sleep", "100"],
+    ));
+    let provider = provider(&db).await;
+    let released = eventually(AMPLE, "the hold", || async {
+        must(provider.admin().force_release("a").await).then_some(())
+    });
+    must(released.await);
+    assert_eq!(running.code().await, Some(124));
+}
+
+#[tokio::test]
+async fn own_failures_have_a_code_of_their_own() {
+    let db = test_db().await;
+    for wrong in [
+        &["run", "a", "--expiry", "4s", "--", "true"][..],
+        &["run", "a"],
+        &["run", "--", "true"],
+        &["run", "a", "--wait", "soon", "--", "true"],
+        &["run", "a", "--permits", "0", "--", "true"],
+        &["run", "a", "b", "--permits", "2", "--", "true"],
+        &["run", "a", "b", "--once-per", "1d", "--", "true"],
+        &["run", "a\nb", "--", "true"],
+        &["run", "a", "--database", "a.b", "--", "true"],
+    ] {
+        let (code, out, said) = output(mongolock(&db, wrong));
+        assert_eq!((code, out.as_str()), (Some(125), ""), "{wrong:?}: {said}");
+        assert!(!said.is_empty() && !said.contains("panicked"), "{said}");
+    }
+    let mut nowhere = mongolock(&db, &["run", "a", "--no-wait", "--", "true"]);
+    nowhere.env(
+        "MONGODB_URI",
+        "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200",
+    );
+    let (code, _, said) = output(nowhere);
+    assert_eq!(code, Some(125));
+    assert!(said.contains("127.0.0.1:1"), "{said}");
+}
+
+#[tokio::test]
+async fn the_work_of_a_period_is_done_once() {
+    let db = test_db().await;
+    let tick = ["nightly", "--once-per", "7d"];
+    assert_eq!(code(&db, &tick, "exit 3"), Some(3));
+    assert_eq!(state(&db, "nightly").await, LockState::Released);
+    assert_eq!(run(&db, &tick, "echo ran").1, "ran\n");
+    assert_eq!(state(&db, "nightly").await, LockState::Done);
+    let (code, out, said) = run(&db, &tick, "echo ran");
+    assert_eq!((code, out.as_str(), said.as_str()), (Some(0), "", ""));
+    let no_wait = [&tick[..], &["--no-wait"]].concat();
+    assert_eq!(run(&db, &no_wait, "echo ran").0, Some(0));
+}
+
+#[tokio::test]
+async fn the_command_knows_its_lock() {
+    let db = test_db().await;
+    let shown = r#"echo "$MONGOLOCK_NAME ${MONGOLOCK_TOKEN-none} $MONGODB_URI""#;
+    let (_, one, _) = run(&db, &["a"], shown);
+    let token = must(provider(&db).await.admin().get("a").await)
+        .expect("it was held")
+        .fencing_token;
+    assert_eq!(one, format!("a {token} {}\n", db.uri()));
+
+    let (_, several, said) = run(&db, &["b", "a"], shown);
+    let words: Vec<&str> = several.split_whitespace().collect();
+    assert_eq!(words.first(), Some(&"b,a"), "{several} {said}");
+    let admin = provider(&db).await.admin();
+    let (a, b) = (must(admin.get("a").await), must(admin.get("b").await));
+    let token = |info: Option<mongolock::LockInfo>| info.expect("it was held").fencing_token;
+    assert_eq!(words[1], format!("{},{}", token(b), token(a)));
+
+    let mut permit = mongolock(&db, &["run", "c", "--permits", "2", "--", "sh", "-c", shown]);
+    permit.env("MONGOLOCK_TOKEN", "17");
+    assert_eq!(output(permit).1, format!("c none {}\n", db.uri()));
+}
+
+#[tokio::test]
+async fn input_and_output_belong_to_the_command() {
+    let db = test_db().await;
+    let mut cat = mongolock(&db, &["run", "a", "--", "cat"]);
+    let mut child = must(cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn());
+    let mut input = child.stdin.take().expect("it is a pipe");
+    must(std::io::Write::write_all(&mut input, b"one\ntwo"));
+    drop(input);
+    let output = must(child.wait_with_output());
+    assert_eq!(output.stdout, b"one\ntwo");
+}
+
+#[tokio::test]
+async fn permits_are_held_by_so_many() {
+    let db = test_db().await;
+    let hold = |code: &str| mongolock(&db, &["run", "p", "--permits", "2", "--", "sh", "-c", code]);
+    let running: Vec<Running> = (0..2).map(|_| Running::start(hold("sleep 100"))).collect();
+    let semaphore = provider(&db).await.semaphore("p", 2);
+    let taken = eventually(AMPLE, "both permits", || async {
+        (must(semaphore.available().await) == 0).then_some(())
+    });
+    must(taken.await);
+    let third = ["p", "--permits", "2", "--no-wait"];
+    assert_eq!(code(&db, &third, "true"), Some(75));
+    running[0].signal(Signal::TERM);
+    assert_eq!(
+        code(&db, &["p", "--permits", "2", "--wait", "15s"], "true"),
+        Some(0)
+    );
+}
+
+#[tokio::test]
+async fn a_signal_ends_a_wait() {
+    let db = test_db().await;
+    let provider = provider(&db).await;
+    let _guard = must(provider.lock("a").acquire().await);
+    for (signal, code) in [
+        (Signal::TERM, Some(143)),
+        (Signal::HUP, Some(129)),
+        (Signal::INT, None),
+    ] {
+        let mut waiting = mongolock(&db, &["run", "a", "--wait", "60s", "--", "true"]);
+        waiting.stderr(Stdio::null());
+        let mut waiting = Running::start(waiting);
+        let waits = eventually(BEFORE_EXPIRY, "a waiter", || async {
+            let info = must(provider.admin().get("a").await).expect("it is held");
+            (!info.waiters.is_empty()).then_some(())
+        });
+        must(waits.await);
+        waiting.signal(signal);
+        let status = waiting.ended().await;
+        assert_eq!(status.code(), code, "{status:?}");
+        // A shell sees 130.
+        let by_signal = code.is_none().then_some(signal.as_raw());
+        assert_eq!(status.signal(), by_signal, "{status:?}");
+    }
+}
+
+/// A process of another user in the group of the command, which `run` has no right to kill. Only root can make it; others
+/// see that the test is skipped.
+#[tokio::test]
+async fn a_process_that_cannot_be_killed_keeps_the_lock() {
+    if !geteuid().is_root() {
+        eprintln!("skipped: it takes root to start processes of two users");
+        return;
+    }
+    let db = test_db().await;
+    let directory = must(tempdir());
+    let readable = |path: &Path| must(fs::set_permissions(path, Permissions::from_mode(0o755)));
+    readable(directory.path());
+    // The other user may have no access to the directory of the build.
+    let program = directory.path().join("mongolock");
+    must(fs::copy(env!("CARGO_BIN_EXE_mongolock"), &program));
+    readable(&program);
+    let end = directory.path().join("end");
+    let script = format!("until [ -e '{}' ]; do sleep 0.05; done", end.display());
+    let mut run = Command::new(&program);
+    run.args(["--database", db.name(), "run", "a", "--", "sh", "-c", &script])
+        .env("MONGODB_URI", db.uri())
+        .current_dir("/")
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut run = Running::start(run);
+    let guardian = run.guardian().await;
+    let mut foreign = Command::new("sleep");
+    let mut foreign = must(foreign.arg("100").process_group(guardian).spawn());
+    must(fs::write(&end, ""));
+
+    assert_eq!(run.code().await, Some(125));
+    assert!(must(foreign.try_wait()).is_none(), "it lives");
+    let said = run.said();
+    assert!(
+        said.contains("1 of the command's processes cannot be killed; the lock is not released"),
+        "{said}"
+    );
+    assert_eq!(state(&db, "a").await, LockState::Held);
+    assert!(must(provider(&db).await.lock("a").try_acquire().await).is_none());
+    must(foreign.kill());
+    must(foreign.wait());
+}

@@ -1,0 +1,361 @@
+//! `run` when processes are killed or stopped, or the network is cut: no two commands of one name are alive at once.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mongolock_tests::{BEFORE_EXPIRY, Proxy, TestDb, eventually, must, shared, test_db};
+use rustix::process::Signal;
+use tokio::time::sleep;
+
+use crate::fixture::{Running, at, guardian_of, mongolock, processes, repetitions, send, until_empty};
+use crate::records::Records;
+
+/// The command whose end is tested: it records for ever.
+const ENDLESS: &str = "recording -1";
+
+/// A command that notices it if another one is alive.
+const SHORT: &str = "recording 5";
+
+/// A lock, and the two commands that want it.
+struct Scene {
+    db: TestDb,
+    records: Records,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        Self {
+            db: test_db().await,
+            records: Records::new(),
+        }
+    }
+
+    /// The arguments of `run` for this script, with the shortest expiry.
+    fn arguments(&self, options: &[&str], body: &str) -> Vec<String> {
+        let script = self.records.script(body);
+        let all = [
+            &["run", "job", "--expiry", "5s"],
+            options,
+            &["--", "sh", "-c", &script],
+        ]
+        .concat();
+        all.into_iter().map(str::to_owned).collect()
+    }
+
+    fn run(&self, uri: &str, options: &[&str], body: &str) -> Command {
+        let arguments = self.arguments(options, body);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut command = at(uri, &self.db, &arguments);
+        command.stderr(Stdio::null());
+        command
+    }
+
+    /// Starts the first command, and waits until it records.
+    async fn first(&self, body: &str) -> Running {
+        let running = Running::start(self.run(self.db.uri(), &[], body));
+        self.records.until_begun(0).await;
+        running
+    }
+
+    /// Runs the second command, which waits for the first one, and judges the records of both.
+    async fn second_follows(&self) {
+        let mut second = Running::start(self.run(self.db.uri(), &["--wait", "50s"], SHORT));
+        assert_eq!(second.code().await, Some(0));
+        self.records.assert_one_at_a_time(2);
+    }
+}
+
+#[tokio::test]
+async fn run_is_killed() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        let first = scene.first(ENDLESS).await;
+        let guardian = first.guardian().await;
+        first.signal(Signal::KILL);
+        scene.second_follows().await;
+        until_empty(guardian).await;
+    }
+}
+
+/// The guardian lives, and the command may live or not.
+#[tokio::test]
+async fn run_is_killed_between_its_spawns() {
+    for pause in 0..repetitions().max(5) {
+        let scene = Scene::new().await;
+        let first = Running::start(scene.run(scene.db.uri(), &[], ENDLESS));
+        let guardian = first.guardian().await;
+        sleep(Duration::from_millis(must(u64::try_from(pause % 10)))).await;
+        first.signal(Signal::KILL);
+        let begun = Instant::now();
+        until_empty(guardian).await;
+        assert!(
+            begun.elapsed() < BEFORE_EXPIRY,
+            "the guardian does not wait for the end of the lease"
+        );
+    }
+}
+
+#[tokio::test]
+async fn run_is_stopped() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        let mut first = scene.first(ENDLESS).await;
+        first.signal(Signal::STOP);
+        scene.second_follows().await;
+        first.signal(Signal::CONT);
+        assert_eq!(first.code().await, Some(124));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_network_is_cut() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        let server = must(shared().await);
+        let node = server.server().expect("the server is one of this run").node();
+        let proxy = must(Proxy::start(node.address()).await);
+        let mut first = Running::start(scene.run(&proxy.uri(), &[], ENDLESS));
+        scene.records.until_begun(0).await;
+        proxy.freeze();
+        scene.second_follows().await;
+        assert_eq!(first.code().await, Some(124));
+    }
+}
+
+#[tokio::test]
+async fn the_guardian_is_killed() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        let mut first = scene.first(ENDLESS).await;
+        send(first.guardian().await, Signal::KILL);
+        scene.second_follows().await;
+        assert_eq!(first.code().await, Some(125));
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_guardian_is_continued() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        let mut first = scene.first(ENDLESS).await;
+        let guardian = first.guardian().await;
+        send(guardian, Signal::STOP);
+        let continued = eventually(BEFORE_EXPIRY, "the guardian to go on", || async move {
+            let all = processes();
+            let guardian = all.iter().find(|process| process.id == guardian)?;
+            (guardian.state != "T").then_some(())
+        });
+        must(continued.await);
+        assert!(!first.has_ended());
+        first.signal(Signal::STOP);
+        scene.second_follows().await;
+        first.signal(Signal::CONT);
+        assert_eq!(first.code().await, Some(124));
+    }
+}
+
+/// Nobody is left who could end the command in time, as the help says. The first of the two that continues does it at once.
+#[tokio::test]
+async fn both_are_stopped() {
+    for continued in 0..repetitions().max(2) {
+        let scene = Scene::new().await;
+        let mut first = scene.first(ENDLESS).await;
+        let guardian = first.guardian().await;
+        // `run` would continue the guardian.
+        first.signal(Signal::STOP);
+        send(guardian, Signal::STOP);
+        let mut second = Running::start(scene.run(scene.db.uri(), &["--wait", "50s"], SHORT));
+        assert_eq!(second.code().await, Some(0), "the lease has expired");
+        let members = || {
+            processes()
+                .into_iter()
+                .filter(|process| process.group == guardian)
+        };
+        assert!(members().count() > 1, "the command lives");
+        if continued % 2 == 0 {
+            send(guardian, Signal::CONT);
+            until_empty(guardian).await;
+            first.signal(Signal::CONT);
+        } else {
+            first.signal(Signal::CONT);
+            until_empty(guardian).await;
+        }
+        assert_eq!(first.code().await, Some(124));
+    }
+}
+
+/// The command ends together with `run`, without the guardian.
+#[tokio::test]
+async fn both_are_killed() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        let first = scene.first(ENDLESS).await;
+        let guardian = first.guardian().await;
+        send(guardian, Signal::STOP);
+        first.signal(Signal::KILL);
+        send(guardian, Signal::KILL);
+        scene.second_follows().await;
+    }
+}
+
+#[tokio::test]
+async fn timeout_kills_run() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        let run = scene.run(scene.db.uri(), &[], ENDLESS);
+        let mut command = Command::new("timeout");
+        command
+            .args(["-s", "KILL", "1"])
+            .arg(run.get_program())
+            .args(run.get_args());
+        command.envs(run.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        let _first = Running::start(command);
+        scene.records.until_begun(0).await;
+        scene.second_follows().await;
+    }
+}
+
+#[tokio::test]
+async fn the_outer_one_of_two_runs_is_killed() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        let inner = scene.arguments(&[], ENDLESS);
+        let mut arguments = vec![
+            "run",
+            "outer",
+            "--expiry",
+            "5s",
+            "--",
+            env!("CARGO_BIN_EXE_mongolock"),
+        ];
+        arguments.extend(["--database", scene.db.name()]);
+        arguments.extend(inner.iter().map(String::as_str));
+        let first = Running::start(mongolock(&scene.db, &arguments));
+        scene.records.until_begun(0).await;
+        let outer = first.guardian().await;
+        first.signal(Signal::KILL);
+        scene.second_follows().await;
+        until_empty(outer).await;
+    }
+}
+
+/// The rest of a pipeline sees the end of its input at once, so that no process that lives on has the output.
+#[tokio::test]
+async fn run_is_killed_in_a_pipeline() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        let run = scene.run(scene.db.uri(), &[], ENDLESS);
+        let mut pipeline = Command::new("sh");
+        pipeline.args(["-c", "echo $$; { exec \"$@\"; } | cat; echo ended >\"$0\""]);
+        pipeline
+            .arg(scene.records.file("ended"))
+            .arg(run.get_program())
+            .args(run.get_args());
+        pipeline.envs(run.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        let first = Running::start(pipeline);
+        scene.records.until_begun(0).await;
+        let shell = first.id();
+        let run = must(
+            eventually(BEFORE_EXPIRY, "the program in the pipeline", || async move {
+                let all = processes();
+                let leads = |id: i32| {
+                    all.iter()
+                        .any(|other| other.parent == id && other.group == other.id)
+                };
+                let found = all
+                    .iter()
+                    .find(|process| process.parent == shell && leads(process.id));
+                found.map(|process| process.id)
+            })
+            .await,
+        );
+        send(run, Signal::KILL);
+        let ended = scene.records.file("ended");
+        let ended = || async { ended.exists().then_some(()) };
+        must(eventually(Duration::from_secs(4), "the end of the pipeline", ended).await);
+        scene.second_follows().await;
+    }
+}
+
+#[tokio::test]
+async fn a_hang_up_is_ignored_under_nohup() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        let run = scene.run(scene.db.uri(), &[], "recording 50; exit 7");
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' HUP; exec \"$@\"", "nohup"]);
+        command.arg(run.get_program()).args(run.get_args());
+        command.envs(run.get_envs().filter_map(|(key, value)| Some((key, value?))));
+        let mut first = Running::start(command);
+        scene.records.until_begun(0).await;
+        let guardian = guardian_of(first.id()).await;
+        first.signal(Signal::HUP);
+        send(-guardian, Signal::HUP);
+        scene.second_follows().await;
+        assert_eq!(first.code().await, Some(7), "the command has ended by itself");
+    }
+}
+
+#[tokio::test]
+async fn a_command_ignores_sigterm() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        let mut first = scene.first("trap '' TERM; recording -1").await;
+        first.signal(Signal::STOP);
+        scene.second_follows().await;
+        first.signal(Signal::CONT);
+        assert_eq!(first.code().await, Some(124));
+    }
+}
+
+/// It would outlive the command by far.
+#[tokio::test]
+async fn a_child_of_the_command_is_left() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        let mut first = scene
+            .first("(trap '' TERM; recording -1) & sleep 0.2; exit 3")
+            .await;
+        scene.second_follows().await;
+        assert_eq!(first.code().await, Some(3));
+    }
+}
+
+/// A stopped command must be continued to end.
+#[tokio::test]
+async fn a_stopped_command_gets_its_signals() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        let ended = scene.records.file("ended");
+        let body = format!(
+            "trap 'echo >{}; exit' TERM; kill -STOP $$; recording -1",
+            ended.display()
+        );
+        let mut first = scene.first(&format!("record; {body}")).await;
+        first.signal(Signal::STOP);
+        scene.second_follows().await;
+        assert!(ended.exists(), "SIGTERM comes before SIGKILL");
+        first.signal(Signal::CONT);
+        assert_eq!(first.code().await, Some(124));
+    }
+}
+
+/// A command that has made a group of its own is killed by `run`, with its children.
+#[tokio::test]
+async fn a_command_leaves_the_group() {
+    for _ in 0..repetitions() {
+        let scene = Scene::new().await;
+        let script = scene.records.script(ENDLESS);
+        let arguments = [
+            "run", "job", "--expiry", "5s", "--", "timeout", "60", "sh", "-c", &script,
+        ];
+        let mut command = mongolock(&scene.db, &arguments);
+        command.stderr(Stdio::null()).process_group(0);
+        let mut first = Running::start(command);
+        scene.records.until_begun(0).await;
+        send(first.guardian().await, Signal::KILL);
+        scene.second_follows().await;
+        assert_eq!(first.code().await, Some(125));
+    }
+}

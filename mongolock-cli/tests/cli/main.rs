@@ -1,0 +1,17 @@
+//! The program `mongolock` on real servers, with real processes.
+//!
+//! `MONGOLOCK_REPEAT=20` repeats each test of `faults` so many times.
+
+#![cfg(target_os = "linux")]
+
+mod doctor;
+mod end;
+mod faults;
+mod fixture;
+mod guide;
+mod operators;
+mod records;
+mod signals;
+mod terminal;
+mod top;
+mod watch;

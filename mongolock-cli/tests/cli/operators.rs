@@ -1,0 +1,369 @@
+//! `ls`, `show` and `release`, and how the connection is named.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use mongolock_tests::{AMPLE, TestDb, eventually, locks, must, test_db};
+use serde_json::Value;
+
+use crate::fixture::{mongolock, output, provider};
+
+fn json(db: &TestDb, arguments: &[&str]) -> Vec<Value> {
+    let (code, out, said) = output(mongolock(db, &[arguments, &["--json"]].concat()));
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    out.lines().map(|line| must(serde_json::from_str(line))).collect()
+}
+
+fn names(locks: &[Value]) -> Vec<&str> {
+    locks.iter().filter_map(|lock| lock["name"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn ls_lists_what_is_asked_for() {
+    let db = test_db().await;
+    let provider = must(provider(&db).await.to_builder().owner("anna").build());
+    let other = must(provider.to_builder().owner("bert").build());
+    let held = must(provider.lock("a:held").acquire().await);
+    must(must(other.lock("a:released").acquire().await).release().await);
+    let day = std::time::Duration::from_secs(7 * 24 * 60 * 60);
+    must(
+        must(other.lock("b:done").once_per(day).acquire().await)
+            .done()
+            .await,
+    );
+    let permit = must(other.semaphore("b:permits", 3).acquire().await);
+    // An older document would be removed by the TTL index.
+    let past = DateTime::from_millis(DateTime::now().timestamp_millis() - 60_000);
+    let expired = doc! { "_id": "c:expired", "lockId": "carl#1", "acquiredAt": past, "expiresAt": past,
+    "fencingToken": 5_i64 };
+    must(locks(db.database()).insert_one(expired).await);
+
+    let all = json(&db, &["ls"]);
+    assert_eq!(
+        names(&all),
+        ["a:held", "a:released", "b:done", "b:permits", "c:expired"]
+    );
+    let states: Vec<&str> = all.iter().filter_map(|lock| lock["state"].as_str()).collect();
+    assert_eq!(states, ["held", "released", "done", "held", "expired"]);
+    assert_eq!(all[3]["permit"], permit.number());
+    assert_eq!(names(&json(&db, &["ls", "a:"])), ["a:held", "a:released"]);
+    assert_eq!(names(&json(&db, &["ls", "--held"])), ["a:held", "b:permits"]);
+    assert_eq!(names(&json(&db, &["ls", "--expired"])), ["c:expired"]);
+    assert_eq!(names(&json(&db, &["ls", "--done"])), ["b:done"]);
+    assert_eq!(names(&json(&db, &["ls", "--owner", "anna"])), ["a:held"]);
+
+    let patient = other.lock("a:held").acquire_timeout(None);
+    let second = tokio::spawn(async move { patient.acquire().await });
+    let shown = eventually(AMPLE, "a waiter", || async {
+        let waited = json(&db, &["ls", "--waiting"]);
+        (names(&waited) == ["a:held"]).then_some(waited)
+    });
+    let waited = must(shown.await);
+    assert_eq!(waited[0]["waiters"][0]["owner"], "bert");
+    assert!(waited[0]["waiters"][0]["waiting_ms"].is_u64());
+    must(held.release().await);
+    must(must(must(second.await)).release().await);
+
+    let (_, text, _) = output(mongolock(&db, &["ls"]));
+    let rows: Vec<&str> = text.lines().collect();
+    assert_eq!(rows.len(), 6, "{text}");
+    assert!(
+        rows[0].starts_with("STATE ") && rows[4].ends_with(&format!("b:permits #{}", permit.number())),
+        "{text}"
+    );
+}
+
+/// The fields that the help of `ls` lists, with their types.
+#[tokio::test]
+async fn the_fields_of_json_are_stable() {
+    let db = test_db().await;
+    let provider = must(provider(&db).await.to_builder().owner("anna").build());
+    let guard = must(provider.lock("a").acquire().await);
+    let [lock] = &json(&db, &["show", "a"])[..] else {
+        panic!("one line");
+    };
+    let object = lock.as_object().expect("it is an object");
+    let mut fields: Vec<&str> = object.keys().map(String::as_str).collect();
+    fields.sort_unstable();
+    let wanted = [
+        "acquired_at",
+        "expires_at",
+        "fencing_token",
+        "held_ms",
+        "name",
+        "owner",
+        "remaining_ms",
+        "state",
+        "waiters",
+    ];
+    assert_eq!(fields, wanted);
+    assert_eq!(lock["fencing_token"], guard.fencing_token().get());
+    assert!(
+        lock["remaining_ms"]
+            .as_u64()
+            .is_some_and(|left| (1..=30_000).contains(&left)),
+        "{lock}"
+    );
+    assert!(
+        lock["held_ms"].as_u64().is_some_and(|held| held < 30_000),
+        "{lock}"
+    );
+    let acquired = lock["acquired_at"].as_str().unwrap_or_default();
+    assert!(DateTime::parse_rfc3339_str(acquired).is_ok(), "{lock}");
+    let (_, help, _) = output(mongolock(&db, &["ls", "--help"]));
+    for field in fields {
+        assert!(help.contains(field), "{field} is not in the help");
+    }
+}
+
+#[tokio::test]
+async fn damaged_documents_are_lines_and_names_are_escaped() {
+    let db = test_db().await;
+    let collection = locks(db.database());
+    must(collection.insert_one(doc! { "_id": "b", "lockId": 7 }).await);
+    let past = DateTime::from_millis(1_700_000_000_000);
+    for name in ["a\x1b[2J\u{9b}", "c"] {
+        let lock = doc! { "_id": name, "lockId": "x#1", "acquiredAt": past, "expiresAt": past, "fencingToken": 5_i64 };
+        must(collection.insert_one(lock).await);
+    }
+    let (code, text, _) = output(mongolock(&db, &["ls"]));
+    assert_eq!(code, Some(0));
+    let rows: Vec<&str> = text.lines().collect();
+    assert_eq!(rows.len(), 4, "{text}");
+    assert!(rows[1].ends_with(r"a\u{1b}[2J\u{9b}"), "{text}");
+    assert!(
+        rows[2].starts_with("damaged ") && rows[2].contains("  b: "),
+        "{text}"
+    );
+    let lines = json(&db, &["ls"]);
+    assert_eq!(lines[0]["name"], "a\x1b[2J\u{9b}");
+    assert_eq!(lines[1]["state"], "damaged");
+    assert!(lines[1]["problem"].is_string());
+    let (_, raw, _) = output(mongolock(&db, &["ls", "--json"]));
+    assert!(!raw.contains(['\x1b', '\u{9b}']), "{raw}");
+}
+
+/// A list of 100,000 locks takes no more memory than one of 1,000, and ends when nobody reads it.
+#[tokio::test]
+async fn a_long_list_is_streamed() {
+    const LOCKS: usize = 100_000;
+    let db = test_db().await;
+    let collection = locks(db.database());
+    let past = DateTime::from_millis(1_700_000_000_000);
+    for chunk in 0..LOCKS / 10_000 {
+        let many = (0..10_000).map(|number| {
+            doc! { "_id": format!("job:{:06}", chunk * 10_000 + number), "lockId": "x#1", "acquiredAt": past,
+            "expiresAt": past, "fencingToken": Bson::Int64(5) }
+        });
+        must(
+            collection
+                .insert_many(many.collect::<Vec<Document>>())
+                .ordered(false)
+                .await,
+        );
+    }
+    let mut ls = mongolock(&db, &["ls", "--json"]);
+    let mut child = must(ls.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn());
+    let mut lines = BufReader::new(child.stdout.take().expect("it is a pipe")).lines();
+    let memory = || {
+        let status = must(fs::read_to_string(format!("/proc/{}/status", child.id())));
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = peak
+            .and_then(|text| text.trim().strip_suffix(" kB"))
+            .expect("Linux tells it");
+        must(kilobytes.parse::<u64>())
+    };
+    let early = lines.by_ref().take(3_000).count();
+    let at_first = memory();
+    let late = lines.by_ref().take(LOCKS - early - 1_000).count();
+    let at_last = memory();
+    let rest = lines.count();
+    assert_eq!(early + late + rest, LOCKS);
+    assert!(must(child.wait()).success());
+    // All of the locks together would be more than 20 MB.
+    assert!(at_last < at_first + 8_000, "{at_first} kB, later {at_last} kB");
+
+    let mut ls = mongolock(&db, &["ls"]);
+    let mut child = must(ls.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn());
+    let mut out = BufReader::new(child.stdout.take().expect("it is a pipe"));
+    must(out.read_line(&mut String::new()));
+    drop(out);
+    let ended = must(child.wait_with_output());
+    assert_eq!(
+        (ended.status.code(), ended.stderr.len()),
+        (Some(0), 0),
+        "{ended:?}"
+    );
+}
+
+#[tokio::test]
+async fn show_tells_all_of_a_lock() {
+    let db = test_db().await;
+    let provider = must(provider(&db).await.to_builder().owner("anna").build());
+    let guard = must(provider.lock("a").acquire().await);
+    let permits = [
+        must(provider.semaphore("s", 3).acquire().await),
+        must(provider.semaphore("s", 3).acquire().await),
+    ];
+    let (code, text, _) = output(mongolock(&db, &["show", "a"]));
+    assert_eq!(code, Some(0));
+    for part in [
+        "a\n",
+        "held",
+        "holder     anna",
+        "remaining",
+        &guard.fencing_token().to_string(),
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let (_, text, _) = output(mongolock(&db, &["show", "s"]));
+    for permit in permits {
+        assert!(text.contains(&format!("s #{}\n", permit.number())), "{text}");
+    }
+    let (code, out, said) = output(mongolock(&db, &["show", "b"]));
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    assert!(said.contains("there is no lock `b`"), "{said}");
+}
+
+#[tokio::test]
+async fn release_ends_what_it_names() {
+    let db = test_db().await;
+    let provider = must(provider(&db).await.to_builder().owner("anna").build());
+    let code = |arguments: &[&str]| {
+        let (code, out, said) = output(mongolock(&db, &[&["release", "--yes"], arguments].concat()));
+        (code.unwrap_or(-1), format!("{out}{said}"))
+    };
+    let stuck = must(provider.lock("a").acquire().await);
+    let token = stuck.fencing_token().to_string();
+    let (refused, said) = code(&["a", "--token", "17"]);
+    assert!(
+        refused == 1 && said.contains("has another token"),
+        "{refused} {said}"
+    );
+    assert_eq!(code(&["a", "--done"]).0, 1, "it is no mark");
+    assert_eq!(code(&["a", "--token", &token]).0, 0);
+    stuck.lost().await;
+    let (again, said) = code(&["a"]);
+    assert!(again == 1 && said.contains("`a` is released"), "{again} {said}");
+    assert_eq!(code(&["nothing"]).0, 1);
+
+    let permits = [
+        must(provider.semaphore("s", 3).acquire().await),
+        must(provider.semaphore("s", 3).acquire().await),
+    ];
+    let (refused, said) = code(&["s"]);
+    assert!(
+        refused == 1 && said.contains("is a semaphore"),
+        "{refused} {said}"
+    );
+    assert_eq!(code(&["s", "--permit", &permits[0].number().to_string()]).0, 0);
+    permits[0].lost().await;
+    assert!(!permits[1].is_lost());
+    assert_eq!(code(&["s", "--all"]).0, 0);
+    permits[1].lost().await;
+
+    let day = std::time::Duration::from_secs(7 * 24 * 60 * 60);
+    must(
+        must(provider.lock("d").once_per(day).acquire().await)
+            .done()
+            .await,
+    );
+    let (refused, said) = code(&["d"]);
+    assert!(refused == 1 && said.contains("--done"), "{refused} {said}");
+    assert_eq!(code(&["d", "--done"]).0, 0);
+    assert!(
+        provider
+            .lock("d")
+            .once_per(day)
+            .try_acquire()
+            .await
+            .is_ok_and(|guard| guard.is_some())
+    );
+
+    let several = [
+        must(provider.lock("x").acquire().await),
+        must(provider.lock("y").acquire().await),
+    ];
+    assert_eq!(code(&["--owner", "anna"]).0, 0);
+    for guard in several {
+        guard.lost().await;
+    }
+    assert_eq!(code(&["--owner", "anna"]).0, 1, "there is none");
+    assert_eq!(code(&["a", "--owner", "anna"]).0, 2);
+    assert_eq!(code(&[]).0, 2);
+}
+
+/// In a pipe and in a script nobody can answer.
+#[tokio::test]
+async fn release_needs_a_terminal_or_yes() {
+    let db = test_db().await;
+    let provider = must(provider(&db).await.to_builder().owner("anna").build());
+    let _guard = must(provider.lock("a").acquire().await);
+    let permit = must(provider.semaphore("s", 2).acquire().await);
+    let number = permit.number().to_string();
+    for arguments in [
+        &["release", "a"][..],
+        &["release", "s", "--permit", &number],
+        &["release", "s", "--all"],
+        &["release", "--owner", "anna"],
+    ] {
+        let (code, _, said) = output(mongolock(&db, arguments));
+        assert!(
+            code == Some(125) && said.contains("--yes"),
+            "{arguments:?}: {said}"
+        );
+    }
+    assert_eq!(
+        names(&json(&db, &["ls", "--held"])),
+        ["a", "s"],
+        "nothing was released"
+    );
+}
+
+#[tokio::test]
+async fn a_password_is_refused_on_the_command_line_and_never_shown() {
+    let db = test_db().await;
+    let secret = "mongodb://anna:S3cr3t@127.0.0.1:1/?serverSelectionTimeoutMS=200";
+    let (code, out, said) = output(mongolock(&db, &["ls", "--uri", secret]));
+    assert!(code == Some(125) && said.contains("--uri-file"), "{said}");
+    assert!(!format!("{out}{said}").contains("S3cr3t"));
+
+    let mut from_environment = mongolock(&db, &["ls"]);
+    from_environment.env("MONGODB_URI", secret);
+    let (code, out, said) = output(from_environment);
+    assert_eq!(code, Some(125));
+    assert!(!format!("{out}{said}").contains("S3cr3t"), "{out}{said}");
+
+    let directory = must(tempfile::tempdir());
+    let file = directory.path().join("uri");
+    must(fs::write(&file, format!("{}\n", db.uri())));
+    let mut from_file = mongolock(&db, &["ls", "--uri-file", &file.to_string_lossy()]);
+    from_file.env_remove("MONGODB_URI");
+    assert_eq!(output(from_file).0, Some(0));
+    let mut from_option = mongolock(&db, &["--uri", db.uri(), "ls"]);
+    from_option.env_remove("MONGODB_URI");
+    assert_eq!(output(from_option).0, Some(0));
+    let mut none = mongolock(&db, &["ls"]);
+    none.env_remove("MONGODB_URI");
+    let (code, _, said) = output(none);
+    assert!(code == Some(125) && said.contains("MONGODB_URI"), "{said}");
+}
+
+#[tokio::test]
+async fn completions_name_the_commands() {
+    let db = test_db().await;
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let (code, script, _) = output(mongolock(&db, &["completions", shell]));
+        assert_eq!(code, Some(0));
+        assert!(
+            script.contains("release") && script.contains("once-per"),
+            "{shell}"
+        );
+        assert!(
+            !script.contains("guard-command"),
+            "{shell}: hidden commands stay hidden"
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! The signals that `run` passes on.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+use mongolock_tests::{AMPLE, eventually, must, test_db};
+use rustix::process::Signal;
+
+use crate::fixture::{Running, mongolock};
+use crate::records::Records;
+
+/// A script that notes each signal, and ends 1 s after the first one.
+const NOTING: &str = r#"
+for signal in HUP INT QUIT TERM USR1 USR2; do trap "echo $signal >>'$0'; n=1" $signal; done
+record
+n=
+while [ -z "$n" ]; do sleep 0.05; done
+for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done
+exit 9
+"#;
+
+#[tokio::test]
+async fn each_signal_is_passed_on_once() {
+    let db = test_db().await;
+    for (signal, name) in [
+        (Signal::HUP, "HUP\n"),
+        (Signal::INT, "INT\n"),
+        (Signal::QUIT, "QUIT\n"),
+        (Signal::TERM, "TERM\n"),
+        (Signal::USR1, "USR1\n"),
+        (Signal::USR2, "USR2\n"),
+    ] {
+        let records = Records::new();
+        let noted = records.file("noted");
+        let script = records.script(NOTING);
+        let noted_path = noted.to_string_lossy().into_owned();
+        let arguments = ["run", name.trim(), "--", "sh", "-c", &script, &noted_path];
+        let mut running = Running::start(mongolock(&db, &arguments));
+        records.until_begun(0).await;
+        // As `timeout` does: one for the process, and one for its group.
+        running.signal(signal);
+        running.signal(signal);
+        assert_eq!(running.code().await, Some(9));
+        assert_eq!(must(fs::read_to_string(&noted)), name);
+    }
+}
+
+/// A shell that runs a loop gets the signal, and sees that `run` has died of it.
+#[tokio::test]
+async fn an_interrupt_ends_the_loop_of_a_shell() {
+    let db = test_db().await;
+    let records = Records::new();
+    let script = records.script("record; kill -INT $$");
+    let run = mongolock(&db, &["run", "a", "--", "sh", "-c", &script]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "while :; do \"$@\"; done", "sh"]);
+    shell.arg(run.get_program()).args(run.get_args());
+    shell.envs(run.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let mut shell = Running::start(shell);
+    let status = shell.ended().await;
+    assert_eq!(status.signal(), Some(Signal::INT.as_raw()));
+    records.assert_one_at_a_time(1);
+}
+
+/// The reader of the output waits for the command only.
+#[tokio::test]
+async fn nothing_of_run_is_left_after_the_command() {
+    let db = test_db().await;
+    let mut running = Running::start(mongolock(&db, &["run", "a", "--", "sleep", "0.3"]));
+    let guardian = running.guardian().await;
+    assert_eq!(running.code().await, Some(0));
+    let gone = eventually(AMPLE, "the end of the guardian", || async move {
+        (!std::path::Path::new(&format!("/proc/{guardian}")).exists()).then_some(())
+    });
+    must(gone.await);
+}

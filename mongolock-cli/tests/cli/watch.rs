@@ -1,0 +1,202 @@
+//! `watch`: what happens to locks, line by line.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Stdio};
+use std::time::Duration;
+
+use mongodb::bson::doc;
+use mongolock::{LockProvider, LockState};
+use mongolock_tests::{AMPLE, Server, ServerOptions, TestDb, eventually, locks, must, test_db};
+use serde_json::Value;
+
+use crate::fixture::{mongolock, output, provider};
+
+/// A `watch --json` that runs.
+struct Watch {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    /// The lines that were read too early.
+    early: VecDeque<Value>,
+}
+
+impl Watch {
+    /// Starts it, and waits until it reports what a provider does.
+    async fn start(db: &TestDb, arguments: &[&str], provider: &LockProvider) -> Self {
+        let mut command = mongolock(db, &[&["watch", "--json"], arguments].concat());
+        let mut child = must(command.stdout(Stdio::piped()).spawn());
+        let mut lines = BufReader::new(child.stdout.take().expect("it is a pipe")).lines();
+        let provider = provider.clone();
+        let acting = tokio::spawn(async move {
+            loop {
+                must(must(provider.lock("x:warm").acquire().await).release().await);
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        });
+        let (first, lines) = must(tokio::task::spawn_blocking(move || (lines.next(), lines)).await);
+        assert!(first.is_some());
+        acting.abort();
+        Self {
+            child,
+            lines,
+            early: VecDeque::new(),
+        }
+    }
+
+    /// The next line about a name; the lines about others are left for later.
+    fn next(&mut self, name: &str) -> Value {
+        if let Some(at) = self.early.iter().position(|line| line["name"] == name) {
+            return self.early.remove(at).expect("it is there");
+        }
+        loop {
+            let line = must(self.lines.next().expect("it does not end"));
+            let line: Value = must(serde_json::from_str(&line));
+            if line["name"] == name || line["event"] == name {
+                return line;
+            }
+            self.early.push_back(line);
+        }
+    }
+
+    /// The event and the owner of the next line about a name.
+    fn event(&mut self, name: &str) -> (String, String) {
+        let line = self.next(name);
+        let text = |key: &str| line[key].as_str().unwrap_or("-").to_owned();
+        (text("event"), text("owner"))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn said(event: &str, owner: &str) -> (String, String) {
+    (event.to_owned(), owner.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_change_is_a_line() {
+    let db = test_db().await;
+    let anna = must(provider(&db).await.to_builder().owner("anna").build());
+    let bert = must(anna.to_builder().owner("bert").build());
+    let mut watch = Watch::start(&db, &["x:"], &anna).await;
+
+    let _other = must(anna.lock("y").acquire().await);
+    let held = must(anna.lock("x:a").acquire().await);
+    let line = watch.next("x:a");
+    assert_eq!(
+        (&line["event"], &line["owner"]),
+        (&"acquired".into(), &"anna".into())
+    );
+    assert_eq!(line["fencing_token"], held.fencing_token().get());
+    let waiting = bert.lock("x:a").acquire_timeout(None);
+    let waiting = tokio::spawn(async move { waiting.acquire().await });
+    assert_eq!(watch.event("x:a"), said("waiting", "bert"));
+    must(held.release().await);
+    assert_eq!(watch.event("x:a"), said("released", "anna"));
+    let held = must(must(waiting.await));
+    assert_eq!(watch.event("x:a"), said("acquired", "bert"));
+    must(bert.admin().force_release("x:a").await);
+    assert_eq!(watch.event("x:a"), said("released", "bert"));
+    held.lost().await;
+
+    let permit = must(anna.semaphore("x:s", 2).acquire().await);
+    let line = watch.next("x:s");
+    assert_eq!(
+        (&line["event"], &line["permit"]),
+        (&"acquired".into(), &permit.number().into())
+    );
+
+    let week = Duration::from_secs(7 * 24 * 60 * 60);
+    must(must(anna.lock("x:d").once_per(week).acquire().await).done().await);
+    assert_eq!(watch.event("x:d"), said("acquired", "anna"));
+    assert_eq!(watch.event("x:d"), said("done", "anna"));
+
+    // A lease whose holder has died.
+    let dead = doc! { "$set": { "lockId": "carl#1", "acquiredAt": "$$NOW", "fencingToken": 5_i64,
+    "expiresAt": { "$add": ["$$NOW", 300] } } };
+    must(
+        locks(db.database())
+            .update_one(doc! { "_id": "x:e" }, vec![dead])
+            .upsert(true)
+            .await,
+    );
+    assert_eq!(watch.event("x:e"), said("acquired", "carl"));
+    assert_eq!(watch.event("x:e"), said("expired", "carl"));
+    let taken = must(anna.lock("x:e").acquire().await);
+    let line = watch.next("x:e");
+    assert_eq!(
+        (&line["event"], &line["previous_owner"]),
+        (&"taken_over".into(), &"carl".into())
+    );
+    must(locks(db.database()).delete_one(doc! { "_id": "x:e" }).await);
+    assert_eq!(watch.event("x:e"), said("deleted", "anna"));
+    taken.lost().await;
+    assert!(
+        watch.early.iter().all(|line| line["name"] != "y"),
+        "it has another prefix"
+    );
+}
+
+/// The line of a lock that is renewed for longer than its first lease: nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewed_lock_does_not_expire() {
+    let db = test_db().await;
+    let anna = must(provider(&db).await.to_builder().owner("anna").build());
+    let mut watch = Watch::start(&db, &[], &anna).await;
+    let held = must(anna.lock("a").expiry(Duration::from_millis(600)).acquire().await);
+    let (first, admin) = (held.fencing_token(), anna.admin());
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let info = must(admin.get("a").await).expect("it is held");
+    assert_eq!((info.state, info.fencing_token), (LockState::Held, first));
+    must(held.release().await);
+    assert_eq!(watch.event("a"), said("acquired", "anna"));
+    assert_eq!(watch.event("a"), said("released", "anna"));
+}
+
+/// The stream ends with the collection, and what happens between its end and the next one is not told by events.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn missed_events_are_a_gap() {
+    let db = test_db().await;
+    let anna = must(provider(&db).await.to_builder().owner("anna").build());
+    let mut watch = Watch::start(&db, &[], &anna).await;
+    must(locks(db.database()).drop().await);
+    let held = must(anna.lock("b").acquire().await);
+    assert_eq!(watch.next("gap")["event"], "gap");
+    assert_eq!(watch.event("b"), said("acquired", "anna"));
+    must(held.release().await);
+    assert_eq!(watch.event("b"), said("released", "anna"));
+}
+
+#[tokio::test]
+async fn a_standalone_server_is_refused() {
+    let server = must(Server::start(ServerOptions::standalone()).await);
+    let db = test_db().await;
+    let mut command = mongolock(&db, &["watch"]);
+    command.env("MONGODB_URI", server.uri());
+    let (code, out, said) = output(command);
+    assert_eq!((code, out.as_str()), (Some(125), ""));
+    assert!(said.contains("replica set"), "{said}");
+}
+
+/// A reader that has ended is noticed at the next line.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_ends_with_its_reader() {
+    let db = test_db().await;
+    let anna = provider(&db).await;
+    let mut command = mongolock(&db, &["watch"]);
+    let mut child = must(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn());
+    drop(child.stdout.take());
+    let ended = eventually(AMPLE, "the end of the program", || {
+        let status = must(child.try_wait());
+        let anna = anna.clone();
+        async move {
+            must(must(anna.lock("a").acquire().await).release().await);
+            status
+        }
+    });
+    assert_eq!(must(ended.await).code(), Some(0));
+}

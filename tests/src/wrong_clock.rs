@@ -1,0 +1,60 @@
+//! Processes whose wall clock is wrong.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+
+use crate::{MongodSource, Server, ServerOptions, must};
+
+/// Compiles a library that shifts the wall clock of a process by the seconds of `MONGOLOCK_CLOCK_SHIFT`, and leaves its
+/// monotonic clock alone, if `LD_PRELOAD` names it.
+///
+/// # Panics
+///
+/// Without a C compiler.
+pub async fn wrong_clock(directory: &Path) -> PathBuf {
+    let library = directory.join("wrong_clock.so");
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(&library)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/wrong_clock.c"));
+    let built = must(spawn_blocking(move || compiler.status()).await);
+    assert!(
+        built
+            .expect("a C compiler is installed, which the TLS library needs as well")
+            .success()
+    );
+    library
+}
+
+/// Starts a replica set of three members, of which one has a clock that is ahead by this time, in full seconds.
+///
+/// # Panics
+///
+/// Without a C compiler, or if the servers do not start.
+pub async fn three_members_with_one_clock_ahead(directory: &Path, ahead: Duration) -> Server {
+    let shim = wrong_clock(directory).await;
+    let mongod = must(MongodSource::from_env().find().await);
+    // Only one of the members can create the directory.
+    let script = format!(
+        "#!/bin/sh\nif [ \"$1\" != --version ] && mkdir '{first}' 2>/dev/null; then\n  export LD_PRELOAD='{shim}' \
+         MONGOLOCK_CLOCK_SHIFT={shift}\nfi\nexec '{mongod}' \"$@\"\n",
+        first = directory.join("ahead").display(),
+        shim = shim.display(),
+        shift = ahead.as_secs(),
+        mongod = mongod.display(),
+    );
+    let wrapper = directory.join("mongod");
+    must(fs::write(&wrapper, script));
+    must(fs::set_permissions(&wrapper, Permissions::from_mode(0o755)));
+    let source = MongodSource {
+        explicit: Some(wrapper),
+        ..MongodSource::from_env()
+    };
+    must(Server::start(ServerOptions::three_members().source(source)).await)
+}
