@@ -11,6 +11,9 @@ use serde_json::Value;
 
 use crate::fixture::{mongolock, output, provider};
 
+/// The fields of `--json`, as the help lists them.
+const FIELDS: [&str; 4] = ["check", "state", "finding", "mend"];
+
 /// The findings of a check, each as its state and the whole.
 fn findings(db: &TestDb, uri: &str) -> (Option<i32>, Vec<Value>) {
     let mut command = mongolock(db, &["doctor", "--json"]);
@@ -18,10 +21,12 @@ fn findings(db: &TestDb, uri: &str) -> (Option<i32>, Vec<Value>) {
     let (code, out, said) = output(command);
     assert_eq!(said, "");
     assert!(!out.contains("S3cr3t"), "{out}");
-    (
-        code,
-        out.lines().map(|line| must(serde_json::from_str(line))).collect(),
-    )
+    let all: Vec<Value> = out.lines().map(|line| must(serde_json::from_str(line))).collect();
+    for finding in &all {
+        let fields = finding.as_object().expect("it is an object");
+        assert!(fields.keys().all(|field| FIELDS.contains(&field.as_str())), "{finding}");
+    }
+    (code, all)
 }
 
 fn of<'a>(all: &'a [Value], check: &str) -> Vec<(&'a str, &'a Value)> {
@@ -33,6 +38,16 @@ fn of<'a>(all: &'a [Value], check: &str) -> Vec<(&'a str, &'a Value)> {
 
 async fn indexes(db: &TestDb) -> Vec<String> {
     must(locks(db.database()).list_index_names().await)
+}
+
+#[tokio::test]
+async fn the_help_lists_the_fields() {
+    let db = test_db().await;
+    let (_, help, _) = output(mongolock(&db, &["doctor", "--help"]));
+    let (_, fields) = help.split_once("Fields of --json:").expect("the help has the fields");
+    for field in FIELDS {
+        assert!(fields.contains(&format!("\n  {field} ")), "{field}: {help}");
+    }
 }
 
 #[tokio::test]

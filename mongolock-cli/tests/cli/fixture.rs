@@ -155,6 +155,14 @@ pub(crate) fn send(id: i32, signal: Signal) {
     };
 }
 
+/// Whether a signal to a process has had no effect yet.
+pub(crate) fn has_pending(id: i32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+    let pending = pending.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    pending.unwrap_or(0) & (1 << (signal.as_raw() - 1)) != 0
+}
+
 /// A process of the machine.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -179,6 +187,17 @@ pub(crate) fn processes() -> Vec<Process> {
         })
     });
     all.filter(|process| process.state != "Z").collect()
+}
+
+/// Stops a process, and waits until it has stopped.
+pub(crate) async fn stop(id: i32) {
+    send(id, Signal::STOP);
+    let stopped = eventually(AMPLE, "the stop of the process", || async move {
+        let all = processes();
+        let process = all.iter().find(|process| process.id == id)?;
+        (process.state == "T").then_some(())
+    });
+    must(stopped.await);
 }
 
 /// Waits until no process of a group lives.

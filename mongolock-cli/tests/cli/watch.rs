@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
 
-use mongodb::bson::doc;
+use mongodb::bson::{DateTime, doc};
 use mongolock::{LockProvider, LockState};
 use mongolock_tests::{AMPLE, Server, ServerOptions, TestDb, eventually, locks, must, test_db};
 use serde_json::Value;
@@ -51,6 +51,7 @@ impl Watch {
         loop {
             let line = must(self.lines.next().expect("it does not end"));
             let line: Value = must(serde_json::from_str(&line));
+            assert_has_only_known_fields(&line);
             if line["name"] == name || line["event"] == name {
                 return line;
             }
@@ -70,6 +71,34 @@ impl Drop for Watch {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// The fields of `--json`, as the help lists them.
+const FIELDS: [&str; 7] = [
+    "at",
+    "event",
+    "name",
+    "permit",
+    "owner",
+    "previous_owner",
+    "fencing_token",
+];
+
+fn assert_has_only_known_fields(line: &Value) {
+    let fields = line.as_object().expect("it is an object");
+    assert!(fields.keys().all(|field| FIELDS.contains(&field.as_str())), "{line}");
+    let at = line["at"].as_str().unwrap_or_default();
+    assert!(DateTime::parse_rfc3339_str(at).is_ok(), "{line}");
+}
+
+#[tokio::test]
+async fn the_help_lists_the_fields() {
+    let db = test_db().await;
+    let (_, help, _) = output(mongolock(&db, &["watch", "--help"]));
+    let (_, fields) = help.split_once("Fields of --json:").expect("the help has the fields");
+    for field in FIELDS {
+        assert!(fields.contains(&format!("\n  {field} ")), "{field}: {help}");
     }
 }
 
