@@ -24,7 +24,10 @@ fn findings(db: &TestDb, uri: &str) -> (Option<i32>, Vec<Value>) {
     let all: Vec<Value> = out.lines().map(|line| must(serde_json::from_str(line))).collect();
     for finding in &all {
         let fields = finding.as_object().expect("it is an object");
-        assert!(fields.keys().all(|field| FIELDS.contains(&field.as_str())), "{finding}");
+        assert!(
+            fields.keys().all(|field| FIELDS.contains(&field.as_str())),
+            "{finding}"
+        );
     }
     (code, all)
 }
@@ -44,7 +47,9 @@ async fn indexes(db: &TestDb) -> Vec<String> {
 async fn the_help_lists_the_fields() {
     let db = test_db().await;
     let (_, help, _) = output(mongolock(&db, &["doctor", "--help"]));
-    let (_, fields) = help.split_once("Fields of --json:").expect("the help has the fields");
+    let (_, fields) = help
+        .split_once("Fields of --json:")
+        .expect("the help has the fields");
     for field in FIELDS {
         assert!(fields.contains(&format!("\n  {field} ")), "{field}: {help}");
     }

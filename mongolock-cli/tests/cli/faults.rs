@@ -176,7 +176,9 @@ async fn both_are_stopped_until(guardian_continues: bool) {
     stop(guardian).await;
     let mut second = Running::start(scene.run(scene.db.uri(), &["--wait", "50s"], SHORT));
     assert_eq!(second.code().await, Some(0), "the lease has expired");
-    let members = processes().into_iter().filter(|process| process.group == guardian);
+    let members = processes()
+        .into_iter()
+        .filter(|process| process.group == guardian);
     assert!(members.count() > 1, "the command lives");
     if guardian_continues {
         send(guardian, Signal::CONT);

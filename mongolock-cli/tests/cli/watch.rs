@@ -87,7 +87,10 @@ const FIELDS: [&str; 7] = [
 
 fn assert_has_only_known_fields(line: &Value) {
     let fields = line.as_object().expect("it is an object");
-    assert!(fields.keys().all(|field| FIELDS.contains(&field.as_str())), "{line}");
+    assert!(
+        fields.keys().all(|field| FIELDS.contains(&field.as_str())),
+        "{line}"
+    );
     let at = line["at"].as_str().unwrap_or_default();
     assert!(DateTime::parse_rfc3339_str(at).is_ok(), "{line}");
 }
@@ -96,7 +99,9 @@ fn assert_has_only_known_fields(line: &Value) {
 async fn the_help_lists_the_fields() {
     let db = test_db().await;
     let (_, help, _) = output(mongolock(&db, &["watch", "--help"]));
-    let (_, fields) = help.split_once("Fields of --json:").expect("the help has the fields");
+    let (_, fields) = help
+        .split_once("Fields of --json:")
+        .expect("the help has the fields");
     for field in FIELDS {
         assert!(fields.contains(&format!("\n  {field} ")), "{field}: {help}");
     }

@@ -68,11 +68,11 @@ impl Actor {
 
     /// Starts the process of this command, which prints its steps as the parts below do.
     pub(crate) fn spawn(mut command: Command) -> Self {
+        static STARTED: AtomicUsize = AtomicUsize::new(1);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let orders = child.stdin.take().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        static STARTED: AtomicUsize = AtomicUsize::new(1);
         Self {
             child,
             orders,

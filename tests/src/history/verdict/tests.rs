@@ -234,7 +234,7 @@ fn a_late_write_without_a_fence_is_measured() {
 fn a_call_without_an_answer_is_found() {
     let call = event(2, 15, Step::Invoke);
     let verdict = judge([hold(1, 10, 20, 1), vec![call.clone()]].concat());
-    assert_eq!(verdict.unanswered, [call.clone()]);
+    assert_eq!(verdict.unanswered, std::slice::from_ref(&call));
     let error = "timeout".to_owned();
     let failed = Step::NotAcquired {
         error,
