@@ -216,7 +216,7 @@ impl Lines {
             let mut state = lock(&self.state);
             state.is_stopped = true;
             self.keep.notify_one();
-            let names = state.names.drain().map(|(name, _)| name).collect();
+            let names = std::mem::take(&mut state.names).into_keys().collect();
             (names, state.writer.take())
         };
         self.known.store(0, Relaxed);

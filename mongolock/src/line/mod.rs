@@ -26,7 +26,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -79,7 +79,8 @@ pub(crate) struct Lines {
 
 #[derive(Default)]
 struct State {
-    names: HashMap<Arc<str>, Line>,
+    /// In a fixed order, so that a seed of the simulation repeats the same run.
+    names: BTreeMap<Arc<str>, Line>,
     /// The time that an acquire request takes of late.
     round_trip: Duration,
     /// The server refuses the documents of this provider until then.

@@ -1,4 +1,4 @@
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::time::Instant;
@@ -11,7 +11,6 @@ const CELLS: usize = 128;
 
 /// The names that this provider has released a moment ago, as hashes: it takes no memory per name and no mutex.
 pub(super) struct RecentReleases {
-    hasher: RandomState,
     start: Instant,
     /// The upper half of a cell is a part of the hash, the lower half the time in milliseconds.
     cells: Box<[AtomicU64]>,
@@ -20,7 +19,6 @@ pub(super) struct RecentReleases {
 impl RecentReleases {
     pub(super) fn new() -> Self {
         Self {
-            hasher: RandomState::new(),
             start: Instant::now(),
             cells: (0..CELLS).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -40,7 +38,9 @@ impl RecentReleases {
     }
 
     fn cell(&self, name: &str) -> (&AtomicU64, u64) {
-        let hash = self.hasher.hash_one(name);
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        let hash = hasher.finish();
         // A cell that was never used is zero, and equals no name.
         let upper = (hash | 1 << 32) & !u64::from(u32::MAX);
         (&self.cells[low_half(hash) as usize % CELLS], upper)
