@@ -289,9 +289,9 @@ pub(crate) const LINE_REMEMBER: Duration = millis(500);
 pub(crate) const LINE_STRANGER: Duration = seconds(5);
 
 /// The moment that is left to such a program after each release in that time: it looks seldom and at any moment, and each
-/// millisecond in which the lock is free lets it in more often. Two processors and 4 of them beside 4 times 4 tasks: 2.6
-/// turns a second with 2 ms.
-pub(crate) const LINE_STRANGER_MOMENT: Duration = millis(5);
+/// millisecond in which the lock is free lets it in more often. Two processors and 4 of them beside 4 times 4 tasks: 1.8
+/// turns a second without it.
+pub(crate) const LINE_STRANGER_MOMENT: Duration = millis(2);
 
 /// The longest time for which a process waits after its own release until another one has acquired the lock.
 pub(crate) const STAND_BACK: Duration = millis(30);

@@ -232,8 +232,10 @@ impl Line {
 
     pub(super) fn rivals(&self) -> Rivals {
         if self.order.others_wait() {
-            let has_stream = self.has_stream;
-            Rivals::Wait { has_stream }
+            Rivals::Wait {
+                has_stream: self.has_stream,
+                has_stranger: self.order.has_stranger(),
+            }
         } else {
             Rivals::None
         }

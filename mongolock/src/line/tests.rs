@@ -442,7 +442,10 @@ async fn a_releaser_leaves_the_lock_to_others_until_one_of_them_has_it() {
 
     b.enter("n", &queue).await;
     a.acquire("n", &queue).await;
-    assert!(matches!(a.lines.rivals("n"), Rivals::Wait { has_stream: true }));
+    assert!(matches!(
+        a.lines.rivals("n"),
+        Rivals::Wait { has_stream: true, .. }
+    ));
     a.lines.released("n");
     assert_eq!(a.lines.place_until("n"), Some(Instant::now() + STAND_BACK));
     // Its own claims are no turn of another one.

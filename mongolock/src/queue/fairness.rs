@@ -26,6 +26,8 @@ pub(crate) enum Rivals {
     Wait {
         /// Whether this process learns of releases by the change stream; it polls otherwise.
         has_stream: bool,
+        /// Whether one of them is a program without a place in line, which finds the lock free by chance.
+        has_stranger: bool,
     },
 }
 
@@ -52,9 +54,10 @@ struct Row {
     hold_begun: Instant,
     /// The least duration of the row, because the server is slow.
     slow: Duration,
-    /// The number of holds that still belong to the row, whoever comes for them: one for each caller that waited when it began,
-    /// and some more.
-    due: usize,
+    /// The number of callers that waited when the row began.
+    waiting: usize,
+    /// The number of holds after the first one.
+    more_holds: usize,
 }
 
 impl Default for HandoverBudget {
@@ -78,7 +81,8 @@ impl HandoverBudget {
             begun: now,
             hold_begun: now,
             slow: (request * HANDOVER_REQUESTS).min(HANDOVER_MAX_SLOW),
-            due: waiting + waiting / WAITERS_FOR_ONE_MORE,
+            waiting,
+            more_holds: 0,
         });
     }
 
@@ -92,13 +96,18 @@ impl HandoverBudget {
         let allows = match rivals {
             Rivals::Unknown => age < Duration::from_millis(self.limit_ms.into()).max(row.slow),
             Rivals::None => age < HANDOVER_MAX.max(row.slow),
-            Rivals::Wait { has_stream: true } => {
-                let belongs = row.due > 0 || age < HANDOVER_OPEN;
+            Rivals::Wait {
+                has_stream: true,
+                has_stranger,
+            } => {
+                let belongs = row.more_holds < row.due(has_stranger) || age < HANDOVER_OPEN;
                 belongs && age_then <= HANDOVER_MIN.max(row.slow)
             }
-            Rivals::Wait { has_stream: false } => age_then <= HANDOVER_POLLING.max(row.slow),
+            Rivals::Wait {
+                has_stream: false, ..
+            } => age_then <= HANDOVER_POLLING.max(row.slow),
         };
-        row.due = row.due.saturating_sub(1);
+        row.more_holds += usize::from(allows);
         row.hold_begun = now;
         self.is_used_up = !allows && matches!(rivals, Rivals::Unknown);
         allows
@@ -128,6 +137,20 @@ impl HandoverBudget {
             return;
         }
         self.limit_ms = self.limit_ms.saturating_mul(2).min(in_millis(HANDOVER_MAX));
+    }
+}
+
+impl Row {
+    /// The number of holds after the first one that belong to the row, whoever comes for them: one for each caller that waited
+    /// when it began, and some more. A program without a place in line has its chance only between two rows, so that rows are
+    /// short beside one.
+    fn due(&self, has_stranger: bool) -> usize {
+        let more = if has_stranger {
+            0
+        } else {
+            self.waiting / WAITERS_FOR_ONE_MORE
+        };
+        self.waiting + more
     }
 }
 
@@ -183,13 +206,17 @@ mod tests {
     }
 
     /// The number of holds in a row for which others wait, with holds of 3 ms.
-    async fn holds_beside_rivals(waiting: usize) -> usize {
+    async fn holds_beside_rivals(waiting: usize, has_stranger: bool) -> usize {
         let mut budget = HandoverBudget::default();
         budget.begin_row(Duration::ZERO, waiting);
         let mut holds = 1;
         loop {
             tokio::time::sleep(Duration::from_millis(3)).await;
-            if !budget.allows_handover(Rivals::Wait { has_stream: true }) {
+            let rivals = Rivals::Wait {
+                has_stream: true,
+                has_stranger,
+            };
+            if !budget.allows_handover(rivals) {
                 return holds;
             }
             holds += 1;
@@ -200,9 +227,13 @@ mod tests {
     async fn beside_rivals_a_row_has_a_hold_for_each_caller_and_some_more_up_to_its_time() {
         let mut rows = Vec::new();
         for waiting in [1, 2, 3, 4, 31] {
-            rows.push(holds_beside_rivals(waiting).await);
+            let (usual, short) = (
+                holds_beside_rivals(waiting, false).await,
+                holds_beside_rivals(waiting, true).await,
+            );
+            rows.push((usual, short));
         }
-        assert_eq!(rows, [2, 3, 5, 6, 6]);
+        assert_eq!(rows, [(2, 2), (3, 3), (5, 4), (6, 5), (6, 6)]);
     }
 
     #[tokio::test(start_paused = true)]
