@@ -66,7 +66,8 @@ impl Front {
     }
 
     /// Notes that the server has confirmed such a release. The next caller of this process may still leave the lock to other
-    /// processes, and a call that ends meanwhile has not missed a reply.
+    /// processes, and a call that ends meanwhile has not missed a reply. Nobody is notified: the turn passes on now, and who
+    /// waits for it must not learn instead that the lock was held before.
     pub(super) fn release_confirmed(&self) {
         let mut state = lock(&self.state);
         if std::mem::take(&mut state.is_releasing) {
