@@ -116,8 +116,7 @@ impl<'a> Pacing<'a> {
             return;
         };
         let front = self.entry.front();
-        let is_unknown = matches!(front.status(), FrontStatus::NoReply) && !front.is_reply_slow();
-        if is_unknown {
+        if matches!(front.status(), FrontStatus::NoReply) && !front.is_reply_slow() {
             // A call whose time ends here has waited for others, and for no reply.
             front.set_held(Holder::default());
         }
@@ -130,9 +129,6 @@ impl<'a> Pacing<'a> {
                 subscription.woken_within(left.saturating_sub(own)).await;
             }
             None => subscription.woken().await,
-        }
-        if is_unknown {
-            front.forget_unknown_holder();
         }
     }
 

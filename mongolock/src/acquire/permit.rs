@@ -113,7 +113,8 @@ impl<'a> AcquirePermit<'a> {
     /// The number of permits that are free at present.
     pub(crate) async fn available(&self) -> Result<u32, LockError> {
         self.engine.ensure_running();
-        let held = self.held_slots().await?;
+        let entry = self.engine.queues.join(&self.group);
+        let held = self.held_slots(&entry).await?;
         let held = held.keys().filter(|number| **number < self.permits).count();
         Ok(self.permits - u32::try_from(held).unwrap_or(self.permits))
     }
@@ -342,9 +343,8 @@ impl<'a> AcquirePermit<'a> {
     ) -> Result<Found, LockError> {
         loop {
             entry.front().request_sent();
-            match self.held_slots().await {
+            match self.held_slots(entry).await {
                 Ok(held) => {
-                    entry.front().replied(entry.has_requests());
                     let found = self.choose(&held);
                     if let Found::Full(holder) = &found {
                         entry.front().set_held(holder.clone());
@@ -390,17 +390,23 @@ impl<'a> AcquirePermit<'a> {
     }
 
     /// The permits that are held. The query runs to its end on a task of its own.
-    async fn held_slots(&self) -> Result<HeldSlots, LockError> {
+    async fn held_slots(&self, entry: &Arc<Entry>) -> Result<HeldSlots, LockError> {
         let (store, overdue) = (
             Arc::clone(&self.engine.store),
             Arc::clone(&self.engine.queues.overdue),
         );
         let (name, permits) = (Arc::clone(self.name.text()), self.permits);
         let margin = self.engine.config.options.takeover_margin;
+        let asked = Arc::clone(entry);
         let looking = async move {
-            overdue
+            let reply = overdue
                 .count(store.slots(&name, permits, margin, LOOK_LIMIT))
-                .await
+                .await;
+            if reply.is_ok() {
+                // The caller may have left, and others wait for the same semaphore.
+                asked.front().replied(asked.has_requests());
+            }
+            reply
         };
         // After a lost reply another query is sent, instead of waiting for the end of its connection.
         match timeout(ACQUIRE_OVERDUE, task::start(looking)).await {

@@ -90,7 +90,8 @@ fn mongo_help(error: &Error) -> &'static str {
         (Some(Failure::NoReply { .. }), _) => {
             "Check that MongoDB can be reached, has a primary and is not overloaded. With a client of your own, set \
              `serverSelectionTimeoutMS` below `acquire_timeout` to learn why the driver finds no server; \
-             `LockProvider::connect` reports it within 2 s."
+             a client of `LockProvider::connect` reports it within \
+             2 s to a call that does not wait."
         }
         (Some(Failure::Unreachable { .. }), _) => {
             "Check the host and the port in the connection string, that MongoDB runs, and that this host may connect \

@@ -30,13 +30,14 @@ impl Handover {
         }
     }
 
-    /// Releases the lock and waits for the server's reply, whatever that is.
-    pub(crate) async fn release(self) {
-        // The outcome does not matter to the next caller, which acquires the lock anew.
-        let _ = match self {
+    /// Releases the lock, and returns whether the server has replied. What it replied does not matter to the next caller,
+    /// which acquires the lock anew.
+    pub(crate) async fn release(self) -> bool {
+        let released = match self {
             Self::Hold(mut hold) => hold.release().await,
             Self::Unreleased(unreleased) => unreleased.release().await,
         };
+        !matches!(released, Err(LockError::Mongo(_)))
     }
 }
 

@@ -69,10 +69,7 @@ impl Front {
     /// processes, and a call that ends meanwhile has not missed a reply. Nobody is notified: the turn passes on now, and who
     /// waits for it must not learn instead that the lock was held before.
     pub(super) fn release_confirmed(&self) {
-        let mut state = lock(&self.state);
-        if std::mem::take(&mut state.is_releasing) {
-            state.no_reply_since = None;
-        }
+        lock(&self.state).is_releasing = false;
     }
 
     /// Whether the lock is being released for a call that has returned.
@@ -94,14 +91,6 @@ impl Front {
             is_releasing: false,
         };
         self.changed.notify_waiters();
-    }
-
-    /// Notes that a call no longer waits for others of which no reply has said that they hold the lock.
-    pub(crate) fn forget_unknown_holder(&self) {
-        let mut state = lock(&self.state);
-        if matches!(&state.status, FrontStatus::Held(holder) if holder.is_unknown()) {
-            state.status = FrontStatus::NoReply;
-        }
     }
 
     /// Notes that a request has failed. The time without a reply goes on, unless the server said that the document is

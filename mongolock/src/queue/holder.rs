@@ -56,11 +56,6 @@ impl Holder {
         self.period
     }
 
-    /// Whether no reply has named the holder.
-    pub(super) fn is_unknown(&self) -> bool {
-        self.lock_id.is_none() && self.until.is_none()
-    }
-
     /// The time until the lock is free without a renewal; zero if it has passed.
     pub(crate) fn remaining(&self) -> Option<Duration> {
         self.until

@@ -350,6 +350,11 @@ impl<H> Turn<H> {
         self.entry.front()
     }
 
+    /// Notes a reply of the server to the caller that has the turn.
+    pub(crate) fn note_reply(&self) {
+        self.entry.front().replied(self.entry.has_requests());
+    }
+
     /// The hold that was handed over with the turn.
     pub(crate) fn take_over(&self) -> Option<H> {
         self.entry.handed_over.take()

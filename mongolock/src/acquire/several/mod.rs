@@ -337,7 +337,15 @@ impl<'a> AcquireSeveral<'a> {
             Arc::clone(&self.engine.queues.overdue),
         );
         let names = [Arc::clone(name)];
-        let looking = async move { overdue.count(store.look(&names, margin, LOOK_LIMIT)).await };
+        let asked = Arc::clone(entry);
+        let looking = async move {
+            let reply = overdue.count(store.look(&names, margin, LOOK_LIMIT)).await;
+            if reply.is_ok() {
+                // The caller may have left, and others wait for the same name.
+                asked.front().replied(asked.has_requests());
+            }
+            reply
+        };
         entry.front().request_sent();
         // After a lost reply another look is sent, instead of waiting for the end of its connection.
         let mut running = match timeout(ACQUIRE_OVERDUE, task::start(looking)).await {
@@ -345,7 +353,6 @@ impl<'a> AcquireSeveral<'a> {
             Err(_) => return Err(LockError::no_reply("query", ACQUIRE_OVERDUE)),
         };
         let Some(lease) = running.remove(name) else {
-            entry.front().replied(entry.has_requests());
             return Ok(None);
         };
         if let Some(id) = &lease.holder {
@@ -634,10 +641,13 @@ async fn release_handed_over(turns: &[Turn]) {
     let taken = turns.iter().filter_map(|turn| {
         let handed_over = turn.take_over()?;
         turn.front().request_sent();
-        Some(handed_over)
+        Some((turn, handed_over))
     });
-    for handed_over in taken.collect::<Vec<_>>() {
-        boxed(handed_over.release()).await;
+    for (turn, handed_over) in taken.collect::<Vec<_>>() {
+        // No request for this name need follow for a while, so that nothing else would note the reply.
+        if boxed(handed_over.release()).await {
+            turn.note_reply();
+        }
     }
 }
 
