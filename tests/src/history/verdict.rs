@@ -194,10 +194,15 @@ fn unanswered(events: &[Event]) -> Vec<Event> {
     let mut open: HashMap<(usize, usize), &Event> = HashMap::new();
     // A kill is noted before it, so the last steps of its process may come a little later.
     let mut killed = HashSet::new();
+    let mut unanswered: Vec<Event> = Vec::new();
     for event in events {
         match event.step {
             Step::Invoke if killed.contains(&event.process) => {}
-            Step::Invoke => drop(open.insert((event.process, event.task), event)),
+            Step::Invoke => {
+                // The task asks again, so the earlier call has no answer any more, whatever happens to its process later.
+                let earlier = open.insert((event.process, event.task), event);
+                unanswered.extend(earlier.cloned());
+            }
             Step::Acquired { .. } | Step::NotAcquired { .. } => {
                 open.remove(&(event.process, event.task));
             }
@@ -208,7 +213,7 @@ fn unanswered(events: &[Event]) -> Vec<Event> {
             _ => {}
         }
     }
-    let mut unanswered: Vec<Event> = open.into_values().cloned().collect();
+    unanswered.extend(open.into_values().cloned());
     unanswered.sort_by_key(|call| call.at);
     unanswered
 }

@@ -274,6 +274,19 @@ fn a_call_without_an_answer_is_found() {
     assert_eq!(verdict.breaches(), [""; 0]);
 }
 
+/// Neither the answer to a later call of the task nor a kill answers an earlier call.
+#[test]
+fn a_call_without_an_answer_is_found_before_another_call() {
+    let call = event(1, 2, Step::Invoke);
+    let answered = judge([vec![call.clone()], hold(1, 10, 20, 1)].concat());
+    assert_eq!(answered.unanswered, std::slice::from_ref(&call));
+    let again = event(1, 5, Step::Invoke);
+    let killed = judge(vec![call.clone(), again.clone(), event(1, 6, Step::Killed)]);
+    assert_eq!(killed.unanswered, std::slice::from_ref(&call));
+    let open = judge(vec![call.clone(), again.clone()]);
+    assert_eq!(open.unanswered, [call, again]);
+}
+
 /// Calls that have failed are a part of the wait.
 #[test]
 fn a_wait_begins_with_the_first_call() {
