@@ -9,6 +9,10 @@
 //! Spans and events of [`tracing`], all with the target `mongolock`; names and fields are stable. Nothing is reported at
 //! `info` or above while all goes well. [`guide::observing`] lists them, and says which ones to alarm on.
 
+// The documentation says which items need a feature: rustdoc labels each item under a `cfg` by itself. No public item is
+// under one so far: the features choose TLS, bson and metrics behind the same interface.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod acquire;
 mod admin;
 mod backoff;

@@ -5,12 +5,11 @@
     python3 tests/mutants/store.py --list          # their names
     python3 tests/mutants/store.py 3 7 12          # these
     python3 tests/mutants/store.py --check         # only whether each text to replace is there once
-
-    python3 tests/mutants/store.py --no-baseline 5 # the suite has passed without a mutant before
+    python3 tests/mutants/store.py --no-baseline 5 # this one, without running the suite without a mutant first
 
 A mutant is made in a copy of the repository under cargo's target directory, with a target directory of its own, because
-cargo does not tell the crates of the two trees apart. It is killed by the first test that fails, also alone; "survives" is a gap in the tests or a rule that another rule makes superfluous, and
-is explained in the README.
+cargo does not tell the crates of the two trees apart. It is killed by the first test that fails, also alone. "survives"
+is a gap in the tests or a rule that another rule makes superfluous, and is explained in the README.
 """
 
 import argparse
@@ -128,7 +127,8 @@ MUTANTS = [
 def copy(target):
     """A copy of the files that git knows, with the changes of the working tree."""
     place = os.path.join(target, "mutants", "copy")
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True).stdout
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
     for name in filter(None, listed.decode().split("\0")):
         source, copied = os.path.join(ROOT, name), os.path.join(place, name)
         if not os.path.lexists(source):

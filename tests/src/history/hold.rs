@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use super::{Event, Outcome, Step};
 
+/// The time that a holder needs after a stop to find its loss, and a later holder from its claim to its note of it.
+const NOTICED_WITHIN: Duration = Duration::from_millis(100);
+
 /// How a section has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
@@ -51,10 +54,20 @@ impl Hold {
         }
     }
 
-    /// Whether its process was stopped over the end of the lease that it knew of.
+    /// Whether its process was stopped over the end of the lease that it knew of at the beginning. Renewals may have moved
+    /// the end since, so this alone excuses no overlap.
     #[must_use]
     pub fn was_stopped_over_the_end(&self) -> bool {
         self.stops.iter().any(|(_, until)| *until >= self.lease_ends)
+    }
+
+    /// Whether the later hold began while this one's process was stopped: no lock can prevent that. A stop before the end
+    /// of the first lease cannot be the cause, and neither can one that was over well before the later hold.
+    #[must_use]
+    pub fn was_stopped_at_the_beginning_of(&self, later: &Self) -> bool {
+        self.stops.iter().any(|(from, until)| {
+            *until >= self.lease_ends && *from <= later.begun && later.begun <= *until + NOTICED_WITHIN
+        })
     }
 
     /// Whether the holder was told that the lock is no longer its own.

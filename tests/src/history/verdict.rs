@@ -16,7 +16,7 @@ use super::{End, Event, History, Hold, Outcome, Step};
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Verdict {
-    /// Two holders at the same time, of whom the earlier one was not stopped over the end of its lease.
+    /// Two holders at the same time, of whom the earlier one was not stopped when the later one began.
     pub overlaps: Vec<(Hold, Hold)>,
     /// A hold, and a later one whose token is not greater.
     pub falling_tokens: Vec<(Hold, Hold)>,
@@ -28,8 +28,8 @@ pub struct Verdict {
     pub unanswered: Vec<Event>,
     /// Holds whose holders were told that they have lost the lock.
     pub lost: Vec<Hold>,
-    /// Sections that went on while another process held the lock: their holders were stopped over the end of the lease,
-    /// and have found their loss afterwards.
+    /// Sections that went on while another process held the lock: it began while their holders were stopped, and they have
+    /// found their loss afterwards.
     pub late_sections: Vec<Late>,
     /// Writes without a fence that were sent or confirmed when a later holder had begun.
     pub late_writes: Vec<Late>,
@@ -130,7 +130,7 @@ fn overlaps(holds: &[Hold]) -> (Vec<(Hold, Hold)>, Vec<Late>) {
     for hold in holds {
         open.retain(|earlier| earlier.ended > hold.begun);
         for earlier in &open {
-            if earlier.end == End::Lost && earlier.was_stopped_over_the_end() {
+            if earlier.end == End::Lost && earlier.was_stopped_at_the_beginning_of(hold) {
                 late.push(Late {
                     process: earlier.process,
                     beside: hold.process,
@@ -194,10 +194,15 @@ fn unanswered(events: &[Event]) -> Vec<Event> {
     let mut open: HashMap<(usize, usize), &Event> = HashMap::new();
     // A kill is noted before it, so the last steps of its process may come a little later.
     let mut killed = HashSet::new();
+    let mut unanswered: Vec<Event> = Vec::new();
     for event in events {
         match event.step {
             Step::Invoke if killed.contains(&event.process) => {}
-            Step::Invoke => drop(open.insert((event.process, event.task), event)),
+            Step::Invoke => {
+                // The task asks again, so the earlier call has no answer any more, whatever happens to its process later.
+                let earlier = open.insert((event.process, event.task), event);
+                unanswered.extend(earlier.cloned());
+            }
             Step::Acquired { .. } | Step::NotAcquired { .. } => {
                 open.remove(&(event.process, event.task));
             }
@@ -208,7 +213,7 @@ fn unanswered(events: &[Event]) -> Vec<Event> {
             _ => {}
         }
     }
-    let mut unanswered: Vec<Event> = open.into_values().cloned().collect();
+    unanswered.extend(open.into_values().cloned());
     unanswered.sort_by_key(|call| call.at);
     unanswered
 }

@@ -144,6 +144,34 @@ fn other_overlaps_of_a_stopped_holder_are_breaches() {
     }
 }
 
+/// A hold that was renewed for minutes and lost later; its lease of 100 ms at the beginning says nothing about its end.
+fn renewed_with_a_stop(stop: (u64, u64), later: u64) -> Verdict {
+    let mut events = vec![
+        event(1, 9, Step::Invoke),
+        event(1, 10, acquired(1)),
+        event(1, stop.0, Step::Stopped),
+        event(1, stop.1, Step::Continued),
+        event(1, later + 40, Step::Ended { is_lost: true }),
+    ];
+    events.extend(hold(2, later, later + 50, 2));
+    judge(events)
+}
+
+/// A short stop of a renewed hold excuses no overlap before it or well after it.
+#[test]
+fn a_stop_at_another_time_excuses_no_overlap() {
+    for later in [119_000, 119_999, 120_200, 180_000] {
+        let verdict = renewed_with_a_stop((120_000, 120_010), later);
+        assert_eq!(
+            (verdict.overlaps.len(), verdict.late_sections.len()),
+            (1, 0),
+            "{later}"
+        );
+    }
+    let verdict = renewed_with_a_stop((120_000, 121_000), 120_500);
+    assert_eq!((verdict.overlaps.len(), verdict.late_sections.len()), (0, 1));
+}
+
 /// The section of a stopped holder lasts longer than those after it, of which two overlap.
 #[test]
 fn a_stopped_holder_hides_no_overlap() {
@@ -244,6 +272,19 @@ fn a_call_without_an_answer_is_found() {
     assert_eq!((verdict.breaches().len(), verdict.failed), (0, (1, 1)));
     let verdict = judge(vec![call, event(2, 16, Step::Killed)]);
     assert_eq!(verdict.breaches(), [""; 0]);
+}
+
+/// Neither the answer to a later call of the task nor a kill answers an earlier call.
+#[test]
+fn a_call_without_an_answer_is_found_before_another_call() {
+    let call = event(1, 2, Step::Invoke);
+    let answered = judge([vec![call.clone()], hold(1, 10, 20, 1)].concat());
+    assert_eq!(answered.unanswered, std::slice::from_ref(&call));
+    let again = event(1, 5, Step::Invoke);
+    let killed = judge(vec![call.clone(), again.clone(), event(1, 6, Step::Killed)]);
+    assert_eq!(killed.unanswered, std::slice::from_ref(&call));
+    let open = judge(vec![call.clone(), again.clone()]);
+    assert_eq!(open.unanswered, [call, again]);
 }
 
 /// Calls that have failed are a part of the wait.
