@@ -380,6 +380,8 @@ pub(crate) struct GuardArguments {
 pub(crate) struct ExecArguments {
     /// The process that must still be the parent.
     pub(crate) parent: i32,
+    /// The moment of the boot clock, in nanoseconds, at which the lock is nearly over.
+    pub(crate) kill_at: u64,
     /// The command and its arguments.
     #[arg(required = true, last = true)]
     pub(crate) command: Vec<OsString>,

@@ -45,7 +45,7 @@ struct Errand<'a> {
 
 /// How the command has ended.
 struct Outcome {
-    /// `None` if it could not be killed.
+    /// `None` if it could not be killed, or was not started.
     status: Option<Status>,
     verdict: Verdict,
     /// The signals that were passed on to it.
@@ -179,10 +179,11 @@ async fn end(hold: Hold, outcome: &Outcome) -> Result<Ending, Failure> {
         Verdict::Lost => {
             let reason = hold.ensure_held().err().map(|error| format!(": {error}"));
             let _ = timeout(CLOSING_LIMIT, hold.end(false)).await;
-            let lost = format!(
-                "the lock was lost, and the command was ended{}",
-                reason.unwrap_or_default()
-            );
+            let end = match outcome.status {
+                Some(_) => "and the command was ended",
+                None => "and the command was not started",
+            };
+            let lost = format!("the lock was lost, {end}{}", reason.unwrap_or_default());
             return Err(Failure::new(lost).code(exit::LOST));
         }
         Verdict::Failed(reason) => {
