@@ -296,18 +296,19 @@ pub(crate) struct WatchArguments {
 }
 
 const WATCH_HELP: &str = "\
-The changes are acquired, released, taken over, expired, deleted, done and waiting. It needs a replica set and the right to
-open change streams, on the collection of the locks and on that of the waiters.
+The changes are acquired, released, taken over, expired, deleted, damaged, done and waiting. It needs a replica set and the
+right to open change streams, on the collection of the locks and on that of the waiters.
 
   - The server tells no expiry: it is computed, and checked by a read of the lock.
   - A forced release looks like a release.
+  - A document that cannot be read as a lock any more is `damaged`; that is noticed when its lease would end.
   - The changes of locks and those of waiters have no common order.
   - Waiters of one process that hand a lock over among themselves do not appear: the document stays as it is.
   - If events are missed, a line says so (`gap`), and the locks are read again.
 
 Fields of --json:
   at               RFC 3339, UTC, by the server's clock, when the change was seen
-  event            acquired, released, taken_over, expired, deleted, done, waiting or gap
+  event            acquired, released, taken_over, expired, deleted, damaged, done, waiting or gap
   name             text; not for a gap
   permit           number of the permit; only for permits
   owner            text; the owner that has the lock, or had it last, or waits; left out if unknown
