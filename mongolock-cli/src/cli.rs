@@ -166,6 +166,7 @@ Not covered:
   - a forced release: CMD is ended at the next renewal only, while others may have the lock
   - `run` and its guardian stopped (SIGSTOP) at the same time: CMD outlives the lock until one of them continues, which
     kills it at once; or a whole machine that is frozen and continues later
+  - the guardian killed while `run` is stopped: CMD outlives the lock until `run` continues, which kills it at once
   - `kill -9` of `run` and its guardian at once, for the children of CMD; CMD itself ends
   - systems other than Linux: CMD outlives a `run` and guardian that are killed together, and the time in which the
     machine is suspended may not count
