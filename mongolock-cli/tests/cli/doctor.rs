@@ -95,6 +95,12 @@ async fn damage_is_found_and_nothing_is_changed() {
         assert_eq!(state, "wrong", "{finding}");
         assert!(finding["mend"].is_string(), "{finding}");
     }
+    let broken = all
+        .iter()
+        .find_map(|finding| finding["mend"].as_str()?.contains("lockId: 7").then_some(finding));
+    let broken = broken.expect("the command names the holder that was seen");
+    let said = broken["finding"].as_str().unwrap_or_default();
+    assert!(said.ends_with("; lockId 7, expiresAt none"), "{said}");
     assert_eq!(indexes(&db).await, ["_id_"], "the index is not built");
     assert_eq!(must(collection.count_documents(doc! {}).await), 2);
 
