@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Arg, Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::duration;
@@ -18,6 +18,31 @@ pub(crate) struct Cli {
     pub(crate) connection: ConnectionArguments,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Whether a command line, which may be wrong, names the command `run`: with its first argument that is neither an option
+/// nor the value of one.
+pub(crate) fn is_run(arguments: impl IntoIterator<Item = OsString>) -> bool {
+    let program = Cli::command();
+    let takes_value = |option: &str| {
+        let known = program
+            .get_arguments()
+            .filter(|known| known.get_action().takes_values());
+        known
+            .filter_map(Arg::get_long)
+            .any(|long| option.strip_prefix("--") == Some(long))
+    };
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        let argument = argument.to_string_lossy();
+        if !argument.starts_with('-') {
+            return argument == "run";
+        }
+        if takes_value(&argument) {
+            arguments.next();
+        }
+    }
+    false
 }
 
 const TABLE: &str = "\
@@ -43,7 +68,8 @@ pub(crate) struct ConnectionArguments {
     /// every user of the machine can read it with `ps`
     #[arg(long, global = true, value_name = "URI", conflicts_with = "uri_file")]
     pub(crate) uri: Option<String>,
-    /// A file with the connection string, which may have a password; `-` reads standard input
+    /// A file with the connection string, which may have a password; `-` reads standard input, which `run`
+    /// leaves to its command
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) uri_file: Option<PathBuf>,
     /// The database of the locks; that of the connection string by default, or else `mongolock`
@@ -387,4 +413,31 @@ pub(crate) struct ExecArguments {
     /// The command and its arguments.
     #[arg(required = true, last = true)]
     pub(crate) command: Vec<OsString>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_is_found_behind_options_and_their_values() {
+        let is_run = |line: &str| is_run(line.split(' ').map(OsString::from));
+        for line in [
+            "run --bogus",
+            "--database run run a",
+            "--database=a run a",
+            "--bogus run a",
+        ] {
+            assert!(is_run(line), "{line}");
+        }
+        for line in [
+            "show run --bogus",
+            "--database run show a",
+            "--uri-file run",
+            "--bogus",
+            "help run --bogus",
+        ] {
+            assert!(!is_run(line), "{line}");
+        }
+    }
 }

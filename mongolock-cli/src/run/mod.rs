@@ -19,6 +19,7 @@ mod terminal;
 mod timer;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use mongolock::{LockError, LockProvider};
 use rustix::process::{Signal, kill_current_process_group};
@@ -76,6 +77,12 @@ pub(crate) fn guard(arguments: &GuardArguments) -> Result<Ending, Failure> {
 pub(crate) fn run(arguments: &RunArguments, connection: &ConnectionArguments) -> Result<Ending, Failure> {
     if arguments.names.len() > 1 && (arguments.permits.is_some() || arguments.once_per.is_some()) {
         return Err(Failure::new("--permits and --once-per take one name"));
+    }
+    if connection.uri_file.as_deref() == Some(Path::new("-")) {
+        return Err(
+            Failure::new("--uri-file - is refused: standard input belongs to the command")
+                .help("Put the connection string into MONGODB_URI, or name a file."),
+        );
     }
     // The renewals have a thread of their own. The main thread starts the command, because on Linux the command ends with
     // the thread that has started it.
