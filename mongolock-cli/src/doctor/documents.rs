@@ -1,6 +1,7 @@
 //! Documents that are no locks, or damaged ones.
 
 use mongodb::bson::{Bson, Document, doc};
+use mongodb::error::Error;
 use mongolock::{LockError, LockFilter};
 
 use super::{Finding, UNAUTHORIZED, code};
@@ -11,6 +12,9 @@ use crate::json::rfc3339;
 
 /// So many documents are named; the others are counted.
 const NAMED: usize = 5;
+
+/// How to see all of them.
+const LIST: &str = "at the shell: mongolock ls | grep ^damaged";
 
 pub(super) async fn documents(
     place: &Place,
@@ -44,30 +48,53 @@ pub(super) async fn documents(
             mend,
         ));
     }
-    for (name, problem) in damaged {
-        match place.locks.find_one(doc! { "_id": &name }).await {
-            Ok(Some(document)) => {
-                let said = format!("{name} is damaged: {problem}; {}", holder(&document));
-                let mend = removal(place.locks.name(), &name, document.get("lockId"));
-                findings.push(Finding::wrong(check, said, mend));
-            }
-            // It was deleted meanwhile.
-            Ok(None) => {}
-            Err(error) => findings.push(Finding::unknown(check, error.kind.to_string())),
-        }
+    for (at, (name, problem)) in damaged.iter().enumerate() {
+        let before = damaged[..at]
+            .iter()
+            .filter(|(earlier, _)| earlier == name)
+            .count();
+        let said = format!("{name} is damaged: {problem}");
+        findings.push(match nth_damaged(place, name, before).await {
+            Ok(Some(document)) => Finding::wrong(
+                check,
+                format!("{said}; {}", holder(&document)),
+                removal(place.locks.name(), &document),
+            ),
+            Ok(None) => Finding::wrong(check, said, LIST),
+            Err(error) => Finding::unknown(check, format!("{said}; {}", error.kind)),
+        });
     }
     if others > 0 {
         let said = format!("{others} other documents are damaged");
-        findings.push(Finding::wrong(
-            check,
-            said,
-            "at the shell: mongolock ls | grep ^damaged",
-        ));
+        findings.push(Finding::wrong(check, said, LIST));
     }
     if findings.is_empty() {
         findings.push(Finding::ok(check, format!("{number} locks, none damaged")));
     }
     Ok(findings)
+}
+
+/// A damaged document of this name, after this number of others. The library names a permit as its semaphore.
+async fn nth_damaged(place: &Place, name: &str, before: usize) -> Result<Option<Document>, Error> {
+    let permits = doc! { "$gt": format!("{name}\u{1f}"), "$lt": format!("{name}\u{20}") };
+    let unlike = |field: &str, wanted: &str| doc! { field: { "$not": { "$type": wanted } } };
+    let is_damaged = [
+        unlike("lockId", "string"),
+        unlike("acquiredAt", "date"),
+        unlike("expiresAt", "date"),
+        unlike("fencingToken", "long"),
+    ];
+    let wanted = doc! { "$and": [
+        { "$or": [{ "_id": name }, { "_id": permits }] },
+        { "$or": is_damaged.to_vec() },
+    ] };
+    let before = u64::try_from(before).unwrap_or(u64::MAX);
+    place
+        .locks
+        .find_one(wanted)
+        .sort(doc! { "_id": 1 })
+        .skip(before)
+        .await
 }
 
 /// What a damaged document says about its holder: a process may still work under the lock.
@@ -81,9 +108,15 @@ fn holder(document: &Document) -> String {
 }
 
 /// The command that deletes a damaged document, unless another holder has taken the lock meanwhile.
-fn removal(collection: &str, name: &str, lock_id: Option<&Bson>) -> String {
-    let id = Bson::String(name.to_owned()).into_relaxed_extjson();
-    let lock_id = lock_id.map(|value| value.clone().into_relaxed_extjson());
+fn removal(collection: &str, document: &Document) -> String {
+    let id = document
+        .get("_id")
+        .unwrap_or(&Bson::Null)
+        .clone()
+        .into_relaxed_extjson();
+    let lock_id = document
+        .get("lockId")
+        .map(|value| value.clone().into_relaxed_extjson());
     let lock_id = match lock_id {
         None => "{ $exists: false }".to_owned(),
         // In this form it may be a date, for instance, which a filter would take for an operator.
@@ -122,7 +155,11 @@ mod tests {
 
     #[test]
     fn the_command_deletes_only_what_was_seen() {
-        let command = |lock_id: Option<Bson>| removal("locks", "a\"b", lock_id.as_ref());
+        let command = |lock_id: Option<Bson>| {
+            let mut document = doc! { "_id": "a\"b" };
+            document.extend(lock_id.map(|lock_id| ("lockId".to_owned(), lock_id)));
+            removal("locks", &document)
+        };
         let begin = r#"/* only if no process works under it */ db.getCollection("locks").deleteOne({ _id: "a\"b", lockId: "#;
         let filter = |lock_id| {
             let command = command(lock_id);
