@@ -1,10 +1,11 @@
 //! `run` when processes are killed or stopped, or the network is cut: no two commands of one name are alive at once.
 
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mongolock_tests::{BEFORE_EXPIRY, Proxy, TestDb, eventually, must, shared, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Proxy, TestDb, eventually, must, shared, test_db};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -116,8 +117,9 @@ async fn stopped_before_its_command() -> (Scene, Running) {
     for _ in 0..20 {
         let scene = Scene::new().await;
         let first = Running::start(scene.run(scene.db.uri(), &[], ENDLESS));
-        let guardian = first.guardian().await;
+        until_child(first.id());
         stop(first.id()).await;
+        let guardian = first.guardian().await;
         let members = processes()
             .into_iter()
             .filter(|process| process.group == guardian);
@@ -126,6 +128,16 @@ async fn stopped_before_its_command() -> (Scene, Running) {
         }
     }
     panic!("the command was faster each time");
+}
+
+/// Waits until the main thread of a process has a child, without a pause: the guardian needs a few milliseconds to start, and
+/// then `run` starts its command.
+fn until_child(id: i32) {
+    let children = format!("/proc/{id}/task/{id}/children");
+    let begun = Instant::now();
+    while fs::read_to_string(&children).unwrap_or_default().is_empty() {
+        assert!(begun.elapsed() < AMPLE, "`run` starts no guardian");
+    }
 }
 
 /// The stub that becomes the command is in the group too late for the guardian.
