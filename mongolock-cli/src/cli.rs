@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Arg, Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::duration;
@@ -18,6 +18,31 @@ pub(crate) struct Cli {
     pub(crate) connection: ConnectionArguments,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Whether a command line, which may be wrong, names the command `run`: with its first argument that is neither an option
+/// nor the value of one.
+pub(crate) fn is_run(arguments: impl IntoIterator<Item = OsString>) -> bool {
+    let program = Cli::command();
+    let takes_value = |option: &str| {
+        let known = program
+            .get_arguments()
+            .filter(|known| known.get_action().takes_values());
+        known
+            .filter_map(Arg::get_long)
+            .any(|long| option.strip_prefix("--") == Some(long))
+    };
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        let argument = argument.to_string_lossy();
+        if !argument.starts_with('-') {
+            return argument == "run";
+        }
+        if takes_value(&argument) {
+            arguments.next();
+        }
+    }
+    false
 }
 
 const TABLE: &str = "\
@@ -43,7 +68,8 @@ pub(crate) struct ConnectionArguments {
     /// every user of the machine can read it with `ps`
     #[arg(long, global = true, value_name = "URI", conflicts_with = "uri_file")]
     pub(crate) uri: Option<String>,
-    /// A file with the connection string, which may have a password; `-` reads standard input
+    /// A file with the connection string, which may have a password; `-` reads standard input, which `run`
+    /// leaves to its command
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) uri_file: Option<PathBuf>,
     /// The database of the locks; that of the connection string by default, or else `mongolock`
@@ -166,6 +192,7 @@ Not covered:
   - a forced release: CMD is ended at the next renewal only, while others may have the lock
   - `run` and its guardian stopped (SIGSTOP) at the same time: CMD outlives the lock until one of them continues, which
     kills it at once; or a whole machine that is frozen and continues later
+  - the guardian killed while `run` is stopped: CMD outlives the lock until `run` continues, which kills it at once
   - `kill -9` of `run` and its guardian at once, for the children of CMD; CMD itself ends
   - systems other than Linux: CMD outlives a `run` and guardian that are killed together, and the time in which the
     machine is suspended may not count
@@ -296,18 +323,19 @@ pub(crate) struct WatchArguments {
 }
 
 const WATCH_HELP: &str = "\
-The changes are acquired, released, taken over, expired, deleted, done and waiting. It needs a replica set and the right to
-open change streams, on the collection of the locks and on that of the waiters.
+The changes are acquired, released, taken over, expired, deleted, damaged, done and waiting. It needs a replica set and the
+right to open change streams, on the collection of the locks and on that of the waiters.
 
   - The server tells no expiry: it is computed, and checked by a read of the lock.
   - A forced release looks like a release.
+  - A document that cannot be read as a lock any more is `damaged`; that is noticed when its lease would end.
   - The changes of locks and those of waiters have no common order.
   - Waiters of one process that hand a lock over among themselves do not appear: the document stays as it is.
   - If events are missed, a line says so (`gap`), and the locks are read again.
 
 Fields of --json:
   at               RFC 3339, UTC, by the server's clock, when the change was seen
-  event            acquired, released, taken_over, expired, deleted, done, waiting or gap
+  event            acquired, released, taken_over, expired, deleted, damaged, done, waiting or gap
   name             text; not for a gap
   permit           number of the permit; only for permits
   owner            text; the owner that has the lock, or had it last, or waits; left out if unknown
@@ -380,7 +408,36 @@ pub(crate) struct GuardArguments {
 pub(crate) struct ExecArguments {
     /// The process that must still be the parent.
     pub(crate) parent: i32,
+    /// The moment of the boot clock, in nanoseconds, at which the lock is nearly over.
+    pub(crate) kill_at: u64,
     /// The command and its arguments.
     #[arg(required = true, last = true)]
     pub(crate) command: Vec<OsString>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_is_found_behind_options_and_their_values() {
+        let is_run = |line: &str| is_run(line.split(' ').map(OsString::from));
+        for line in [
+            "run --bogus",
+            "--database run run a",
+            "--database=a run a",
+            "--bogus run a",
+        ] {
+            assert!(is_run(line), "{line}");
+        }
+        for line in [
+            "show run --bogus",
+            "--database run show a",
+            "--uri-file run",
+            "--bogus",
+            "help run --bogus",
+        ] {
+            assert!(!is_run(line), "{line}");
+        }
+    }
 }

@@ -59,12 +59,11 @@ fn end_by(signal: Signal) -> ExitCode {
 }
 
 /// Prints what is wrong with the command line, or the help that it asks for.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+pub(crate) fn usage(error: &clap::Error, is_run: bool) -> ExitCode {
     // A pipe that nobody reads changes nothing.
     let _ = error.print();
     if !error.use_stderr() {
         return ExitCode::SUCCESS;
     }
-    let is_run = std::env::args_os().skip(1).any(|argument| argument == "run");
     ExitCode::from(if is_run { FAILED } else { USAGE })
 }

@@ -54,7 +54,7 @@ pub(super) async fn clocks(
             )),
         }
     }
-    findings.extend(judge(check, &readings));
+    findings.push(judge(check, &readings));
     Ok(findings)
 }
 
@@ -81,9 +81,15 @@ async fn read(uri: &str, host: &str, base: Instant) -> Result<Reading, mongodb::
     })
 }
 
-fn judge(check: &'static str, readings: &[(&str, Reading)]) -> Option<Finding> {
-    let ahead = readings.iter().max_by_key(|(_, reading)| reading.offset)?;
-    let behind = readings.iter().min_by_key(|(_, reading)| reading.offset)?;
+fn judge(check: &'static str, readings: &[(&str, Reading)]) -> Finding {
+    let ahead = readings.iter().max_by_key(|(_, reading)| reading.offset);
+    let behind = readings.iter().min_by_key(|(_, reading)| reading.offset);
+    let (Some(ahead), Some(behind), 2..) = (ahead, behind, readings.len()) else {
+        return Finding::unknown(
+            check,
+            "fewer than two members could be read, so nothing was compared",
+        );
+    };
     let difference = ahead.1.offset.saturating_sub(behind.1.offset);
     let error = ahead.1.error + behind.1.error;
     let said = format!(
@@ -93,13 +99,13 @@ fn judge(check: &'static str, readings: &[(&str, Reading)]) -> Option<Finding> {
     // A slow reading proves nothing.
     if difference.saturating_sub(error) > millis(TOLERATED) {
         let said = format!("{said}: {} is ahead of {}", ahead.0, behind.0);
-        return Some(Finding::wrong(
+        return Finding::wrong(
             check,
             said,
             "at the shell, on the members: chronyc tracking; run chrony or another NTP client",
-        ));
+        );
     }
-    Some(Finding::ok(check, said))
+    Finding::ok(check, said)
 }
 
 fn millis(time: Duration) -> i64 {
@@ -118,11 +124,13 @@ mod tests {
                 ("a", Reading { offset: one, error }),
                 ("b", Reading { offset: other, error }),
             ];
-            judge("clocks", &readings).expect("there are readings").state
+            judge("clocks", &readings).state
         };
         assert_eq!(state(0, 900, 1), State::Ok);
         assert_eq!(state(5_000, 0, 1), State::Wrong);
         assert_eq!(state(5_000, 0, 3_000), State::Ok);
-        assert!(judge("clocks", &[]).is_none());
+        assert_eq!(judge("clocks", &[]).state, State::Unknown);
+        let one = ("a", Reading { offset: 0, error: 1 });
+        assert_eq!(judge("clocks", &[one]).state, State::Unknown);
     }
 }

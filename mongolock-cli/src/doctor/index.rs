@@ -16,7 +16,7 @@ pub(super) async fn ttl_index(place: &Place) -> Finding {
         Err(error) if code(&error) == Some(NO_COLLECTION) => {
             return Finding::ok(
                 check,
-                "there is no collection yet; the first acquisition makes both",
+                "there is no collection yet; the first acquisition creates the collection and its index",
             );
         }
         Err(error) if code(&error) == Some(UNAUTHORIZED) => {

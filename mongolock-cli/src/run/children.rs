@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, waitid};
 
+use super::clock::Moment;
 use super::group::Group;
 use super::messages::Channel;
 use super::terminal::Foreground;
@@ -52,17 +53,20 @@ pub(super) fn start_guardian(foreground: Option<&Foreground>) -> io::Result<(Gro
     Ok((group, Channel::new(own)?))
 }
 
-/// Starts the command in a group. The calling thread must live as long as this process: on Linux the command gets
+/// Starts the command in a group. At `kill_at` or later it does not start: the guardian may have killed the group, and
+/// itself, before the command was in it. The calling thread must live as long as this process: on Linux the command gets
 /// SIGKILL when the thread ends.
 pub(super) fn start_command(
     command: &[OsString],
     environment: &[(&str, Option<String>)],
     group: Group,
+    kill_at: Moment,
 ) -> io::Result<Pid> {
     let mut program = this_program()?;
     program
         .arg("exec-command")
         .arg(getpid().as_raw_nonzero().to_string())
+        .arg(kill_at.0.to_string())
         .arg("--")
         .args(command)
         .process_group(group.leader().as_raw_nonzero().get());

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use rustix::process::getppid;
 
+use super::clock::Moment;
 use crate::cli::ExecArguments;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
@@ -20,6 +21,10 @@ pub(crate) fn exec(arguments: &ExecArguments) -> Result<Ending, Failure> {
     // The parent may have ended before the call, which then has no effect.
     if getppid().map(|parent| parent.as_raw_nonzero().get()) != Some(arguments.parent) {
         return Ok(Ending::Code(exit::FAILED));
+    }
+    // This process is in the group. Either the guardian still lives and kills it in time, or the limit has passed.
+    if Moment::now() >= Moment(arguments.kill_at) {
+        return Err(Failure::new("the lock has ended before the command could start").code(exit::LOST));
     }
     let (program, rest) = arguments
         .command

@@ -2,7 +2,13 @@
 
 use std::io;
 
+#[cfg(target_os = "linux")]
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
+
+/// In the line of a process, the number of its threads is the 20th field, and its group the 5th.
+#[cfg(target_os = "linux")]
+const THREADS_AFTER_GROUP: usize = 14;
 
 /// A process of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,26 +75,40 @@ fn processes() -> io::Result<Vec<Process>> {
             .to_str()
             .is_some_and(|name| name.parse::<i32>().is_ok())
         {
-            // A process that has ended meanwhile is left out.
-            let stat = std::fs::read(entry.path().join("stat")).unwrap_or_default();
-            found.extend(process(&String::from_utf8_lossy(&stat)));
+            match std::fs::read(entry.path().join("stat")) {
+                Ok(stat) => found.extend(process(&String::from_utf8_lossy(&stat))),
+                Err(error) if is_left_out(&error) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
     Ok(found)
 }
 
-/// A process from its line `<id> (<name>) <state> <parent> <group> …`. A name may have spaces and parentheses.
+/// Whether the process has ended meanwhile, or belongs to others. After another error, such as too many open files, it may
+/// live.
+#[cfg(target_os = "linux")]
+fn is_left_out(error: &io::Error) -> bool {
+    let left_out = [Errno::NOENT, Errno::SRCH, Errno::ACCESS, Errno::PERM];
+    Errno::from_io_error(error).is_some_and(|error| left_out.contains(&error))
+}
+
+/// A process from its line `<id> (<name>) <state> <parent> <group> …`. A name may have spaces and parentheses. The state is
+/// that of the main thread; the other threads may go on when it has ended.
 #[cfg(target_os = "linux")]
 fn process(stat: &str) -> Option<Process> {
     let (id, rest) = stat.split_once(" (")?;
     let (_, fields) = rest.rsplit_once(')')?;
     let mut fields = fields.split_whitespace();
-    let state = fields.next()?;
+    let has_ended = matches!(fields.next()?, "Z" | "X" | "x");
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    let threads: Option<u32> = fields.nth(THREADS_AFTER_GROUP)?.parse().ok();
     Some(Process {
         id: id.parse().ok()?,
-        parent: fields.next()?.parse().ok()?,
-        group: fields.next()?.parse().ok()?,
-        is_zombie: matches!(state, "Z" | "X" | "x"),
+        parent,
+        group,
+        is_zombie: has_ended && threads.is_some_and(|number| number <= 1),
     })
 }
 
@@ -134,13 +154,39 @@ mod tests {
 
     #[test]
     fn a_name_does_not_hide_the_fields() {
-        let found = process("42 (a) Z 1 (b) S 7 41 41 0 -1").unwrap();
+        let found = process(&line("42 (a) Z 1 (b) S 7 41", 1)).unwrap();
         assert_eq!(
             (found.id, found.parent, found.group, found.is_zombie),
             (42, 7, 41, false)
         );
-        assert!(process("43 (a) Z 7 41 41 0 -1").unwrap().is_zombie);
         assert_eq!(process(""), None);
+    }
+
+    /// The line of a process, with a number of threads.
+    fn line(begin: &str, threads: u32) -> String {
+        format!("{begin} 41 0 -1 4194560 90 0 0 0 0 0 0 0 20 0 {threads} 0 5131 0 0")
+    }
+
+    #[test]
+    fn a_process_whose_main_thread_has_ended_is_a_zombie_only_without_other_threads() {
+        let is_zombie = |state: &str, threads| {
+            let line = line(&format!("43 (a) {state} 7 41"), threads);
+            process(&line).unwrap().is_zombie
+        };
+        assert!(is_zombie("Z", 1));
+        assert!(is_zombie("X", 0));
+        assert!(!is_zombie("Z", 2));
+        assert!(!is_zombie("S", 1));
+    }
+
+    #[test]
+    fn only_a_process_that_is_gone_or_hidden_is_left_out() {
+        for errno in [Errno::NOENT, Errno::SRCH, Errno::ACCESS, Errno::PERM] {
+            assert!(is_left_out(&errno.into()), "{errno}");
+        }
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO] {
+            assert!(!is_left_out(&errno.into()), "{errno}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub(crate) fn guard(arguments: &GuardArguments) -> Result<Infallible, Failure> {
     if getpgrp() != getpid() {
         return Err(Failure::new("this command is for `mongolock run` only"));
     }
+    // This process starts no other one and so has no descendants: only `run`, which starts the command, is a subreaper.
     // The signals that the group gets are for the command. Blocked ones neither end nor stop this process.
     SigSet::all()
         .thread_block()

@@ -79,7 +79,7 @@ pub(super) struct Channel {
     socket: UnixStream,
     /// The beginning of a message whose end has not arrived.
     rest: Vec<u8>,
-    /// The end of a message of which the socket has taken only the beginning.
+    /// The end of a message of which the socket has taken only the beginning, or a message of which it has taken nothing.
     unsent: Vec<u8>,
 }
 
@@ -106,11 +106,12 @@ impl Channel {
 
     /// Sends a message, unless the socket is full or the other end is closed: the other process does not read then.
     pub(super) fn send(&mut self, message: impl Message) -> io::Result<()> {
-        if self.unsent.is_empty() {
-            self.unsent.extend(bytes(message));
-        }
         // A message before this one that was cut must be completed, or all later ones would be misread. This one is lost
-        // then; the sender sends its newest state again.
+        // then; the sender sends its newest state again. An older message of which nothing was sent is out of date.
+        let is_cut = (1..SIZE).contains(&self.unsent.len());
+        if !is_cut {
+            self.unsent = bytes(message).to_vec();
+        }
         let sent = self.socket.write(&self.unsent)?;
         self.unsent.drain(..sent);
         Ok(())
@@ -191,6 +192,22 @@ mod tests {
         drop(one);
         assert!(other.receive::<Order>().has_ended);
         assert!(other.send(Report::Terminated).is_err());
+    }
+
+    #[test]
+    fn a_newer_message_replaces_one_that_was_refused_whole() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (mut one, mut other) = (Channel::new(one).unwrap(), Channel::new(other).unwrap());
+        let older = Order::Until(limits(7));
+        one.unsent = bytes(older).to_vec();
+        one.send(Order::Kill).unwrap();
+        assert_eq!(other.receive::<Order>().messages, [Order::Kill]);
+        // The other end has the first three bytes.
+        one.socket.write_all(&bytes(older)[..3]).unwrap();
+        one.unsent = bytes(older)[3..].to_vec();
+        one.send(Order::Kill).unwrap();
+        one.send(Order::Kill).unwrap();
+        assert_eq!(other.receive::<Order>().messages, [older, Order::Kill]);
     }
 
     /// A guardian that is stopped for long must not make `run` wait, and misses no part of a message.

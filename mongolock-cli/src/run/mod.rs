@@ -19,6 +19,7 @@ mod terminal;
 mod timer;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use mongolock::{LockError, LockProvider};
 use rustix::process::{Signal, kill_current_process_group};
@@ -45,7 +46,7 @@ struct Errand<'a> {
 
 /// How the command has ended.
 struct Outcome {
-    /// `None` if it could not be killed.
+    /// `None` if it could not be killed, or was not started.
     status: Option<Status>,
     verdict: Verdict,
     /// The signals that were passed on to it.
@@ -76,6 +77,12 @@ pub(crate) fn guard(arguments: &GuardArguments) -> Result<Ending, Failure> {
 pub(crate) fn run(arguments: &RunArguments, connection: &ConnectionArguments) -> Result<Ending, Failure> {
     if arguments.names.len() > 1 && (arguments.permits.is_some() || arguments.once_per.is_some()) {
         return Err(Failure::new("--permits and --once-per take one name"));
+    }
+    if connection.uri_file.as_deref() == Some(Path::new("-")) {
+        return Err(
+            Failure::new("--uri-file - is refused: standard input belongs to the command")
+                .help("Put the connection string into MONGODB_URI, or name a file."),
+        );
     }
     // The renewals have a thread of their own. The main thread starts the command, because on Linux the command ends with
     // the thread that has started it.
@@ -179,10 +186,11 @@ async fn end(hold: Hold, outcome: &Outcome) -> Result<Ending, Failure> {
         Verdict::Lost => {
             let reason = hold.ensure_held().err().map(|error| format!(": {error}"));
             let _ = timeout(CLOSING_LIMIT, hold.end(false)).await;
-            let lost = format!(
-                "the lock was lost, and the command was ended{}",
-                reason.unwrap_or_default()
-            );
+            let end = match outcome.status {
+                Some(_) => "and the command was ended",
+                None => "and the command was not started",
+            };
+            let lost = format!("the lock was lost, {end}{}", reason.unwrap_or_default());
             return Err(Failure::new(lost).code(exit::LOST));
         }
         Verdict::Failed(reason) => {

@@ -109,7 +109,9 @@ impl<'a> Supervisor<'a> {
     fn until_accepted(&mut self, limits: Limits) -> io::Result<()> {
         self.channel.send(Order::Until(limits))?;
         let begun = Instant::now();
-        while begun.elapsed() < START_LIMIT {
+        loop {
+            // This process may be stopped at any line. So the answer is looked for once more after the limit.
+            let is_late = begun.elapsed() >= START_LIMIT;
             let wait = Timespec::try_from(TICK).ok();
             let _ = poll(
                 &mut [PollFd::new(self.channel.socket(), PollFlags::IN)],
@@ -122,8 +124,10 @@ impl<'a> Supervisor<'a> {
             if received.has_ended {
                 return Err(io::Error::other("it has ended"));
             }
+            if is_late {
+                return Err(io::Error::other("it does not answer"));
+            }
         }
-        Err(io::Error::other("it does not answer"))
     }
 
     /// Ends the guardian before a command has started.
@@ -138,6 +142,11 @@ impl<'a> Supervisor<'a> {
             self.give_up_terminal();
             self.discard();
             return Err(error);
+        }
+        if self.command.is_none() {
+            self.give_up_terminal();
+            self.discard();
+            return Ok(self.outcome());
         }
         while !self.has_ended() {
             self.look_at_children();
@@ -156,14 +165,19 @@ impl<'a> Supervisor<'a> {
             }
         }
         self.finish();
-        Ok(Outcome {
+        Ok(self.outcome())
+    }
+
+    fn outcome(self) -> Outcome {
+        Outcome {
             status: self.status,
             verdict: self.verdict,
             received: self.received,
             remarks: self.remarks,
-        })
+        }
     }
 
+    /// Starts the command, unless its time is over.
     fn start_command(&mut self, errand: &Errand<'_>) -> io::Result<()> {
         if self.foreground.is_some() {
             self.signals.add(Signal::CONT)?;
@@ -172,7 +186,19 @@ impl<'a> Supervisor<'a> {
         }
         // From now on a stop of `run` is a stop of the command.
         self.signals.add(Signal::TSTP)?;
-        self.command = Some(start_command(errand.command, &errand.environment, self.group)?);
+        // This process may have been stopped since the guardian has accepted the limits. The guardian has sent its signals to
+        // nobody then, and a command that starts now would not get them.
+        if Moment::now() >= self.accepted.term_at {
+            self.decide(Verdict::Lost);
+            return Ok(());
+        }
+        let kill_at = self.accepted.kill_at;
+        self.command = Some(start_command(
+            errand.command,
+            &errand.environment,
+            self.group,
+            kill_at,
+        )?);
         Ok(())
     }
 
@@ -202,9 +228,9 @@ impl<'a> Supervisor<'a> {
         self.reap_orphans();
     }
 
-    /// Orphans of the command become children of this process.
+    /// On Linux orphans of the command become children of this process; elsewhere it has none.
     fn reap_orphans(&mut self) {
-        if self.last_reaped.elapsed() < REAP_INTERVAL {
+        if !cfg!(target_os = "linux") || self.last_reaped.elapsed() < REAP_INTERVAL {
             return;
         }
         self.last_reaped = Instant::now();

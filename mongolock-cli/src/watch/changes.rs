@@ -1,4 +1,4 @@
-//! What a change of a document means: acquired, released, taken over, expired, deleted, done. No input or output.
+//! What a change of a document means: acquired, released, taken over, expired, deleted, damaged, done. No input or output.
 
 use std::collections::HashMap;
 
@@ -18,6 +18,8 @@ pub(super) enum Kind {
     TakenOver,
     Expired,
     Deleted,
+    /// The document can no longer be read as a lock.
+    Damaged,
     Done,
     Waiting,
     /// Events were missed; the locks were read again.
@@ -32,6 +34,7 @@ impl Kind {
             Self::TakenOver => "taken_over",
             Self::Expired => "expired",
             Self::Deleted => "deleted",
+            Self::Damaged => "damaged",
             Self::Done => "done",
             Self::Waiting => "waiting",
             Self::Gap => "gap",
@@ -153,6 +156,10 @@ impl Locks {
         let Some(document) = document else {
             return self.delete(id);
         };
+        if Fields::of(document).is_none() {
+            // Its lease would be due for ever.
+            return self.free(id, Kind::Damaged);
+        }
         if let Some(change) = self.set(id, document, now) {
             return Some(change);
         }
@@ -297,6 +304,24 @@ mod tests {
         assert_eq!((released.kind, released.token), (Kind::Released, Some(4)));
         assert_eq!(kind(locks.delete("a")), Some(Kind::Deleted));
         assert!(locks.ids().is_empty());
+    }
+
+    #[test]
+    fn a_document_that_becomes_unreadable_is_told_once_and_no_longer_due() {
+        let mut locks = Locks::default();
+        locks.set("a", &lock("anna#1", 100, 1), at(10));
+        let damaged = doc! { "lockId": "anna#1", "expiresAt": "soon", "fencingToken": 1_i64 };
+        assert_eq!(kind(locks.set("a", &damaged, at(50))), None);
+        assert_eq!(locks.due(at(100)), ["a"]);
+        let told = locks.read_due("a", Some(&damaged), at(100)).expect("a line");
+        assert_eq!((told.kind, told.owner.as_deref()), (Kind::Damaged, Some("anna")));
+        assert_eq!(locks.due(at(100)), Vec::<String>::new());
+        assert_eq!(locks.next_end(), None);
+        assert_eq!(locks.read_due("a", Some(&damaged), at(101)), None);
+        assert_eq!(
+            kind(locks.set("a", &lock("bert#2", 200, 2), at(102))),
+            Some(Kind::Acquired)
+        );
     }
 
     #[test]

@@ -45,20 +45,14 @@ pub(crate) async fn watch(
     loop {
         match watch.follow(&mut streams).await {
             Ok(()) => {}
-            Err(Broken::Output(failure)) => return Err(failure),
-            Err(Broken::Stream) => {
+            Err(failure) if failure.is_final() => return Err(failure),
+            Err(_) => {
+                // Their tasks end when nobody receives.
+                drop(streams);
                 streams = watch.reopen().await?;
-                watch.resynchronise(true).await?;
             }
         }
     }
-}
-
-/// Why the events do not go on.
-enum Broken {
-    /// The streams have ended, or events were missed.
-    Stream,
-    Output(Failure),
 }
 
 /// What a stream has told.
@@ -141,13 +135,23 @@ impl Watch {
         [doc! { "$match": { "$and": [wanted, named] } }]
     }
 
-    /// Opens the streams again, as long as that takes: the server may be down.
+    /// Opens the streams and reads the locks again, as long as that takes: the server may be down.
     async fn reopen(&mut self) -> Result<Streams, Failure> {
+        let mut is_gap_told = false;
         loop {
             sleep(REOPEN).await;
-            match self.open().await {
+            let reopened = async {
+                let streams = self.open().await?;
+                if !is_gap_told {
+                    self.show(&gap())?;
+                    is_gap_told = true;
+                }
+                self.resynchronise(true).await?;
+                Ok(streams)
+            };
+            match reopened.await {
                 Ok(streams) => return Ok(streams),
-                Err(failure) if failure.is_final() => return Err(failure),
+                Err(failure) if Failure::is_final(&failure) => return Err(failure),
                 Err(_) => {}
             }
         }
@@ -155,18 +159,14 @@ impl Watch {
 
     /// Reads all locks that are taken. After a gap, what has changed meanwhile is shown.
     async fn resynchronise(&mut self, is_gap: bool) -> Result<(), Failure> {
-        if is_gap {
-            self.show(&gap())?;
-        }
         let seen = self.known.ids();
         let mut query = doc! { "_id": { "$type": "string" }, "lockId": { "$type": "string", "$ne": "" } };
         if let Some(prefix) = &self.arguments.prefix {
             query.insert("_id", range(prefix));
         }
-        let failed = || Failure::io("cannot read the locks");
-        let mut found = self.locks.find(query).await.map_err(failed())?;
-        while found.advance().await.map_err(failed())? {
-            let document: Document = found.deserialize_current().map_err(failed())?;
+        let mut found = self.locks.find(query).await.map_err(unreadable)?;
+        while found.advance().await.map_err(unreadable)? {
+            let document: Document = found.deserialize_current().map_err(unreadable)?;
             let Ok(id) = document.get_str("_id") else { continue };
             let change = self.known.set(id, &document, self.clock.now());
             if let Some(change) = change.filter(|_| is_gap) {
@@ -174,22 +174,20 @@ impl Watch {
             }
         }
         for id in seen.iter().filter(|_| is_gap) {
-            self.read_again(id).await.map_err(|broken| match broken {
-                Broken::Output(failure) => failure,
-                Broken::Stream => Failure::new("cannot read the locks"),
-            })?;
+            self.read_again(id).await?;
         }
         Ok(())
     }
 
-    /// Waits for the next event or the next end of a lease, and shows what it means.
-    async fn follow(&mut self, streams: &mut Streams) -> Result<(), Broken> {
+    /// Waits for the next event or the next end of a lease, and shows what it means. After a failure that is not final the
+    /// streams must be opened again.
+    async fn follow(&mut self, streams: &mut Streams) -> Result<(), Failure> {
         let until_end = self.clock.until(self.known.next_end());
         let change = tokio::select! {
             told = streams.recv() => match told {
                 Some(Told::Lock(event)) => self.lock_change(&event)?,
                 Some(Told::Waiter(event)) => self.waiter_change(&event),
-                Some(Told::End) | None => return Err(Broken::Stream),
+                Some(Told::End) | None => return Err(missed()),
             },
             () = sleep(until_end) => {
                 for id in self.known.due(self.clock.now()) {
@@ -199,12 +197,12 @@ impl Watch {
             }
         };
         match change {
-            Some(change) => self.show(&change).map_err(Broken::Output),
+            Some(change) => self.show(&change),
             None => Ok(()),
         }
     }
 
-    fn lock_change(&mut self, event: &Event) -> Result<Option<Change>, Broken> {
+    fn lock_change(&mut self, event: &Event) -> Result<Option<Change>, Failure> {
         let id = event
             .document_key
             .as_ref()
@@ -225,7 +223,7 @@ impl Watch {
                 | OperationType::DropDatabase
                 | OperationType::Invalidate,
                 _,
-            ) => Err(Broken::Stream),
+            ) => Err(missed()),
             _ => Ok(None),
         }
     }
@@ -238,14 +236,14 @@ impl Watch {
     }
 
     /// Reads a lock whose lease may have ended.
-    async fn read_again(&mut self, id: &str) -> Result<(), Broken> {
+    async fn read_again(&mut self, id: &str) -> Result<(), Failure> {
         let document = self
             .locks
             .find_one(doc! { "_id": id })
             .await
-            .map_err(|_| Broken::Stream)?;
+            .map_err(unreadable)?;
         match self.known.read_due(id, document.as_ref(), self.clock.now()) {
-            Some(change) => self.show(&change).map_err(Broken::Output),
+            Some(change) => self.show(&change),
             None => Ok(()),
         }
     }
@@ -257,8 +255,9 @@ impl Watch {
         } else {
             text(change, &at)
         };
-        self.output.line(line)?;
-        self.output.flush()
+        let written = self.output.line(line).and_then(|()| self.output.flush());
+        // Nobody would see what comes after it.
+        written.map_err(Failure::finally)
     }
 }
 
@@ -328,9 +327,24 @@ fn range(prefix: &str) -> Document {
     doc! { "$gte": prefix, "$lt": format!("{prefix}\u{10ffff}") }
 }
 
+/// The streams have ended, or events were missed.
+fn missed() -> Failure {
+    Failure::new("the change streams have ended")
+}
+
+/// Why the locks cannot be read.
+#[expect(clippy::needless_pass_by_value, reason = "`map_err` passes it by value")]
+fn unreadable(error: Error) -> Failure {
+    explained(&error, "cannot read the locks")
+}
+
 /// Why the streams cannot be opened.
 fn refused(error: &Error) -> Failure {
-    let failure = Failure::new(format!("cannot watch the locks: {}", error.kind));
+    explained(error, "cannot watch the locks")
+}
+
+fn explained(error: &Error, what: &str) -> Failure {
+    let failure = Failure::new(format!("{what}: {}", error.kind));
     match &*error.kind {
         ErrorKind::Command(command) if command.code == NO_STREAMS => failure
             .help("Change streams need a replica set or a sharded cluster.")

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{DateTime, Document, doc};
 use mongolock::IndexState;
 use mongolock_tests::{
     Server, ServerOptions, TestDb, locks, must, test_db, three_members_with_one_clock_ahead,
@@ -85,18 +85,38 @@ async fn a_sound_deployment_is_ok() {
 async fn damage_is_found_and_nothing_is_changed() {
     let db = test_db().await;
     let collection = locks(db.database());
-    let documents = [doc! { "_id": "broken\x1b", "lockId": 7 }, doc! { "_id": 17 }];
+    let now = DateTime::now();
+    let documents = [
+        doc! { "_id": "broken\x1b", "lockId": 7 },
+        doc! { "_id": 17 },
+        doc! { "_id": "s", "lockId": "bert#1", "acquiredAt": now, "expiresAt": now, "fencingToken": 1_i64 },
+        doc! { "_id": "s\u{1f}2", "lockId": "anna#1", "expiresAt": "soon" },
+        doc! { "_id": "s\u{1f}3", "lockId": "anna#2", "expiresAt": "soon" },
+    ];
     must(collection.insert_many(documents).await);
     let (code, all) = findings(&db, db.uri());
     assert_eq!(code, Some(1));
     let documents = of(&all, "documents");
-    assert_eq!(documents.len(), 2, "{all:#?}");
+    assert_eq!(documents.len(), 4, "{all:#?}");
     for (state, finding) in documents.into_iter().chain(of(&all, "TTL index")) {
         assert_eq!(state, "wrong", "{finding}");
         assert!(finding["mend"].is_string(), "{finding}");
     }
+    let broken = all
+        .iter()
+        .find_map(|finding| finding["mend"].as_str()?.contains("lockId: 7").then_some(finding));
+    let broken = broken.expect("the command names the holder that was seen");
+    let said = broken["finding"].as_str().unwrap_or_default();
+    assert!(said.ends_with("; lockId 7, expiresAt none"), "{said}");
+    for permit in [
+        r#"_id: "s\u001f2", lockId: "anna#1""#,
+        r#"_id: "s\u001f3", lockId: "anna#2""#,
+    ] {
+        let is_named = |finding: &&Value| finding["mend"].as_str().unwrap_or_default().contains(permit);
+        assert_eq!(all.iter().filter(is_named).count(), 1, "{permit}: {all:#?}");
+    }
     assert_eq!(indexes(&db).await, ["_id_"], "the index is not built");
-    assert_eq!(must(collection.count_documents(doc! {}).await), 2);
+    assert_eq!(must(collection.count_documents(doc! {}).await), 5);
 
     // The command that is printed mends it.
     let mend = of(&all, "TTL index")[0].1["mend"].as_str().unwrap_or_default();

@@ -56,6 +56,20 @@ async fn a_command_that_cannot_run_has_the_codes_of_a_shell() {
 }
 
 #[tokio::test]
+async fn a_wrong_command_line_of_run_has_the_code_of_its_failures() {
+    let db = test_db().await;
+    let code = |arguments: &[&str]| output(mongolock(&db, arguments)).0;
+    assert_eq!(code(&["run", "--bogus"]), Some(125));
+    assert_eq!(code(&["show", "run", "--bogus"]), Some(2));
+    let (code, out, said) = output(mongolock(
+        &db,
+        &["run", "a", "--uri-file", "-", "--", "echo", "started"],
+    ));
+    assert_eq!((code, out.as_str()), (Some(125), ""));
+    assert!(said.contains("standard input"), "{said}");
+}
+
+#[tokio::test]
 async fn a_busy_lock_has_a_code_of_its_own() {
     let db = test_db().await;
     let _guard = must(provider(&db).await.lock("a").acquire().await);

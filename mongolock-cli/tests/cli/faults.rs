@@ -1,15 +1,16 @@
 //! `run` when processes are killed or stopped, or the network is cut: no two commands of one name are alive at once.
 
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mongolock_tests::{BEFORE_EXPIRY, Proxy, TestDb, eventually, must, shared, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Proxy, TestDb, eventually, must, shared, test_db};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
 use crate::fixture::{
-    Running, at, guardian_of, has_pending, mongolock, processes, repetitions, send, stop, until_empty,
+    Running, at, guardian_of, has_pending, mongolock, output, processes, repetitions, send, stop, until_empty,
 };
 use crate::records::Records;
 
@@ -96,6 +97,63 @@ async fn run_is_killed_between_its_spawns() {
             "the guardian does not wait for the end of the lease"
         );
     }
+}
+
+/// The guardian has ended by itself when `run` goes on, so nobody else would end the command.
+#[tokio::test]
+async fn run_is_stopped_between_its_spawns() {
+    for _ in 0..repetitions() {
+        let (scene, mut first) = stopped_before_its_command().await;
+        let mut second = Running::start(scene.run(scene.db.uri(), &["--wait", "50s"], SHORT));
+        assert_eq!(second.code().await, Some(0));
+        first.signal(Signal::CONT);
+        assert_eq!(first.code().await, Some(124));
+        scene.records.assert_one_at_a_time(1);
+    }
+}
+
+/// A `run` that was stopped after it has started its guardian, and before it starts its command.
+async fn stopped_before_its_command() -> (Scene, Running) {
+    for _ in 0..20 {
+        let scene = Scene::new().await;
+        let first = Running::start(scene.run(scene.db.uri(), &[], ENDLESS));
+        until_child(first.id());
+        stop(first.id()).await;
+        let guardian = first.guardian().await;
+        let members = processes()
+            .into_iter()
+            .filter(|process| process.group == guardian);
+        if members.count() == 1 {
+            return (scene, first);
+        }
+    }
+    panic!("the command was faster each time");
+}
+
+/// Waits until the main thread of a process has a child, without a pause: the guardian needs a few milliseconds to start, and
+/// then `run` starts its command.
+fn until_child(id: i32) {
+    let children = format!("/proc/{id}/task/{id}/children");
+    let begun = Instant::now();
+    while fs::read_to_string(&children).unwrap_or_default().is_empty() {
+        assert!(begun.elapsed() < AMPLE, "`run` starts no guardian");
+    }
+}
+
+/// The stub that becomes the command is in the group too late for the guardian.
+#[tokio::test]
+async fn a_command_does_not_start_after_its_limit() {
+    let db = test_db().await;
+    let start = |kill_at: &str| {
+        let parent = std::process::id().to_string();
+        let arguments = ["exec-command", &parent, kill_at, "--", "echo", "started"];
+        output(mongolock(&db, &arguments))
+    };
+    let (code, out, said) = start("1");
+    assert_eq!((code, out.as_str()), (Some(124), ""));
+    assert!(said.contains("the lock has ended"), "{said}");
+    let (code, out, _) = start(&u64::MAX.to_string());
+    assert_eq!((code, out.as_str()), (Some(0), "started\n"));
 }
 
 #[tokio::test]

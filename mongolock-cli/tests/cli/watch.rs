@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use mongodb::bson::{DateTime, doc};
 use mongolock::{LockProvider, LockState};
-use mongolock_tests::{AMPLE, Server, ServerOptions, TestDb, eventually, locks, must, test_db};
+use mongolock_tests::{AMPLE, FailPoint, Server, ServerOptions, TestDb, eventually, locks, must, test_db};
 use serde_json::Value;
 
 use crate::fixture::{mongolock, output, provider};
+
+/// The server's code of an error that no driver repeats.
+const OPERATION_FAILED: i32 = 96;
 
 /// A `watch --json` that runs.
 struct Watch {
@@ -203,6 +206,32 @@ async fn missed_events_are_a_gap() {
     assert_eq!(watch.event("b"), said("acquired", "anna"));
     must(held.release().await);
     assert_eq!(watch.event("b"), said("released", "anna"));
+}
+
+/// The streams are opened again, and so on until the locks can be read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_read_after_a_gap_is_repeated() {
+    let db = test_db().await;
+    let anna = must(provider(&db).await.to_builder().owner("anna").build());
+    let mut watch = Watch::start(&db, &[], &anna).await;
+    let failing = FailPoint::on(&["find"]).times(2).error_code(OPERATION_FAILED);
+    let namespace = locks(db.database()).namespace().to_string();
+    let failing = must(failing.collection(&namespace).enable(db.uri()).await);
+    let held = must(anna.lock("c").acquire().await);
+    assert_eq!(watch.event("c"), said("acquired", "anna"));
+    must(held.release().await);
+    assert_eq!(watch.event("c"), said("released", "anna"));
+    must(locks(db.database()).drop().await);
+    let held = must(anna.lock("b").acquire().await);
+    assert_eq!(watch.next("gap")["event"], "gap");
+    assert_eq!(watch.event("b"), said("acquired", "anna"));
+    must(held.release().await);
+    assert_eq!(watch.event("b"), said("released", "anna"));
+    assert!(
+        watch.early.iter().all(|line| line["event"] != "gap"),
+        "a gap is told once"
+    );
+    must(failing.clear().await);
 }
 
 #[tokio::test]
