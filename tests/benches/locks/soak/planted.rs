@@ -54,16 +54,19 @@ pub(crate) fn are_found(seen: &Seen) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The history with one more section, of the first process.
+/// The history with one more section, of the process that was started last. It lives to the end: what a killed one does
+/// after its kill does not count.
 fn with(seen: &Seen, begun: Duration, ended: Duration, token: Option<i64>) -> History {
     let mut history = seen.history.clone();
     let lease = Duration::ZERO;
+    let process = seen.lives.len().saturating_sub(1);
     for (at, step) in [
         (begun, Step::Acquired { token, lease }),
         (ended, Step::Ended { is_lost: false }),
     ] {
         // No task has this number.
-        history.add(Event::at(usize::MAX, at, step));
+        let event = Event::at(usize::MAX, at, step);
+        history.add(Event { process, ..event });
     }
     history
 }
