@@ -9,6 +9,7 @@ use tracing::Instrument;
 
 use super::waiters::Waiter;
 use super::{ReleaseNotifier, State};
+use crate::lease::Entry;
 use crate::queue::Holder;
 use crate::store::{RunningLeases, driver_error};
 use crate::sync::lock;
@@ -57,6 +58,8 @@ struct Look {
     /// A waiter ignores the replies to all queries but the last one that looks at its lock.
     number: u64,
     names: Vec<Arc<str>>,
+    /// The queues of these names: a waiter may leave before the reply, while others wait behind it.
+    entries: Vec<Arc<Entry>>,
     /// Those of the names whose lines are read as well.
     lines: Vec<Arc<str>>,
 }
@@ -159,10 +162,12 @@ impl ReleaseNotifier {
         if names.is_empty() {
             return Step::Wait(Some(first));
         }
+        let mut entries = Vec::with_capacity(names.len());
         for name in &names {
             if let Some(waiter) = state.waiters.get(name) {
                 // This is noted even if no query can be sent: "held" must not stay the last known status.
                 waiter.entry.front().request_sent();
+                entries.push(Arc::clone(&waiter.entry));
             }
         }
         let has_looks = state.looker.in_flight > 0;
@@ -172,7 +177,12 @@ impl ReleaseNotifier {
         let number = state.begin_look(&names, now);
         let looks = |name: &&Arc<str>| state.waiters.get(name).is_some_and(|waiter| waiter.looks);
         let lines = names.iter().filter(looks).cloned().collect();
-        Step::Look(Look { number, names, lines })
+        Step::Look(Look {
+            number,
+            names,
+            entries,
+            lines,
+        })
     }
 
     /// The reply to a query has arrived.
@@ -180,6 +190,12 @@ impl ReleaseNotifier {
         self.overdue.answered();
         let mut rests = Vec::new();
         let mut state = lock(&self.state);
+        for entry in &look.entries {
+            if state.waiters.get(entry.name()).is_none() {
+                // Nobody else notes the reply, and later callers of this process must not take it for missing.
+                entry.front().replied(entry.has_requests());
+            }
+        }
         for name in &look.names {
             let Some(waiter) = state.looked_at(look, name) else {
                 continue;
