@@ -4,6 +4,7 @@ mod attempt;
 mod pacing;
 mod period;
 mod permit;
+mod query;
 mod several;
 
 use std::future::Future;

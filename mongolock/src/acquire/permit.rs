@@ -15,6 +15,7 @@ use tracing::Instrument;
 use super::attempt::{Attempt, AttemptOutcome};
 use super::pacing::Pacing;
 use super::period::CallPeriod;
+use super::query;
 use super::{Acquire, Tried, Waiting};
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
@@ -25,8 +26,8 @@ use crate::options::Options;
 use crate::queue::{AdmissionClass, FrontStatus, Holder};
 use crate::store::{HeldSlots, LeaseId, driver_error};
 use crate::sync::lock;
-use crate::timing::{ACQUIRE_OVERDUE, LOOK_LIMIT};
-use crate::{LockError, slot, task, trace};
+use crate::timing::LOOK_LIMIT;
+use crate::{LockError, slot, trace};
 
 /// The number of claims after which a call pauses, because others were faster each time.
 const ROUNDS: u32 = 3;
@@ -389,30 +390,12 @@ impl<'a> AcquirePermit<'a> {
         }))
     }
 
-    /// The permits that are held. The query runs to its end on a task of its own.
+    /// The permits that are held.
     async fn held_slots(&self, entry: &Arc<Entry>) -> Result<HeldSlots, LockError> {
-        let (store, overdue) = (
-            Arc::clone(&self.engine.store),
-            Arc::clone(&self.engine.queues.overdue),
-        );
-        let (name, permits) = (Arc::clone(self.name.text()), self.permits);
-        let margin = self.engine.config.options.takeover_margin;
-        let asked = Arc::clone(entry);
-        let looking = async move {
-            let reply = overdue
-                .count(store.slots(&name, permits, margin, LOOK_LIMIT))
-                .await;
-            if reply.is_ok() {
-                // The caller may have left, and others wait for the same semaphore.
-                asked.front().replied(asked.has_requests());
-            }
-            reply
-        };
-        // After a lost reply another query is sent, instead of waiting for the end of its connection.
-        match timeout(ACQUIRE_OVERDUE, task::start(looking)).await {
-            Ok(reply) => reply,
-            Err(_) => Err(LockError::no_reply("query", ACQUIRE_OVERDUE)),
-        }
+        let (store, name) = (Arc::clone(&self.engine.store), Arc::clone(self.name.text()));
+        let (permits, margin) = (self.permits, self.engine.config.options.takeover_margin);
+        let looking = async move { store.slots(&name, permits, margin, LOOK_LIMIT).await };
+        query::start(self.engine, entry, looking).await
     }
 
     /// Notes a request that has failed, and returns the pause before the next one; an error that is not transient ends the

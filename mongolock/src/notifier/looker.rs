@@ -193,7 +193,7 @@ impl ReleaseNotifier {
         for entry in &look.entries {
             if state.waiters.get(entry.name()).is_none() {
                 // Nobody else notes the reply, and later callers of this process must not take it for missing.
-                entry.front().replied(entry.has_requests());
+                entry.note_reply();
             }
         }
         for name in &look.names {
@@ -210,7 +210,7 @@ impl ReleaseNotifier {
             };
             let lease = lease.filter(|lease| !lease.holder.as_ref().is_some_and(is_own));
             let Some(lease) = lease else {
-                waiter.entry.front().replied(waiter.entry.has_requests());
+                waiter.entry.note_reply();
                 if waiter.leaves_to_others(self.lines.ahead(name)) {
                     let moments = self.lines.moments_ahead(name).max(*self.retry_interval.start());
                     state.waiters.look_at(name, Instant::now() + moments);

@@ -193,6 +193,11 @@ impl<H> Entry<H> {
         self.requests.available_permits() < MAX_REQUESTS
     }
 
+    /// Notes a reply of the server about this name that does not say who has the lock.
+    pub(crate) fn note_reply(&self) {
+        self.front.replied(self.has_requests());
+    }
+
     /// Whether an acquire request for this name is in flight beside the caller's own.
     pub(crate) fn has_other_requests(&self) -> bool {
         self.requests.available_permits() + 1 < MAX_REQUESTS
@@ -352,7 +357,7 @@ impl<H> Turn<H> {
 
     /// Notes a reply of the server to the caller that has the turn.
     pub(crate) fn note_reply(&self) {
-        self.entry.front().replied(self.entry.has_requests());
+        self.entry.note_reply();
     }
 
     /// The hold that was handed over with the turn.

@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span};
 
 use super::pacing::Pacing;
 use super::period::CallPeriod;
+use super::query;
 use super::{Acquire, Waiting};
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
@@ -26,7 +27,7 @@ use crate::opaque::boxed;
 use crate::options::Options;
 use crate::queue::{AdmissionClass, FrontStatus, Holder};
 use crate::store::driver_error;
-use crate::timing::{ACQUIRE_OVERDUE, LOOK_LIMIT};
+use crate::timing::LOOK_LIMIT;
 use crate::{LockError, task, trace};
 use round::{Round, RoundOutcome};
 
@@ -332,26 +333,10 @@ impl<'a> AcquireSeveral<'a> {
     /// The holder of a lock; `None` if the lock looks free, or is held by a claim that this process has given up.
     async fn look(&self, name: &Arc<str>, entry: &Arc<Entry>) -> Result<Option<Holder>, LockError> {
         let margin = self.engine.config.options.takeover_margin;
-        let (store, overdue) = (
-            Arc::clone(&self.engine.store),
-            Arc::clone(&self.engine.queues.overdue),
-        );
-        let names = [Arc::clone(name)];
-        let asked = Arc::clone(entry);
-        let looking = async move {
-            let reply = overdue.count(store.look(&names, margin, LOOK_LIMIT)).await;
-            if reply.is_ok() {
-                // The caller may have left, and others wait for the same name.
-                asked.front().replied(asked.has_requests());
-            }
-            reply
-        };
+        let (store, names) = (Arc::clone(&self.engine.store), [Arc::clone(name)]);
+        let looking = async move { store.look(&names, margin, LOOK_LIMIT).await };
         entry.front().request_sent();
-        // After a lost reply another look is sent, instead of waiting for the end of its connection.
-        let mut running = match timeout(ACQUIRE_OVERDUE, task::start(looking)).await {
-            Ok(reply) => reply?,
-            Err(_) => return Err(LockError::no_reply("query", ACQUIRE_OVERDUE)),
-        };
+        let mut running = query::start(self.engine, entry, looking).await?;
         let Some(lease) = running.remove(name) else {
             return Ok(None);
         };
