@@ -51,6 +51,9 @@ impl ServerOptions {
         let parameters = [
             ("diagnosticDataCollectionEnabled", "false"),
             ("enableTestCommands", "1"),
+            // In milliseconds. A build of an index locks its collection for a moment, which is longer than the server's
+            // default of 5 ms on a busy machine; the transaction of a test would fail for that alone.
+            ("maxTransactionLockRequestTimeoutMillis", "5000"),
             ("ttlMonitorSleepSecs", "1"),
         ];
         Self {
