@@ -15,7 +15,7 @@ use crate::lease::copies::Copies;
 use crate::lease::{Entry, Grant, Hold, Lease, RequestPermit, without_margin};
 use crate::line::OwnAcquisition;
 use crate::options::Options;
-use crate::queue::{Admission, AdmissionClass, Overdue};
+use crate::queue::{Admission, AdmissionClass, Overdue, RequestNumber};
 use crate::store::{AcquireReply, AcquireRequest, Dates, LeaseId, driver_error};
 use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY,
@@ -95,6 +95,7 @@ struct Reply {
 struct Request {
     shared: Arc<Shared>,
     command: AcquireRequest,
+    number: RequestNumber,
     /// The limit of the request at the server.
     limit: Duration,
     /// The permit bounds how many requests of the name are without a reply.
@@ -208,7 +209,7 @@ impl Attempt {
         let shared = Arc::clone(&self.shared);
         // The status is updated before the permits are acquired: while too many requests are overdue or in flight, none is
         // sent, and "held" must not stay the last known status.
-        shared.entry.front().request_sent();
+        shared.entry.front().request_due();
         let class = self.class;
         tokio::select! {
             biased;
@@ -277,12 +278,12 @@ impl Attempt {
                 takeover_margin: self.shared.engine.config.options.takeover_margin,
                 wants_dates: self.shared.options.once.is_some(),
             },
+            number: self.shared.entry.front().request_sent(),
             limit: limit_until(deadline),
             _permit: permit,
             admission,
             copy: (!self.requests.is_empty()).then(|| self.shared.engine.queues.overdue.begin()),
         };
-        self.shared.entry.front().request_sent();
         self.shared.copies.sent();
         if self.shared.engine.store.never_waits() {
             self.reply = crate::task::run_at_once(request.run()).map(Box::new);
@@ -438,8 +439,7 @@ impl Request {
         let result = self.result().await;
         if result.as_ref().is_some_and(is_from_server) {
             self.shared.engine.queues.overdue.answered();
-            let entry = &self.shared.entry;
-            entry.front().replied(entry.has_other_requests());
+            self.shared.entry.front().replied(self.number);
         }
         if self
             .shared

@@ -346,7 +346,7 @@ impl<'a> Acquire<'a> {
                 let holder = Holder::new(lock_id.clone(), remaining);
                 let holder = self.unless_done(holder, lock_id.as_deref(), dates)?;
                 let Some((key, min_hold)) = self.given_up(lock_id) else {
-                    entry.front().set_held(holder.clone());
+                    entry.front().set_holder(holder.clone());
                     return Ok(Step::Held(holder));
                 };
                 // The future is large and seldom needed.
@@ -418,8 +418,10 @@ impl<'a> Acquire<'a> {
             }
             Err(other) => {
                 // The outcome of the release does not matter to this call; a missing reply does.
-                entry.front().request_sent();
-                boxed(other.release()).await;
+                let release = entry.front().request_sent();
+                if boxed(other.release()).await {
+                    entry.front().replied(release);
+                }
                 None
             }
         }

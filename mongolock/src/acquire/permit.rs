@@ -303,7 +303,7 @@ impl<'a> AcquirePermit<'a> {
                 } => {
                     let given_up = lock_id.as_ref().and_then(|own| self.given_up(&id, own));
                     let Some((key, min_hold)) = given_up else {
-                        entry.front().set_held(Holder::new(lock_id, remaining));
+                        entry.front().set_holder(Holder::new(lock_id, remaining));
                         return Ok(None);
                     };
                     match boxed(self.call().release_given_up(key, min_hold)).await {
@@ -343,12 +343,11 @@ impl<'a> AcquirePermit<'a> {
         class: Option<AdmissionClass>,
     ) -> Result<Found, LockError> {
         loop {
-            entry.front().request_sent();
             match self.held_slots(entry).await {
                 Ok(held) => {
                     let found = self.choose(&held);
                     if let Found::Full(holder) = &found {
-                        entry.front().set_held(holder.clone());
+                        entry.front().set_holder(holder.clone());
                     }
                     return Ok(found);
                 }

@@ -23,10 +23,11 @@ where
     Q: Future<Output = Result<T, LockError>> + Send + 'static,
 {
     let (overdue, asked) = (Arc::clone(&engine.queues.overdue), Arc::clone(entry));
+    let number = entry.front().request_sent();
     let running = task::start(async move {
         let reply = overdue.count(query).await;
         if reply.is_ok() {
-            asked.note_reply();
+            asked.front().replied(number);
         }
         reply
     });

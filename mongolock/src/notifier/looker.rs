@@ -10,7 +10,7 @@ use tracing::Instrument;
 use super::waiters::Waiter;
 use super::{ReleaseNotifier, State};
 use crate::lease::Entry;
-use crate::queue::Holder;
+use crate::queue::{Holder, RequestNumber};
 use crate::store::{RunningLeases, driver_error};
 use crate::sync::lock;
 use crate::timing::{
@@ -58,10 +58,17 @@ struct Look {
     /// A waiter ignores the replies to all queries but the last one that looks at its lock.
     number: u64,
     names: Vec<Arc<str>>,
-    /// The queues of these names: a waiter may leave before the reply, while others wait behind it.
-    entries: Vec<Arc<Entry>>,
+    /// The queues of these names, and the query's number in each: a waiter may leave before the reply, while others wait
+    /// behind it.
+    entries: Vec<(Arc<Entry>, RequestNumber)>,
     /// Those of the names whose lines are read as well.
     lines: Vec<Arc<str>>,
+}
+
+/// A queue, and the number of the query that is sent now.
+fn numbered(entry: Arc<Entry>) -> (Arc<Entry>, RequestNumber) {
+    let number = entry.front().request_sent();
+    (entry, number)
 }
 
 /// One query in flight, counted until it is dropped.
@@ -166,7 +173,7 @@ impl ReleaseNotifier {
         for name in &names {
             if let Some(waiter) = state.waiters.get(name) {
                 // This is noted even if no query can be sent: "held" must not stay the last known status.
-                waiter.entry.front().request_sent();
+                waiter.entry.front().request_due();
                 entries.push(Arc::clone(&waiter.entry));
             }
         }
@@ -180,7 +187,7 @@ impl ReleaseNotifier {
         Step::Look(Look {
             number,
             names,
-            entries,
+            entries: entries.into_iter().map(numbered).collect(),
             lines,
         })
     }
@@ -190,11 +197,8 @@ impl ReleaseNotifier {
         self.overdue.answered();
         let mut rests = Vec::new();
         let mut state = lock(&self.state);
-        for entry in &look.entries {
-            if state.waiters.get(entry.name()).is_none() {
-                // Nobody else notes the reply, and later callers of this process must not take it for missing.
-                entry.note_reply();
-            }
+        for (entry, number) in &look.entries {
+            entry.front().replied(*number);
         }
         for name in &look.names {
             let Some(waiter) = state.looked_at(look, name) else {
@@ -210,7 +214,6 @@ impl ReleaseNotifier {
             };
             let lease = lease.filter(|lease| !lease.holder.as_ref().is_some_and(is_own));
             let Some(lease) = lease else {
-                waiter.entry.note_reply();
                 if waiter.leaves_to_others(self.lines.ahead(name)) {
                     let moments = self.lines.moments_ahead(name).max(*self.retry_interval.start());
                     state.waiters.look_at(name, Instant::now() + moments);
@@ -225,7 +228,7 @@ impl ReleaseNotifier {
                 self.lines.held_by(name, lock_id);
             }
             let holder = Holder::new(lease.holder.clone(), Some(lease.remaining));
-            waiter.entry.front().set_held(holder);
+            waiter.entry.front().set_holder(holder);
             if waiter.is_resting() {
                 let pause = self.rest(&mut state, name, Some(lease.remaining));
                 rests.push((name, lease.remaining, pause));

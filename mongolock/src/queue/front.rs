@@ -29,11 +29,17 @@ pub(crate) struct Front {
     changed: Notify,
 }
 
+/// The number of a request or a query about one lock, in the order in which this process has sent them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct RequestNumber(u64);
+
 struct State {
     /// The status after the last reply or error.
     status: FrontStatus,
     /// The time of the first request since the last usable reply.
     no_reply_since: Option<Instant>,
+    /// The last request that was sent.
+    last_request: RequestNumber,
     /// Whether the last call of this process has returned, and its release is sent and not yet confirmed.
     is_releasing: bool,
 }
@@ -44,17 +50,25 @@ impl Front {
             state: Mutex::new(State {
                 status: FrontStatus::NoReply,
                 no_reply_since: None,
+                last_request: RequestNumber::default(),
                 is_releasing: false,
             }),
             changed: Notify::new(),
         }
     }
 
-    /// Notes that a request is sent. The last status stays valid for the time that a healthy server needs for its reply.
-    pub(crate) fn request_sent(&self) {
+    /// Notes that a request or a query is to be sent, as soon as it is allowed. The last status stays valid for the time that a
+    /// healthy server needs for its reply.
+    pub(crate) fn request_due(&self) {
+        lock(&self.state).note_request();
+    }
+
+    /// Notes that a request or a query is sent, as [`request_due`](Self::request_due) does, and returns its number.
+    pub(crate) fn request_sent(&self) -> RequestNumber {
         let mut state = lock(&self.state);
-        state.no_reply_since.get_or_insert_with(Instant::now);
-        state.is_releasing = false;
+        state.note_request();
+        state.last_request.0 += 1;
+        state.last_request
     }
 
     /// Notes that the release of a call is sent that does not wait for it. Until it is confirmed, the lock is neither free
@@ -77,20 +91,29 @@ impl Front {
         lock(&self.state).is_releasing
     }
 
-    /// Notes a reply of the server, perhaps to a request whose caller has left. If other requests are in flight, the time
-    /// without a reply begins anew for them.
-    pub(crate) fn replied(&self, others_in_flight: bool) {
-        lock(&self.state).no_reply_since = others_in_flight.then(Instant::now);
+    /// Notes a reply of the server to this request, perhaps to one whose caller has left. It says nothing of the requests
+    /// that were sent later: if there is no reply to them yet, their time without a reply begins now.
+    pub(crate) fn replied(&self, request: RequestNumber) {
+        let mut state = lock(&self.state);
+        if state.no_reply_since.is_some() {
+            state.no_reply_since = (request < state.last_request).then(Instant::now);
+        }
     }
 
-    /// Notes that the lock is held: a reply said so, or a caller in this process has acquired it.
-    pub(crate) fn set_held(&self, holder: Holder) {
-        *lock(&self.state) = State {
-            status: FrontStatus::Held(holder),
-            no_reply_since: None,
-            is_releasing: false,
-        };
+    /// Notes that a reply has said who has the lock; [`replied`](Self::replied) notes which requests have their reply.
+    pub(crate) fn set_holder(&self, holder: Holder) {
+        let mut state = lock(&self.state);
+        state.status = FrontStatus::Held(holder);
+        state.is_releasing = false;
+        drop(state);
         self.changed.notify_waiters();
+    }
+
+    /// Notes that the lock is held, whatever is the reply to the requests in flight: a caller of this process has acquired it,
+    /// or an event has told of another holder.
+    pub(crate) fn set_held(&self, holder: Holder) {
+        lock(&self.state).no_reply_since = None;
+        self.set_holder(holder);
     }
 
     /// Notes that a request has failed. The time without a reply goes on, unless the server said that the document is
@@ -179,6 +202,13 @@ impl Front {
     }
 }
 
+impl State {
+    fn note_request(&mut self) {
+        self.no_reply_since.get_or_insert_with(Instant::now);
+        self.is_releasing = false;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,12 +243,34 @@ mod tests {
     async fn a_reply_does_not_answer_the_other_requests_in_flight() {
         let front = Front::new();
         front.set_held(Holder::default());
-        front.request_sent();
-        front.replied(true);
+        let (left, next) = (front.request_sent(), front.request_sent());
+        tokio::time::sleep(SLOW_REPLY).await;
+        front.replied(left);
+        assert!(
+            matches!(front.status(), FrontStatus::Held(_)),
+            "the server is there"
+        );
         tokio::time::sleep(SLOW_REPLY).await;
         assert!(matches!(front.status(), FrontStatus::NoReply));
-        front.replied(false);
+        front.replied(next);
         assert!(matches!(front.status(), FrontStatus::Held(_)));
+    }
+
+    /// A request on a dead connection has no reply for long. That says nothing if a later one has one.
+    #[tokio::test(start_paused = true)]
+    async fn an_earlier_request_without_a_reply_does_not_matter_after_a_later_reply() {
+        let front = Front::new();
+        front.set_held(Holder::default());
+        let (dead, copy) = (front.request_sent(), front.request_sent());
+        front.replied(copy);
+        tokio::time::sleep(SLOW_REPLY).await;
+        assert!(matches!(front.status(), FrontStatus::Held(_)));
+        front.replied(dead);
+        tokio::time::sleep(SLOW_REPLY).await;
+        assert!(
+            matches!(front.status(), FrontStatus::Held(_)),
+            "no request is without a reply"
+        );
     }
 
     #[tokio::test(start_paused = true)]

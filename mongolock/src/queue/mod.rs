@@ -18,7 +18,7 @@ use tokio::time::Instant;
 pub(crate) use admission::{Admission, AdmissionClass, Admissions};
 use fairness::HandoverBudget;
 pub(crate) use fairness::Rivals;
-pub(crate) use front::{Front, FrontStatus};
+pub(crate) use front::{Front, FrontStatus, RequestNumber};
 use handed_over::HandedOver;
 pub(crate) use holder::{Holder, Period};
 pub(crate) use overdue::{Overdue, OverdueRequests};
@@ -193,11 +193,6 @@ impl<H> Entry<H> {
         self.requests.available_permits() < MAX_REQUESTS
     }
 
-    /// Notes a reply of the server about this name that does not say who has the lock.
-    pub(crate) fn note_reply(&self) {
-        self.front.replied(self.has_requests());
-    }
-
     /// Whether an acquire request for this name is in flight beside the caller's own.
     pub(crate) fn has_other_requests(&self) -> bool {
         self.requests.available_permits() + 1 < MAX_REQUESTS
@@ -353,11 +348,6 @@ impl<H> Turn<H> {
     /// What the waiters at the front of this queue have learned from the server.
     pub(crate) fn front(&self) -> &Front {
         self.entry.front()
-    }
-
-    /// Notes a reply of the server to the caller that has the turn.
-    pub(crate) fn note_reply(&self) {
-        self.entry.note_reply();
     }
 
     /// The hold that was handed over with the turn.

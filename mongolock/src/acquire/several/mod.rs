@@ -335,7 +335,6 @@ impl<'a> AcquireSeveral<'a> {
         let margin = self.engine.config.options.takeover_margin;
         let (store, names) = (Arc::clone(&self.engine.store), [Arc::clone(name)]);
         let looking = async move { store.look(&names, margin, LOOK_LIMIT).await };
-        entry.front().request_sent();
         let mut running = query::start(self.engine, entry, looking).await?;
         let Some(lease) = running.remove(name) else {
             return Ok(None);
@@ -347,7 +346,7 @@ impl<'a> AcquireSeveral<'a> {
             self.engine.lines.held_by(name, id);
         }
         let holder = Holder::new(lease.holder, Some(lease.remaining));
-        entry.front().set_held(holder.clone());
+        entry.front().set_holder(holder.clone());
         Ok(Some(holder))
     }
 
@@ -385,7 +384,7 @@ impl<'a> AcquireSeveral<'a> {
                         self.engine.lines.held_by(single.name(), lock_id);
                     }
                     let Some((key, min_hold)) = single.given_up(lock_id) else {
-                        entries[index].front().set_held(holder.clone());
+                        entries[index].front().set_holder(holder.clone());
                         return Ok(Step::Busy {
                             index,
                             lock_id: own,
@@ -625,13 +624,12 @@ async fn first_end(holds: &[Hold]) {
 async fn release_handed_over(turns: &[Turn]) {
     let taken = turns.iter().filter_map(|turn| {
         let handed_over = turn.take_over()?;
-        turn.front().request_sent();
-        Some((turn, handed_over))
+        Some((turn, turn.front().request_sent(), handed_over))
     });
-    for (turn, handed_over) in taken.collect::<Vec<_>>() {
+    for (turn, release, handed_over) in taken.collect::<Vec<_>>() {
         // No request for this name need follow for a while, so that nothing else would note the reply.
         if boxed(handed_over.release()).await {
-            turn.note_reply();
+            turn.front().replied(release);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::lease::copies::Copies;
 use crate::lease::{Entry, Hold, Lease, Member, QueueSlot, RequestPermit, SetGrant, Turn, without_margin};
 use crate::line::OwnAcquisition;
 use crate::options::Options;
-use crate::queue::{Admission, AdmissionClass, Holder, Overdue};
+use crate::queue::{Admission, AdmissionClass, Holder, Overdue, RequestNumber};
 use crate::store::{AcquireReply, AcquireRequest, Claimed, LeaseId, driver_error};
 use crate::timing::{ACQUIRE_ALLOWED_POLL, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY};
 use crate::{FencingToken, LockError, task, trace};
@@ -83,6 +83,8 @@ struct Reply {
 /// One request, on a task of its own.
 struct Request {
     shared: Arc<Shared>,
+    /// The request's number in the queue of each name.
+    numbers: Vec<RequestNumber>,
     limit: Duration,
     _permit: RequestPermit,
     admission: Option<Admission>,
@@ -138,7 +140,7 @@ impl Round {
     ) -> RoundOutcome {
         let shared = Arc::clone(&self.shared);
         for entry in &shared.entries {
-            entry.front().request_sent();
+            entry.front().request_due();
         }
         let (admission, permit) = shared.permits(class).await;
         self.send(permit, admission, deadline);
@@ -160,8 +162,10 @@ impl Round {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return;
         }
+        let entries = self.shared.entries.iter();
         let request = Request {
             shared: Arc::clone(&self.shared),
+            numbers: entries.map(|entry| entry.front().request_sent()).collect(),
             limit: limit_until(deadline),
             _permit: permit,
             admission,
@@ -355,8 +359,8 @@ impl Request {
         };
         if result.as_ref().is_some_and(is_from_server) {
             shared.engine.queues.overdue.answered();
-            for entry in &shared.entries {
-                entry.front().replied(false);
+            for (entry, number) in shared.entries.iter().zip(&self.numbers) {
+                entry.front().replied(*number);
             }
         }
         let mut releases = Vec::new();
