@@ -205,8 +205,9 @@ pub(crate) const PROBE_NO_REPLY: Duration = seconds(5);
 
 // The change stream.
 
-/// The longest time for which the server waits for an event before it replies that there is none.
-pub(crate) const STREAM_AWAIT: Duration = seconds(1);
+/// The longest time for which the server waits for an event before it replies that there is none. With the requests of a
+/// waiter beside the stream, one each second, a process sends less than two commands in a second while nothing happens.
+pub(crate) const STREAM_AWAIT: Duration = millis(1250);
 
 /// The time without a reply after which a stream no longer counts as open, because it wakes no waiter.
 pub(crate) const STREAM_SILENT: Duration = seconds(10);

@@ -40,8 +40,8 @@ struct State {
     no_reply_since: Option<Instant>,
     /// The last request that was sent.
     last_request: RequestNumber,
-    /// Whether the last call of this process has returned, and its release is sent and not yet confirmed.
-    is_releasing: bool,
+    /// The release of the last call of this process, which has returned, if it is sent and not yet confirmed.
+    release: Option<RequestNumber>,
 }
 
 impl Front {
@@ -51,7 +51,7 @@ impl Front {
                 status: FrontStatus::NoReply,
                 no_reply_since: None,
                 last_request: RequestNumber::default(),
-                is_releasing: false,
+                release: None,
             }),
             changed: Notify::new(),
         }
@@ -65,46 +65,42 @@ impl Front {
 
     /// Notes that a request or a query is sent, as [`request_due`](Self::request_due) does, and returns its number.
     pub(crate) fn request_sent(&self) -> RequestNumber {
-        let mut state = lock(&self.state);
-        state.note_request();
-        state.last_request.0 += 1;
-        state.last_request
+        lock(&self.state).send()
     }
 
     /// Notes that the release of a call is sent that does not wait for it. Until it is confirmed, the lock is neither free
     /// nor held by another caller.
     pub(crate) fn release_sent(&self) {
         let mut state = lock(&self.state);
-        state.no_reply_since.get_or_insert_with(Instant::now);
-        state.is_releasing = true;
+        state.release = Some(state.send());
     }
 
     /// Notes that the server has confirmed such a release. The next caller of this process may still leave the lock to other
     /// processes, and a call that ends meanwhile has not missed a reply. Nobody is notified: the turn passes on now, and who
     /// waits for it must not learn instead that the lock was held before.
     pub(super) fn release_confirmed(&self) {
-        lock(&self.state).is_releasing = false;
+        let mut state = lock(&self.state);
+        if let Some(release) = state.release.take() {
+            state.note_reply(release);
+        }
     }
 
     /// Whether the lock is being released for a call that has returned.
     pub(crate) fn is_releasing(&self) -> bool {
-        lock(&self.state).is_releasing
+        lock(&self.state).release.is_some()
     }
 
     /// Notes a reply of the server to this request, perhaps to one whose caller has left. It says nothing of the requests
     /// that were sent later: if there is no reply to them yet, their time without a reply begins now.
     pub(crate) fn replied(&self, request: RequestNumber) {
-        let mut state = lock(&self.state);
-        if state.no_reply_since.is_some() {
-            state.no_reply_since = (request < state.last_request).then(Instant::now);
-        }
+        lock(&self.state).note_reply(request);
     }
 
     /// Notes that a reply has said who has the lock; [`replied`](Self::replied) notes which requests have their reply.
     pub(crate) fn set_holder(&self, holder: Holder) {
         let mut state = lock(&self.state);
         state.status = FrontStatus::Held(holder);
-        state.is_releasing = false;
+        state.release = None;
         drop(state);
         self.changed.notify_waiters();
     }
@@ -124,7 +120,7 @@ impl Front {
             state.no_reply_since = None;
         }
         state.status = FrontStatus::Failed(Box::new(error));
-        state.is_releasing = false;
+        state.release = None;
         drop(state);
         self.changed.notify_waiters();
     }
@@ -205,7 +201,19 @@ impl Front {
 impl State {
     fn note_request(&mut self) {
         self.no_reply_since.get_or_insert_with(Instant::now);
-        self.is_releasing = false;
+        self.release = None;
+    }
+
+    fn send(&mut self) -> RequestNumber {
+        self.note_request();
+        self.last_request.0 += 1;
+        self.last_request
+    }
+
+    fn note_reply(&mut self, request: RequestNumber) {
+        if self.no_reply_since.is_some() {
+            self.no_reply_since = (request < self.last_request).then(Instant::now);
+        }
     }
 }
 
