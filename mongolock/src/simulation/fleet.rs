@@ -120,7 +120,7 @@ impl World {
 
     fn start(self: &Arc<Self>, number: usize, rng: &mut Rng) -> Member {
         self.server.note(|| format!("{number} starts"));
-        let process = Process::new(number, rng.u64(..));
+        let process = Process::new(number, rng.u64(..), self.plan.late_polls);
         self.server.turns.begin(&process);
         let link = Link::new(&self.server, &process, &self.plan.knobs, rng.fork());
         let provider = LockProviderBuilder::simulated(link)

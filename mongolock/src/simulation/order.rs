@@ -145,7 +145,8 @@ impl Server {
             let by = number_in(&key.lock_id);
             let is_in_line = by.is_some_and(|number| self.is_in_line(&key.name, number));
             self.turns.released(&key.name, by, is_in_line);
-            if let Some(breach) = self.works.released(key, self.memory.date_now()) {
+            let granted = self.granted_at(key);
+            if let Some(breach) = self.works.released(key, granted, self.memory.date_now()) {
                 self.ledger.breach(breach);
             }
         }

@@ -70,6 +70,8 @@ pub(super) struct Plan {
     pub(super) knobs: Knobs,
     /// The number of processes in a thousand whose waiters are woken by a change stream.
     pub(super) wake_ups: u32,
+    /// The number of polls in a thousand before which other tasks of the process run: half of the plans have some.
+    pub(super) late_polls: u32,
     /// The longest usual hold in milliseconds; a few holds are longer.
     pub(super) usual_hold: u64,
     /// The longest pause of a worker between two calls in milliseconds.
@@ -91,6 +93,7 @@ impl Plan {
             knobs: Knobs::of(scenario, rng),
             permits: 0,
             wake_ups: 500,
+            late_polls: if seed % 4 < 2 { 0 } else { 300 },
             usual_hold: *rng.choice(&[2, 5, 20, 200, 1000, 4000]).unwrap_or(&20),
             rest: *rng.choice(&[0, 5, 300]).unwrap_or(&5),
         };

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
+use super::chance;
 use super::contacts::Contacts;
 use crate::sync::lock;
 
@@ -24,6 +25,10 @@ pub(super) struct Process {
     pub(super) number: usize,
     /// The state of the library's random number generator in this process.
     jitter: AtomicU64,
+    /// The number of polls in a thousand before which other tasks run: the order of tasks that are ready is then random.
+    late_polls: u32,
+    /// The generator for the order of its tasks.
+    schedule: Mutex<Rng>,
     started: Instant,
     state: Mutex<State>,
     /// Notified when the callers that wait on it have to give up.
@@ -58,7 +63,7 @@ where
 }
 
 impl Process {
-    pub(super) fn new(number: usize, jitter: u64) -> Arc<Self> {
+    pub(super) fn new(number: usize, jitter: u64, late_polls: u32) -> Arc<Self> {
         let state = State {
             paused: false,
             has_crashed: false,
@@ -69,6 +74,8 @@ impl Process {
         Arc::new(Self {
             number,
             jitter: AtomicU64::new(jitter),
+            late_polls,
+            schedule: Mutex::new(Rng::with_seed(jitter.rotate_left(32))),
             started: state.resumed,
             state: Mutex::new(state),
             give_up: Notify::new(),
@@ -145,6 +152,11 @@ impl Process {
         }
         state.paused
     }
+
+    /// Whether the next poll of a task comes after those of other tasks that are ready.
+    fn polls_late(&self) -> bool {
+        self.late_polls > 0 && chance(&mut lock(&self.schedule), self.late_polls)
+    }
 }
 
 /// The number of the process that has this claim.
@@ -158,6 +170,10 @@ impl<F: Future> Future for Gate<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if self.process.park(cx.waker()) {
+            return Poll::Pending;
+        }
+        if self.process.polls_late() {
+            cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         let before = CURRENT.replace(Some(Arc::clone(&self.process)));

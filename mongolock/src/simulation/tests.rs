@@ -189,7 +189,7 @@ fn names_used_once_leave_nothing_behind() {
         let server = Arc::new(Server::new(Scenario::Calm, Default::default()));
         let link = Link::new(
             &server,
-            &Process::new(0, 0),
+            &Process::new(0, 0, 0),
             &Knobs::default(),
             fastrand::Rng::with_seed(0),
         );
@@ -214,7 +214,7 @@ fn a_minute_without_a_reply_ends_a_wait_without_a_limit() {
         let server = Arc::new(Server::new(Scenario::Calm, Default::default()));
         let link = Link::new(
             &server,
-            &Process::new(0, 0),
+            &Process::new(0, 0, 0),
             &Knobs::default(),
             fastrand::Rng::with_seed(0),
         );

@@ -32,7 +32,8 @@ struct State {
 struct Work {
     process: Arc<Process>,
     once: OnceGrant,
-    has_succeeded: bool,
+    /// The time at which its body has succeeded while the lease was live.
+    succeeded: Option<Instant>,
     is_marked: bool,
     /// Whether the server has released the claim because the period was over.
     is_over: bool,
@@ -73,14 +74,14 @@ impl Works {
         for (_, work) in state.works.iter().filter(same) {
             if work.is_marked {
                 breach("begins although it is marked as done");
-            } else if work.has_succeeded && !work.is_over && work.process.is_healthy(HEALTHY_FOR) {
+            } else if work.succeeded.is_some() && !work.is_over && work.process.is_healthy(HEALTHY_FOR) {
                 breach("begins although it has succeeded in a process that is healthy");
             }
         }
         let work = Work {
             process: Arc::clone(process),
             once,
-            has_succeeded: false,
+            succeeded: None,
             is_marked: false,
             is_over: false,
         };
@@ -91,7 +92,7 @@ impl Works {
     /// Notes that a body has succeeded while its lease was live.
     pub(super) fn succeeded(&self, key: &LeaseId) {
         if let Some(work) = lock(&self.0).works.get_mut(key) {
-            work.has_succeeded = true;
+            work.succeeded = Some(Instant::now());
         }
     }
 
@@ -107,9 +108,10 @@ impl Works {
         }
     }
 
-    /// Notes that the server has released a claim that had its lock, and returns what that breaks. After its mark or its
-    /// period a claim may have its lock again, by an acquire request that has taken effect late.
-    pub(super) fn released(&self, key: &LeaseId, now: DateTime) -> Option<String> {
+    /// Notes that the server has released a claim that has had its lock since then, and returns what that breaks. After its
+    /// mark, its period or the loss of its lease a claim may have its lock again, by an acquire request that has taken effect
+    /// late.
+    pub(super) fn released(&self, key: &LeaseId, granted: Option<Instant>, now: DateTime) -> Option<String> {
         let state = lock(&self.0);
         let is_over = |work: &&Work| match work.once.mark_end {
             MarkEnd::At(end) => end <= now,
@@ -119,7 +121,8 @@ impl Works {
             .works
             .get(key)
             .filter(|work| !work.is_marked && !is_over(work))?;
-        work.has_succeeded.then(|| {
+        let is_breach = work.succeeded >= Some(granted?);
+        is_breach.then(|| {
             format!(
                 "the work of {} by {} has succeeded and is released",
                 key.name, key.lock_id
