@@ -19,6 +19,10 @@ const fn millis(millis: u64) -> Duration {
 /// The longest limit at the server of one acquire request, for instance at a document that a foreign transaction blocks.
 pub(crate) const ACQUIRE_LIMIT: Duration = seconds(5);
 
+/// The limit at the server of the first claim on a permit. If a foreign transaction blocks its document, the call goes on with
+/// another permit after this time.
+pub(crate) const PERMIT_LIMIT: Duration = seconds(1);
+
 /// The shortest limit at the server of one acquire request: a shorter one would end healthy requests.
 pub(crate) const ACQUIRE_LIMIT_MIN: Duration = millis(200);
 
@@ -405,6 +409,7 @@ const _: () = {
     assert!(is_less(ACQUIRE_LIMIT, ACQUIRE_NO_REPLY));
     assert!(is_less(ACQUIRE_NO_REPLY, DEAD_CONNECTION) && is_less(ACQUIRE_NO_REPLY, NO_REPLY_LIMIT));
     assert!(is_less(LOOK_LIMIT, ACQUIRE_NO_REPLY) && is_less(LOOK_GAP_MAX, SLOW_REPLY));
+    assert!(is_less(SLOW_REPLY, PERMIT_LIMIT) && is_less(PERMIT_LIMIT, ACQUIRE_LIMIT));
     assert!(is_less(ACQUIRE_LIMIT_MIN, SLOW_REPLY) && is_less(NO_REPLY_LIMIT_MIN, NO_REPLY_LIMIT));
 
     // The server has ended a request before its id is released late, and the last release comes after its connection is

@@ -39,6 +39,8 @@ pub(crate) struct Attempt {
     requests: Vec<JoinHandle<Option<Reply>>>,
     /// Among which requests of the provider each request is admitted; `None` for a single try, which does not wait.
     class: Option<AdmissionClass>,
+    /// The longest limit of a request at the server.
+    longest: Duration,
     /// The reply of a store that never waits, until the caller takes it. It is boxed, because most stores wait.
     reply: Option<Box<Reply>>,
     /// Whether the last reply said that another operation blocks the document: further copies would only wait with the
@@ -151,6 +153,7 @@ impl Attempt {
             tokens: 1,
             requests: Vec::new(),
             class: Some(AdmissionClass::First),
+            longest: ACQUIRE_LIMIT,
             reply: None,
             is_blocked: false,
             is_lease: false,
@@ -174,6 +177,12 @@ impl Attempt {
         self
     }
 
+    /// The same attempt with this longest limit of a request at the server.
+    pub(crate) fn with_limit(mut self, longest: Duration) -> Self {
+        self.longest = longest;
+        self
+    }
+
     /// An attempt of the same call with a new id.
     pub(crate) fn anew(&self) -> Self {
         let Shared {
@@ -186,6 +195,7 @@ impl Attempt {
         } = &*self.shared;
         let mut attempt = Self::of(engine, &key.name, options, entry, semaphore.clone());
         attempt.class = self.class;
+        attempt.longest = self.longest;
         attempt.tokens = self.tokens;
         attempt
     }
@@ -279,7 +289,7 @@ impl Attempt {
                 wants_dates: self.shared.options.once.is_some(),
             },
             number: self.shared.entry.front().request_sent(),
-            limit: limit_until(deadline),
+            limit: limit_until(deadline).min(self.longest),
             _permit: permit,
             admission,
             copy: (!self.requests.is_empty()).then(|| self.shared.engine.queues.overdue.begin()),

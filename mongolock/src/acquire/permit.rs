@@ -26,7 +26,7 @@ use crate::options::Options;
 use crate::queue::{AdmissionClass, FrontStatus, Holder};
 use crate::store::{HeldSlots, LeaseId, driver_error};
 use crate::sync::lock;
-use crate::timing::LOOK_LIMIT;
+use crate::timing::{LOOK_LIMIT, PERMIT_LIMIT};
 use crate::{LockError, slot, trace};
 
 /// The number of claims after which a call pauses, because others were faster each time.
@@ -288,6 +288,10 @@ impl<'a> AcquirePermit<'a> {
         let id = slot::id(self.name.text(), number);
         let mut attempt =
             Attempt::of_permit(self.engine, &id, self.name.text(), self.options, entry).in_class(class);
+        // A slow server gets more time from the second claim on.
+        if self.permits > 1 && lock(&self.blocked).is_empty() {
+            attempt = attempt.with_limit(PERMIT_LIMIT);
+        }
         loop {
             let error = match attempt.request(deadline).await {
                 AttemptOutcome::RuntimeStopped => return Err(self.call().shut_down_error()),
