@@ -282,6 +282,7 @@ async fn a_blocked_renewal_loses_no_other_lock() {
     for index in 0..40 {
         guards.push(provider.lock(format!("blocked:{index:02}")).await.unwrap());
     }
+    until_indexed(&provider).await;
     let mut session = transaction_on(&db.connect_again().await.unwrap(), &["blocked:03"]).await;
     tokio::time::sleep(Duration::from_secs(7)).await;
     for guard in &guards {

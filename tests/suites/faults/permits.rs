@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::actor::{Actor, Part, say};
-use crate::{LONG_EXPIRY, Standalone, through_proxy, warm_up};
+use crate::{LONG_EXPIRY, Standalone, through_proxy, until_indexed, warm_up};
 
 /// The permits of the semaphore of these tests.
 const PERMITS: u32 = 3;
@@ -124,6 +124,8 @@ async fn a_blocked_permit_does_not_keep_the_others() {
     );
     first.release().await.unwrap();
     second.release().await.unwrap();
+    // A build of the index would wait for the transaction, and every claim behind it.
+    until_indexed(&provider).await;
     let foreign = db.connect_again().await.unwrap();
     let mut session = transaction_on(&foreign, &["s\u{1f}0"]).await;
     for _ in 0..4 {
