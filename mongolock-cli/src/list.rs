@@ -12,8 +12,8 @@ pub(crate) async fn ls(
     arguments: ListArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let provider = connection.provider().await?;
-    let mut locks = provider.admin().stream(filter(&arguments));
+    let place = connection.place().await?;
+    let mut locks = place.provider.admin().stream(filter(&arguments));
     let mut output = Output::new();
     if !arguments.json {
         output.line(heading())?;

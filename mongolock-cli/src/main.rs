@@ -9,6 +9,7 @@ mod cli;
 mod completions;
 mod connection;
 mod doctor;
+mod driver;
 mod duration;
 mod exit;
 mod failure;

@@ -14,8 +14,8 @@ pub(crate) async fn release(
     arguments: ReleaseArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let provider = connection.provider().await?;
-    let admin = provider.admin();
+    let place = connection.place().await?;
+    let admin = place.provider.admin();
     match (&arguments.name, &arguments.owner) {
         (_, Some(owner)) => release_owner(&admin, owner, arguments.yes).await,
         (Some(name), None) => release_name(&admin, name, &arguments).await,

@@ -13,8 +13,8 @@ pub(crate) async fn show(
     arguments: ShowArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let provider = connection.provider().await?;
-    let found = found(&provider.admin(), &arguments.name).await?;
+    let place = connection.place().await?;
+    let found = found(&place.provider.admin(), &arguments.name).await?;
     if found.is_empty() {
         return Err(no_lock(&arguments.name));
     }

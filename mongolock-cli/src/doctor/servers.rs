@@ -4,6 +4,7 @@ use mongodb::bson::{Bson, Document, doc};
 
 use super::{Finding, UNAUTHORIZED, code};
 use crate::connection::Place;
+use crate::driver;
 
 /// The server's code of a deployment without change streams.
 const NO_STREAMS: i32 = 40573;
@@ -46,7 +47,7 @@ pub(super) async fn write_concern(place: &Place, hello: &Document) -> Finding {
             return Finding::unknown(check, said)
                 .mend("db.getSiblingDB(\"admin\").grantRolesToUser(\"<user>\", [\"clusterMonitor\"])");
         }
-        Err(error) => return Finding::unknown(check, error.kind.to_string()),
+        Err(error) => return Finding::unknown(check, driver::text(&error)),
     };
     let needed = number(&status, "writeMajorityCount").unwrap_or(1);
     let members = status.get_array("members").map(Vec::as_slice).unwrap_or_default();
@@ -113,7 +114,7 @@ pub(super) async fn change_streams(place: &Place) -> Finding {
                 super::rights::grant(place, place.locks.name(), &["find", "changeStream"]),
             )
         }
-        _ => Finding::unknown(check, error.kind.to_string()),
+        _ => Finding::unknown(check, driver::text(&error)),
     }
 }
 

@@ -9,6 +9,7 @@ use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
 use mongodb::error::{Error, ErrorKind};
 use mongodb::{Collection, Database};
+use mongolock::LockError;
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
@@ -16,6 +17,7 @@ use tokio::time::sleep;
 use self::changes::{Change, Kind, Locks, gap, waiting};
 use crate::cli::{ConnectionArguments, WatchArguments};
 use crate::connection::Place;
+use crate::driver;
 use crate::exit::Ending;
 use crate::failure::Failure;
 use crate::json::{self, rfc3339};
@@ -83,6 +85,7 @@ impl Watch {
             database,
             locks,
             waiters,
+            ..
         } = place;
         Self {
             database,
@@ -344,7 +347,7 @@ fn refused(error: &Error) -> Failure {
 }
 
 fn explained(error: &Error, what: &str) -> Failure {
-    let failure = Failure::new(format!("{what}: {}", error.kind));
+    let failure = Failure::new(format!("{what}: {}", driver::text(error)));
     match &*error.kind {
         ErrorKind::Command(command) if command.code == NO_STREAMS => failure
             .help("Change streams need a replica set or a sharded cluster.")
@@ -354,6 +357,7 @@ fn explained(error: &Error, what: &str) -> Failure {
                 "Grant `find` and `changeStream` on the collection of the locks and on that of the waiters.",
             )
             .finally(),
+        ErrorKind::ServerSelection { .. } => failure.help(LockError::from(error.clone()).help()),
         _ => failure,
     }
 }
@@ -374,7 +378,7 @@ impl ServerClock {
 
     async fn of(database: &Database) -> Result<Self, Failure> {
         let reply = database.run_command(doc! { "hello": 1 }).await;
-        let reply = reply.map_err(Failure::io("cannot reach MongoDB"))?;
+        let reply = reply.map_err(unreadable)?;
         let server = reply
             .get_datetime("localTime")
             .map_err(Failure::io("the server tells no time"))?;

@@ -176,6 +176,20 @@ async fn missing_rights_are_found_one_by_one() {
     assert_eq!(of(&findings(&db, &uri).1, "privileges")[1].0, "ok");
 }
 
+/// Standard input can be read once.
+#[tokio::test]
+async fn the_connection_string_may_come_from_standard_input() {
+    let db = test_db().await;
+    let mut command = mongolock(&db, &["doctor", "--uri-file", "-"]);
+    let input = must(tempfile::NamedTempFile::new());
+    must(std::fs::write(input.path(), db.uri()));
+    command
+        .env_remove("MONGODB_URI")
+        .stdin(must(std::fs::File::open(input.path())));
+    let (_, out, said) = output(command);
+    assert!(out.starts_with("ok       connection"), "{out} {said}");
+}
+
 #[tokio::test]
 async fn an_unreachable_server_is_wrong() {
     let db = test_db().await;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongolock_tests::{AMPLE, TestDb, eventually, locks, must, test_db};
@@ -349,6 +350,50 @@ async fn a_password_is_refused_on_the_command_line_and_never_shown() {
     none.env_remove("MONGODB_URI");
     let (code, _, said) = output(none);
     assert!(code == Some(125) && said.contains("MONGODB_URI"), "{said}");
+}
+
+/// A person who waits for an answer has it after 5 s, and sees addresses and reasons instead of all that the driver knows.
+#[tokio::test]
+async fn a_server_that_is_missed_is_named_soon_and_shortly() {
+    let db = test_db().await;
+    let at = |uri: &str, arguments: &[&str]| {
+        let mut command = mongolock(&db, arguments);
+        command.env("MONGODB_URI", uri);
+        command
+    };
+    let begun = Instant::now();
+    let mut patient = at("mongodb://127.0.0.1:1/", &["ls"]);
+    let patient = must(patient.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn());
+
+    for command in [
+        &["ls"][..],
+        &["show", "a"],
+        &["release", "a", "--yes"],
+        &["watch"],
+        &["doctor"],
+    ] {
+        let uri = "mongodb://127.0.0.1:1,127.0.0.1:2/?serverSelectionTimeoutMS=100";
+        let (code, out, said) = output(at(uri, command));
+        let wanted = if command == ["doctor"] { 1 } else { 125 };
+        assert_eq!(code, Some(wanted), "{command:?}");
+        for address in ["127.0.0.1:1", "127.0.0.1:2"] {
+            let named = format!("{address} (Connection refused)");
+            assert!(
+                format!("{out}{said}").contains(&named),
+                "{command:?}: {out}{said}"
+            );
+        }
+        assert!(!format!("{out}{said}").contains("Topology"), "{out}{said}");
+    }
+    let (hosts, _) = db.uri().split_once("/?").expect("it has options");
+    let uri = format!("{hosts}/?replicaSet=other&serverSelectionTimeoutMS=500");
+    let (_, _, said) = output(at(&uri, &["ls"]));
+    assert!(said.contains("belongs to the replica set `other`"), "{said}");
+
+    let ended = must(patient.wait_with_output());
+    assert_eq!(ended.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("127.0.0.1:1"));
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
