@@ -236,7 +236,8 @@ pub(crate) struct ListArguments {
 
 const LS_HELP: &str = "\
 The columns are state, remaining time, waiters, owner and name. A permit of a semaphore is shown as `name #number`. A
-document that cannot be read as a lock is a line with the state `damaged`.
+document that cannot be read as a lock is a line with the state `damaged`. Without locks there are no lines; at a terminal
+one says in which database and collection there are none.
 
 Fields of --json:
   name                        text

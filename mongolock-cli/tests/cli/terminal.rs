@@ -276,6 +276,21 @@ async fn the_wait_is_shown_at_a_terminal_only() {
     assert!(out.is_empty() && !said.contains("waiting for"), "{said}");
 }
 
+/// A person who sees no locks may look at the wrong database.
+#[tokio::test]
+async fn an_empty_list_names_its_place_at_a_terminal() {
+    let db = test_db().await;
+    let ls = r#""$ML" --database "$DB" ls"#;
+    let mut terminal = Terminal::run(
+        &db,
+        &format!("{ls}; {ls} --held --collection other; {ls} --json; echo end"),
+    );
+    terminal.until(&format!("no locks in {}.distributed_locks\r\n", db.name()));
+    terminal.until(&format!("no such locks in {}.other\r\nend", db.name()));
+    let piped = crate::fixture::output(mongolock(&db, &["ls"]));
+    assert_eq!(piped, (Some(0), String::new(), String::new()));
+}
+
 /// A person is asked, and only a yes releases.
 #[tokio::test]
 async fn release_asks_at_a_terminal() {
