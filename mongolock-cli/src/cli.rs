@@ -60,6 +60,9 @@ Examples:
 Exit codes: 0 done; 1 the answer is no (no such lock, nothing released, something is wrong);
 2 wrong command line; 125 failed. `run` has codes of its own: see `mongolock run --help`.";
 
+/// The collection of the locks, unless another one is named.
+pub(crate) const COLLECTION: &str = "distributed_locks";
+
 /// Where the locks are.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connection")]
@@ -77,7 +80,7 @@ pub(crate) struct ConnectionArguments {
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) database: Option<String>,
     /// The collection of the locks
-    #[arg(long, global = true, value_name = "NAME", default_value = "distributed_locks")]
+    #[arg(long, global = true, value_name = "NAME", default_value = COLLECTION)]
     pub(crate) collection: String,
 }
 
@@ -178,8 +181,8 @@ token with --permits). Standard input and output belong to the command; messages
 
 Exit codes:
   that of CMD, and 128 + n if signal n has ended it (by INT or QUIT `run` ends itself)
-  0     the period is already done (--once-per)
-  75    others hold the lock (-E sets another code)
+  0     the period is already done (--once-per); a line on standard error says so
+  75    others hold the lock, or its work is marked as done (-E sets another code)
   124   the lock was lost, and CMD was ended
   125   `mongolock run` failed
   126   CMD cannot be executed

@@ -12,9 +12,10 @@ use mongodb::options::ClientOptions;
 use mongodb::{Client, Collection, Database};
 use mongolock::{LockProvider, LockProviderBuilder};
 
-use crate::cli::ConnectionArguments;
+use crate::cli::{COLLECTION, ConnectionArguments};
 use crate::driver;
 use crate::failure::Failure;
+use crate::text::quoted;
 
 /// The environment variable with the connection string.
 const VARIABLE: &str = "MONGODB_URI";
@@ -53,6 +54,25 @@ impl ConnectionArguments {
             database,
             options,
         })
+    }
+
+    /// The options that name the same locks in a command of the user, each after a space. `MONGODB_URI` is left as it is.
+    pub(crate) fn as_options(&self) -> String {
+        let file = self.uri_file.as_ref().map(|path| path.to_string_lossy());
+        let collection = (self.collection != COLLECTION).then_some(self.collection.as_str());
+        let options = [
+            ("--uri", self.uri.as_deref()),
+            ("--uri-file", file.as_deref()),
+            ("--database", self.database.as_deref()),
+            ("--collection", collection),
+        ];
+        let given = options
+            .into_iter()
+            .filter_map(|(option, value)| Some((option, value?)));
+        let words: Vec<String> = given
+            .map(|(option, value)| format!(" {option} {}", quoted(value)))
+            .collect();
+        words.concat()
     }
 
     /// The connection string.
