@@ -310,6 +310,9 @@ unchanged, so the token also fits the next holder in the same process.
 
 At a terminal the command asks first, and --yes answers. Without a terminal it needs --yes.
 
+Exit codes: 0 all that was asked for is released; 1 nothing released (no such lock, not held, another token, the answer is
+no), or not all of it, as a line says; 2 wrong command line; 125 failed, also if nobody can be asked.
+
 Examples:
   mongolock release report:42
   mongolock release report:42 --token 1763764800123000

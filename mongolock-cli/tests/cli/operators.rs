@@ -243,12 +243,29 @@ async fn release_ends_what_it_names() {
         refused == 1 && said.contains("has another token"),
         "{refused} {said}"
     );
-    assert_eq!(code(&["a", "--done"]).0, 1, "it is no mark");
+    let (refused, said) = code(&["a", "--done"]);
+    assert!(
+        refused == 1 && said.contains("nothing released: `a` has no mark of finished work: it is held"),
+        "{refused} {said}"
+    );
     assert_eq!(code(&["a", "--token", &token]).0, 0);
     stuck.lost().await;
     let (again, said) = code(&["a"]);
-    assert!(again == 1 && said.contains("`a` is released"), "{again} {said}");
-    assert_eq!(code(&["nothing"]).0, 1);
+    assert!(
+        again == 1 && said.contains("nothing released: `a` is released"),
+        "{again} {said}"
+    );
+    let place = format!("in {}.distributed_locks", db.name());
+    let (none, said) = code(&["nothing"]);
+    assert!(
+        none == 1 && said.contains(&format!("nothing released: there is no lock `nothing` {place}")),
+        "{none} {said}"
+    );
+    let (none, said) = code(&["nothing", "--permit", "2"]);
+    assert!(
+        none == 1 && said.contains(&format!("nothing released: `nothing` has no permit 2 {place}")),
+        "{none} {said}"
+    );
 
     let permits = [
         must(provider.semaphore("s", 3).acquire().await),
@@ -264,6 +281,11 @@ async fn release_ends_what_it_names() {
     assert!(!permits[1].is_lost());
     assert_eq!(code(&["s", "--all"]).0, 0);
     permits[1].lost().await;
+    let (none, said) = code(&["s", "--all"]);
+    assert!(
+        none == 1 && said.contains("nothing released: no permit of `s` is held"),
+        "{none} {said}"
+    );
 
     let day = std::time::Duration::from_secs(7 * 24 * 60 * 60);
     must(
@@ -291,7 +313,11 @@ async fn release_ends_what_it_names() {
     for guard in several {
         guard.lost().await;
     }
-    assert_eq!(code(&["--owner", "anna"]).0, 1, "there is none");
+    let (none, said) = code(&["--owner", "anna"]);
+    assert!(
+        none == 1 && said.contains(&format!("nothing released: the owner anna holds no lock {place}")),
+        "{none} {said}"
+    );
     assert_eq!(code(&["a", "--owner", "anna"]).0, 2);
     assert_eq!(code(&[]).0, 2);
 }
@@ -312,7 +338,7 @@ async fn release_needs_a_terminal_or_yes() {
     ] {
         let (code, _, said) = output(mongolock(&db, arguments));
         assert!(
-            code == Some(125) && said.contains("--yes"),
+            code == Some(125) && said.contains("cannot ask") && said.contains("--yes"),
             "{arguments:?}: {said}"
         );
     }

@@ -311,6 +311,7 @@ async fn release_asks_at_a_terminal() {
     terminal.until("a: held by anna");
     terminal.until("release it? [y/N] ");
     terminal.type_in("\n");
+    terminal.until("nothing released");
     terminal.until("code 1");
     terminal.until("release it? [y/N] ");
     let seen = must(provider.admin().get("a").await).map(|info| info.state);
