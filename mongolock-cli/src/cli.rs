@@ -398,7 +398,8 @@ Fields of --json:
   check     text, such as `privileges`
   state     ok, wrong or unknown
   finding   text
-  mend      text: a command, for mongosh unless it says otherwise; left out if there is nothing to mend
+  mend      text: a command, for mongosh unless it says otherwise; left out if there is nothing to mend. A standalone
+            server is ok, with the command that makes it a replica set
 
 Example:
   mongolock doctor --json | jq 'select(.state != \"ok\")'";
