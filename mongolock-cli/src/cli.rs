@@ -334,7 +334,8 @@ const WATCH_HELP: &str = "\
 The changes are acquired, released, taken over, expired, deleted, damaged, done and waiting. It needs a replica set and the
 right to open change streams, on the collection of the locks and on that of the waiters.
 
-  - The server tells no expiry: it is computed, and checked by a read of the lock.
+  - The server tells no expiry: it is computed with the server's clock, which is read every 10s, and checked by a read
+    of the lock.
   - A forced release looks like a release.
   - A document that cannot be read as a lock any more is `damaged`; that is noticed when its lease would end.
   - The changes of locks and those of waiters have no common order.

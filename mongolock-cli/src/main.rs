@@ -6,6 +6,7 @@
 compile_error!("the program mongolock runs on Unix only: `run` needs process groups and signals");
 
 mod cli;
+mod clock;
 mod completions;
 mod connection;
 mod doctor;

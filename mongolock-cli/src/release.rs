@@ -1,5 +1,7 @@
 //! `release`: ends holds by force, and clears marks of finished work.
 
+use std::fmt::Display;
+
 use mongolock::{LockAdmin, LockInfo, LockState};
 
 use crate::cli::{ConnectionArguments, ReleaseArguments};
@@ -167,14 +169,14 @@ fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
     if question::ask(question)? {
         return Ok(());
     }
-    Err(nothing("the answer was not yes".to_owned()))
+    Err(nothing("the answer was not yes"))
 }
 
 /// The words before the reason why nothing was released.
 const NOTHING: &str = "nothing released: ";
 
-fn nothing(reason: String) -> Failure {
-    Failure::new(NOTHING.to_owned() + &reason).code(exit::NO)
+fn nothing(reason: impl Display) -> Failure {
+    Failure::new(format!("{NOTHING}{reason}")).code(exit::NO)
 }
 
 fn say(line: String) -> Result<(), Failure> {

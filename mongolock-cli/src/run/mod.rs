@@ -6,7 +6,6 @@
 
 mod busy;
 mod children;
-mod clock;
 mod deadline;
 mod exec;
 mod group;

@@ -11,7 +11,6 @@ use rustix::process::{
 use tokio::time::sleep;
 
 use super::children::{News, Status, news, reap, start_command, start_guardian};
-use super::clock::Moment;
 use super::deadline::{LeaseClock, Limits};
 use super::group::{Group, own_zombies};
 use super::hold::Hold;
@@ -19,6 +18,7 @@ use super::messages::{Channel, Order, Report};
 use super::signals::{PASSED_ON, Signals};
 use super::terminal::Foreground;
 use super::{Errand, Outcome, Verdict};
+use crate::clock::Moment;
 
 /// How often the lease is read, and sent to the guardian if it was renewed.
 const TICK: Duration = Duration::from_millis(100);
