@@ -172,7 +172,8 @@ group is alive when the lock is lost, also if `mongolock run` is killed or stopp
 When the command has ended, the rest of its group gets SIGTERM, and SIGKILL after 5s. The lock is released when the last
 process of the group has ended.
 
-HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to the group, unless they are ignored at the start (nohup). Ctrl-Z
+HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to the group, unless they are ignored at the start (nohup). A stopped
+command is continued for the first four, which it could not get otherwise. Ctrl-Z
 stops `run`, too; the lock cannot be renewed then, so a longer stop costs it. At a terminal the command is in the
 foreground if standard input and standard output are that terminal.
 

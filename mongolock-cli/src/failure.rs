@@ -103,11 +103,29 @@ impl From<LockError> for Failure {
         };
         let help = error.help();
         match error {
+            // The options of the library, by their names at the shell.
+            LockError::InvalidOption {
+                option, value, bound, ..
+            } if at_shell(option).is_some() => {
+                let option = at_shell(option).unwrap_or(option);
+                Self::new(format!("{option} is {value}: {bound}"))
+            }
             LockError::Timeout { .. } | LockError::Busy { .. } => Self::new(message).code(exit::BUSY),
             // The advice is to read the cause, which the message has, in a program.
             LockError::Mongo(cause) if !has_help(&cause) => Self::new(message),
             _ => Self::new(message).help(help),
         }
+    }
+}
+
+/// The option of `run` that sets an option of the library.
+fn at_shell(option: &str) -> Option<&'static str> {
+    match option {
+        "acquire_timeout" => Some("--wait"),
+        "once_per" => Some("--once-per"),
+        "expiry" => Some("--expiry"),
+        "permits" => Some("--permits"),
+        _ => None,
     }
 }
 

@@ -168,6 +168,11 @@ async fn own_failures_have_a_code_of_their_own() {
         assert_eq!((code, out.as_str()), (Some(125), ""), "{wrong:?}: {said}");
         assert!(!said.is_empty() && !said.contains("panicked"), "{said}");
     }
+    let (_, _, said) = output(mongolock(&db, &["run", "a", "--wait", "8d", "--", "true"]));
+    assert!(
+        said.starts_with("mongolock: --wait is 691200s: it must be "),
+        "{said}"
+    );
     let mut nowhere = mongolock(&db, &["run", "a", "--no-wait", "--", "true"]);
     nowhere.env(
         "MONGODB_URI",

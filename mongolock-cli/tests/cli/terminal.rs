@@ -260,6 +260,26 @@ async fn a_pager_keeps_the_foreground() {
     assert_eq!(terminal.shell.code().await, Some(0));
 }
 
+/// A command outside the foreground is stopped when it reads from the terminal. Somebody is told, and Ctrl-C ends it.
+#[tokio::test]
+async fn a_command_that_may_not_read_is_told_and_can_be_interrupted() {
+    let db = test_db().await;
+    let mut terminal = Terminal::run(
+        &db,
+        &format!("{RUN} -- sh -c 'echo ready; read x </dev/tty; echo read' | cat"),
+    );
+    terminal.until("ready");
+    terminal.until("the command was stopped, and keeps the lock");
+    terminal.type_in("\x03");
+    assert!(!terminal.shell.ended().await.success());
+    let provider = crate::fixture::provider(&db).await;
+    let released = mongolock_tests::eventually(AMPLE, "the release", || async {
+        let info = must(provider.admin().get("a").await)?;
+        (info.state == LockState::Released).then_some(())
+    });
+    must(released.await);
+}
+
 /// Progress is for people: a pipe gets none of it.
 #[tokio::test]
 async fn the_wait_is_shown_at_a_terminal_only() {
