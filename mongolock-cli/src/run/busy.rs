@@ -30,7 +30,9 @@ pub(super) async fn failure(
         }
     };
     let seen = timeout(LOOK, looked).await.unwrap_or_default();
-    if let Some(mark) = seen.iter().find(|info| info.state == LockState::Done) {
+    // A run of a period that sees a mark only now has come too late for its answer.
+    let refuses = |info: &&LockInfo| info.state == LockState::Done && arguments.once_per.is_none();
+    if let Some(mark) = seen.iter().find(refuses) {
         return marked(mark, connection);
     }
     match (error, arguments.permits) {
@@ -99,6 +101,7 @@ fn holder(info: &LockInfo) -> String {
     let left = short(info.remaining);
     match (&info.owner, info.state) {
         (Some(owner), LockState::Held) => format!("the lease of {owner} runs for {left} more"),
+        (_, LockState::Done) => "its work has been marked as done meanwhile".to_owned(),
         _ => format!("it is taken for {left} more"),
     }
 }
