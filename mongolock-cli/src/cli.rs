@@ -173,9 +173,9 @@ When the command has ended, the rest of its group gets SIGTERM, and SIGKILL afte
 process of the group has ended.
 
 HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to the group, unless they are ignored at the start (nohup). A stopped
-command is continued for the first four, which it could not get otherwise. Ctrl-Z
-stops `run`, too; the lock cannot be renewed then, so a longer stop costs it. At a terminal the command is in the
-foreground if standard input and standard output are that terminal.
+command is continued for the first four, which it could not get otherwise. Ctrl-Z stops `run`, too; the lock cannot be
+renewed then, so a longer stop costs it. At a terminal the command is in the foreground if standard input and standard
+output are that terminal.
 
 The command gets MONGOLOCK_NAME and MONGOLOCK_TOKEN (the fencing token; both separated by commas for several names; no
 token with --permits). Standard input and output belong to the command; messages of `run` go to standard error.
@@ -185,7 +185,7 @@ Exit codes:
   0     the period is already done (--once-per); a line on standard error says so
   75    others hold the lock, or its work is marked as done (-E sets another code)
   124   the lock was lost, and CMD was ended
-  125   `mongolock run` failed
+  125   `mongolock run` failed, or could not mark the period as done
   126   CMD cannot be executed
   127   CMD was not found
   128+n signal n has ended the wait

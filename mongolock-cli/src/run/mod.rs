@@ -217,17 +217,23 @@ async fn end(hold: Hold, outcome: &Outcome) -> Result<Ending, Failure> {
         Verdict::Own => {}
     }
     let ending = own_ending(outcome);
+    let marks = has_succeeded && hold.is_once();
     match hold.end(has_succeeded).await {
         Ok(()) => Ok(ending),
-        // The command's own failure says more.
-        Err(error) if !has_succeeded => {
-            warn(format_args!("the lock was not released: {error}"));
+        Err(error @ LockError::Lost { .. }) if has_succeeded => {
+            Err(Failure::new(error.to_string()).code(exit::LOST))
+        }
+        // Without the mark the work may run again.
+        Err(error) if marks => Err(Failure::new(format!(
+            "the command has succeeded, but is not marked as done: {error}"
+        ))),
+        // What the command has done says more: the lock was held to its end.
+        Err(error) => {
+            warn(format_args!(
+                "the lock was not released, and expires by itself: {error}"
+            ));
             Ok(ending)
         }
-        Err(error @ LockError::Lost { .. }) => Err(Failure::new(error.to_string()).code(exit::LOST)),
-        Err(error) => Err(Failure::new(format!(
-            "the command has succeeded, but its lock did not end: {error}"
-        ))),
     }
 }
 
