@@ -60,12 +60,16 @@ Examples:
 Exit codes: 0 done; 1 the answer is no (no such lock, nothing released, something is wrong);
 2 wrong command line; 125 failed. `run` has codes of its own: see `mongolock run --help`.";
 
+/// The collection of the locks, unless another one is named.
+pub(crate) const COLLECTION: &str = "distributed_locks";
+
 /// Where the locks are.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ConnectionArguments {
     /// The connection string; the environment variable `MONGODB_URI` by default. It must not have a password, since
-    /// every user of the machine can read it with `ps`
+    /// every user of the machine can read it with `ps`. Commands other than `run` look for a server for 5s, or for its
+    /// `serverSelectionTimeoutMS`
     #[arg(long, global = true, value_name = "URI", conflicts_with = "uri_file")]
     pub(crate) uri: Option<String>,
     /// A file with the connection string, which may have a password; `-` reads standard input, which `run`
@@ -76,7 +80,7 @@ pub(crate) struct ConnectionArguments {
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) database: Option<String>,
     /// The collection of the locks
-    #[arg(long, global = true, value_name = "NAME", default_value = "distributed_locks")]
+    #[arg(long, global = true, value_name = "NAME", default_value = COLLECTION)]
     pub(crate) collection: String,
 }
 
@@ -168,19 +172,20 @@ group is alive when the lock is lost, also if `mongolock run` is killed or stopp
 When the command has ended, the rest of its group gets SIGTERM, and SIGKILL after 5s. The lock is released when the last
 process of the group has ended.
 
-HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to the group, unless they are ignored at the start (nohup). Ctrl-Z
-stops `run`, too; the lock cannot be renewed then, so a longer stop costs it. At a terminal the command is in the
-foreground if standard input and standard output are that terminal.
+HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to the group, unless they are ignored at the start (nohup). A stopped
+command is continued for the first four, which it could not get otherwise. Ctrl-Z stops `run`, too; the lock cannot be
+renewed then, so a longer stop costs it. At a terminal the command is in the foreground if standard input and standard
+output are that terminal.
 
 The command gets MONGOLOCK_NAME and MONGOLOCK_TOKEN (the fencing token; both separated by commas for several names; no
 token with --permits). Standard input and output belong to the command; messages of `run` go to standard error.
 
 Exit codes:
   that of CMD, and 128 + n if signal n has ended it (by INT or QUIT `run` ends itself)
-  0     the period is already done (--once-per)
-  75    others hold the lock (-E sets another code)
+  0     the period is already done (--once-per); a line on standard error says so
+  75    others hold the lock, or its work is marked as done (-E sets another code)
   124   the lock was lost, and CMD was ended
-  125   `mongolock run` failed
+  125   `mongolock run` failed, or could not mark the period as done
   126   CMD cannot be executed
   127   CMD was not found
   128+n signal n has ended the wait
@@ -235,7 +240,8 @@ pub(crate) struct ListArguments {
 
 const LS_HELP: &str = "\
 The columns are state, remaining time, waiters, owner and name. A permit of a semaphore is shown as `name #number`. A
-document that cannot be read as a lock is a line with the state `damaged`.
+document that cannot be read as a lock is a line with the state `damaged`. Without locks there are no lines; at a terminal
+one says in which database and collection there are none.
 
 Fields of --json:
   name                        text
@@ -305,6 +311,9 @@ unchanged, so the token also fits the next holder in the same process.
 
 At a terminal the command asks first, and --yes answers. Without a terminal it needs --yes.
 
+Exit codes: 0 all that was asked for is released; 1 nothing released (no such lock, not held, another token, the answer is
+no), or not all of it, as a line says; 2 wrong command line; 125 failed, also if nobody can be asked.
+
 Examples:
   mongolock release report:42
   mongolock release report:42 --token 1763764800123000
@@ -326,7 +335,8 @@ const WATCH_HELP: &str = "\
 The changes are acquired, released, taken over, expired, deleted, damaged, done and waiting. It needs a replica set and the
 right to open change streams, on the collection of the locks and on that of the waiters.
 
-  - The server tells no expiry: it is computed, and checked by a read of the lock.
+  - The server tells no expiry: it is computed with the server's clock, which is read every 10s, and checked by a read
+    of the lock.
   - A forced release looks like a release.
   - A document that cannot be read as a lock any more is `damaged`; that is noticed when its lease would end.
   - The changes of locks and those of waiters have no common order.
@@ -390,7 +400,8 @@ Fields of --json:
   check     text, such as `privileges`
   state     ok, wrong or unknown
   finding   text
-  mend      text: a command, for mongosh unless it says otherwise; left out if there is nothing to mend
+  mend      text: a command, for mongosh unless it says otherwise; left out if there is nothing to mend. A standalone
+            server is ok, with the command that makes it a replica set
 
 Example:
   mongolock doctor --json | jq 'select(.state != \"ok\")'";

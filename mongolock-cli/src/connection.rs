@@ -7,17 +7,24 @@ use std::path::Path;
 use std::time::Duration;
 
 use mongodb::bson::Document;
+use mongodb::error::Error;
+use mongodb::options::ClientOptions;
 use mongodb::{Client, Collection, Database};
 use mongolock::{LockProvider, LockProviderBuilder};
 
-use crate::cli::ConnectionArguments;
+use crate::cli::{COLLECTION, ConnectionArguments};
+use crate::driver;
 use crate::failure::Failure;
+use crate::text::quoted;
 
 /// The environment variable with the connection string.
 const VARIABLE: &str = "MONGODB_URI";
 
+/// How long a command other than `run` looks for a server. A person waits for its answer.
+const SELECTION: Duration = Duration::from_secs(5);
+
 impl ConnectionArguments {
-    /// A builder for the locks. Nothing is sent to a server.
+    /// A builder for the locks of `run`, which waits for a server as long as the library does. Nothing is sent to a server.
     pub(crate) async fn builder(&self) -> Result<LockProviderBuilder, Failure> {
         let provider = LockProvider::connect(self.string()?).await?;
         let mut builder = provider.to_builder().collection(&self.collection);
@@ -27,28 +34,45 @@ impl ConnectionArguments {
         Ok(builder)
     }
 
-    /// A provider for commands that hold no lock.
-    pub(crate) async fn provider(&self) -> Result<LockProvider, Failure> {
-        Ok(self.builder().await?.build()?)
-    }
-
-    /// The collections, for commands that the library does not send.
+    /// The locks, for commands that hold none. They soon say so if no server can be reached. Nothing is sent to a server.
     pub(crate) async fn place(&self) -> Result<Place, Failure> {
-        // The library checks the names and the string first: its errors repeat no password.
-        self.provider().await?;
-        let failed = Failure::io("cannot connect");
-        let client = Client::with_uri_str(self.string()?).await.map_err(failed)?;
+        let (client, options) = connect(&self.string()?).await?;
         let database = match &self.database {
             Some(name) => client.database(name),
             None => client
                 .default_database()
                 .unwrap_or_else(|| client.database("mongolock")),
         };
+        // It checks the names.
+        let provider = LockProvider::builder(&database)
+            .collection(&self.collection)
+            .build()?;
         Ok(Place {
+            provider,
             locks: database.collection(&self.collection),
             waiters: database.collection(&format!("{}.waiters", self.collection)),
             database,
+            options,
         })
+    }
+
+    /// The options that name the same locks in a command of the user, each after a space. `MONGODB_URI` is left as it is.
+    pub(crate) fn as_options(&self) -> String {
+        let file = self.uri_file.as_ref().map(|path| path.to_string_lossy());
+        let collection = (self.collection != COLLECTION).then_some(self.collection.as_str());
+        let options = [
+            ("--uri", self.uri.as_deref()),
+            ("--uri-file", file.as_deref()),
+            ("--database", self.database.as_deref()),
+            ("--collection", collection),
+        ];
+        let given = options
+            .into_iter()
+            .filter_map(|(option, value)| Some((option, value?)));
+        let words: Vec<String> = given
+            .map(|(option, value)| format!(" {option} {}", quoted(value)))
+            .collect();
+        words.concat()
     }
 
     /// The connection string.
@@ -67,6 +91,25 @@ impl ConnectionArguments {
             Err(env::VarError::NotUnicode(_)) => Err(Failure::new("MONGODB_URI is not valid UTF-8")),
         }
     }
+}
+
+/// A client that looks for a server for [`SELECTION`], unless the string says how long; and its options.
+async fn connect(uri: &str) -> Result<(Client, ClientOptions), Failure> {
+    let connected = async {
+        let mut options = ClientOptions::parse(uri).await?;
+        options.server_selection_timeout.get_or_insert(SELECTION);
+        Ok((Client::with_options(options.clone())?, options))
+    };
+    let error: Error = match connected.await {
+        Ok(connected) => return Ok(connected),
+        Err(error) => error,
+    };
+    // The library's error about the string repeats no password.
+    Err(match LockProvider::connect(uri).await {
+        Err(error) => error.into(),
+        // It is an error that passes, of the name service.
+        Ok(_) => Failure::new(format!("cannot connect: {}", driver::text(&error))),
+    })
 }
 
 /// A string of the command line, which every user of the machine can read.
@@ -110,9 +153,19 @@ fn in_file(path: &Path) -> Result<String, Failure> {
 
 /// Where the documents are.
 pub(crate) struct Place {
+    pub(crate) provider: LockProvider,
     pub(crate) database: Database,
     pub(crate) locks: Collection<Document>,
     pub(crate) waiters: Collection<Document>,
+    /// The options of the client.
+    pub(crate) options: ClientOptions,
+}
+
+impl Place {
+    /// The database and the collection of the locks, for messages.
+    pub(crate) fn name(&self) -> String {
+        self.locks.namespace().to_string()
+    }
 }
 
 /// How long a command may take to end its connections.

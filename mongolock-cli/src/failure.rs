@@ -4,10 +4,15 @@ use std::error::Error;
 use std::fmt::{self, Display};
 use std::io;
 
+use mongodb::error::{Error as DriverError, ErrorKind};
 use mongolock::LockError;
 
+use crate::driver;
 use crate::exit::{self, Ending};
 use crate::text::escaped;
+
+/// The server's code for a missing privilege.
+const UNAUTHORIZED: i32 = 13;
 
 /// A failure of a command.
 #[derive(Debug)]
@@ -90,12 +95,46 @@ impl fmt::Display for Failure {
 
 impl From<LockError> for Failure {
     fn from(error: LockError) -> Self {
-        let message = with_causes(&error);
+        let message = match &error {
+            LockError::Mongo(cause) if matches!(&*cause.kind, ErrorKind::ServerSelection { .. }) => {
+                driver::text(cause)
+            }
+            _ => with_causes(&error),
+        };
         let help = error.help();
         match error {
+            // The options of the library, by their names at the shell.
+            LockError::InvalidOption {
+                option, value, bound, ..
+            } if at_shell(option).is_some() => {
+                let option = at_shell(option).unwrap_or(option);
+                Self::new(format!("{option} is {value}: {bound}"))
+            }
             LockError::Timeout { .. } | LockError::Busy { .. } => Self::new(message).code(exit::BUSY),
+            // The advice is to read the cause, which the message has, in a program.
+            LockError::Mongo(cause) if !has_help(&cause) => Self::new(message),
             _ => Self::new(message).help(help),
         }
+    }
+}
+
+/// The option of `run` that sets an option of the library.
+fn at_shell(option: &str) -> Option<&'static str> {
+    match option {
+        "acquire_timeout" => Some("--wait"),
+        "once_per" => Some("--once-per"),
+        "expiry" => Some("--expiry"),
+        "permits" => Some("--permits"),
+        _ => None,
+    }
+}
+
+/// Whether the library has more to say about an error than that it comes from the driver.
+fn has_help(error: &DriverError) -> bool {
+    match &*error.kind {
+        ErrorKind::Io(_) | ErrorKind::ServerSelection { .. } | ErrorKind::Authentication { .. } => true,
+        ErrorKind::Command(error) => error.code == UNAUTHORIZED,
+        _ => false,
     }
 }
 
@@ -111,11 +150,15 @@ fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let said = error.to_string();
+        // The driver's text has its own causes.
+        let (said, next) = match error.downcast_ref::<DriverError>() {
+            Some(error) => (driver::text(error), None),
+            None => (error.to_string(), error.source()),
+        };
         if !text.contains(&said) {
             text = format!("{text}: {said}");
         }
-        cause = error.source();
+        cause = next;
     }
     text
 }

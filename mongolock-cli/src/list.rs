@@ -7,21 +7,29 @@ use crate::exit::Ending;
 use crate::failure::Failure;
 use crate::json;
 use crate::output::{Output, damaged_row, heading, row};
+use crate::text::escaped;
 
 pub(crate) async fn ls(
     arguments: ListArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let provider = connection.provider().await?;
-    let mut locks = provider.admin().stream(filter(&arguments));
+    let place = connection.place().await?;
+    let mut locks = place.provider.admin().stream(filter(&arguments));
     let mut output = Output::new();
-    if !arguments.json {
-        output.line(heading())?;
-    }
+    let mut is_empty = true;
     while let Some(found) = locks.next().await {
-        if let Some(line) = line(found, &arguments)? {
-            output.line(line)?;
+        let Some(line) = line(found, &arguments)? else {
+            continue;
+        };
+        // An error that comes before the first lock needs no heading.
+        if is_empty && !arguments.json {
+            output.line(heading())?;
         }
+        is_empty = false;
+        output.line(line)?;
+    }
+    if is_empty && !arguments.json && output.is_terminal() {
+        output.line(nothing(&arguments, &place.name()))?;
     }
     output.flush()?;
     Ok(Ending::OK)
@@ -44,6 +52,18 @@ fn filter(arguments: &ListArguments) -> LockFilter {
         Some((_, state)) => filter.state(state),
         None => filter,
     }
+}
+
+/// What a person sees in place of a list without lines: perhaps it is the wrong database.
+fn nothing(arguments: &ListArguments, place: &str) -> String {
+    let is_chosen = arguments.prefix.is_some()
+        || arguments.owner.is_some()
+        || arguments.held
+        || arguments.waiting
+        || arguments.expired
+        || arguments.done;
+    let locks = if is_chosen { "such locks" } else { "locks" };
+    format!("no {locks} in {}", escaped(place))
 }
 
 /// The line of a lock or of a damaged document; `None` for a lock that is not asked for.

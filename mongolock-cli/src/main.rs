@@ -6,9 +6,11 @@
 compile_error!("the program mongolock runs on Unix only: `run` needs process groups and signals");
 
 mod cli;
+mod clock;
 mod completions;
 mod connection;
 mod doctor;
+mod driver;
 mod duration;
 mod exit;
 mod failure;

@@ -23,6 +23,11 @@ impl Output {
         }
     }
 
+    /// Whether a person reads it.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
     /// Writes a line. To a terminal it is written at once.
     pub(crate) fn line(&mut self, line: impl Display) -> Result<(), Failure> {
         let written = writeln!(self.out, "{line}");

@@ -1,8 +1,11 @@
 //! `release`: ends holds by force, and clears marks of finished work.
 
+use std::fmt::Display;
+
 use mongolock::{LockAdmin, LockInfo, LockState};
 
 use crate::cli::{ConnectionArguments, ReleaseArguments};
+use crate::connection::Place;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::output::{Output, name_of, state};
@@ -14,36 +17,35 @@ pub(crate) async fn release(
     arguments: ReleaseArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let provider = connection.provider().await?;
-    let admin = provider.admin();
+    let place = connection.place().await?;
     match (&arguments.name, &arguments.owner) {
-        (_, Some(owner)) => release_owner(&admin, owner, arguments.yes).await,
-        (Some(name), None) => release_name(&admin, name, &arguments).await,
+        (_, Some(owner)) => release_owner(&place, owner, arguments.yes).await,
+        (Some(name), None) => release_name(&place, name, &arguments).await,
         // The command line requires one of them.
         (None, None) => Err(Failure::new("no name is given")),
     }
 }
 
-async fn release_owner(admin: &LockAdmin, owner: &str, yes: bool) -> Result<Ending, Failure> {
+async fn release_owner(place: &Place, owner: &str, yes: bool) -> Result<Ending, Failure> {
     let question = format!("release all locks of {}?", escaped(owner));
-    if !is_confirmed(&question, yes)? {
-        return Ok(Ending::Code(exit::NO));
-    }
-    let released = admin.release_owner(owner).await?;
-    let number = match released {
+    confirm(&question, yes)?;
+    let number = match place.provider.admin().release_owner(owner).await? {
+        0 => {
+            return Err(nothing(format!(
+                "the owner {owner} holds no lock in {}",
+                place.name()
+            )));
+        }
         1 => "1 lock".to_owned(),
-        _ => format!("{released} locks"),
+        released => format!("{released} locks"),
     };
     say(format!("released {number} of {}", escaped(owner)))?;
-    Ok(Ending::Code(if released == 0 { exit::NO } else { 0 }))
+    Ok(Ending::OK)
 }
 
-async fn release_name(
-    admin: &LockAdmin,
-    name: &str,
-    arguments: &ReleaseArguments,
-) -> Result<Ending, Failure> {
-    let seen = seen(admin, name, arguments).await?;
+async fn release_name(place: &Place, name: &str, arguments: &ReleaseArguments) -> Result<Ending, Failure> {
+    let admin = place.provider.admin();
+    let seen = seen(place, name, arguments).await?;
     let wanted = releasable(&seen, arguments)?;
     let many = wanted.len() > 1;
     for info in &wanted {
@@ -54,34 +56,35 @@ async fn release_name(
     } else {
         "release it?".to_owned()
     };
-    if !is_confirmed(&question, arguments.yes)? {
-        return Ok(Ending::Code(exit::NO));
-    }
+    confirm(&question, arguments.yes)?;
     let mut missed = 0;
     for info in wanted {
-        missed += u32::from(!end(admin, info).await?);
+        missed += u32::from(!end(&admin, info).await?);
     }
     Ok(Ending::Code(if missed == 0 { 0 } else { exit::NO }))
 }
 
 /// The lock or the permits that are asked for, as they are now.
-async fn seen(admin: &LockAdmin, name: &str, arguments: &ReleaseArguments) -> Result<Vec<LockInfo>, Failure> {
+async fn seen(place: &Place, name: &str, arguments: &ReleaseArguments) -> Result<Vec<LockInfo>, Failure> {
+    let admin = place.provider.admin();
     if arguments.permit.is_none() && !arguments.all {
         if let Some(lock) = admin.get(name).await? {
             return Ok(vec![lock]);
         }
-        if permits(admin, name).await?.is_empty() {
-            return Err(no_lock(name));
+        if permits(&admin, name).await?.is_empty() {
+            return Err(no_lock(NOTHING, name, place));
         }
-        let semaphore = format!("`{name}` is a semaphore");
-        return Err(Failure::new(semaphore)
-            .help("Name the permit with --permit, or use --all.")
-            .code(exit::NO));
+        let semaphore = nothing(format!("`{name}` is a semaphore"));
+        return Err(semaphore.help("Name the permit with --permit, or use --all."));
     }
-    let mut permits = permits(admin, name).await?;
+    let mut permits = permits(&admin, name).await?;
     permits.retain(|info| arguments.permit.is_none_or(|number| info.permit == Some(number)));
     if permits.is_empty() {
-        return Err(Failure::new(format!("`{name}` has no such permit")).code(exit::NO));
+        let permit = match arguments.permit {
+            Some(number) => format!("permit {number}"),
+            None => "permits".to_owned(),
+        };
+        return Err(nothing(format!("`{name}` has no {permit} in {}", place.name())));
     }
     Ok(permits)
 }
@@ -103,15 +106,22 @@ fn releasable<'a>(seen: &'a [LockInfo], arguments: &ReleaseArguments) -> Result<
     if !wanted.is_empty() {
         return Ok(wanted);
     }
-    let refused = Failure::new(match seen {
+    let refused = nothing(match seen {
         [one] if !has_token(&one) => {
             let name = name_of(one);
             format!("`{name}` has another token: {}", one.fencing_token)
         }
+        [one] if arguments.done => format!(
+            "`{}` has no mark of finished work: it is {}",
+            name_of(one),
+            state(one.state)
+        ),
         [one] => format!("`{}` is {}", name_of(one), state(one.state)),
-        _ => "no permit is held".to_owned(),
+        several => match several.first() {
+            Some(permit) => format!("no permit of `{}` is held", permit.name),
+            None => "no permit is held".to_owned(),
+        },
     });
-    let refused = refused.code(exit::NO);
     Err(match seen {
         [one] if one.state == LockState::Done => {
             refused.help("Use --done to clear the mark, so that the work runs again.")
@@ -148,15 +158,25 @@ async fn end(admin: &LockAdmin, info: &LockInfo) -> Result<bool, Failure> {
     Ok(was_released)
 }
 
-/// Asks at a terminal. Elsewhere nobody can be asked, and `--yes` is needed.
-fn is_confirmed(question: &str, yes: bool) -> Result<bool, Failure> {
+/// Asks at a terminal; anything but a yes is a failure. Elsewhere nobody can be asked, and `--yes` is needed.
+fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
     if yes {
-        return Ok(true);
+        return Ok(());
     }
-    if question::is_possible() {
-        return question::ask(question);
+    if !question::is_possible() {
+        return Err(Failure::new("cannot ask whether to release: there is no terminal").help("Add --yes."));
     }
-    Err(Failure::new("nothing was released: there is no terminal to ask at").help("Add --yes."))
+    if question::ask(question)? {
+        return Ok(());
+    }
+    Err(nothing("the answer was not yes"))
+}
+
+/// The words before the reason why nothing was released.
+const NOTHING: &str = "nothing released: ";
+
+fn nothing(reason: impl Display) -> Failure {
+    Failure::new(format!("{NOTHING}{reason}")).code(exit::NO)
 }
 
 fn say(line: String) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 use mongolock::{LockAdmin, LockFilter, LockInfo, LockState};
 
 use crate::cli::{ConnectionArguments, ShowArguments};
+use crate::connection::Place;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::json::{self, rfc3339, since};
@@ -13,10 +14,10 @@ pub(crate) async fn show(
     arguments: ShowArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let provider = connection.provider().await?;
-    let found = found(&provider.admin(), &arguments.name).await?;
+    let place = connection.place().await?;
+    let found = found(&place.provider.admin(), &arguments.name).await?;
     if found.is_empty() {
-        return Err(no_lock(&arguments.name));
+        return Err(no_lock("", &arguments.name, &place));
     }
     let mut output = Output::new();
     for (index, info) in found.iter().enumerate() {
@@ -60,8 +61,9 @@ pub(crate) async fn permits(admin: &LockAdmin, name: &str) -> Result<Vec<LockInf
     Ok(permits)
 }
 
-pub(crate) fn no_lock(name: &str) -> Failure {
-    Failure::new(format!("there is no lock `{name}`"))
+/// There is no lock of this name, which is said after an outcome.
+pub(crate) fn no_lock(outcome: &str, name: &str, place: &Place) -> Failure {
+    Failure::new(format!("{outcome}there is no lock `{name}` in {}", place.name()))
         .help("A lock has a document from its first acquisition until one day after its last use.")
         .code(exit::NO)
 }

@@ -44,6 +44,15 @@ fn is_unsafe(c: char) -> bool {
     c.is_control() || is_bidi || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
+/// The text as one word for a shell.
+pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-+=:,./@%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("'{}'", text.replace('\'', r"'\''")))
+}
+
 /// A time with two units at most: `12.3s`, `4m10s`, `2h5m`, `3d4h`.
 pub(crate) fn short(time: Duration) -> String {
     let seconds = time.as_secs();
@@ -68,6 +77,14 @@ mod tests {
         assert_eq!(escaped("a b\u{e4}"), "a b\u{e4}");
         assert_eq!(escaped("a\x1b[2J\n\u{1f}3"), r"a\u{1b}[2J\n\u{1f}3");
         assert_eq!(escaped("a\u{202e}b"), r"a\u{202e}b");
+    }
+
+    #[test]
+    fn a_shell_reads_a_quoted_text_as_one_word() {
+        assert_eq!(quoted("report:42/a_b"), "report:42/a_b");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(quoted(""), "''");
     }
 
     #[test]

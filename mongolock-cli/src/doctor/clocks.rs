@@ -9,8 +9,6 @@ use tokio::time::timeout;
 
 use super::Finding;
 use super::servers::is_sharded;
-use crate::cli::ConnectionArguments;
-use crate::failure::Failure;
 
 /// The largest difference that is well within the usual expiry of 30 s.
 const TOLERATED: Duration = Duration::from_secs(1);
@@ -26,27 +24,23 @@ struct Reading {
     error: i64,
 }
 
-pub(super) async fn clocks(
-    hello: &Document,
-    connection: &ConnectionArguments,
-) -> Result<Vec<Finding>, Failure> {
+pub(super) async fn clocks(hello: &Document, options: &ClientOptions) -> Vec<Finding> {
     let check = "clocks";
     if is_sharded(hello) {
-        return Ok(vec![Finding::unknown(
+        return vec![Finding::unknown(
             check,
             "mongos does not name the members of the shards; check each shard by itself",
-        )]);
+        )];
     }
     let hosts = hello.get_array("hosts").map(Vec::as_slice).unwrap_or_default();
     let hosts: Vec<&str> = hosts.iter().filter_map(Bson::as_str).collect();
     if hosts.len() < 2 {
-        return Ok(vec![Finding::ok(check, "one server, so one clock")]);
+        return vec![Finding::ok(check, "one server, so one clock")];
     }
-    let uri = connection.string()?;
     let base = Instant::now();
     let (mut readings, mut findings) = (Vec::new(), Vec::new());
     for host in hosts {
-        match timeout(LIMIT, read(&uri, host, base)).await {
+        match timeout(LIMIT, read(options.clone(), host, base)).await {
             Ok(Ok(reading)) => readings.push((host, reading)),
             _ => findings.push(Finding::unknown(
                 check,
@@ -55,11 +49,14 @@ pub(super) async fn clocks(
         }
     }
     findings.push(judge(check, &readings));
-    Ok(findings)
+    findings
 }
 
-async fn read(uri: &str, host: &str, base: Instant) -> Result<Reading, mongodb::error::Error> {
-    let mut options = ClientOptions::parse(uri).await?;
+async fn read(
+    mut options: ClientOptions,
+    host: &str,
+    base: Instant,
+) -> Result<Reading, mongodb::error::Error> {
     options.hosts = vec![ServerAddress::parse(host)?];
     options.direct_connection = Some(true);
     options.repl_set_name = None;

@@ -5,8 +5,8 @@ use mongodb::error::Error;
 use mongolock::{LockError, LockFilter};
 
 use super::{Finding, UNAUTHORIZED, code};
-use crate::cli::ConnectionArguments;
 use crate::connection::Place;
+use crate::driver;
 use crate::failure::Failure;
 use crate::json::rfc3339;
 
@@ -16,25 +16,22 @@ const NAMED: usize = 5;
 /// How to see all of them.
 const LIST: &str = "at the shell: mongolock ls | grep ^damaged";
 
-pub(super) async fn documents(
-    place: &Place,
-    connection: &ConnectionArguments,
-) -> Result<Vec<Finding>, Failure> {
+pub(super) async fn documents(place: &Place) -> Vec<Finding> {
     let check = "documents";
     let foreign = doc! { "_id": { "$not": { "$type": "string" } } };
     let foreign = match place.locks.find(foreign).limit(1).await {
         Ok(mut found) => match found.advance().await {
             Ok(is_there) => is_there,
-            Err(error) => return Ok(vec![Finding::unknown(check, error.kind.to_string())]),
+            Err(error) => return vec![Finding::unknown(check, driver::text(&error))],
         },
         Err(error) if code(&error) == Some(UNAUTHORIZED) => {
-            return Ok(vec![Finding::unknown(check, "this user may not read them")]);
+            return vec![Finding::unknown(check, "this user may not read them")];
         }
-        Err(error) => return Ok(vec![Finding::unknown(check, error.kind.to_string())]),
+        Err(error) => return vec![Finding::unknown(check, driver::text(&error))],
     };
-    let (number, damaged, others) = match damaged(connection).await {
+    let (number, damaged, others) = match damaged(place).await {
         Ok(found) => found,
-        Err(error) => return Ok(vec![Finding::unknown(check, error.to_string())]),
+        Err(error) => return vec![Finding::unknown(check, error.to_string())],
     };
     let mut findings = Vec::new();
     if foreign {
@@ -61,7 +58,7 @@ pub(super) async fn documents(
                 removal(place.locks.name(), &document),
             ),
             Ok(None) => Finding::wrong(check, said, LIST),
-            Err(error) => Finding::unknown(check, format!("{said}; {}", error.kind)),
+            Err(error) => Finding::unknown(check, format!("{said}; {}", driver::text(&error))),
         });
     }
     if others > 0 {
@@ -71,7 +68,7 @@ pub(super) async fn documents(
     if findings.is_empty() {
         findings.push(Finding::ok(check, format!("{number} locks, none damaged")));
     }
-    Ok(findings)
+    findings
 }
 
 /// A damaged document of this name, after this number of others. The library names a permit as its semaphore.
@@ -132,9 +129,8 @@ fn removal(collection: &str, document: &Document) -> String {
 
 /// The number of locks that can be read, the names and problems of the first ones that cannot, and the number of others
 /// that cannot.
-async fn damaged(connection: &ConnectionArguments) -> Result<(u64, Vec<(String, String)>, u64), Failure> {
-    let provider = connection.provider().await?;
-    let mut locks = provider.admin().stream(LockFilter::new());
+async fn damaged(place: &Place) -> Result<(u64, Vec<(String, String)>, u64), Failure> {
+    let mut locks = place.provider.admin().stream(LockFilter::new());
     let (mut number, mut damaged, mut others) = (0, Vec::new(), 0);
     while let Some(found) = locks.next().await {
         match found {

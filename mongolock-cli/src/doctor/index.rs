@@ -4,6 +4,7 @@ use mongodb::bson::{Bson, Document, doc};
 
 use super::{Finding, UNAUTHORIZED, code};
 use crate::connection::Place;
+use crate::driver;
 
 /// The server's code for a collection that does not exist.
 const NO_COLLECTION: i32 = 26;
@@ -23,7 +24,7 @@ pub(super) async fn ttl_index(place: &Place) -> Finding {
             let grant = super::rights::grant(place, name, &["listIndexes"]);
             return Finding::unknown(check, "this user may not list the indexes").mend(grant);
         }
-        Err(error) => return Finding::unknown(check, error.kind.to_string()),
+        Err(error) => return Finding::unknown(check, driver::text(&error)),
     };
     let cursor = reply.get_document("cursor");
     let indexes = cursor.and_then(|cursor| cursor.get_array("firstBatch"));

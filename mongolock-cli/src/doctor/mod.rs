@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::cli::{ConnectionArguments, DoctorArguments};
 use crate::connection::Place;
+use crate::driver;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::json;
@@ -89,33 +90,28 @@ pub(crate) async fn doctor(
         Ok(hello) => {
             report.add(&servers::connection(&hello))?;
             report.add(&servers::deployment(&hello))?;
-            check(&place, &hello, connection, &mut report).await?;
+            check(&place, &hello, &mut report).await?;
         }
         Err(error) => {
             let mend = "at the shell: check that mongod runs, the host and port, the firewall, the TLS options and the user";
-            report.add(&Finding::wrong("connection", error.kind.to_string(), mend))?;
+            report.add(&Finding::wrong("connection", driver::text(&error), mend))?;
         }
     }
     report.output.flush()?;
     Ok(Ending::Code(if report.is_wrong { exit::NO } else { 0 }))
 }
 
-async fn check(
-    place: &Place,
-    hello: &Document,
-    connection: &ConnectionArguments,
-    report: &mut Report,
-) -> Result<(), Failure> {
+async fn check(place: &Place, hello: &Document, report: &mut Report) -> Result<(), Failure> {
     for finding in rights::rights(place).await {
         report.add(&finding)?;
     }
     report.add(&index::ttl_index(place).await)?;
     report.add(&servers::write_concern(place, hello).await)?;
     report.add(&servers::change_streams(place).await)?;
-    for finding in documents::documents(place, connection).await? {
+    for finding in documents::documents(place).await {
         report.add(&finding)?;
     }
-    for finding in clocks::clocks(hello, connection).await? {
+    for finding in clocks::clocks(hello, &place.options).await {
         report.add(&finding)?;
     }
     Ok(())

@@ -4,6 +4,7 @@ use mongodb::bson::{Bson, Document, doc};
 
 use super::{Finding, UNAUTHORIZED, code};
 use crate::connection::Place;
+use crate::driver;
 
 /// What the library needs on the collection of the locks, and what for.
 const ON_LOCKS: [(&str, &str); 6] = [
@@ -30,7 +31,7 @@ pub(super) async fn rights(place: &Place) -> Vec<Finding> {
     let status = doc! { "connectionStatus": 1, "showPrivileges": true };
     let reply = match place.database.run_command(status).await {
         Ok(reply) => reply,
-        Err(error) => return vec![Finding::unknown(check, error.kind.to_string())],
+        Err(error) => return vec![Finding::unknown(check, driver::text(&error))],
     };
     let info = reply.get_document("authInfo").cloned().unwrap_or_default();
     let list = |key: &str| info.get_array(key).map(Vec::as_slice).unwrap_or_default();
@@ -58,7 +59,7 @@ async fn without_user(place: &Place) -> Finding {
             "no user is named, and the server has access control",
             "at the shell: put a user into the connection string of MONGODB_URI or --uri-file",
         ),
-        Err(error) => Finding::unknown(check, error.kind.to_string()),
+        Err(error) => Finding::unknown(check, driver::text(&error)),
     }
 }
 

@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, getpid, waitid};
 
-use super::clock::Moment;
 use super::group::Group;
 use super::messages::Channel;
 use super::terminal::Foreground;
+use crate::clock::Moment;
 
 /// What has become of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::clock::{Moment, monotonic_and_offset};
+use crate::clock::{Moment, monotonic_and_offset};
 
 /// The longest time that the command has between SIGTERM and the end of its lease; with a long lease, and SIGKILL.
 const TERM_LEAD: Duration = Duration::from_secs(5);

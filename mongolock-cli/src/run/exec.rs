@@ -7,8 +7,8 @@ use std::process::Command;
 
 use rustix::process::getppid;
 
-use super::clock::Moment;
 use crate::cli::ExecArguments;
+use crate::clock::Moment;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::text::escaped;

@@ -10,12 +10,12 @@ use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, getpgrp, getpid};
 
-use super::clock::Moment;
 use super::deadline::Limits;
 use super::group::Group;
 use super::messages::{Channel, Order, Report};
 use super::timer::Timer;
 use crate::cli::GuardArguments;
+use crate::clock::Moment;
 use crate::failure::Failure;
 
 /// Guards the group that this process leads, until it kills the group and itself with it.

@@ -90,6 +90,11 @@ impl Hold {
         }
     }
 
+    /// Whether success is marked, so that the work is done once in each period.
+    pub(super) fn is_once(&self) -> bool {
+        matches!(self, Self::Lock(_, true))
+    }
+
     /// Ends the hold. The work of a period is marked as done if it has succeeded.
     pub(super) async fn end(self, has_succeeded: bool) -> Result<(), LockError> {
         match self {

@@ -3,8 +3,8 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 
-use super::clock::Moment;
 use super::deadline::Limits;
+use crate::clock::Moment;
 
 /// A kind, and two moments.
 const SIZE: usize = 17;

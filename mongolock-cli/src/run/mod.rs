@@ -4,8 +4,8 @@
 //! ends it when its limits pass or when `run` ends. The command starts as this same program, which ties it to `run` and then
 //! becomes the command.
 
+mod busy;
 mod children;
-mod clock;
 mod deadline;
 mod exec;
 mod group;
@@ -36,6 +36,13 @@ use crate::cli::{ConnectionArguments, GuardArguments, RunArguments};
 use crate::connection::CLOSING_LIMIT;
 use crate::exit::{self, Ending};
 use crate::failure::{Failure, warn};
+
+/// What an acquisition has brought.
+enum Acquired {
+    Hold(Hold),
+    /// The work of the period is done, as the error says.
+    Done(LockError),
+}
 
 /// What is to be run.
 struct Errand<'a> {
@@ -108,7 +115,15 @@ async fn run_under_lock(
     let acquiring = async {
         // The time of `--wait` is for the lock, and not for the connection. If no server answers, the acquisition says why.
         provider.is_ready().await;
-        Hold::acquire(&provider, arguments).await
+        match Hold::acquire(&provider, arguments).await {
+            Ok(Some(hold)) => Ok(Acquired::Hold(hold)),
+            Ok(None) => Err(busy::failure(&provider, arguments, connection, None).await),
+            Err(done @ LockError::Done { .. }) => Ok(Acquired::Done(done)),
+            Err(error @ (LockError::Timeout { .. } | LockError::Busy { .. })) => {
+                Err(busy::failure(&provider, arguments, connection, Some(error)).await)
+            }
+            Err(error) => Err(error.into()),
+        }
     };
     let acquired = tokio::select! {
         acquired = progress::shown(&provider, arguments, acquiring) => acquired,
@@ -118,10 +133,12 @@ async fn run_under_lock(
         }
     };
     let ending = match acquired {
-        Ok(Some(hold)) => run_with(hold, clock, signals, arguments).await,
-        Ok(None) => Err(Failure::new(format!("lock {} is busy", names(arguments))).code(exit::BUSY)),
-        Err(LockError::Done { .. }) => Ok(Ending::OK),
-        Err(error) => Err(error.into()),
+        Ok(Acquired::Hold(hold)) => run_with(hold, clock, signals, arguments).await,
+        Ok(Acquired::Done(done)) => {
+            warn(format_args!("{done}; the command was not run"));
+            Ok(Ending::OK)
+        }
+        Err(failure) => Err(failure),
     };
     close(&provider).await;
     ending.map_err(|failure| match failure.ending() {
@@ -200,17 +217,23 @@ async fn end(hold: Hold, outcome: &Outcome) -> Result<Ending, Failure> {
         Verdict::Own => {}
     }
     let ending = own_ending(outcome);
+    let marks = has_succeeded && hold.is_once();
     match hold.end(has_succeeded).await {
         Ok(()) => Ok(ending),
-        // The command's own failure says more.
-        Err(error) if !has_succeeded => {
-            warn(format_args!("the lock was not released: {error}"));
+        Err(error @ LockError::Lost { .. }) if has_succeeded => {
+            Err(Failure::new(error.to_string()).code(exit::LOST))
+        }
+        // Without the mark the work may run again.
+        Err(error) if marks => Err(Failure::new(format!(
+            "the command has succeeded, but is not marked as done: {error}"
+        ))),
+        // What the command has done says more: the lock was held to its end.
+        Err(error) => {
+            warn(format_args!(
+                "the lock was not released, and expires by itself: {error}"
+            ));
             Ok(ending)
         }
-        Err(error @ LockError::Lost { .. }) => Err(Failure::new(error.to_string()).code(exit::LOST)),
-        Err(error) => Err(Failure::new(format!(
-            "the command has succeeded, but its lock did not end: {error}"
-        ))),
     }
 }
 
@@ -245,8 +268,4 @@ fn become_subreaper() {
 /// Ends the connections; a server that does not answer delays the end for a moment only.
 async fn close(provider: &LockProvider) {
     let _ = timeout(CLOSING_LIMIT, provider.shutdown()).await;
-}
-
-fn names(arguments: &RunArguments) -> String {
-    arguments.names.join(", ")
 }

@@ -50,17 +50,21 @@ async fn show(provider: &LockProvider, arguments: &RunArguments, is_shown: &mut 
     }
 }
 
-/// Who holds the first of the names that is held. Nobody is named if it cannot be read.
+/// Who holds the first of the names that is held or marked as done. Nobody is named if it cannot be read.
 async fn holder(provider: &LockProvider, arguments: &RunArguments) -> String {
     if arguments.permits.is_some() {
         return String::new();
     }
     for name in &arguments.names {
         if let Ok(Some(info)) = provider.admin().get(name).await
-            && info.state == LockState::Held
+            && matches!(info.state, LockState::Held | LockState::Done)
         {
             let owner = info.owner.unwrap_or_else(|| "another program".to_owned());
-            return format!(", held by {}", escaped(&owner));
+            let owner = escaped(&owner);
+            return match info.state {
+                LockState::Done => format!(", marked as done by {owner}"),
+                _ => format!(", held by {owner}"),
+            };
         }
     }
     String::new()

@@ -11,7 +11,6 @@ use rustix::process::{
 use tokio::time::sleep;
 
 use super::children::{News, Status, news, reap, start_command, start_guardian};
-use super::clock::Moment;
 use super::deadline::{LeaseClock, Limits};
 use super::group::{Group, own_zombies};
 use super::hold::Hold;
@@ -19,6 +18,14 @@ use super::messages::{Channel, Order, Report};
 use super::signals::{PASSED_ON, Signals};
 use super::terminal::Foreground;
 use super::{Errand, Outcome, Verdict};
+use crate::clock::Moment;
+use crate::failure::warn;
+
+/// The signals that ask a command to end.
+const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+
+/// The news of a stop may come so long after it.
+const LATE_NEWS: Duration = Duration::from_secs(1);
 
 /// How often the lease is read, and sent to the guardian if it was renewed.
 const TICK: Duration = Duration::from_millis(100);
@@ -66,6 +73,12 @@ pub(super) struct Supervisor<'a> {
     killed: Option<Instant>,
     last_reaped: Instant,
     resumed: Option<Instant>,
+    /// Whether the command was stopped, and not continued by this process since.
+    is_stopped: bool,
+    /// When a signal that asks the command to end was passed on.
+    asked_to_end: Option<Instant>,
+    /// Whether a stop outside the foreground was told.
+    is_stop_told: bool,
     /// The signals that were passed on.
     received: Vec<Signal>,
     /// What is to be said when the terminal is back.
@@ -96,6 +109,9 @@ impl<'a> Supervisor<'a> {
             killed: None,
             last_reaped: Instant::now(),
             resumed: None,
+            is_stopped: false,
+            asked_to_end: None,
+            is_stop_told: false,
             received: Vec::new(),
             remarks: Vec::new(),
         };
@@ -207,7 +223,15 @@ impl<'a> Supervisor<'a> {
         if let Some(command) = self.command.filter(|_| self.status.is_none()) {
             match news(command) {
                 Some(News::Ended(status)) => self.status = Some(status),
-                Some(News::Stopped) => self.on_stop(),
+                Some(News::Stopped) => {
+                    self.is_stopped = true;
+                    // The stop may have come first.
+                    if self.asked_to_end.is_some_and(|at| at.elapsed() < LATE_NEWS) {
+                        self.continue_stopped();
+                    } else {
+                        self.on_stop();
+                    }
+                }
                 None => {}
             }
         }
@@ -354,11 +378,23 @@ impl<'a> Supervisor<'a> {
             if self.killed.is_none() {
                 self.received.push(signal);
                 self.group.signal(signal);
+                if ENDING.contains(&signal) {
+                    self.asked_to_end = Some(Instant::now());
+                    self.continue_stopped();
+                }
             }
         } else if signal == Signal::TSTP {
             self.on_terminal_stop();
         } else if signal == Signal::CONT {
             self.resume();
+        }
+    }
+
+    /// A stopped process gets a signal only when it continues; until then `run` would wait for its end.
+    fn continue_stopped(&mut self) {
+        if self.is_stopped {
+            self.is_stopped = false;
+            self.group.signal(Signal::CONT);
         }
     }
 
@@ -377,10 +413,11 @@ impl<'a> Supervisor<'a> {
             self.give_up_terminal();
             let _ = kill_current_process_group(Signal::TSTP);
             self.stop();
-        } else if self.foreground.is_none() && self.resumed.is_none() {
-            self.remarks.push(
-                "the command was stopped; if it reads from the terminal, its output must go there, too"
-                    .to_owned(),
+        } else if self.foreground.is_none() && self.resumed.is_none() && !self.is_stop_told {
+            // Nobody has taken the terminal from this process, and the command may never end.
+            self.is_stop_told = true;
+            warn(
+                "the command was stopped, and keeps the lock; if it reads from the terminal, its output must go there, too",
             );
         }
     }
@@ -405,6 +442,7 @@ impl<'a> Supervisor<'a> {
         if self.foreground.as_ref().is_some_and(Foreground::is_own) {
             self.is_in_foreground = Foreground::give_to(self.group.leader()).is_ok();
         }
+        self.is_stopped = false;
         self.group.signal(Signal::CONT);
     }
 

@@ -2,7 +2,7 @@
 
 use rustix::event::{PollFd, Timespec};
 
-use super::clock::Moment;
+use crate::clock::Moment;
 
 pub(super) use imp::Timer;
 

@@ -2,20 +2,23 @@
 
 mod changes;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mongodb::bson::{DateTime, Document, doc};
 use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
 use mongodb::error::{Error, ErrorKind};
 use mongodb::{Collection, Database};
+use mongolock::LockError;
 use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 
 use self::changes::{Change, Kind, Locks, gap, waiting};
 use crate::cli::{ConnectionArguments, WatchArguments};
+use crate::clock::Moment;
 use crate::connection::Place;
+use crate::driver;
 use crate::exit::Ending;
 use crate::failure::Failure;
 use crate::json::{self, rfc3339};
@@ -27,6 +30,9 @@ const AWAIT: Duration = Duration::from_secs(1);
 
 /// The pause before the streams are opened again after they have failed.
 const REOPEN: Duration = Duration::from_secs(1);
+
+/// How long the server's clock is counted on without being read again.
+const READING: Duration = Duration::from_secs(10);
 
 /// The server's code of a deployment without change streams.
 const NO_STREAMS: i32 = 40573;
@@ -83,6 +89,7 @@ impl Watch {
             database,
             locks,
             waiters,
+            ..
         } = place;
         Self {
             database,
@@ -182,24 +189,34 @@ impl Watch {
     /// Waits for the next event or the next end of a lease, and shows what it means. After a failure that is not final the
     /// streams must be opened again.
     async fn follow(&mut self, streams: &mut Streams) -> Result<(), Failure> {
-        let until_end = self.clock.until(self.known.next_end());
+        let pause = self.clock.until(self.known.next_end());
+        // Events without a pause must not keep it from looking.
+        if pause.is_zero() {
+            return self.look_at_ends().await;
+        }
         let change = tokio::select! {
             told = streams.recv() => match told {
                 Some(Told::Lock(event)) => self.lock_change(&event)?,
                 Some(Told::Waiter(event)) => self.waiter_change(&event),
                 Some(Told::End) | None => return Err(missed()),
             },
-            () = sleep(until_end) => {
-                for id in self.known.due(self.clock.now()) {
-                    self.read_again(&id).await?;
-                }
-                None
-            }
+            () = sleep(pause) => return self.look_at_ends().await,
         };
         match change {
             Some(change) => self.show(&change),
             None => Ok(()),
         }
+    }
+
+    /// Reads the server's clock again, and then the locks whose leases have ended by it.
+    async fn look_at_ends(&mut self) -> Result<(), Failure> {
+        // The streams survive an election, in which this fails: no event is missed by it.
+        let read = ServerClock::of(&self.database).await;
+        self.clock = read.unwrap_or_else(|_| self.clock.counted_on());
+        for id in self.known.due(self.clock.now()) {
+            self.read_again(&id).await?;
+        }
+        Ok(())
     }
 
     fn lock_change(&mut self, event: &Event) -> Result<Option<Change>, Failure> {
@@ -344,7 +361,7 @@ fn refused(error: &Error) -> Failure {
 }
 
 fn explained(error: &Error, what: &str) -> Failure {
-    let failure = Failure::new(format!("{what}: {}", error.kind));
+    let failure = Failure::new(format!("{what}: {}", driver::text(error)));
     match &*error.kind {
         ErrorKind::Command(command) if command.code == NO_STREAMS => failure
             .help("Change streams need a replica set or a sharded cluster.")
@@ -354,33 +371,35 @@ fn explained(error: &Error, what: &str) -> Failure {
                 "Grant `find` and `changeStream` on the collection of the locks and on that of the waiters.",
             )
             .finally(),
+        ErrorKind::ServerSelection { .. } => failure.help(LockError::from(error.clone()).help()),
         _ => failure,
     }
 }
 
-/// The clock of the server, counted on by this process's monotonic clock.
+/// The clock of the server, counted on by the clock of this machine. It is read again now and then: the two may go at
+/// different speeds, and another member may become the primary.
 struct ServerClock {
     server: i64,
-    read: Instant,
+    read: Moment,
 }
 
 impl ServerClock {
     fn unknown() -> Self {
         Self {
             server: 0,
-            read: Instant::now(),
+            read: Moment::now(),
         }
     }
 
     async fn of(database: &Database) -> Result<Self, Failure> {
         let reply = database.run_command(doc! { "hello": 1 }).await;
-        let reply = reply.map_err(Failure::io("cannot reach MongoDB"))?;
+        let reply = reply.map_err(unreadable)?;
         let server = reply
             .get_datetime("localTime")
             .map_err(Failure::io("the server tells no time"))?;
         Ok(Self {
             server: server.timestamp_millis(),
-            read: Instant::now(),
+            read: Moment::now(),
         })
     }
 
@@ -389,10 +408,50 @@ impl ServerClock {
         DateTime::from_millis(self.server.saturating_add(passed))
     }
 
-    /// The time until this moment of the server; an hour if there is none.
+    /// The same clock, for as long as if it were read now.
+    fn counted_on(&self) -> Self {
+        Self {
+            server: self.now().timestamp_millis(),
+            read: Moment::now(),
+        }
+    }
+
+    /// The time until this moment of the server, or until the clock is to be read again if that is sooner.
     fn until(&self, moment: Option<i64>) -> Duration {
         let moment = moment.unwrap_or(i64::MAX);
         let left = moment.saturating_sub(self.now().timestamp_millis());
-        Duration::from_millis(u64::try_from(left).unwrap_or_default()).min(Duration::from_secs(60 * 60))
+        let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
+        left.min(READING.saturating_sub(self.read.elapsed()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock(age: Duration) -> ServerClock {
+        ServerClock {
+            server: 1_000_000,
+            read: Moment::now().minus(age),
+        }
+    }
+
+    #[test]
+    fn the_clock_goes_on_and_is_read_again() {
+        let (second, hour) = (Duration::from_secs(1), 60 * 60 * 1000);
+        let whole = |pause: Duration| pause > Duration::from_secs(8);
+        let fresh = clock(second);
+        assert!((1_001_000..1_002_000).contains(&fresh.now().timestamp_millis()));
+        for far in [None, Some(1_000_000 + hour)] {
+            let pause = fresh.until(far);
+            assert!(whole(pause) && pause + second <= READING, "{pause:?}");
+            assert_eq!(clock(READING).until(far), Duration::ZERO, "it is too old");
+        }
+        let old = clock(READING).counted_on();
+        assert!((1_010_000..1_011_000).contains(&old.now().timestamp_millis()));
+        assert!(whole(old.until(None)));
+        let near = fresh.until(Some(1_003_000));
+        assert!(near > second && near <= 2 * second, "{near:?}");
+        assert_eq!(fresh.until(Some(1_000_500)), Duration::ZERO);
     }
 }

@@ -176,6 +176,43 @@ async fn missing_rights_are_found_one_by_one() {
     assert_eq!(of(&findings(&db, &uri).1, "privileges")[1].0, "ok");
 }
 
+/// It is supported, with limits that the finding names.
+#[tokio::test]
+async fn a_standalone_server_is_ok_with_its_limits() {
+    let server = must(Server::start(ServerOptions::standalone()).await);
+    let db = test_db().await;
+    let (code, all) = findings(&db, &server.uri());
+    assert_eq!(code, Some(0), "{all:#?}");
+    for (check, words) in [
+        (
+            "deployment",
+            &["commits", "`mongolock watch`", "poll", "crash"][..],
+        ),
+        ("change streams", &["poll", "`mongolock watch`"]),
+    ] {
+        let found = of(&all, check);
+        assert_eq!((found.len(), found[0].0), (1, "ok"), "{all:#?}");
+        let said = found[0].1["finding"].as_str().unwrap_or_default();
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    }
+    let mend = of(&all, "deployment")[0].1["mend"].as_str().unwrap_or_default();
+    assert!(mend.contains("rs.initiate()"), "{mend}");
+}
+
+/// Standard input can be read once.
+#[tokio::test]
+async fn the_connection_string_may_come_from_standard_input() {
+    let db = test_db().await;
+    let mut command = mongolock(&db, &["doctor", "--uri-file", "-"]);
+    let input = must(tempfile::NamedTempFile::new());
+    must(std::fs::write(input.path(), db.uri()));
+    command
+        .env_remove("MONGODB_URI")
+        .stdin(must(std::fs::File::open(input.path())));
+    let (_, out, said) = output(command);
+    assert!(out.starts_with("ok       connection"), "{out} {said}");
+}
+
 #[tokio::test]
 async fn an_unreachable_server_is_wrong() {
     let db = test_db().await;

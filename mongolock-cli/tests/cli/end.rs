@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mongolock::LockState;
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, TestDb, eventually, must, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, Proxy, TestDb, eventually, must, shared, test_db};
 use rustix::process::{Signal, geteuid};
 use tempfile::tempdir;
 
-use crate::fixture::{Running, mongolock, output, provider};
+use crate::fixture::{Running, at, mongolock, output, provider};
 
 /// The user and the group that own nothing.
 const NOBODY: u32 = 65534;
@@ -82,6 +82,59 @@ async fn a_busy_lock_has_a_code_of_its_own() {
     assert!(said.contains("`a` not acquired within"), "{said}");
 }
 
+/// A run without a period is refused by the mark of one, and is told of it instead of a lease.
+#[tokio::test]
+async fn a_mark_is_named_with_the_command_that_clears_it() {
+    let db = test_db().await;
+    let provider = must(provider(&db).await.to_builder().owner("anna").build());
+    let week = Duration::from_secs(7 * 24 * 60 * 60);
+    let mark = must(provider.lock("the job").once_per(week).acquire().await);
+    must(mark.done().await);
+    let until = must(provider.admin().get("the job").await)
+        .expect("it is marked")
+        .expires_at;
+    let until = must(until.try_to_rfc3339_string());
+    let day = until.split('T').next().unwrap_or_default();
+    for wait in [&["--no-wait"][..], &["--wait", "300ms"]] {
+        let (code, out, said) = run(&db, &[&["other", "the job"], wait].concat(), "echo ran");
+        assert_eq!((code, out.as_str()), (Some(75), ""), "{said}");
+        assert!(
+            said.contains(&format!("lock `the job` is marked as done by anna until {day}")),
+            "{said}"
+        );
+        let clear = format!("mongolock release 'the job' --done --database {}", db.name());
+        assert!(said.contains(&clear), "{said}");
+    }
+    let cleared = output(mongolock(&db, &["release", "the job", "--done", "--yes"]));
+    assert_eq!(cleared.0, Some(0));
+    assert_eq!(code(&db, &["the job", "--no-wait"], "true"), Some(0));
+}
+
+#[tokio::test]
+async fn one_attempt_names_the_holder() {
+    let db = test_db().await;
+    let provider = must(provider(&db).await.to_builder().owner("anna").build());
+    let _lock = must(provider.lock("a").acquire().await);
+    let _permit = must(provider.semaphore("p", 1).acquire().await);
+    for (options, wanted) in [
+        (
+            &["a", "--no-wait"][..],
+            "lock `a` is busy: the lease of anna runs for ",
+        ),
+        (
+            &["b", "a", "--no-wait"],
+            "lock `a` is busy: the lease of anna runs for ",
+        ),
+        (
+            &["p", "--permits", "1", "--no-wait"],
+            "no permit of `p` is free (of 1): the lease of anna runs for ",
+        ),
+    ] {
+        let (code, _, said) = run(&db, options, "true");
+        assert!(code == Some(75) && said.contains(wanted), "{options:?}: {said}");
+    }
+}
+
 #[tokio::test]
 async fn a_lost_lock_has_a_code_of_its_own() {
     let db = test_db().await;
@@ -115,6 +168,11 @@ async fn own_failures_have_a_code_of_their_own() {
         assert_eq!((code, out.as_str()), (Some(125), ""), "{wrong:?}: {said}");
         assert!(!said.is_empty() && !said.contains("panicked"), "{said}");
     }
+    let (_, _, said) = output(mongolock(&db, &["run", "a", "--wait", "8d", "--", "true"]));
+    assert!(
+        said.starts_with("mongolock: --wait is 691200s: it must be "),
+        "{said}"
+    );
     let mut nowhere = mongolock(&db, &["run", "a", "--no-wait", "--", "true"]);
     nowhere.env(
         "MONGODB_URI",
@@ -134,9 +192,52 @@ async fn the_work_of_a_period_is_done_once() {
     assert_eq!(run(&db, &tick, "echo ran").1, "ran\n");
     assert_eq!(state(&db, "nightly").await, LockState::Done);
     let (code, out, said) = run(&db, &tick, "echo ran");
-    assert_eq!((code, out.as_str(), said.as_str()), (Some(0), "", ""));
+    assert_eq!((code, out.as_str()), (Some(0), ""));
+    assert!(
+        said.starts_with("mongolock: the work of lock `nightly` is done by ")
+            && said.ends_with("Z; the command was not run\n")
+            && said.lines().count() == 1,
+        "{said}"
+    );
     let no_wait = [&tick[..], &["--no-wait"]].concat();
     assert_eq!(run(&db, &no_wait, "echo ran").0, Some(0));
+}
+
+/// The command has succeeded, and its lock expires by itself. Only a mark that is missing is a failure.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_at_the_end_does_not_make_success_a_failure() {
+    let db = test_db().await;
+    let server = must(shared().await);
+    let node = server.server().expect("the server is one of this run").node();
+    let proxy = must(Proxy::start(node.address()).await);
+    let directory = must(tempdir());
+    let end = directory.path().join("end");
+    let script = format!(
+        "touch \"$0\"; until [ -e '{}' ]; do sleep 0.05; done",
+        end.display()
+    );
+    let start = |name: &str, options: &[&str]| {
+        let begun = directory.path().join(name).to_string_lossy().into_owned();
+        let arguments = [&["run", name], options, &["--", "sh", "-c", &script, &begun]].concat();
+        let mut run = at(&proxy.uri(), &db, &arguments);
+        run.stderr(Stdio::piped());
+        Running::start(run)
+    };
+    let mut plain = start("plain", &[]);
+    let mut once = start("once", &["--once-per", "7d"]);
+    let begun = eventually(AMPLE, "both commands", || async {
+        let is_there = |name: &str| directory.path().join(name).exists();
+        (is_there("plain") && is_there("once")).then_some(())
+    });
+    must(begun.await);
+    proxy.freeze();
+    must(fs::write(&end, ""));
+    assert_eq!(plain.code().await, Some(0));
+    let said = plain.said();
+    assert!(said.contains("not released, and expires by itself"), "{said}");
+    assert_eq!(once.code().await, Some(125));
+    let said = once.said();
+    assert!(said.contains("is not marked as done"), "{said}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use mongolock_tests::{AMPLE, TestDb, eventually, locks, must, test_db};
@@ -242,12 +243,29 @@ async fn release_ends_what_it_names() {
         refused == 1 && said.contains("has another token"),
         "{refused} {said}"
     );
-    assert_eq!(code(&["a", "--done"]).0, 1, "it is no mark");
+    let (refused, said) = code(&["a", "--done"]);
+    assert!(
+        refused == 1 && said.contains("nothing released: `a` has no mark of finished work: it is held"),
+        "{refused} {said}"
+    );
     assert_eq!(code(&["a", "--token", &token]).0, 0);
     stuck.lost().await;
     let (again, said) = code(&["a"]);
-    assert!(again == 1 && said.contains("`a` is released"), "{again} {said}");
-    assert_eq!(code(&["nothing"]).0, 1);
+    assert!(
+        again == 1 && said.contains("nothing released: `a` is released"),
+        "{again} {said}"
+    );
+    let place = format!("in {}.distributed_locks", db.name());
+    let (none, said) = code(&["nothing"]);
+    assert!(
+        none == 1 && said.contains(&format!("nothing released: there is no lock `nothing` {place}")),
+        "{none} {said}"
+    );
+    let (none, said) = code(&["nothing", "--permit", "2"]);
+    assert!(
+        none == 1 && said.contains(&format!("nothing released: `nothing` has no permit 2 {place}")),
+        "{none} {said}"
+    );
 
     let permits = [
         must(provider.semaphore("s", 3).acquire().await),
@@ -263,6 +281,11 @@ async fn release_ends_what_it_names() {
     assert!(!permits[1].is_lost());
     assert_eq!(code(&["s", "--all"]).0, 0);
     permits[1].lost().await;
+    let (none, said) = code(&["s", "--all"]);
+    assert!(
+        none == 1 && said.contains("nothing released: no permit of `s` is held"),
+        "{none} {said}"
+    );
 
     let day = std::time::Duration::from_secs(7 * 24 * 60 * 60);
     must(
@@ -290,7 +313,11 @@ async fn release_ends_what_it_names() {
     for guard in several {
         guard.lost().await;
     }
-    assert_eq!(code(&["--owner", "anna"]).0, 1, "there is none");
+    let (none, said) = code(&["--owner", "anna"]);
+    assert!(
+        none == 1 && said.contains(&format!("nothing released: the owner anna holds no lock {place}")),
+        "{none} {said}"
+    );
     assert_eq!(code(&["a", "--owner", "anna"]).0, 2);
     assert_eq!(code(&[]).0, 2);
 }
@@ -311,7 +338,7 @@ async fn release_needs_a_terminal_or_yes() {
     ] {
         let (code, _, said) = output(mongolock(&db, arguments));
         assert!(
-            code == Some(125) && said.contains("--yes"),
+            code == Some(125) && said.contains("cannot ask") && said.contains("--yes"),
             "{arguments:?}: {said}"
         );
     }
@@ -349,6 +376,51 @@ async fn a_password_is_refused_on_the_command_line_and_never_shown() {
     none.env_remove("MONGODB_URI");
     let (code, _, said) = output(none);
     assert!(code == Some(125) && said.contains("MONGODB_URI"), "{said}");
+}
+
+/// A person who waits for an answer has it after 5 s, and sees addresses and reasons instead of all that the driver knows.
+#[tokio::test]
+async fn a_server_that_is_missed_is_named_soon_and_shortly() {
+    let db = test_db().await;
+    let at = |uri: &str, arguments: &[&str]| {
+        let mut command = mongolock(&db, arguments);
+        command.env("MONGODB_URI", uri);
+        command
+    };
+    let begun = Instant::now();
+    let mut patient = at("mongodb://127.0.0.1:1/", &["ls"]);
+    let patient = must(patient.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn());
+
+    for command in [
+        &["ls"][..],
+        &["show", "a"],
+        &["release", "a", "--yes"],
+        &["watch"],
+        &["doctor"],
+    ] {
+        let uri = "mongodb://127.0.0.1:1,127.0.0.1:2/?serverSelectionTimeoutMS=100";
+        let (code, out, said) = output(at(uri, command));
+        let wanted = if command == ["doctor"] { 1 } else { 125 };
+        assert_eq!(code, Some(wanted), "{command:?}");
+        assert!(out.is_empty() || command == ["doctor"], "no heading: {out}");
+        for address in ["127.0.0.1:1", "127.0.0.1:2"] {
+            let named = format!("{address} (Connection refused)");
+            assert!(
+                format!("{out}{said}").contains(&named),
+                "{command:?}: {out}{said}"
+            );
+        }
+        assert!(!format!("{out}{said}").contains("Topology"), "{out}{said}");
+    }
+    let (hosts, _) = db.uri().split_once("/?").expect("it has options");
+    let uri = format!("{hosts}/?replicaSet=other&serverSelectionTimeoutMS=500");
+    let (_, _, said) = output(at(&uri, &["ls"]));
+    assert!(said.contains("belongs to the replica set `other`"), "{said}");
+
+    let ended = must(patient.wait_with_output());
+    assert_eq!(ended.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("127.0.0.1:1"));
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

@@ -46,6 +46,29 @@ async fn each_signal_is_passed_on_once() {
     }
 }
 
+/// A stopped process gets signals when it continues.
+#[tokio::test]
+async fn a_stopped_command_ends_by_a_signal() {
+    let db = test_db().await;
+    for signal in [Signal::TERM, Signal::HUP] {
+        let records = Records::new();
+        let script = records.script("record; kill -STOP $$; sleep 100");
+        let mut run = mongolock(&db, &["run", "a", "--", "sh", "-c", &script]);
+        let said = records.file("said");
+        run.stderr(must(fs::File::create(&said)));
+        let mut running = Running::start(run);
+        let told = eventually(AMPLE, "the news of the stop", || async {
+            let said = must(fs::read_to_string(&said));
+            said.contains("the command was stopped, and keeps the lock")
+                .then_some(())
+        });
+        must(told.await);
+        running.signal(signal);
+        assert_eq!(running.code().await, Some(128 + signal.as_raw()));
+        assert_eq!(must(fs::read_to_string(&said)).lines().count(), 1);
+    }
+}
+
 /// A shell that runs a loop gets the signal, and sees that `run` has died of it.
 #[tokio::test]
 async fn an_interrupt_ends_the_loop_of_a_shell() {

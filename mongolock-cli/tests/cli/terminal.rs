@@ -260,6 +260,25 @@ async fn a_pager_keeps_the_foreground() {
     assert_eq!(terminal.shell.code().await, Some(0));
 }
 
+/// A command outside the foreground is stopped when it reads from the terminal. Somebody is told, and Ctrl-C ends it.
+#[tokio::test]
+async fn a_command_that_may_not_read_is_told_and_can_be_interrupted() {
+    let db = test_db().await;
+    let mut terminal = Terminal::run(
+        &db,
+        &format!("{RUN} -- sh -c 'read x </dev/tty; echo read' | cat"),
+    );
+    terminal.until("the command was stopped, and keeps the lock");
+    terminal.type_in("\x03");
+    assert!(!terminal.shell.ended().await.success());
+    let provider = crate::fixture::provider(&db).await;
+    let released = mongolock_tests::eventually(AMPLE, "the release", || async {
+        let info = must(provider.admin().get("a").await)?;
+        (info.state == LockState::Released).then_some(())
+    });
+    must(released.await);
+}
+
 /// Progress is for people: a pipe gets none of it.
 #[tokio::test]
 async fn the_wait_is_shown_at_a_terminal_only() {
@@ -274,6 +293,21 @@ async fn the_wait_is_shown_at_a_terminal_only() {
     let waiting = mongolock(&db, &["run", "a", "--wait", "1500ms", "--", "true"]);
     let (_, out, said) = crate::fixture::output(waiting);
     assert!(out.is_empty() && !said.contains("waiting for"), "{said}");
+}
+
+/// A person who sees no locks may look at the wrong database.
+#[tokio::test]
+async fn an_empty_list_names_its_place_at_a_terminal() {
+    let db = test_db().await;
+    let ls = r#""$ML" --database "$DB" ls"#;
+    let mut terminal = Terminal::run(
+        &db,
+        &format!("{ls}; {ls} --held --collection other; {ls} --json; echo end"),
+    );
+    terminal.until(&format!("no locks in {}.distributed_locks\r\n", db.name()));
+    terminal.until(&format!("no such locks in {}.other\r\nend", db.name()));
+    let piped = crate::fixture::output(mongolock(&db, &["ls"]));
+    assert_eq!(piped, (Some(0), String::new(), String::new()));
 }
 
 /// A person is asked, and only a yes releases.
@@ -296,6 +330,7 @@ async fn release_asks_at_a_terminal() {
     terminal.until("a: held by anna");
     terminal.until("release it? [y/N] ");
     terminal.type_in("\n");
+    terminal.until("nothing released");
     terminal.until("code 1");
     terminal.until("release it? [y/N] ");
     let seen = must(provider.admin().get("a").await).map(|info| info.state);

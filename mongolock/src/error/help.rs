@@ -104,9 +104,7 @@ fn mongo_help(error: &Error) -> &'static str {
              `db.currentOp()`."
         }
         (Some(Failure::StreamEnded), _) => "Do not drop or rename the lock collection while programs use it.",
-        (Some(Failure::ConnectionString { .. }), _) => {
-            "Correct the connection string: percent-encode special characters in the user name and the password."
-        }
+        (Some(Failure::ConnectionString { reason }), _) => connection_string_help(reason),
         (None, ErrorKind::Authentication { .. }) => {
             "Check the user name, the password and `authSource` in the connection string."
         }
@@ -120,5 +118,75 @@ fn mongo_help(error: &Error) -> &'static str {
             "Read the driver's error in `source()`. Transient errors are retried until `acquire_timeout`; others need a \
              change of the program, the database or the network."
         }
+    }
+}
+
+/// What is wrong with a connection string, by the driver's words: it has no other sign for the part.
+fn connection_string_help(reason: &str) -> &'static str {
+    let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
+    if says(&["is left out"]) {
+        "Correct the connection string: percent-encode special characters in the user name and the password; a port is \
+         a number from 1 to 65535, and an option is `name=value`."
+    } else if says(&["'dns-resolver' feature"]) {
+        "Switch on the feature `dns-resolver`, or name the servers in a string that begins with `mongodb://`."
+    } else if says(&["scheme"]) {
+        "Begin the connection string with `mongodb://` or `mongodb+srv://`."
+    } else if says(&["URL encoded", "unescaped %"]) {
+        "Percent-encode special characters in the user name, the password and the name of the database."
+    } else if says(&["database name"]) {
+        "Correct the name of the database, which stands between the hosts and the options."
+    } else if says(&[
+        "server address",
+        "a port cannot",
+        "exactly one host",
+        "unix sockets",
+    ]) {
+        "Correct the hosts: `host` or `host:port`, separated by commas. A `mongodb+srv` string has one host without a port."
+    } else if says(&["username", "password", "mechanism", "authSource"]) {
+        "Correct the user name, the password, or the options `authSource` and `authMechanism` of the connection string."
+    } else {
+        "Correct or remove the option of the connection string that the message names."
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::LockProvider;
+
+    /// The words are those of the driver, which an update may change.
+    #[tokio::test]
+    async fn the_help_for_a_connection_string_names_the_wrong_part() {
+        for (uri, wanted) in [
+            ("host/app", "Begin the connection string"),
+            ("mongo://host", "Begin the connection string"),
+            ("mongodb://anna:p@ss@host", "Percent-encode"),
+            ("mongodb://anna:p%zz@host", "Percent-encode"),
+            ("mongodb://host/a%ffb", "Percent-encode"),
+            ("mongodb://host/a b", "Correct the name of the database"),
+            ("mongodb://", "Correct the hosts"),
+            ("mongodb://one,", "Correct the hosts"),
+            ("mongodb://anna@one:x", "Correct the hosts"),
+            ("mongodb://one:99999", "a port is a number"),
+            ("mongodb://host/?tls", "an option is `name=value`"),
+            ("mongodb://@host", "Correct the user name"),
+            ("mongodb://host/?authMechanism=none", "Correct the user name"),
+            ("mongodb://host/?replicaset", "an option is `name=value`"),
+            ("mongodb://host/?foo=1", "remove the option"),
+            ("mongodb://host/?tls=perhaps", "remove the option"),
+            ("mongodb://host/?maxPoolSize=-1", "remove the option"),
+            ("mongodb://one,two/?directConnection=true", "remove the option"),
+        ] {
+            let error = LockProvider::connect(uri).await.expect_err(uri);
+            assert!(error.help().contains(wanted), "{uri}: {error}: {}", error.help());
+        }
+    }
+
+    #[cfg(not(feature = "dns-resolver"))]
+    #[tokio::test]
+    async fn a_string_that_needs_a_feature_names_it() {
+        let error = LockProvider::connect("mongodb+srv://host")
+            .await
+            .expect_err("the feature is off");
+        assert!(error.help().contains("`dns-resolver`"), "{}", error.help());
     }
 }

@@ -15,36 +15,41 @@ const READING: Duration = Duration::from_millis(1);
 
 /// A moment, in nanoseconds of the boot clock: the same number is the same moment in each process of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moment(pub(super) u64);
+pub(crate) struct Moment(pub(crate) u64);
 
 impl Moment {
     /// The present moment.
-    pub(super) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         Self::from_start(read(BOOT_CLOCK))
     }
 
     /// The moment at this time after the clock's start.
-    pub(super) fn from_start(time: Duration) -> Self {
+    pub(crate) fn from_start(time: Duration) -> Self {
         Self(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    pub(super) fn minus(self, time: Duration) -> Self {
+    pub(crate) fn minus(self, time: Duration) -> Self {
         Self(self.0.saturating_sub(Self::from_start(time).0))
     }
 
-    pub(super) fn plus(self, time: Duration) -> Self {
+    pub(crate) fn plus(self, time: Duration) -> Self {
         Self(self.0.saturating_add(Self::from_start(time).0))
     }
 
+    /// The time since this moment; zero if it has not come.
+    pub(crate) fn elapsed(self) -> Duration {
+        Duration::from_nanos(Self::now().0.saturating_sub(self.0))
+    }
+
     /// The time from the present moment to this one; zero if it has passed.
-    pub(super) fn left(self) -> Duration {
+    pub(crate) fn left(self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(Self::now().0))
     }
 }
 
 /// The time of the clock that leases are counted on, which stops while the machine is suspended, and how far the boot
 /// clock is ahead of it: by the time of all suspensions.
-pub(super) fn monotonic_and_offset() -> (Duration, Duration) {
+pub(crate) fn monotonic_and_offset() -> (Duration, Duration) {
     loop {
         let before = read(ClockId::Monotonic);
         let boot = read(BOOT_CLOCK);

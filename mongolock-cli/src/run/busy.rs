@@ -1,0 +1,107 @@
+//! What `run` says if others have the lock: who has it, and for how long.
+
+use std::time::Duration;
+
+use mongolock::{LockAdmin, LockError, LockInfo, LockProvider, LockState};
+use tokio::time::timeout;
+
+use crate::cli::{ConnectionArguments, RunArguments};
+use crate::exit;
+use crate::failure::Failure;
+use crate::json::rfc3339;
+use crate::show::permits;
+use crate::text::{quoted, short};
+
+/// How long the look at the lock may take. Without it the message has only what the attempt has found.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// The failure of an acquisition. The library's error is that of a wait; a single attempt has none.
+pub(super) async fn failure(
+    provider: &LockProvider,
+    arguments: &RunArguments,
+    connection: &ConnectionArguments,
+    error: Option<LockError>,
+) -> Failure {
+    let admin = provider.admin();
+    let looked = async {
+        match (arguments.permits, arguments.names.as_slice()) {
+            (Some(_), [name]) => permits(&admin, name).await.unwrap_or_default(),
+            _ => locks(&admin, &arguments.names).await,
+        }
+    };
+    let seen = timeout(LOOK, looked).await.unwrap_or_default();
+    // A run of a period that sees a mark only now has come too late for its answer.
+    let refuses = |info: &&LockInfo| info.state == LockState::Done && arguments.once_per.is_none();
+    if let Some(mark) = seen.iter().find(refuses) {
+        return marked(mark, connection);
+    }
+    match (error, arguments.permits) {
+        (Some(error), _) => error.into(),
+        (None, Some(permits)) => Failure::new(no_permit(&arguments.names[0], permits, &seen)),
+        (None, None) => Failure::new(not_free(&arguments.names, &seen)),
+    }
+    .code(exit::BUSY)
+}
+
+/// The locks that have a document.
+async fn locks(admin: &LockAdmin, names: &[String]) -> Vec<LockInfo> {
+    let mut found = Vec::new();
+    for name in names {
+        found.extend(admin.get(name).await.ok().flatten());
+    }
+    found
+}
+
+/// A run without `--once-per` is refused by a mark until the mark ends.
+fn marked(info: &LockInfo, connection: &ConnectionArguments) -> Failure {
+    let (name, left) = (&info.name, short(info.remaining));
+    let until = rfc3339(info.expires_at);
+    let by = info.owner.as_deref().unwrap_or("an unknown owner");
+    let clear = format!(
+        "mongolock release {} --done{}",
+        quoted(name),
+        connection.as_options()
+    );
+    Failure::new(format!(
+        "lock `{name}` is marked as done by {by} until {until} (for {left})"
+    ))
+    .help(format!("`{clear}` clears the mark."))
+    .code(exit::BUSY)
+}
+
+/// The first of the names that was found taken.
+fn not_free(names: &[String], seen: &[LockInfo]) -> String {
+    // An attempt at several may just be giving back the first of them.
+    let own = format!(":{}", std::process::id());
+    let may_be_own =
+        |info: &LockInfo| names.len() > 1 && info.owner.as_ref().is_some_and(|owner| owner.ends_with(&own));
+    if let Some(info) = seen.iter().find(|info| is_taken(info) && !may_be_own(info)) {
+        return format!("lock `{}` is busy: {}", info.name, holder(info));
+    }
+    if let Some((info, next)) = seen.iter().find_map(|info| Some((info, info.waiters.first()?))) {
+        return format!("lock `{}` is busy: {} is the next in line", info.name, next.owner);
+    }
+    format!("lock `{}` is busy", names.join("`, `"))
+}
+
+fn no_permit(name: &str, permits: u32, seen: &[LockInfo]) -> String {
+    let taken = seen.iter().filter(|info| is_taken(info));
+    match taken.min_by_key(|info| info.remaining) {
+        Some(first) => format!("no permit of `{name}` is free (of {permits}): {}", holder(first)),
+        None => format!("no permit of `{name}` is free (of {permits})"),
+    }
+}
+
+fn is_taken(info: &LockInfo) -> bool {
+    info.state == LockState::Held || !info.remaining.is_zero()
+}
+
+/// Who has a lock that is taken.
+fn holder(info: &LockInfo) -> String {
+    let left = short(info.remaining);
+    match (&info.owner, info.state) {
+        (Some(owner), LockState::Held) => format!("the lease of {owner} runs for {left} more"),
+        (_, LockState::Done) => "its work has been marked as done meanwhile".to_owned(),
+        _ => format!("it is taken for {left} more"),
+    }
+}
