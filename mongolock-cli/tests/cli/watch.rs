@@ -184,9 +184,10 @@ async fn a_renewed_lock_does_not_expire() {
     let db = test_db().await;
     let anna = must(provider(&db).await.to_builder().owner("anna").build());
     let mut watch = Watch::start(&db, &[], &anna).await;
-    let held = must(anna.lock("a").expiry(Duration::from_millis(600)).acquire().await);
+    let expiry = Duration::from_secs(2);
+    let held = must(anna.lock("a").expiry(expiry).acquire().await);
     let (first, admin) = (held.fencing_token(), anna.admin());
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    tokio::time::sleep(expiry * 2).await;
     let info = must(admin.get("a").await).expect("it is held");
     assert_eq!((info.state, info.fencing_token), (LockState::Held, first));
     must(held.release().await);

@@ -68,9 +68,9 @@ fn the_background_task_starts_again_on_the_next_runtime() {
     for round in 0..3 {
         let runtime = runtime();
         runtime.block_on(async {
-            let lock = provider.lock("again").expiry(Duration::from_millis(300));
+            let lock = provider.lock("again").expiry(Duration::from_millis(1500));
             let guard = lock.acquire().await.unwrap();
-            tokio::time::sleep(Duration::from_millis(700)).await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
             assert!(!guard.is_lost(), "the lease is renewed in round {round}");
             guard.release().await.unwrap();
         });

@@ -177,7 +177,8 @@ fn observed_by(
 fn waits_and_holds_are_spans() {
     let notes = observed(async |provider| {
         let rival = provider.to_builder().owner("rival").build().unwrap();
-        let lock = provider.lock("seen").expiry(Duration::from_millis(400));
+        let lock = provider.lock("seen").expiry(Duration::from_secs(10));
+        let lock = lock.renew_interval(Duration::from_millis(130));
         let waited = rival.lock("seen");
         let held = lock.run(async |_| {
             tokio::time::sleep(Duration::from_millis(300)).await;

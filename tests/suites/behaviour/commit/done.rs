@@ -18,7 +18,7 @@ async fn state(fixture: &Fixture) -> LockState {
 #[tokio::test]
 async fn a_commit_marks_the_work_as_done() {
     let fixture = prepared().await;
-    let expiry = Duration::from_millis(500);
+    let expiry = Duration::from_secs(3);
     let lock = fixture.provider.lock("a").expiry(expiry).once();
     let body = async |context: LockContext| {
         let mut session = session(&fixture).await;
@@ -26,7 +26,7 @@ async fn a_commit_marks_the_work_as_done() {
         context.commit_done(&mut session).await?;
         let marked = fixture.document("a").await.unwrap();
         assert!(context.is_lost(), "the hold has ended");
-        sleep(expiry * 3).await;
+        sleep(expiry * 3 / 2).await;
         assert_eq!(fixture.document("a").await.unwrap(), marked);
         Ok::<_, LockError>(7)
     };

@@ -79,7 +79,7 @@ async fn majority_and_primary_are_set_on_every_command() {
     )
     .await;
     let provider = LockProvider::new(&database);
-    let lock = provider.lock("safe").expiry(Duration::from_millis(600));
+    let lock = provider.lock("safe").renew_interval(Duration::from_millis(200));
     let guard = lock.acquire().await.unwrap();
     commands.until_sent("update").await;
     guard.release().await.unwrap();
