@@ -90,7 +90,24 @@ async fn majority_and_primary_are_set_on_every_command() {
         })
         .await,
     );
+    provider
+        .lock_all(["first", "second"])
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
     let sent = commands.take();
+    // The query of a set finds out which of its locks were acquired: a failover must not take that back.
+    let reads: Vec<_> = sent
+        .iter()
+        .filter(|command| command.get_str("find") == Ok("distributed_locks"))
+        .collect();
+    assert!(!reads.is_empty());
+    for command in reads {
+        let concern = command.get_document("readConcern").unwrap();
+        assert_eq!(concern.get_str("level"), Ok("majority"), "{command}");
+    }
     let writes = sent
         .iter()
         .filter(|c| c.contains_key("findAndModify") || c.contains_key("update"));
@@ -108,7 +125,7 @@ async fn majority_and_primary_are_set_on_every_command() {
         );
         seen += 1;
     }
-    assert!(seen >= 5, "{seen}");
+    assert!(seen >= 7, "{seen}");
 }
 
 /// B18: of fifty waiters in one process, only one at a time sends attempts.
