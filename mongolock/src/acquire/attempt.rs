@@ -500,3 +500,22 @@ pub(super) fn poll_first<T>(
     }
     Poll::Pending
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A broken connection does not show that the server works; a document that a transaction blocks does.
+    #[test]
+    fn an_error_is_from_the_server_if_it_names_a_blocked_document() {
+        let held = AcquireReply::Held {
+            holder: None,
+            remaining: None,
+            dates: None,
+        };
+        let blocked = driver_error::blocked("n", mongodb::error::Error::custom("blocked"));
+        let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        assert!(is_from_server(&Ok(held)) && is_from_server(&Err(blocked)));
+        assert!(!is_from_server(&Err(LockError::Mongo(broken.into()))));
+    }
+}

@@ -455,4 +455,18 @@ mod tests {
         drop(waiting.await.unwrap().unwrap());
         assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     }
+
+    /// Another process says that there are more permits.
+    #[tokio::test]
+    async fn permits_beyond_the_number_of_the_call_are_not_among_its_own() {
+        let provider = LockProvider::in_memory();
+        let (two, three) = (provider.semaphore("s", 2), provider.semaphore("s", 3));
+        assert_eq!(two.available().await.unwrap(), 2);
+        let mut held = Vec::new();
+        for left in [2, 1, 0] {
+            held.push(three.acquire().await.unwrap());
+            assert_eq!(three.available().await.unwrap(), left);
+        }
+        assert_eq!(two.available().await.unwrap(), 0);
+    }
 }

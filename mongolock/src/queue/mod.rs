@@ -412,6 +412,7 @@ impl<H> Drop for Entry<H> {
 mod tests {
     use super::*;
     use crate::task::is_pending;
+    use crate::timing::SLOW_REPLY;
 
     fn join<H>(queues: &Arc<Queues<H>>, name: &str) -> Arc<Entry<H>> {
         queues.join(&Arc::from(name))
@@ -472,6 +473,34 @@ mod tests {
         tokio::task::yield_now().await;
         turn.pass_on();
         assert!(waiting.await.unwrap(), "the waiter has it");
+    }
+
+    #[tokio::test]
+    async fn a_hold_that_was_left_is_taken_back_while_nobody_has_the_turn() {
+        let queues = Queues::new();
+        let left = join(&queues, "n").try_turn().unwrap().leave("hold");
+        let (turn, hold) = left.take_left().expect("the turn is free");
+        assert_eq!(hold, "hold");
+        drop(turn);
+        assert!(left.take_left().is_none(), "it was taken");
+    }
+
+    /// The reply to one request says nothing of the others.
+    #[tokio::test(start_paused = true)]
+    async fn a_reply_begins_the_time_anew_for_the_requests_in_flight() {
+        let queues = Queues::<()>::new();
+        let entry = join(&queues, "n");
+        let requests = [entry.try_request_permit(), entry.try_request_permit()];
+        assert!(requests.iter().all(Option::is_some) && entry.has_other_requests());
+        entry.front().request_sent();
+        entry.note_reply();
+        tokio::time::sleep(SLOW_REPLY).await;
+        assert!(entry.front().is_reply_slow());
+        drop(requests);
+        entry.note_reply();
+        assert!(!entry.front().is_reply_slow());
+        let _own = entry.try_request_permit();
+        assert!(entry.has_requests() && !entry.has_other_requests());
     }
 
     /// The waiter is cancelled before or after the hold is handed over to it: the hold is released in both cases.

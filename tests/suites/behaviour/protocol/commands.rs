@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mongodb::bson::{Document, RawDocumentBuf, doc};
-use mongolock::{IndexState, LockProvider};
-use mongolock_tests::{AMPLE, eventually, must, names, recorded};
+use mongolock::{IndexState, LockError, LockProvider};
+use mongolock_tests::{AMPLE, FailPoint, eventually, must, names, recorded};
 use tokio::time::{Instant, sleep};
 
 use crate::fixture::{Fixture, acquire_and_release};
@@ -178,4 +178,22 @@ async fn many_locks_are_renewed_together() {
         assert!(!guard.is_lost());
         guard.release().await.unwrap();
     }
+}
+
+/// The server has written the mark of finished work, and its reply is an error: the repetition finds the mark.
+#[tokio::test]
+async fn a_repeated_mark_is_found() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let app_name = format!("appName={}", fixture.db().name());
+    let (database, commands) = recorded(fixture.db(), &[&app_name]).await;
+    let lock = LockProvider::new(&database).lock("tick").once();
+    let guard = lock.acquire().await.unwrap();
+    commands.clear();
+    let point = FailPoint::on(&["findAndModify"]).write_concern_error(64, "injected");
+    let _point = must(point.enable_for(fixture.db()).await);
+    guard.done().await.expect("the repetition finds the mark");
+    assert_eq!(commands.count("findAndModify"), 2);
+    let next = lock.acquire().await;
+    assert!(matches!(next, Err(LockError::Done { .. })), "{:?}", next.err());
 }
