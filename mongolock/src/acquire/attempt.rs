@@ -505,6 +505,10 @@ pub(super) fn poll_first<T>(
 mod tests {
     use super::*;
 
+    fn blocked() -> LockError {
+        driver_error::blocked("n", mongodb::error::Error::custom("blocked"))
+    }
+
     /// A broken connection does not show that the server works; a document that a transaction blocks does.
     #[test]
     fn an_error_is_from_the_server_if_it_names_a_blocked_document() {
@@ -513,9 +517,27 @@ mod tests {
             remaining: None,
             dates: None,
         };
-        let blocked = driver_error::blocked("n", mongodb::error::Error::custom("blocked"));
+        let blocked = blocked();
         let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
         assert!(is_from_server(&Ok(held)) && is_from_server(&Err(blocked)));
         assert!(!is_from_server(&Err(LockError::Mongo(broken.into()))));
+    }
+
+    /// Near the deadline of its call a request has too little time at the server to show that a document is blocked for long.
+    #[tokio::test]
+    async fn a_request_with_a_short_limit_is_out_of_time_and_not_failed() {
+        let provider = crate::LockProvider::in_memory();
+        let (engine, name) = (provider.engine(), Arc::from("n"));
+        let entry = engine.queues.join(&name);
+        let mut attempt = Attempt::new(engine, &name, &Arc::default(), &entry);
+        let mut outcome = |limit| {
+            attempt.outcome(Reply {
+                sent: Instant::now(),
+                limit,
+                result: Err(blocked()),
+            })
+        };
+        assert!(matches!(outcome(ACQUIRE_LIMIT_MIN), AttemptOutcome::OutOfTime(_)));
+        assert!(matches!(outcome(SLOW_REPLY), AttemptOutcome::Failed(_)));
     }
 }

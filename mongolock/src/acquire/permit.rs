@@ -469,4 +469,19 @@ mod tests {
         }
         assert_eq!(two.available().await.unwrap(), 0);
     }
+
+    /// A foreign transaction has changed the document of a permit: it is chosen only if no other looks free.
+    #[test]
+    fn a_permit_whose_document_is_blocked_comes_last() {
+        let (provider, name) = (LockProvider::in_memory(), RenderedName::new("s"));
+        let options = Arc::new(Options::default());
+        let call = AcquirePermit::new(provider.engine(), &name, 2, &options, false);
+        let held = HeldSlots::default();
+        lock(&call.blocked).push(0);
+        for _ in 0..20 {
+            assert!(matches!(call.choose(&held), Found::Free(1)));
+        }
+        lock(&call.blocked).push(1);
+        assert!(matches!(call.choose(&held), Found::Free(0 | 1)));
+    }
 }

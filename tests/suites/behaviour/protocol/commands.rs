@@ -69,7 +69,8 @@ async fn a_failed_attempt_changes_nothing() {
     assert_eq!(before.1, after.1);
 }
 
-/// S3.1, B12: the settings of the client have no effect.
+/// S3.1, B12: the settings of the client have no effect. Every write has a limit at the server, where a foreign transaction may
+/// block it.
 #[tokio::test]
 async fn majority_and_primary_are_set_on_every_command() {
     let fixture = Fixture::mongodb().await;
@@ -118,6 +119,7 @@ async fn majority_and_primary_are_set_on_every_command() {
             Ok("majority"),
             "{command}"
         );
+        assert!(command.get_i64("maxTimeMS").unwrap() > 0, "{command}");
         assert!(
             command
                 .get("$readPreference")
