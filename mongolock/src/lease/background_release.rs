@@ -390,7 +390,9 @@ mod tests {
     async fn a_repetition_alone_gives_up_when_the_first_release_would_have() {
         let release = of_round(&unanswered());
         let (ends, later) = (release.ends_at(), release.at + Duration::from_secs(10));
+        assert_eq!(release.reply_limit(), RELEASE_NO_REPLY);
         let alone = release.alone(later);
+        assert_eq!(alone.reply_limit(), RELEASE_NO_REPLY * 2);
         assert_eq!((alone.at, alone.ends_at(), alone.failures), (later, ends, 1));
         let now = Instant::now();
         assert_eq!(alone.rescheduled(now).at, now);
