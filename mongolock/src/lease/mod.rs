@@ -586,6 +586,9 @@ pub(crate) fn margin(lasts: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lease::renewer::Renewer;
+    use crate::line::Lines;
+    use crate::store::{MemoryStore, ProviderMark, Store};
 
     pub(super) const EXPIRY: Duration = Duration::from_secs(30);
 
@@ -610,6 +613,14 @@ mod tests {
         };
         let entry = Queues::new().join(&key.name);
         Lease::new(key, grant, options, entry)
+    }
+
+    /// A renewer whose task is not started, with a store that has no locks.
+    pub(super) fn renewer() -> Arc<Renewer> {
+        let store = Arc::new(Store::Memory(Arc::new(MemoryStore::new())));
+        let (mark, owner) = (ProviderMark::random(), Arc::from("owner"));
+        let lines = Lines::new(Arc::clone(&store), mark, owner, true);
+        Arc::new(Renewer::new(store, Arc::new(lines)))
     }
 
     #[tokio::test(start_paused = true)]

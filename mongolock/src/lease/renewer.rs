@@ -409,16 +409,8 @@ async fn wait_until(at: Option<Instant>, wake: &Notify) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::tests::{EXPIRY, lease};
+    use crate::lease::tests::{EXPIRY, lease, renewer};
     use crate::options::Options;
-    use crate::store::{MemoryStore, ProviderMark};
-
-    fn renewer() -> Arc<Renewer> {
-        let store = Arc::new(Store::Memory(Arc::new(MemoryStore::new())));
-        let (mark, owner) = (ProviderMark::random(), Arc::from("owner"));
-        let lines = Lines::new(Arc::clone(&store), mark, owner, true);
-        Arc::new(Renewer::new(store, Arc::new(lines)))
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_waits_while_enough_renewals_are_in_flight() {
