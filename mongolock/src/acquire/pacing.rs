@@ -193,13 +193,15 @@ mod tests {
         let holder = LockProvider::in_memory();
         let _held = holder.lock("n").acquire().await.unwrap();
         let [first, second] = [(); 2].map(|()| holder.to_builder().build().unwrap());
-        let wait = async |provider: &LockProvider| {
+        let wait = |provider: &LockProvider| {
             let lock = provider.lock("n").acquire_timeout(None);
-            let waiting = tokio::spawn(async move { lock.acquire().await });
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            waiting
+            tokio::spawn(async move { lock.acquire().await })
         };
-        let (_before, ended) = (wait(&first).await, wait(&second).await);
+        let long = Duration::from_secs(5);
+        let _before = wait(&first);
+        tokio::time::sleep(long).await;
+        let ended = wait(&second);
+        tokio::time::sleep(long).await;
         ended.abort();
         assert!(ended.await.is_err());
         let (engine, name) = (second.engine(), Arc::from("n"));

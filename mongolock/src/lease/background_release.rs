@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn the_claim_of_a_lease_is_released_again_as_well() {
-        let mut lease = lease("n", Options::default());
+        let mut lease = lease("n", &Options::default());
         lease.copies = Some(unanswered());
         let releases = BackgroundRelease::of_lease(&lease, QueueSlot::Nothing);
         assert!(releases[0].next(true).is_some_and(|next| next.is_turn));

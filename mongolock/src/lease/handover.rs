@@ -110,7 +110,7 @@ mod tests {
     /// The store does not know the claim: that is a reply, too.
     #[tokio::test]
     async fn a_release_without_a_claim_has_a_reply() {
-        let hold = renewer().hold(lease("n", Options::default()));
+        let hold = renewer().hold(lease("n", &Options::default()));
         assert!(Handover::Hold(hold).release().await);
     }
 }

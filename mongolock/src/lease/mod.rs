@@ -593,10 +593,10 @@ mod tests {
     pub(super) const EXPIRY: Duration = Duration::from_secs(30);
 
     /// A lease of [`EXPIRY`] that has just begun, with two tokens for hand-overs.
-    pub(super) fn lease(name: &str, options: Options) -> Lease {
+    pub(super) fn lease(name: &str, options: &Options) -> Lease {
         let options = Arc::new(Options {
             expiry: EXPIRY,
-            ..options
+            ..options.clone()
         });
         let grant = Grant {
             once: None,
@@ -625,7 +625,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_claim_may_outlive_its_deadline_by_a_renewal_without_a_reply_or_by_a_margin() {
-        let own = lease("n", Options::default());
+        let own = lease("n", &Options::default());
         assert!(!own.may_outlive_deadline());
         own.renewal_sent();
         assert!(own.may_outlive_deadline());
@@ -636,12 +636,12 @@ mod tests {
             takeover_margin,
             ..Options::default()
         };
-        assert!(lease("n", with_margin).may_outlive_deadline());
+        assert!(lease("n", &with_margin).may_outlive_deadline());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_holds_of_a_claim_share_its_tokens_its_deadline_and_its_renewals() {
-        let first = lease("n", Options::default());
+        let first = lease("n", &Options::default());
         first.renewal_sent();
         let deadline = first.deadline().unwrap();
         let second = first.successor(deadline).unwrap();

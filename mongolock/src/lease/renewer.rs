@@ -415,7 +415,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lease_waits_while_enough_renewals_are_in_flight() {
         let renewer = renewer();
-        let _hold = renewer.hold(lease("n", Options::default()));
+        let _hold = renewer.hold(lease("n", &Options::default()));
         tokio::time::sleep(EXPIRY / 3).await;
         let turns: Vec<_> = (0..RENEWALS).map(|_| renewer.renewal_turn()).collect();
         assert!(renewer.due_work().renewals.is_empty());
@@ -435,6 +435,6 @@ mod tests {
     async fn a_lease_that_begins_during_a_shutdown_is_lost_at_once() {
         let renewer = renewer();
         renewer.end_leases();
-        assert!(renewer.hold(lease("n", Options::default())).lease().is_lost());
+        assert!(renewer.hold(lease("n", &Options::default())).lease().is_lost());
     }
 }

@@ -232,7 +232,7 @@ mod tests {
     use crate::options::Options;
 
     fn lease(name: &str) -> Arc<Lease> {
-        Arc::new(crate::lease::tests::lease(name, Options::default()))
+        Arc::new(crate::lease::tests::lease(name, &Options::default()))
     }
 
     /// The names of the leases that are renewed now, and whether others are due as well.

@@ -163,7 +163,10 @@ async fn a_period_that_has_ended_is_not_marked(fixture: Fixture) {
     guard.done().await.unwrap();
     let late = info(&fixture.provider, "late").await;
     assert_eq!(late.state, LockState::Released);
-    assert_eq!(late.owner, None, "a mark would name its owner, also after its end");
+    assert_eq!(
+        late.owner, None,
+        "a mark would name its owner, also after its end"
+    );
 }
 
 async fn the_next_period_is_free(fixture: Fixture) {
