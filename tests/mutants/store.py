@@ -104,7 +104,7 @@ MUTANTS = [
      'seen.insert("fencingToken", token);', 'let _ = token;'),
     ("forced release: also of a lock that is free", "admin.rs",
      'doc! { "$and": [taken(takeover_margin), {', 'doc! { "$and": [{ "$lte": [{ "$literal": takeover_margin.is_zero() }, true] }, {'),
-    ("sets: one lock that is held stops the rest", "several.rs", '"ordered": false', '"ordered": true'),
+    ("sets: one upsert that fails stops the rest", "several.rs", '"ordered": false', '"ordered": true'),
     ("sets: the claims are read without a majority", "several.rs",
      '"readConcern": { "level": "majority" }', '"readConcern": { "level": "local" }'),
     ("sets: renewal and release of any claim", "mongo.rs",

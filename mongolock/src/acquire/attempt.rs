@@ -18,7 +18,8 @@ use crate::options::Options;
 use crate::queue::{Admission, AdmissionClass, Overdue, RequestNumber};
 use crate::store::{AcquireReply, AcquireRequest, Dates, LeaseId, driver_error};
 use crate::timing::{
-    ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY,
+    ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, PERMIT_LIMIT,
+    SLOW_REPLY,
 };
 use crate::{FencingToken, LockError, trace};
 
@@ -39,13 +40,13 @@ pub(crate) struct Attempt {
     requests: Vec<JoinHandle<Option<Reply>>>,
     /// Among which requests of the provider each request is admitted; `None` for a single try, which does not wait.
     class: Option<AdmissionClass>,
-    /// The longest limit of a request at the server.
-    longest: Duration,
     /// The reply of a store that never waits, until the caller takes it. It is boxed, because most stores wait.
     reply: Option<Box<Reply>>,
     /// Whether the last reply said that another operation blocks the document: further copies would only wait with the
     /// first request.
     is_blocked: bool,
+    /// Whether the limit of a request at the server is [`PERMIT_LIMIT`] at most.
+    has_short_limit: bool,
     /// Whether the attempt has become a lease, which then releases the claim.
     is_lease: bool,
 }
@@ -153,9 +154,9 @@ impl Attempt {
             tokens: 1,
             requests: Vec::new(),
             class: Some(AdmissionClass::First),
-            longest: ACQUIRE_LIMIT,
             reply: None,
             is_blocked: false,
+            has_short_limit: false,
             is_lease: false,
         }
     }
@@ -177,9 +178,9 @@ impl Attempt {
         self
     }
 
-    /// The same attempt with this longest limit of a request at the server.
-    pub(crate) fn with_limit(mut self, longest: Duration) -> Self {
-        self.longest = longest;
+    /// The same attempt for a call that can go on with another permit: a request has at most [`PERMIT_LIMIT`] at the server.
+    pub(crate) fn with_short_limit(mut self) -> Self {
+        self.has_short_limit = true;
         self
     }
 
@@ -195,7 +196,7 @@ impl Attempt {
         } = &*self.shared;
         let mut attempt = Self::of(engine, &key.name, options, entry, semaphore.clone());
         attempt.class = self.class;
-        attempt.longest = self.longest;
+        attempt.has_short_limit = self.has_short_limit;
         attempt.tokens = self.tokens;
         attempt
     }
@@ -280,6 +281,11 @@ impl Attempt {
         if is_lock && !self.shared.copies.may_take_effect() && self.shared.entry.others_wait() {
             self.tokens = HANDOVERS;
         }
+        let longest = if self.has_short_limit {
+            PERMIT_LIMIT
+        } else {
+            ACQUIRE_LIMIT
+        };
         let request = Request {
             shared: Arc::clone(&self.shared),
             command: AcquireRequest {
@@ -289,7 +295,7 @@ impl Attempt {
                 wants_dates: self.shared.options.once.is_some(),
             },
             number: self.shared.entry.front().request_sent(),
-            limit: limit_until(deadline).min(self.longest),
+            limit: limit_until(deadline).min(longest),
             _permit: permit,
             admission,
             copy: (!self.requests.is_empty()).then(|| self.shared.engine.queues.overdue.begin()),
@@ -509,4 +515,45 @@ pub(super) fn poll_first<T>(
         }
     }
     Poll::Pending
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocked() -> LockError {
+        driver_error::blocked("n", mongodb::error::Error::custom("blocked"))
+    }
+
+    /// A broken connection does not show that the server works; a document that a transaction blocks does.
+    #[test]
+    fn an_error_is_from_the_server_if_it_names_a_blocked_document() {
+        let held = AcquireReply::Held {
+            holder: None,
+            remaining: None,
+            dates: None,
+        };
+        let blocked = blocked();
+        let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        assert!(is_from_server(&Ok(held)) && is_from_server(&Err(blocked)));
+        assert!(!is_from_server(&Err(LockError::Mongo(broken.into()))));
+    }
+
+    /// Near the deadline of its call a request has too little time at the server to show that a document is blocked for long.
+    #[tokio::test]
+    async fn a_request_with_a_short_limit_is_out_of_time_and_not_failed() {
+        let provider = crate::LockProvider::in_memory();
+        let (engine, name) = (provider.engine(), Arc::from("n"));
+        let entry = engine.queues.join(&name);
+        let mut attempt = Attempt::new(engine, &name, &Arc::default(), &entry);
+        let mut outcome = |limit| {
+            attempt.outcome(Reply {
+                sent: Instant::now(),
+                limit,
+                result: Err(blocked()),
+            })
+        };
+        assert!(matches!(outcome(ACQUIRE_LIMIT_MIN), AttemptOutcome::OutOfTime(_)));
+        assert!(matches!(outcome(SLOW_REPLY), AttemptOutcome::Failed(_)));
+    }
 }

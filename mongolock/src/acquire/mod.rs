@@ -665,6 +665,27 @@ mod tests {
         assert!(guard.remaining() > expiry / 2);
     }
 
+    /// The lease ends between the reply and the call's next step, as when the caller's thread is stopped there.
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_that_ends_meanwhile_is_acquired_anew() {
+        let provider = LockProvider::in_memory();
+        let (engine, name) = (provider.engine(), RenderedName::new("n"));
+        let options = Arc::new(Options::default());
+        let acquire = Acquire::new(engine, &name, &options, false);
+        let entry = engine.queues.join(name.text());
+        let mut attempt = acquire.new_attempt(&entry);
+        let mut pacing = Pacing::new(engine, name.text(), &entry, acquire.begun);
+        let first_id = Arc::clone(attempt.lock_id());
+        let outcome = attempt.request(None).await;
+        let AttemptOutcome::Acquired(hold) = &outcome else {
+            panic!("the lock is free");
+        };
+        hold.lease().end(crate::LossReason::Expired);
+        let step = acquire.step(&entry, &mut attempt, &mut pacing, outcome).await;
+        assert!(matches!(step, Ok(Step::Retry(Duration::ZERO))));
+        assert_ne!(*attempt.lock_id(), first_id, "the first claim is released");
+    }
+
     /// Thousands of calls may wait at the same time, each in a future of its own.
     #[tokio::test]
     async fn the_future_of_a_wait_is_small() {

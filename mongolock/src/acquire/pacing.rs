@@ -186,4 +186,31 @@ mod tests {
         pacing.pause(Duration::ZERO).await;
         assert_eq!(begun.elapsed(), Duration::ZERO);
     }
+
+    /// Another provider stands before this one in line: a call whose time ends here has waited for it, and for no reply.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_leaves_the_lock_to_others_finds_it_held() {
+        let holder = LockProvider::in_memory();
+        let _held = holder.lock("n").acquire().await.unwrap();
+        let [first, second] = [(); 2].map(|()| holder.to_builder().build().unwrap());
+        let wait = |provider: &LockProvider| {
+            let lock = provider.lock("n").acquire_timeout(None);
+            tokio::spawn(async move { lock.acquire().await })
+        };
+        let long = Duration::from_secs(5);
+        let _before = wait(&first);
+        tokio::time::sleep(long).await;
+        let ended = wait(&second);
+        tokio::time::sleep(long).await;
+        ended.abort();
+        assert!(ended.await.is_err());
+        let (engine, name) = (second.engine(), Arc::from("n"));
+        let entry = engine.queues.join(&name);
+        assert!(engine.lines.place_until(&name).is_some());
+        assert!(matches!(entry.front().status(), FrontStatus::NoReply));
+        let now = Instant::now();
+        let mut pacing = Pacing::new(engine, &name, &entry, now);
+        pacing.wait_for_place(Some(now + OWN_REQUESTS), false).await;
+        assert!(matches!(entry.front().status(), FrontStatus::Held(_)));
+    }
 }

@@ -26,7 +26,7 @@ use crate::options::Options;
 use crate::queue::{AdmissionClass, FrontStatus, Holder};
 use crate::store::{HeldSlots, LeaseId, driver_error};
 use crate::sync::lock;
-use crate::timing::{LOOK_LIMIT, PERMIT_LIMIT};
+use crate::timing::LOOK_LIMIT;
 use crate::{LockError, slot, trace};
 
 /// The number of claims after which a call pauses, because others were faster each time.
@@ -290,7 +290,7 @@ impl<'a> AcquirePermit<'a> {
             Attempt::of_permit(self.engine, &id, self.name.text(), self.options, entry).in_class(class);
         // A slow server gets more time from the second claim on.
         if self.permits > 1 && lock(&self.blocked).is_empty() {
-            attempt = attempt.with_limit(PERMIT_LIMIT);
+            attempt = attempt.with_short_limit();
         }
         loop {
             let error = match attempt.request(deadline).await {
@@ -457,5 +457,34 @@ mod tests {
         first.release().await.unwrap();
         drop(waiting.await.unwrap().unwrap());
         assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    }
+
+    /// Another process says that there are more permits.
+    #[tokio::test]
+    async fn permits_beyond_the_number_of_the_call_are_not_among_its_own() {
+        let provider = LockProvider::in_memory();
+        let (two, three) = (provider.semaphore("s", 2), provider.semaphore("s", 3));
+        assert_eq!(two.available().await.unwrap(), 2);
+        let mut held = Vec::new();
+        for left in [2, 1, 0] {
+            held.push(three.acquire().await.unwrap());
+            assert_eq!(three.available().await.unwrap(), left);
+        }
+        assert_eq!(two.available().await.unwrap(), 0);
+    }
+
+    /// A foreign transaction has changed the document of a permit: it is chosen only if no other looks free.
+    #[test]
+    fn a_permit_whose_document_is_blocked_comes_last() {
+        let (provider, name) = (LockProvider::in_memory(), RenderedName::new("s"));
+        let options = Arc::new(Options::default());
+        let call = AcquirePermit::new(provider.engine(), &name, 2, &options, false);
+        let held = HeldSlots::default();
+        lock(&call.blocked).push(0);
+        for _ in 0..20 {
+            assert!(matches!(call.choose(&held), Found::Free(1)));
+        }
+        lock(&call.blocked).push(1);
+        assert!(matches!(call.choose(&held), Found::Free(0 | 1)));
     }
 }

@@ -158,3 +158,21 @@ impl<'a> Requests<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::tests::{EXPIRY, lease};
+    use crate::options::Options;
+
+    /// A renewal that was sent just before the deadline may have been granted without a reply.
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_may_have_its_lock_for_an_expiry_after_the_end_of_the_lease() {
+        let lease = lease("n", &Options::default());
+        let instant = Duration::from_millis(1);
+        tokio::time::sleep((EXPIRY * 2).saturating_sub(instant)).await;
+        assert!(!has_ended_at_server(&lease));
+        tokio::time::sleep(instant).await;
+        assert!(has_ended_at_server(&lease));
+    }
+}

@@ -101,3 +101,16 @@ impl Drop for Unreleased {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::tests::{lease, renewer};
+
+    /// The store does not know the claim: that is a reply, too.
+    #[tokio::test]
+    async fn a_release_without_a_claim_has_a_reply() {
+        let hold = renewer().hold(lease("n", &Options::default()));
+        assert!(Handover::Hold(hold).release().await);
+    }
+}

@@ -75,3 +75,17 @@ impl Drop for Hold {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LockProvider;
+
+    #[tokio::test]
+    async fn work_that_may_succeed_once_leaves_a_mark() {
+        let lock = LockProvider::in_memory().lock("n").once();
+        lock.acquire().await.unwrap().done().await.unwrap();
+        let next = lock.acquire().await;
+        assert!(matches!(next, Err(LockError::Done { .. })), "{:?}", next.err());
+    }
+}

@@ -108,16 +108,12 @@ async fn in_turn<T>(turn: RenewalTurn, request: impl Future<Output = T>) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::line::Lines;
-    use crate::store::{MemoryStore, ProviderMark, Store};
+    use crate::lease::tests::renewer;
     use crate::task::is_pending;
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_ends_with_the_reply_or_when_that_is_slow() {
-        let store = Arc::new(Store::Memory(Arc::new(MemoryStore::new())));
-        let (mark, owner) = (ProviderMark::random(), Arc::from("owner"));
-        let lines = Lines::new(Arc::clone(&store), mark, owner, true);
-        let renewer = Arc::new(Renewer::new(store, Arc::new(lines)));
+        let renewer = renewer();
         let (prompt, blocked) = (renewer.renewal_turn(), renewer.renewal_turn());
         assert_eq!(renewer.renewals_in_turn(), 2);
         in_turn(prompt, async {}).await;

@@ -405,3 +405,36 @@ async fn wait_until(at: Option<Instant>, wake: &Notify) {
         None => wake.notified().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::tests::{EXPIRY, lease, renewer};
+    use crate::options::Options;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_waits_while_enough_renewals_are_in_flight() {
+        let renewer = renewer();
+        let _hold = renewer.hold(lease("n", &Options::default()));
+        tokio::time::sleep(EXPIRY / 3).await;
+        let turns: Vec<_> = (0..RENEWALS).map(|_| renewer.renewal_turn()).collect();
+        assert!(renewer.due_work().renewals.is_empty());
+        drop(turns);
+        assert_eq!(renewer.due_work().renewals.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_confirmed_renewal_is_known() {
+        let renewer = renewer();
+        assert_eq!(renewer.last_renewal(), None);
+        renewer.note_renewal();
+        assert_eq!(renewer.last_renewal(), Some(Instant::now()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_begins_during_a_shutdown_is_lost_at_once() {
+        let renewer = renewer();
+        renewer.end_leases();
+        assert!(renewer.hold(lease("n", &Options::default())).lease().is_lost());
+    }
+}

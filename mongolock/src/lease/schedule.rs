@@ -228,33 +228,11 @@ fn id(lease: &Arc<Lease>) -> Id {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FencingToken;
-    use crate::lease::{Grant, Queues};
+    use crate::lease::tests::EXPIRY;
     use crate::options::Options;
-    use crate::store::LeaseId;
-
-    const EXPIRY: Duration = Duration::from_secs(30);
 
     fn lease(name: &str) -> Arc<Lease> {
-        let options = Arc::new(Options {
-            expiry: EXPIRY,
-            ..Options::default()
-        });
-        let grant = Grant {
-            once: None,
-            semaphore: None,
-            token: FencingToken::new(1),
-            last_token: FencingToken::new(1),
-            copies: None,
-            sent: Instant::now(),
-            lasts: EXPIRY,
-        };
-        let key = LeaseId {
-            name: Arc::from(name),
-            lock_id: Arc::from("owner#1"),
-        };
-        let entry = Queues::new().join(&key.name);
-        Arc::new(Lease::new(key, grant, options, entry))
+        Arc::new(crate::lease::tests::lease(name, &Options::default()))
     }
 
     /// The names of the leases that are renewed now, and whether others are due as well.
@@ -292,5 +270,15 @@ mod tests {
         assert_eq!(take(&mut schedule, 1), (vec!["a".to_owned()], false));
         schedule.split(std::slice::from_ref(&lease), |_| Instant::now());
         assert_eq!(take(&mut schedule, 0), (vec!["a".to_owned()], false));
+    }
+
+    /// Nobody may have noticed an operator's release before the hand-over.
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_was_handed_over_is_renewed_soon() {
+        let (mut schedule, first) = (Schedule::default(), lease("a"));
+        let soon = Instant::now() + HANDED_OVER_CHECK;
+        assert!(schedule.insert(Arc::clone(&first)) > soon);
+        let next = first.successor(Instant::now() + EXPIRY).unwrap();
+        assert_eq!(schedule.insert(Arc::new(next)), soon);
     }
 }

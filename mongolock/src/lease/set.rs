@@ -152,3 +152,35 @@ impl Hold {
         Some(renewer.hold(lease))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::tests::EXPIRY;
+
+    #[test]
+    fn a_set_has_a_claim_and_a_token_for_each_of_its_names() {
+        let member = |(name, token)| Member {
+            key: LeaseId {
+                name: Arc::from(name),
+                lock_id: Arc::from("owner#1"),
+            },
+            token: FencingToken::new(token),
+            copies: None,
+        };
+        let grant = SetGrant {
+            members: [("a", 1), ("b", 2)].map(member).into(),
+            first: 1,
+            acquired: Instant::now(),
+            deadline: Instant::now() + EXPIRY,
+            slot: QueueSlot::Nothing,
+        };
+        let lease = Lease::of_set(grant, Arc::default());
+        assert_eq!((lease.name(), lease.token.get()), ("b", 2));
+        let names: Vec<&str> = lease.keys().map(|key| &*key.name).collect();
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(lease.members().len(), 2);
+        let token_of = |name| lease.token_of(name).map(FencingToken::get);
+        assert_eq!(["a", "b", "c"].map(token_of), [Some(1), Some(2), None]);
+    }
+}

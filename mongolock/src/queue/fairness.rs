@@ -192,6 +192,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn without_rivals_a_row_has_the_longest_time() {
+        let (mut budget, begun) = (HandoverBudget::default(), Instant::now());
+        budget.begin_row(Duration::ZERO, 0);
+        while budget.allows_handover(Rivals::None) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(begun.elapsed(), HANDOVER_MAX);
+        assert!(!budget.must_yield());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_slow_server_makes_a_row_longer_up_to_a_limit() {
         let mut budget = HandoverBudget::default();
         let request = HANDOVER_MIN * 2;

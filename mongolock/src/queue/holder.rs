@@ -109,6 +109,17 @@ mod tests {
     }
 
     #[test]
+    fn a_call_passes_on_the_period_that_it_has_learned() {
+        let period = Period {
+            end: DateTime::from_millis(1),
+            ends: Instant::now(),
+        };
+        assert!(Holder::default().period().is_none());
+        let known = Holder::default().in_period(Some(period)).period();
+        assert_eq!(known.map(|known| known.end), Some(period.end));
+    }
+
+    #[test]
     fn an_id_without_an_owner_names_no_holder() {
         for id in ["", "0b3c8f6e4b7a4c0f9a5c"] {
             assert_eq!(

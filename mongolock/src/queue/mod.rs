@@ -464,6 +464,28 @@ mod tests {
         assert!(waiting.await.unwrap(), "the waiter has it");
     }
 
+    #[tokio::test]
+    async fn a_hold_that_was_left_is_taken_back_while_nobody_has_the_turn() {
+        let queues = Queues::new();
+        let left = join(&queues, "n").try_turn().unwrap().leave("hold");
+        let (turn, hold) = left.take_left().expect("the turn is free");
+        assert_eq!(hold, "hold");
+        drop(turn);
+        assert!(left.take_left().is_none(), "it was taken");
+    }
+
+    #[tokio::test]
+    async fn the_requests_in_flight_are_counted() {
+        let queues = Queues::<()>::new();
+        let entry = join(&queues, "n");
+        assert!(!entry.has_requests());
+        let requests = [entry.try_request_permit(), entry.try_request_permit()];
+        assert!(requests.iter().all(Option::is_some) && entry.has_other_requests());
+        drop(requests);
+        let _own = entry.try_request_permit();
+        assert!(entry.has_requests() && !entry.has_other_requests());
+    }
+
     /// The waiter is cancelled before or after the hold is handed over to it: the hold is released in both cases.
     #[tokio::test]
     async fn a_hold_that_no_waiter_takes_is_released() {

@@ -5,8 +5,9 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use mongodb::bson::doc;
 use mongolock::{LockAdmin, LockError, LockFilter, LockGuard, LockInfo, LockState};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, eventually, must};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, change_lock, eventually, must};
 use tokio::time::timeout;
 
 use crate::conformance::conformance;
@@ -401,4 +402,23 @@ async fn admin_requests_work_after_shutdown(fixture: Fixture) {
     assert!(admin.get("held").await.unwrap().is_some());
     assert!(admin.force_release("held").await.unwrap());
     assert_eq!(admin.release_owner("other").await.unwrap(), 0);
+}
+
+/// A forced release that has waited in the server is not meant for a lease that began meanwhile, which the operator has not
+/// seen.
+#[tokio::test]
+async fn a_lease_that_began_after_the_forced_release_is_left_alone() {
+    let fixture = Fixture::mongodb().await;
+    let guard = hold(&fixture, "later", "forced").await;
+    let admin = fixture.provider.admin();
+    let begin = async |after: i64| {
+        let begun = doc! { "$set": { "acquiredAt": { "$add": ["$$NOW", after] } } };
+        change_lock(fixture.database(), "forced", begun).await;
+    };
+    begin(AMPLE.as_millis().try_into().unwrap()).await;
+    assert!(!admin.force_release("forced").await.unwrap());
+    assert_eq!(admin.release_owner("later").await.unwrap(), 0);
+    begin(-1).await;
+    assert!(admin.force_release("forced").await.unwrap());
+    drop(guard);
 }

@@ -83,6 +83,27 @@ async fn the_tokens_of_hand_overs_rise_after_a_token_ahead_of_the_clock() {
     assert!(tokens.is_sorted_by(|before, token| before < token), "{tokens:?}");
 }
 
+/// S1.19: the server's time has gone further than the tokens that were reserved for hand-overs.
+#[tokio::test]
+async fn tokens_rise_after_hand_overs_and_a_deletion() {
+    let fixture = Fixture::mongodb().await;
+    let mut last = FencingToken::from(0);
+    for _ in 0..3 {
+        for _ in 0..2 {
+            let queue = noted_queue(&fixture.provider, 20).await;
+            last = queue[19].1.max(last);
+        }
+        let query = doc! { "_id": "queue" };
+        fixture.locks().delete_one(query).await.unwrap();
+        // A lease that begins in the millisecond of the one before, or in the next one, may share its tokens.
+        sleep(Duration::from_millis(5)).await;
+        let rival = fixture.rival().lock("queue").await.unwrap();
+        let token = rival.fencing_token();
+        assert!(token > last, "{token} after {last}");
+        rival.release().await.unwrap();
+    }
+}
+
 /// S1.19
 async fn each_hold_has_a_greater_token_of_its_own(fixture: Fixture) {
     let tokens: Vec<_> = noted_queue(&fixture.provider, 50)

@@ -639,14 +639,14 @@ mod tests {
     use super::*;
     use crate::LockProvider;
 
-    /// The time that the call has waited between its locks does not count.
+    /// The time that the call has waited between its locks does not count: it is longer than a maximum hold and a lease.
     #[tokio::test(start_paused = true)]
     async fn the_hold_of_names_that_were_acquired_one_by_one_begins_with_the_last() {
         let provider = LockProvider::in_memory();
         let rival = provider.to_builder().build().unwrap();
         let guard = rival.lock("b").acquire().await.unwrap();
         tokio::spawn(async move {
-            sleep(Duration::from_secs(70)).await;
+            sleep(Duration::from_secs(100)).await;
             guard.release().await.unwrap();
         });
         let names = [RenderedName::new("a"), RenderedName::new("b")];
@@ -656,9 +656,41 @@ mod tests {
         });
         let call = AcquireSeveral::new(provider.engine(), &names, 0, &options, false);
         let mut hold = call.one_by_one(None).await.unwrap().unwrap();
-        assert!(call.begun.elapsed() >= Duration::from_secs(70));
+        assert!(call.begun.elapsed() >= Duration::from_secs(100));
         assert!(hold.lease().acquired.elapsed() < Duration::from_secs(1));
         assert!(hold.lease().is_renewable(Instant::now()));
         hold.release().await.unwrap();
+    }
+
+    /// The minimum hold begins when the caller has all locks.
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_is_given_back_has_no_minimum_hold() {
+        let provider = LockProvider::in_memory();
+        let rival = provider.to_builder().build().unwrap();
+        let _held = rival.lock("b").acquire().await.unwrap();
+        let names = ["a", "b"].map(RenderedName::new);
+        let options = Arc::new(Options {
+            min_hold: Duration::from_secs(60),
+            ..Options::default()
+        });
+        let call = AcquireSeveral::new(provider.engine(), &names, 0, &options, false);
+        let deadline = Instant::now() + Duration::from_secs(1);
+        let outcome = call.one_by_one(Some(deadline)).await;
+        assert!(matches!(outcome, Err(LockError::Timeout { .. })));
+        let begun = Instant::now();
+        let free = rival.lock("a").acquire_timeout(None).acquire().await;
+        assert!(free.is_ok() && begun.elapsed() < Duration::from_secs(30));
+    }
+
+    #[tokio::test]
+    async fn free_locks_are_acquired_by_the_first_round() {
+        let provider = LockProvider::in_memory();
+        let (names, options) = (["a", "b"].map(RenderedName::new), Arc::default());
+        let call = AcquireSeveral::new(provider.engine(), &names, 0, &options, false);
+        let entries = call.join();
+        let mut turns: Vec<_> = entries.iter().map(Entry::try_turn).collect();
+        let mut pacing = call.pacing(&entries, 0);
+        let round = call.round(&entries, &mut turns, &mut pacing, None, None);
+        assert!(matches!(round.await, Ok(Step::Acquired(_))));
     }
 }

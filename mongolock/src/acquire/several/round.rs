@@ -408,3 +408,23 @@ impl Request {
         result.ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LockProvider;
+
+    #[tokio::test]
+    async fn a_request_is_sent_three_times_at_most() {
+        let provider = LockProvider::in_memory();
+        let engine = provider.engine();
+        let entries = ["a", "b"].map(|name| engine.queues.join(&Arc::from(name)));
+        let mut round = Round::new(engine, &Arc::default(), 0, &entries);
+        for _ in 0..MOST_REQUESTS {
+            assert!(round.may_repeat());
+            let permit = entries[0].request_permit().await;
+            round.send(permit, None, None);
+        }
+        assert!(!round.may_repeat());
+    }
+}

@@ -161,7 +161,12 @@ async fn a_period_that_has_ended_is_not_marked(fixture: Fixture) {
     let guard = lock.acquire().await.unwrap();
     tokio::time::sleep(SHORT + Duration::from_millis(100)).await;
     guard.done().await.unwrap();
-    assert_eq!(info(&fixture.provider, "late").await.state, LockState::Released);
+    let late = info(&fixture.provider, "late").await;
+    assert_eq!(late.state, LockState::Released);
+    assert_eq!(
+        late.owner, None,
+        "a mark would name its owner, also after its end"
+    );
 }
 
 async fn the_next_period_is_free(fixture: Fixture) {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mongodb::bson::{Document, RawDocumentBuf, doc};
-use mongolock::{IndexState, LockProvider};
-use mongolock_tests::{AMPLE, eventually, must, names, recorded};
+use mongolock::{IndexState, LockError, LockProvider};
+use mongolock_tests::{AMPLE, FailPoint, eventually, must, names, recorded};
 use tokio::time::{Instant, sleep};
 
 use crate::fixture::{Fixture, acquire_and_release};
@@ -69,7 +69,8 @@ async fn a_failed_attempt_changes_nothing() {
     assert_eq!(before.1, after.1);
 }
 
-/// S3.1, B12: the settings of the client have no effect.
+/// S3.1, B12: the settings of the client have no effect. Every write has a limit at the server, where a foreign transaction may
+/// block it.
 #[tokio::test]
 async fn majority_and_primary_are_set_on_every_command() {
     let fixture = Fixture::mongodb().await;
@@ -90,7 +91,24 @@ async fn majority_and_primary_are_set_on_every_command() {
         })
         .await,
     );
+    provider
+        .lock_all(["first", "second"])
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
     let sent = commands.take();
+    // The query of a set finds out which of its locks were acquired: a failover must not take that back.
+    let reads: Vec<_> = sent
+        .iter()
+        .filter(|command| command.get_str("find") == Ok("distributed_locks"))
+        .collect();
+    assert!(!reads.is_empty());
+    for command in reads {
+        let concern = command.get_document("readConcern").unwrap();
+        assert_eq!(concern.get_str("level"), Ok("majority"), "{command}");
+    }
     let writes = sent
         .iter()
         .filter(|c| c.contains_key("findAndModify") || c.contains_key("update"));
@@ -101,6 +119,7 @@ async fn majority_and_primary_are_set_on_every_command() {
             Ok("majority"),
             "{command}"
         );
+        assert!(command.get_i64("maxTimeMS").unwrap() > 0, "{command}");
         assert!(
             command
                 .get("$readPreference")
@@ -108,7 +127,7 @@ async fn majority_and_primary_are_set_on_every_command() {
         );
         seen += 1;
     }
-    assert!(seen >= 5, "{seen}");
+    assert!(seen >= 7, "{seen}");
 }
 
 /// B18: of fifty waiters in one process, only one at a time sends attempts.
@@ -161,4 +180,22 @@ async fn many_locks_are_renewed_together() {
         assert!(!guard.is_lost());
         guard.release().await.unwrap();
     }
+}
+
+/// The server has written the mark of finished work, and its reply is an error: the repetition finds the mark.
+#[tokio::test]
+async fn a_repeated_mark_is_found() {
+    let fixture = Fixture::mongodb().await;
+    fixture.until_indexed().await;
+    let app_name = format!("appName={}", fixture.db().name());
+    let (database, commands) = recorded(fixture.db(), &[&app_name]).await;
+    let lock = LockProvider::new(&database).lock("tick").once();
+    let guard = lock.acquire().await.unwrap();
+    commands.clear();
+    let point = FailPoint::on(&["findAndModify"]).write_concern_error(64, "injected");
+    let _point = must(point.enable_for(fixture.db()).await);
+    guard.done().await.expect("the repetition finds the mark");
+    assert_eq!(commands.count("findAndModify"), 2);
+    let next = lock.acquire().await;
+    assert!(matches!(next, Err(LockError::Done { .. })), "{:?}", next.err());
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, Timestamp, doc};
-use mongolock::LockError;
-use mongolock_tests::{AMPLE, change_lock, eventually, must};
+use mongolock::{LockError, LockProvider};
+use mongolock_tests::{AMPLE, change_lock, eventually, must, recorded};
 use tokio::time::sleep;
 
 use crate::fixture::{Fixture, acquire_and_release};
@@ -264,4 +264,32 @@ async fn a_renewal_between_a_read_and_an_attempt_wins() {
             .unwrap()
             .is_none()
     );
+}
+
+/// A renewal that waited in the server takes effect after later ones. It keeps the end that they have granted, but not one
+/// that no renewal can have granted, as a clock that was ahead leaves it.
+#[tokio::test]
+async fn a_renewal_keeps_the_end_of_a_later_one() {
+    let fixture = Fixture::mongodb().await;
+    let (database, commands) = recorded(fixture.db(), &[]).await;
+    let lock = LockProvider::new(&database)
+        .lock("renewed")
+        .expiry(Duration::from_secs(30))
+        .renew_interval(Duration::from_millis(300));
+    let guard = lock.acquire().await.unwrap();
+    let date = async |field| {
+        let document = fixture.document("renewed").await.unwrap();
+        document.get_datetime(field).unwrap().timestamp_millis()
+    };
+    let acquired = date("acquiredAt").await;
+    for (set, is_kept) in [(acquired + 60_000, true), (acquired + 600_000, false)] {
+        let end = doc! { "$set": { "expiresAt": DateTime::from_millis(set) } };
+        change_lock(fixture.database(), "renewed", end).await;
+        commands.clear();
+        let renewals = async || (commands.count("update") >= 3).then_some(());
+        must(eventually(AMPLE, "two renewals have ended", renewals).await);
+        let end = date("expiresAt").await;
+        assert_eq!(end == set, is_kept, "{end} instead of {set}");
+    }
+    guard.release().await.unwrap();
 }
