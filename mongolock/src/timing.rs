@@ -19,8 +19,8 @@ const fn millis(millis: u64) -> Duration {
 /// The longest limit at the server of one acquire request, for instance at a document that a foreign transaction blocks.
 pub(crate) const ACQUIRE_LIMIT: Duration = seconds(5);
 
-/// The limit at the server of the first claim on a permit. If a foreign transaction blocks its document, the call goes on with
-/// another permit after this time.
+/// The limit at the server of a call's first request for a permit. If a foreign transaction blocks its document, the call goes
+/// on with another permit after this time.
 pub(crate) const PERMIT_LIMIT: Duration = seconds(1);
 
 /// The shortest limit at the server of one acquire request: a shorter one would end healthy requests.

@@ -1,6 +1,6 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use crate::line::OwnAcquisition;
 use crate::options::Options;
 use crate::queue::{Admission, AdmissionClass, Overdue, RequestNumber};
 use crate::store::{AcquireReply, AcquireRequest, Dates, LeaseId, driver_error};
+use crate::sync::lock;
 use crate::timing::{
     ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, PERMIT_LIMIT,
     SLOW_REPLY,
@@ -45,7 +46,7 @@ pub(crate) struct Attempt {
     /// Whether the last reply said that another operation blocks the document: further copies would only wait with the
     /// first request.
     is_blocked: bool,
-    /// Whether the limit of a request at the server is [`PERMIT_LIMIT`] at most.
+    /// Whether the limit of the first request at the server is [`PERMIT_LIMIT`] at most.
     has_short_limit: bool,
     /// Whether the attempt has become a lease, which then releases the claim.
     is_lease: bool,
@@ -59,6 +60,8 @@ struct Shared {
     /// The entry in the queue, which keeps a shutdown waiting for replies.
     entry: Arc<Entry>,
     copies: Arc<Copies>,
+    /// The number of the last request. Its copies share it, because a reply to one of them answers all.
+    number: Mutex<RequestNumber>,
     /// The name of the semaphore, if the lock is one of its permits.
     semaphore: Option<Arc<str>>,
 }
@@ -147,6 +150,7 @@ impl Attempt {
             options: Arc::clone(options),
             entry: Arc::clone(entry),
             copies: Arc::default(),
+            number: Mutex::default(),
             semaphore,
         };
         Self {
@@ -178,7 +182,8 @@ impl Attempt {
         self
     }
 
-    /// The same attempt for a call that can go on with another permit: a request has at most [`PERMIT_LIMIT`] at the server.
+    /// The same attempt for a call that can go on with another permit: its first request has at most [`PERMIT_LIMIT`] at the
+    /// server.
     pub(crate) fn with_short_limit(mut self) -> Self {
         self.has_short_limit = true;
         self
@@ -196,7 +201,6 @@ impl Attempt {
         } = &*self.shared;
         let mut attempt = Self::of(engine, &key.name, options, entry, semaphore.clone());
         attempt.class = self.class;
-        attempt.has_short_limit = self.has_short_limit;
         attempt.tokens = self.tokens;
         attempt
     }
@@ -218,14 +222,16 @@ impl Attempt {
     /// nothing is sent after the deadline. Cancel safe: the requests go on.
     pub(crate) async fn request(&mut self, deadline: Option<Instant>) -> AttemptOutcome {
         let shared = Arc::clone(&self.shared);
-        // The status is updated before the permits are acquired: while too many requests are overdue or in flight, none is
-        // sent, and "held" must not stay the last known status.
-        shared.entry.front().request_due();
         let class = self.class;
+        let allowed = async {
+            // While too many requests are overdue or in flight, none is sent, and "held" must not stay the last known status.
+            shared.entry.front().request_due();
+            shared.permits(class).await
+        };
         tokio::select! {
             biased;
             outcome = self.next_outcome() => return outcome,
-            (admission, permit) = shared.permits(class) => self.send(permit, admission, deadline),
+            (admission, permit) = allowed => self.send(permit, admission, deadline),
         }
         loop {
             let overdue = Instant::now() + self.overdue_after();
@@ -235,7 +241,7 @@ impl Attempt {
             if let Some(permit) = shared.entry.try_request_permit()
                 && shared.engine.queues.overdue.allow_copy()
             {
-                self.send(permit, None, deadline);
+                self.send_copy(permit, None, deadline);
             }
         }
     }
@@ -273,6 +279,12 @@ impl Attempt {
     }
 
     fn send(&mut self, permit: RequestPermit, admission: Option<Admission>, deadline: Option<Instant>) {
+        *lock(&self.shared.number) = self.shared.entry.front().request_sent();
+        self.send_copy(permit, admission, deadline);
+    }
+
+    /// Sends a request with the number of the last one.
+    fn send_copy(&mut self, permit: RequestPermit, admission: Option<Admission>, deadline: Option<Instant>) {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return;
         }
@@ -281,7 +293,7 @@ impl Attempt {
         if is_lock && !self.shared.copies.may_take_effect() && self.shared.entry.others_wait() {
             self.tokens = HANDOVERS;
         }
-        let longest = if self.has_short_limit {
+        let longest = if std::mem::take(&mut self.has_short_limit) {
             PERMIT_LIMIT
         } else {
             ACQUIRE_LIMIT
@@ -294,7 +306,7 @@ impl Attempt {
                 takeover_margin: self.shared.engine.config.options.takeover_margin,
                 wants_dates: self.shared.options.once.is_some(),
             },
-            number: self.shared.entry.front().request_sent(),
+            number: *lock(&self.shared.number),
             limit: limit_until(deadline).min(longest),
             _permit: permit,
             admission,

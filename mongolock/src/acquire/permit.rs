@@ -26,7 +26,7 @@ use crate::options::Options;
 use crate::queue::{AdmissionClass, FrontStatus, Holder};
 use crate::store::{HeldSlots, LeaseId, driver_error};
 use crate::sync::lock;
-use crate::timing::LOOK_LIMIT;
+use crate::timing::{LOOK_LIMIT, PERMIT_LIMIT};
 use crate::{LockError, slot, trace};
 
 /// The number of claims after which a call pauses, because others were faster each time.
@@ -288,15 +288,19 @@ impl<'a> AcquirePermit<'a> {
         let id = slot::id(self.name.text(), number);
         let mut attempt =
             Attempt::of_permit(self.engine, &id, self.name.text(), self.options, entry).in_class(class);
-        // A slow server gets more time from the second claim on.
-        if self.permits > 1 && lock(&self.blocked).is_empty() {
+        // A slow server gets more time from the second request on.
+        let has_time = deadline.is_none_or(|deadline| deadline > Instant::now() + PERMIT_LIMIT * 4);
+        if self.permits > 1 && has_time && lock(&self.blocked).is_empty() {
             attempt = attempt.with_short_limit();
         }
         loop {
             let error = match attempt.request(deadline).await {
                 AttemptOutcome::RuntimeStopped => return Err(self.call().shut_down_error()),
                 _ if self.engine.refuses(self.is_inside_hold) => return Err(self.call().shut_down_error()),
-                AttemptOutcome::Acquired(hold) if !hold.lease().is_over() => return Ok(Some(hold)),
+                AttemptOutcome::Acquired(hold) if !hold.lease().is_over() => {
+                    entry.front().forget_failure();
+                    return Ok(Some(hold));
+                }
                 // The old claim releases itself, and its id must not be used again.
                 AttemptOutcome::Acquired(_) | AttemptOutcome::AlreadyOver => {
                     attempt = attempt.anew();

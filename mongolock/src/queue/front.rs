@@ -125,6 +125,15 @@ impl Front {
         self.changed.notify_waiters();
     }
 
+    /// Notes that one of several permits was acquired, which says nothing of those that hold the others: the last failure is no
+    /// longer what is known.
+    pub(crate) fn forget_failure(&self) {
+        let status = &mut lock(&self.state).status;
+        if matches!(status, FrontStatus::Failed(_)) {
+            *status = FrontStatus::NoReply;
+        }
+    }
+
     /// The status after the first reply or error, or after the time that a healthy server needs for one. During a release
     /// it waits for the next caller's reply. Cancel safe.
     pub(crate) async fn first_status(&self) -> FrontStatus {
@@ -279,6 +288,18 @@ mod tests {
             matches!(front.status(), FrontStatus::Held(_)),
             "no request is without a reply"
         );
+    }
+
+    /// The status of a semaphore is that of all its permits.
+    #[tokio::test]
+    async fn a_failure_is_forgotten_after_a_success() {
+        let front = Front::new();
+        front.set_failed(LockError::NoProvider);
+        front.forget_failure();
+        assert!(matches!(front.status(), FrontStatus::NoReply));
+        front.set_held(Holder::default());
+        front.forget_failure();
+        assert!(matches!(front.status(), FrontStatus::Held(_)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -31,6 +31,9 @@ const MOST_REQUESTS: usize = 3;
 /// is never sent again after that, because a late release of it would end a later lease.
 pub(super) struct Round {
     shared: Arc<Shared>,
+    /// The number of the last request in the queue of each name. Its copies share it, because a reply to one of them answers
+    /// all.
+    numbers: Arc<[RequestNumber]>,
     /// The requests in flight.
     requests: Vec<JoinHandle<Option<Reply>>>,
     /// The number of requests that were sent.
@@ -83,8 +86,8 @@ struct Reply {
 /// One request, on a task of its own.
 struct Request {
     shared: Arc<Shared>,
-    /// The request's number in the queue of each name.
-    numbers: Vec<RequestNumber>,
+    /// The number in the queue of each name.
+    numbers: Arc<[RequestNumber]>,
     limit: Duration,
     _permit: RequestPermit,
     admission: Option<Admission>,
@@ -114,6 +117,7 @@ impl Round {
         };
         Self {
             shared: Arc::new(shared),
+            numbers: Arc::default(),
             requests: Vec::new(),
             sent: 0,
             is_lease: false,
@@ -143,6 +147,8 @@ impl Round {
             entry.front().request_due();
         }
         let (admission, permit) = shared.permits(class).await;
+        let entries = shared.entries.iter();
+        self.numbers = entries.map(|entry| entry.front().request_sent()).collect();
         self.send(permit, admission, deadline);
         loop {
             let overdue = Instant::now() + ACQUIRE_OVERDUE;
@@ -162,10 +168,9 @@ impl Round {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return;
         }
-        let entries = self.shared.entries.iter();
         let request = Request {
             shared: Arc::clone(&self.shared),
-            numbers: entries.map(|entry| entry.front().request_sent()).collect(),
+            numbers: Arc::clone(&self.numbers),
             limit: limit_until(deadline),
             _permit: permit,
             admission,
@@ -359,7 +364,7 @@ impl Request {
         };
         if result.as_ref().is_some_and(is_from_server) {
             shared.engine.queues.overdue.answered();
-            for (entry, number) in shared.entries.iter().zip(&self.numbers) {
+            for (entry, number) in shared.entries.iter().zip(&*self.numbers) {
                 entry.front().replied(*number);
             }
         }
