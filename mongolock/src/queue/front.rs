@@ -255,6 +255,28 @@ mod tests {
         );
     }
 
+    /// While too many requests are overdue, none is sent.
+    #[tokio::test(start_paused = true)]
+    async fn held_is_not_the_status_while_a_request_may_not_be_sent() {
+        let front = Front::new();
+        front.set_held(Holder::default());
+        front.request_due();
+        tokio::time::sleep(SLOW_REPLY).await;
+        assert!(matches!(front.status(), FrontStatus::NoReply));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_confirmed_release_is_a_reply() {
+        let front = Front::new();
+        front.set_held(Holder::default());
+        front.release_sent();
+        assert!(front.is_releasing());
+        front.release_confirmed();
+        assert!(!front.is_releasing());
+        tokio::time::sleep(SLOW_REPLY).await;
+        assert!(!front.is_reply_slow() && front.without_reply().is_zero());
+    }
+
     /// The reply to the request of a caller that has left says nothing of the next caller's request.
     #[tokio::test(start_paused = true)]
     async fn a_reply_does_not_answer_the_other_requests_in_flight() {
@@ -317,6 +339,14 @@ mod tests {
         };
         let (status, ()) = tokio::join!(front.first_status(), replying);
         assert!(matches!(status, FrontStatus::Held(_)));
+        assert_eq!(begun.elapsed(), SLOW_REPLY);
+    }
+
+    /// The caller at the front may leave the lock to other processes for a while, and then sends no request.
+    #[tokio::test(start_paused = true)]
+    async fn the_first_status_is_not_awaited_for_longer_if_no_request_is_sent() {
+        let (front, begun) = (Front::new(), Instant::now());
+        assert!(matches!(front.first_status().await, FrontStatus::NoReply));
         assert_eq!(begun.elapsed(), SLOW_REPLY);
     }
 
