@@ -263,6 +263,7 @@ mod tests {
         front.request_due();
         tokio::time::sleep(SLOW_REPLY).await;
         assert!(matches!(front.status(), FrontStatus::NoReply));
+        assert_eq!(front.without_reply(), SLOW_REPLY);
     }
 
     #[tokio::test(start_paused = true)]
