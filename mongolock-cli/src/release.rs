@@ -117,10 +117,8 @@ fn releasable<'a>(seen: &'a [LockInfo], arguments: &ReleaseArguments) -> Result<
             state(one.state)
         ),
         [one] => format!("`{}` is {}", name_of(one), state(one.state)),
-        several => match several.first() {
-            Some(permit) => format!("no permit of `{}` is held", permit.name),
-            None => "no permit is held".to_owned(),
-        },
+        [permit, ..] => format!("no permit of `{}` is held", permit.name),
+        [] => "no permit is held".to_owned(),
     });
     Err(match seen {
         [one] if one.state == LockState::Done => {

@@ -98,18 +98,18 @@ impl Front {
 
     /// Notes that a reply has said who has the lock; [`replied`](Self::replied) notes which requests have their reply.
     pub(crate) fn set_holder(&self, holder: Holder) {
-        let mut state = lock(&self.state);
-        state.status = FrontStatus::Held(holder);
-        state.release = None;
-        drop(state);
+        lock(&self.state).set_holder(holder);
         self.changed.notify_waiters();
     }
 
     /// Notes that the lock is held, whatever is the reply to the requests in flight: a caller of this process has acquired it,
     /// or an event has told of another holder.
     pub(crate) fn set_held(&self, holder: Holder) {
-        lock(&self.state).no_reply_since = None;
-        self.set_holder(holder);
+        let mut state = lock(&self.state);
+        state.no_reply_since = None;
+        state.set_holder(holder);
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     /// Notes that a request has failed. The time without a reply goes on, unless the server said that the document is
@@ -217,6 +217,11 @@ impl State {
         self.note_request();
         self.last_request.0 += 1;
         self.last_request
+    }
+
+    fn set_holder(&mut self, holder: Holder) {
+        self.status = FrontStatus::Held(holder);
+        self.release = None;
     }
 
     fn note_reply(&mut self, request: RequestNumber) {
