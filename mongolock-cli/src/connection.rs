@@ -7,18 +7,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use mongodb::bson::Document;
-use mongodb::error::Error;
+use mongodb::error::{Error, ErrorKind};
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Collection, Database};
-use mongolock::{LockProvider, LockProviderBuilder};
+use mongolock::{ClientObservation, LockError, LockProvider, LockProviderBuilder};
 
 use crate::cli::{COLLECTION, ConnectionArguments};
-use crate::driver;
 use crate::failure::Failure;
 use crate::text::quoted;
 
 /// The environment variable with the connection string.
 const VARIABLE: &str = "MONGODB_URI";
+
+/// The retention of a provider that sets none.
+const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long a command other than `run` looks for a server. A person waits for its answer.
 const SELECTION: Duration = Duration::from_secs(5);
@@ -36,7 +38,7 @@ impl ConnectionArguments {
 
     /// The locks, for commands that hold none. They soon say so if no server can be reached. Nothing is sent to a server.
     pub(crate) async fn place(&self) -> Result<Place, Failure> {
-        let (client, options) = connect(&self.string()?).await?;
+        let (client, options, observation) = connect(&self.string()?).await?;
         let database = match &self.database {
             Some(name) => client.database(name),
             None => client
@@ -46,6 +48,7 @@ impl ConnectionArguments {
         // It checks the names.
         let provider = LockProvider::builder(&database)
             .collection(&self.collection)
+            .observation(&observation)
             .build()?;
         Ok(Place {
             provider,
@@ -53,6 +56,7 @@ impl ConnectionArguments {
             waiters: database.collection(&format!("{}.waiters", self.collection)),
             database,
             options,
+            retention: RETENTION,
         })
     }
 
@@ -93,23 +97,27 @@ impl ConnectionArguments {
     }
 }
 
-/// A client that looks for a server for [`SELECTION`], unless the string says how long; and its options.
-async fn connect(uri: &str) -> Result<(Client, ClientOptions), Failure> {
+/// A client that looks for a server for [`SELECTION`], unless the string says how long; its options, and what is observed
+/// about it.
+async fn connect(uri: &str) -> Result<(Client, ClientOptions, ClientObservation), Failure> {
     let connected = async {
         let mut options = ClientOptions::parse(uri).await?;
         options.server_selection_timeout.get_or_insert(SELECTION);
-        Ok((Client::with_options(options.clone())?, options))
+        let plain = options.clone();
+        let observation = LockProvider::observe(&mut options);
+        Ok((Client::with_options(options)?, plain, observation))
     };
     let error: Error = match connected.await {
         Ok(connected) => return Ok(connected),
         Err(error) => error,
     };
-    // The library's error about the string repeats no password.
-    Err(match LockProvider::connect(uri).await {
-        Err(error) => error.into(),
-        // It is an error that passes, of the name service.
-        Ok(_) => Failure::new(format!("cannot connect: {}", driver::text(&error))),
-    })
+    // The driver's error about a string may repeat a password, and the library's does not.
+    if matches!(&*error.kind, ErrorKind::InvalidArgument { .. })
+        && let Err(error) = LockProvider::connect(uri).await
+    {
+        return Err(error.into());
+    }
+    Err(LockError::from(error).into())
 }
 
 /// A string of the command line, which every user of the machine can read.
@@ -159,9 +167,21 @@ pub(crate) struct Place {
     pub(crate) waiters: Collection<Document>,
     /// The options of the client.
     pub(crate) options: ClientOptions,
+    /// The retention of the provider.
+    pub(crate) retention: Duration,
 }
 
 impl Place {
+    /// The same place, for providers with this retention.
+    pub(crate) fn with_retention(self, retention: Duration) -> Result<Self, Failure> {
+        let provider = self.provider.to_builder().retention(retention).build()?;
+        Ok(Self {
+            provider,
+            retention,
+            ..self
+        })
+    }
+
     /// The database and the collection of the locks, for messages.
     pub(crate) fn name(&self) -> String {
         self.locks.namespace().to_string()

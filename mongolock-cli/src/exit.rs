@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use rustix::process::{Resource, Rlimit, Signal, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getpid, setrlimit};
 
-/// The answer is no: there is no such lock, nothing was released, or `doctor` has found something wrong.
+/// There is no such lock, nothing was released, or `doctor` has found something wrong.
 pub(crate) const NO: u8 = 1;
 /// The command line is wrong. `run` uses [`FAILED`] for it, since a command has codes of its own.
 const USAGE: u8 = 2;
@@ -47,6 +47,10 @@ impl Ending {
 }
 
 fn end_by(signal: Signal) -> ExitCode {
+    // The first process of a PID namespace ignores the default actions of its own signals.
+    if getpid().is_init() {
+        return Ending::of_signal(signal.as_raw()).end();
+    }
     // SIGQUIT would write a core dump of this program, which has not failed.
     let none = Rlimit {
         current: Some(0),

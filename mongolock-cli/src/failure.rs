@@ -96,9 +96,8 @@ impl fmt::Display for Failure {
 impl From<LockError> for Failure {
     fn from(error: LockError) -> Self {
         let message = match &error {
-            LockError::Mongo(cause) if matches!(&*cause.kind, ErrorKind::ServerSelection { .. }) => {
-                driver::text(cause)
-            }
+            // An I/O error may be one that the library has found itself.
+            LockError::Mongo(cause) if !matches!(&*cause.kind, ErrorKind::Io(_)) => driver::text(cause),
             _ => with_causes(&error),
         };
         let help = error.help();
@@ -125,6 +124,7 @@ fn at_shell(option: &str) -> Option<&'static str> {
         "once_per" => Some("--once-per"),
         "expiry" => Some("--expiry"),
         "permits" => Some("--permits"),
+        "retention" => Some("--retention"),
         _ => None,
     }
 }
@@ -155,7 +155,9 @@ fn with_causes(error: &dyn Error) -> String {
             Some(error) => (driver::text(error), None),
             None => (error.to_string(), error.source()),
         };
-        if !text.contains(&said) {
+        if said.contains(&text) {
+            text = said;
+        } else if !text.contains(&said) {
             text = format!("{text}: {said}");
         }
         cause = next;

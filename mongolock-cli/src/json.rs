@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
-use mongolock::{LockError, LockInfo, LockState};
+use mongolock::{FencingToken, LockInfo, LockState};
 use serde::Serialize;
 
 use crate::text::escaped_in_json;
@@ -16,7 +16,9 @@ pub(crate) struct Lock<'a> {
     permit: Option<u32>,
     state: LockState,
     owner: Option<&'a str>,
-    fencing_token: i64,
+    /// Left out for a permit, which has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fencing_token: Option<i64>,
     acquired_at: String,
     expires_at: String,
     held_ms: Option<u64>,
@@ -52,7 +54,7 @@ pub(crate) fn lock(info: &LockInfo) -> String {
         permit: info.permit,
         state: info.state,
         owner: info.owner.as_deref(),
-        fencing_token: info.fencing_token.get(),
+        fencing_token: token(info).map(FencingToken::get),
         acquired_at: rfc3339(info.acquired_at),
         expires_at: rfc3339(info.expires_at),
         held_ms: since(info, info.acquired_at).map(millis),
@@ -61,13 +63,16 @@ pub(crate) fn lock(info: &LockInfo) -> String {
     })
 }
 
-/// The line of a document that cannot be read; `None` for another error.
-pub(crate) fn damaged(error: &LockError) -> Option<String> {
-    let LockError::CorruptDocument { name, problem, .. } = error else {
-        return None;
-    };
+/// The fencing token of a hold. The document of a permit has one as well, which orders nothing: permits are held side by
+/// side.
+pub(crate) fn token(info: &LockInfo) -> Option<FencingToken> {
+    info.permit.is_none().then_some(info.fencing_token)
+}
+
+/// The line of a document that cannot be read.
+pub(crate) fn damaged(name: &str, problem: &str) -> String {
     let state = "damaged";
-    Some(line(&Damaged { name, state, problem }))
+    line(&Damaged { name, state, problem })
 }
 
 /// One object as a line that no terminal takes for a command.

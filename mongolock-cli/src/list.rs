@@ -1,13 +1,21 @@
-//! `ls`: the locks, one by one, in constant memory.
+//! `ls`: the locks, some at a time, in constant memory.
 
 use mongolock::{LockError, LockFilter, LockInfo, LockState};
 
 use crate::cli::{ConnectionArguments, ListArguments};
+use crate::columns::{Columns, Kind};
 use crate::exit::Ending;
 use crate::failure::Failure;
 use crate::json;
-use crate::output::{Output, damaged_row, heading, row};
-use crate::text::escaped;
+use crate::output::{Output, name_of, state};
+use crate::text::{escaped, short};
+
+/// So many rows are read before they are written, because the longest of them decides the widths. The library reads as many
+/// with one query.
+const ROWS: usize = 1000;
+
+/// The cells of a row.
+type Row = [String; 5];
 
 pub(crate) async fn ls(
     arguments: ListArguments,
@@ -15,24 +23,114 @@ pub(crate) async fn ls(
 ) -> Result<Ending, Failure> {
     let place = connection.place().await?;
     let mut locks = place.provider.admin().stream(filter(&arguments));
-    let mut output = Output::new();
-    let mut is_empty = true;
+    let mut list = List::new(arguments.json);
     while let Some(found) = locks.next().await {
-        let Some(line) = line(found, &arguments)? else {
-            continue;
-        };
-        // An error that comes before the first lock needs no heading.
-        if is_empty && !arguments.json {
-            output.line(heading())?;
+        match found {
+            Ok(info) if arguments.waiting && info.waiters.is_empty() => {}
+            Ok(info) => list.lock(&info)?,
+            Err(LockError::CorruptDocument { name, problem, .. }) => list.damaged(&name, &problem)?,
+            // The rows that were found come before it.
+            Err(error) => {
+                list.flush()?;
+                return Err(error.into());
+            }
         }
-        is_empty = false;
-        output.line(line)?;
     }
-    if is_empty && !arguments.json && output.is_terminal() {
-        output.line(nothing(&arguments, &place.name()))?;
+    if list.is_empty() && !arguments.json && list.output.is_terminal() {
+        list.output.line(nothing(&arguments, &place.name()))?;
     }
-    output.flush()?;
+    list.flush()?;
     Ok(Ending::OK)
+}
+
+/// What is listed: rows of a table, or lines of JSON.
+struct List {
+    output: Output,
+    as_json: bool,
+    columns: Columns<5>,
+    /// The rows that are not written yet.
+    rows: Vec<Row>,
+    /// Whether the heading is written.
+    is_begun: bool,
+}
+
+impl List {
+    fn new(as_json: bool) -> Self {
+        Self {
+            output: Output::new(),
+            as_json,
+            columns: Columns::new([
+                ("NAME", Kind::Long),
+                ("STATE", Kind::Word),
+                ("REMAINING", Kind::Number),
+                ("WAITERS", Kind::Number),
+                ("OWNER", Kind::Long),
+            ]),
+            rows: Vec::new(),
+            is_begun: false,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rows.is_empty() && !self.is_begun
+    }
+
+    fn lock(&mut self, info: &LockInfo) -> Result<(), Failure> {
+        if self.as_json {
+            return self.output.line(json::lock(info));
+        }
+        let or_none = |is_some: bool, text: String| if is_some { text } else { "-".to_owned() };
+        self.row([
+            name_of(info),
+            state(info.state).to_owned(),
+            or_none(!info.remaining.is_zero(), short(info.remaining)),
+            or_none(!info.waiters.is_empty(), info.waiters.len().to_string()),
+            info.owner
+                .as_deref()
+                .map_or_else(|| "-".into(), escaped)
+                .into_owned(),
+        ])
+    }
+
+    /// A document that cannot be read. It has no owner, and the problem stands there.
+    fn damaged(&mut self, name: &str, problem: &str) -> Result<(), Failure> {
+        if self.as_json {
+            return self.output.line(json::damaged(name, problem));
+        }
+        let none = || "-".to_owned();
+        let (name, problem) = (escaped(name).into_owned(), escaped(problem).into_owned());
+        self.row([name, "damaged".to_owned(), none(), none(), problem])
+    }
+
+    fn row(&mut self, row: Row) -> Result<(), Failure> {
+        self.columns.widen(&row);
+        self.rows.push(row);
+        if self.rows.len() == ROWS {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the rows that were read, below the heading.
+    fn write(&mut self) -> Result<(), Failure> {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let widths = self.columns.widths(self.output.columns());
+        if !std::mem::replace(&mut self.is_begun, true) {
+            let headings = self.columns.headings();
+            self.output.line(self.columns.line(&headings, &widths))?;
+        }
+        for row in self.rows.drain(..) {
+            self.output.line(self.columns.line(&row, &widths))?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        self.write()?;
+        self.output.flush()
+    }
 }
 
 fn filter(arguments: &ListArguments) -> LockFilter {
@@ -64,25 +162,4 @@ fn nothing(arguments: &ListArguments, place: &str) -> String {
         || arguments.done;
     let locks = if is_chosen { "such locks" } else { "locks" };
     format!("no {locks} in {}", escaped(place))
-}
-
-/// The line of a lock or of a damaged document; `None` for a lock that is not asked for.
-fn line(found: Result<LockInfo, LockError>, arguments: &ListArguments) -> Result<Option<String>, Failure> {
-    match found {
-        Ok(info) if arguments.waiting && info.waiters.is_empty() => Ok(None),
-        Ok(info) if arguments.json => Ok(Some(json::lock(&info))),
-        Ok(info) => Ok(Some(row(&info))),
-        Err(error) => damaged(&error, arguments.json)
-            .map(Some)
-            .ok_or_else(|| error.into()),
-    }
-}
-
-/// The line of a document that cannot be read; `None` for another error.
-fn damaged(error: &LockError, as_json: bool) -> Option<String> {
-    match error {
-        _ if as_json => json::damaged(error),
-        LockError::CorruptDocument { name, problem, .. } => Some(damaged_row(name, problem)),
-        _ => None,
-    }
 }

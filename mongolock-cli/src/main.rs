@@ -7,6 +7,7 @@ compile_error!("the program mongolock runs on Unix only: `run` needs process gro
 
 mod cli;
 mod clock;
+mod columns;
 mod completions;
 mod connection;
 mod doctor;
@@ -48,7 +49,14 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> Result<Ending, Failure> {
-    let Cli { connection, command } = cli;
+    let Cli {
+        connection,
+        verbose,
+        command,
+    } = cli;
+    if verbose {
+        driver::be_verbose();
+    }
     match command {
         Command::Run(arguments) => run::run(&arguments, &connection),
         Command::Guard(arguments) => run::guard(&arguments),

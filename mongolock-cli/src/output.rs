@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use mongolock::{LockInfo, LockState};
 
 use crate::failure::Failure;
-use crate::text::{escaped, short};
+use crate::text::escaped;
 
 /// Standard output of this process.
 pub(crate) struct Output {
@@ -28,6 +28,15 @@ impl Output {
         self.is_terminal
     }
 
+    /// The columns of the terminal; `None` if the output is no terminal, or that does not tell it.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        let size = self
+            .is_terminal
+            .then(|| rustix::termios::tcgetwinsize(io::stdout()));
+        let columns = usize::from(size?.ok()?.ws_col);
+        (columns > 0).then_some(columns)
+    }
+
     /// Writes a line. To a terminal it is written at once.
     pub(crate) fn line(&mut self, line: impl Display) -> Result<(), Failure> {
         let written = writeln!(self.out, "{line}");
@@ -44,32 +53,6 @@ impl Output {
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|error| Failure::output(&error))
     }
-}
-
-/// The heading of a list of locks. The widths are fixed, because a list is printed while it is read.
-pub(crate) fn heading() -> String {
-    columns("STATE", "REMAINING", "WAITERS", "OWNER", "NAME")
-}
-
-/// A lock as a line of a list.
-pub(crate) fn row(info: &LockInfo) -> String {
-    let owner = info.owner.as_deref().map_or_else(|| "-".into(), escaped);
-    let remaining = if info.remaining.is_zero() {
-        "-".to_owned()
-    } else {
-        short(info.remaining)
-    };
-    let waiters = match info.waiters.len() {
-        0 => "-".to_owned(),
-        number => number.to_string(),
-    };
-    columns(state(info.state), &remaining, &waiters, &owner, &name_of(info))
-}
-
-/// A document that cannot be read, as a line of a list.
-pub(crate) fn damaged_row(name: &str, problem: &str) -> String {
-    let name = format!("{}: {}", escaped(name), escaped(problem));
-    columns("damaged", "-", "-", "-", &name)
 }
 
 /// The name, and the number of a permit.
@@ -89,8 +72,4 @@ pub(crate) fn state(state: LockState) -> &'static str {
         LockState::Done => "done",
         _ => "unknown",
     }
-}
-
-fn columns(state: &str, remaining: &str, waiters: &str, owner: &str, name: &str) -> String {
-    format!("{state:<8}  {remaining:>9}  {waiters:>7}  {owner:<24}  {name}")
 }

@@ -8,10 +8,11 @@ use crate::cli::{ConnectionArguments, ReleaseArguments};
 use crate::connection::Place;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
+use crate::json::token;
 use crate::output::{Output, name_of, state};
 use crate::question;
 use crate::show::{no_lock, permits};
-use crate::text::{escaped, short};
+use crate::text::{count, escaped, short};
 
 pub(crate) async fn release(
     arguments: ReleaseArguments,
@@ -29,17 +30,15 @@ pub(crate) async fn release(
 async fn release_owner(place: &Place, owner: &str, yes: bool) -> Result<Ending, Failure> {
     let question = format!("release all locks of {}?", escaped(owner));
     confirm(&question, yes)?;
-    let number = match place.provider.admin().release_owner(owner).await? {
-        0 => {
-            return Err(nothing(format!(
-                "the owner {owner} holds no lock in {}",
-                place.name()
-            )));
-        }
-        1 => "1 lock".to_owned(),
-        released => format!("{released} locks"),
-    };
-    say(format!("released {number} of {}", escaped(owner)))?;
+    let released = place.provider.admin().release_owner(owner).await?;
+    if released == 0 {
+        return Err(nothing(format!(
+            "the owner {owner} holds no lock in {}",
+            place.name()
+        )));
+    }
+    let locks = count(released, "lock");
+    say(format!("released {locks} of {}", escaped(owner)))?;
     Ok(Ending::OK)
 }
 
@@ -136,7 +135,8 @@ fn description(info: &LockInfo) -> String {
         LockState::Held => format!("held by {owner}, lease valid for another {left}"),
         _ => format!("{}, and kept for another {left}", state(info.state)),
     };
-    format!("{}: {said} (token {})", name_of(info), info.fencing_token)
+    let token = token(info).map(|token| format!(" (token {token})"));
+    format!("{}: {said}{}", name_of(info), token.unwrap_or_default())
 }
 
 /// Ends what was seen, and nothing that has begun since.

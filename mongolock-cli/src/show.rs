@@ -6,7 +6,7 @@ use crate::cli::{ConnectionArguments, ShowArguments};
 use crate::connection::Place;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
-use crate::json::{self, rfc3339, since};
+use crate::json::{self, rfc3339, since, token};
 use crate::output::{Output, name_of, state};
 use crate::text::{escaped, short};
 
@@ -69,7 +69,7 @@ pub(crate) fn no_lock(outcome: &str, name: &str, place: &Place) -> Failure {
 }
 
 /// What is known of a lock, for people.
-fn lines(info: &LockInfo) -> Vec<String> {
+pub(crate) fn lines(info: &LockInfo) -> Vec<String> {
     let mut lines = vec![name_of(info)];
     let mut field = |name: &str, value: String| lines.push(format!("  {name:<10} {value}"));
     field("state", state(info.state).to_owned());
@@ -99,7 +99,9 @@ fn lines(info: &LockInfo) -> Vec<String> {
         _ => ("ended", expires),
     };
     field(name, value);
-    field("token", info.fencing_token.to_string());
+    if let Some(token) = token(info) {
+        field("token", token.to_string());
+    }
     for (place, waiter) in info.waiters.iter().enumerate() {
         let name = if place == 0 { "waiters" } else { "" };
         let begun = rfc3339(waiter.since);

@@ -4,6 +4,11 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
+use ratatui::text::Span;
+
+/// What stands for the part of a text that is left out.
+const ELLIPSIS: char = '\u{2026}';
+
 /// The text with its control characters escaped as in Rust: a name cannot move the cursor or end a line. Characters
 /// that change the direction of the text count as well.
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
@@ -53,6 +58,50 @@ pub(crate) fn quoted(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
+/// The width of a text, in columns of a terminal.
+pub(crate) fn width(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// The text in at most so many columns of a terminal. The middle of a longer one is left out, because the ends of names and
+/// owners tell them apart.
+pub(crate) fn cut(text: &str, columns: usize) -> Cow<'_, str> {
+    if width(text) <= columns {
+        return Cow::Borrowed(text);
+    }
+    let kept = columns.saturating_sub(1);
+    let begin = fitting(text.chars(), kept.div_ceil(2));
+    let end: String = fitting(text.chars().rev(), kept / 2).chars().rev().collect();
+    Cow::Owned(format!("{begin}{ELLIPSIS}{end}"))
+}
+
+/// The first of these characters that fit into so many columns.
+fn fitting(all: impl Iterator<Item = char>, columns: usize) -> String {
+    let mut text = String::new();
+    for c in all {
+        text.push(c);
+        if width(&text) > columns {
+            text.pop();
+            break;
+        }
+    }
+    text
+}
+
+/// A number of things: `1 lock`, `2 locks`.
+pub(crate) fn count(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
+/// A difference of times: [`short`], and in milliseconds below a second.
+pub(crate) fn difference(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        return format!("{} ms", time.as_millis());
+    }
+    short(time)
+}
+
 /// A time with two units at most: `12.3s`, `4m10s`, `2h5m`, `3d4h`.
 pub(crate) fn short(time: Duration) -> String {
     let seconds = time.as_secs();
@@ -93,6 +142,29 @@ mod tests {
         let json = escaped_in_json(serde_json::to_string(name).unwrap());
         assert_eq!(json, r#""a\u009b2J\u202e\n\u007f""#);
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), name);
+    }
+
+    #[test]
+    fn the_middle_of_a_long_text_is_left_out() {
+        for (text, columns, wanted) in [
+            ("report:42", 9, "report:42"),
+            ("report:42", 8, "repo\u{2026}:42"),
+            ("report:42", 7, "rep\u{2026}:42"),
+            ("report:42", 1, "\u{2026}"),
+            // Each of these characters is two columns wide.
+            ("\u{65e5}\u{672c}\u{8a9e}\u{8a9e}", 6, "\u{65e5}\u{2026}\u{8a9e}"),
+        ] {
+            assert_eq!(cut(text, columns), wanted, "{columns}");
+            assert!(width(&cut(text, columns)) <= columns);
+        }
+    }
+
+    #[test]
+    fn one_thing_has_no_plural() {
+        let shown = [0, 1, 2].map(|number| count(number, "lock"));
+        assert_eq!(shown, ["0 locks", "1 lock", "2 locks"]);
+        let times = [0, 999, 1_000, 94_999].map(|millis| difference(Duration::from_millis(millis)));
+        assert_eq!(times, ["0 ms", "999 ms", "1.0s", "1m34s"]);
     }
 
     #[test]

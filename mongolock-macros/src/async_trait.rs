@@ -8,6 +8,7 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::{AssocType, GenericArgument, PathArguments, ReturnType, Type, TypeParamBound};
 
 use crate::function::{Function, split_inner_attributes};
+use crate::written::bare;
 
 /// A function that returns a boxed `async move` block.
 pub(crate) struct BoxedFuture {
@@ -86,7 +87,7 @@ fn group(token: TokenTree, delimiter: Delimiter) -> Option<Group> {
 
 /// The `T` in `Pin<Box<dyn Future<Output = T> + …>>`.
 fn future_output(returned: &Type) -> Option<&Type> {
-    let Type::TraitObject(object) = argument(argument(returned, "Pin")?, "Box")? else {
+    let Type::TraitObject(object) = bare(argument(argument(returned, "Pin")?, "Box")?) else {
         return None;
     };
     object.bounds.iter().find_map(|bound| {
@@ -110,7 +111,7 @@ fn future_output(returned: &Type) -> Option<&Type> {
 
 /// The `T` in `outer<T>`, with any path before `outer`.
 fn argument<'a>(of: &'a Type, outer: &str) -> Option<&'a Type> {
-    let Type::Path(path) = of else {
+    let Type::Path(path) = bare(of) else {
         return None;
     };
     let segment = path
@@ -135,7 +136,7 @@ mod tests {
     use crate::error::Errors;
 
     fn recognise(item: TokenStream) -> Option<BoxedFuture> {
-        BoxedFuture::recognise(&Function::parse(item, &mut Errors::default()).unwrap())
+        BoxedFuture::recognise(&Function::parse(item, &mut Errors::default()).ok().unwrap())
     }
 
     fn with(returned: &TokenStream, body: &TokenStream) -> Option<BoxedFuture> {

@@ -1,7 +1,7 @@
 //! `on_busy = path`: a function of the user's that makes the return value of a call whose lock is busy.
 
 use proc_macro2::Ident;
-use syn::{Attribute, FnArg, Pat, Path};
+use syn::{Attribute, ExprPath, FnArg, Pat};
 
 use crate::error::{Errors, busy_function};
 use crate::function::Function;
@@ -9,14 +9,14 @@ use crate::function::Function;
 /// The function and what it is called with.
 #[derive(Clone)]
 pub(crate) struct BusyFunction {
-    pub(crate) path: Path,
+    pub(crate) path: ExprPath,
     /// `self` and the arguments, of which it gets references.
     pub(crate) arguments: Vec<Ident>,
 }
 
 impl BusyFunction {
     /// Every argument of `function` needs a name and must always be there, which is reported otherwise.
-    pub(crate) fn new(path: Path, function: Option<&Function>, errors: &mut Errors) -> Self {
+    pub(crate) fn new(path: ExprPath, function: Option<&Function>, errors: &mut Errors) -> Self {
         let inputs = function
             .into_iter()
             .flat_map(|function| &function.signature.inputs);

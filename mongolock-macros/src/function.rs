@@ -2,11 +2,13 @@
 //! cannot break the attribute and the body compiles exactly as written.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::{ToTokens, quote};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
+use syn::parse::discouraged::Speculative;
 use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, FnArg, Pat, Signature, Token, Visibility};
 
+use crate::argument_list::ArgumentList;
 use crate::error::{Errors, target};
 use crate::lock_argument::LockArgument;
 use crate::mark;
@@ -18,60 +20,93 @@ pub(crate) struct Function {
     /// The signature without the `#[lock]` argument.
     pub(crate) signature: Signature,
     pub(crate) lock_argument: Option<LockArgument>,
+    /// The place of the first argument that is still being typed.
+    pub(crate) half_typed: Option<Span>,
     pub(crate) body: Group,
 }
 
 impl Function {
-    /// Parses the annotated item; an item that is not a function with a body is reported.
-    pub(crate) fn parse(item: TokenStream, errors: &mut Errors) -> Option<Self> {
+    /// Parses the annotated item. An item that is not a function with a body is reported, and given back without the
+    /// attribute `#[lock]` of its arguments, which the compiler does not know.
+    pub(crate) fn parse(item: TokenStream, errors: &mut Errors) -> Result<Self, TokenStream> {
         let mut head: Vec<TokenTree> = ungrouped(item).into_iter().collect();
-        let last = head.pop();
-        let body = last.clone().and_then(body);
-        if body.is_none() {
-            head.extend(last.clone());
+        let body = head.last().cloned().and_then(body);
+        if body.is_some() {
+            head.pop();
         }
-        let head: TokenStream = head.into_iter().collect();
-        let read = |input: ParseStream<'_>| signature(input, errors);
-        let (before, mut signature) = match read.parse2(head.clone()) {
-            Ok(parsed) => parsed?,
-            Err(error) => {
-                errors.add(error);
-                return None;
+        let mut list = ArgumentList::find(&head);
+        let lock_argument = list.as_mut().and_then(|list| LockArgument::take(list, errors));
+        let without_arguments = match &list {
+            Some(list) => {
+                head = list.put_into(head);
+                list.take_from(&head)
             }
+            None => head.clone(),
+        };
+        let read = |input: ParseStream<'_>| signature(input, errors);
+        let signature = read.parse2(without_arguments.into_iter().collect());
+        let signature = signature.unwrap_or_else(|error| {
+            errors.add(error);
+            None
+        });
+        let head: TokenStream = head.into_iter().collect();
+        let Some(mut signature) = signature else {
+            return Err(quote!(#head #body));
         };
         let Some(body) = body else {
+            let end = head.clone().into_iter().last();
             errors.push(
-                last.map_or_else(Span::call_site, |end| end.span()),
+                end.map_or_else(Span::call_site, |end| end.span()),
                 target::no_body(),
             );
-            return None;
+            return Err(head);
         };
         if mark::is_locked(body.stream()) {
             errors.push(Span::call_site(), target::stacked());
         }
-        let lock_argument = LockArgument::take(&mut signature, errors);
-        let head = if lock_argument.is_some() {
-            quote!(#before #signature)
-        } else {
-            head
-        };
-        Some(Self {
+        let mut half_typed = None;
+        if let Some(list) = list {
+            half_typed = list.half_typed;
+            signature.inputs = list.arguments.into_iter().filter_map(|one| one.read).collect();
+        }
+        Ok(Self {
             head,
             signature,
             lock_argument,
+            half_typed,
             body,
         })
     }
 
-    /// The function without the attribute, for its callers, after a mistake.
-    pub(crate) fn unlocked(&self, item: TokenStream) -> TokenStream {
-        let Some(argument) = &self.lock_argument else {
-            return item;
-        };
-        let (attributes, block) = split_inner_attributes(&self.body);
-        let body = argument.without_value(&attributes, &block);
-        let head = &self.head;
-        quote!(#head #body)
+    /// The function without the attribute, for its callers, after a mistake. The path of the runtime crate is needed for
+    /// its `#[lock]` argument.
+    pub(crate) fn unlocked(&self, runtime: &TokenStream) -> TokenStream {
+        self.with_statements(&self.lock_without_value(runtime))
+    }
+
+    /// The function while one of its arguments is being typed. The compiler has reported the argument; one that it knows
+    /// and this macro does not is an error wherever the function would run without its lock.
+    pub(crate) fn half_typed(&self, place: Span, runtime: &TokenStream) -> TokenStream {
+        let message = target::unread_argument();
+        let variable = self.lock_without_value(runtime);
+        self.with_statements(&quote_spanned!(place=> const { ::core::panic!(#message) } #variable))
+    }
+
+    fn lock_without_value(&self, runtime: &TokenStream) -> TokenStream {
+        let argument = self.lock_argument.as_ref();
+        argument
+            .map(|argument| argument.without_value(runtime))
+            .unwrap_or_default()
+    }
+
+    /// The function with these statements before its body.
+    fn with_statements(&self, statements: &TokenStream) -> TokenStream {
+        let Self { head, body, .. } = self;
+        if statements.is_empty() {
+            return quote!(#head #body);
+        }
+        let (attributes, block) = split_inner_attributes(body);
+        quote!(#head { #attributes #statements #block })
     }
 
     /// The name of the function, without `r#`.
@@ -116,9 +151,8 @@ fn body(last: TokenTree) -> Option<Group> {
     }
 }
 
-/// Parses everything before the body, to what stands before the signature and the signature; an item that is not a
-/// function is reported.
-fn signature(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<(TokenStream, Signature)>> {
+/// Parses everything before the body to the signature; an item that is not a function is reported.
+fn signature(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<Signature>> {
     // An attribute of another name is found when it is expanded: by the mark in the body.
     let attributes = input.call(Attribute::parse_outer)?;
     for attribute in &attributes {
@@ -145,11 +179,10 @@ fn signature(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<
         input.parse::<TokenStream>()?;
         return Ok(None);
     }
-    let visibility = input.parse::<Visibility>()?;
-    let default = input.parse::<Option<Token![default]>>()?;
+    input.advance_to(&ahead);
     let signature = input.parse()?;
     input.parse::<Option<Token![;]>>()?;
-    Ok(Some((quote!(#(#attributes)* #visibility #default), signature)))
+    Ok(Some(signature))
 }
 
 /// Whether the next words are `fn` or qualifiers before it: `const`, `async`, `unsafe`, `safe`, `extern "C"`.
@@ -171,7 +204,7 @@ fn leads_to_fn(input: ParseStream<'_>) -> syn::Result<bool> {
 }
 
 /// Adds the names that a pattern binds.
-fn bindings<'a>(pattern: &'a Pat, found: &mut Vec<&'a Ident>) {
+pub(crate) fn bindings<'a>(pattern: &'a Pat, found: &mut Vec<&'a Ident>) {
     let mut all =
         |patterns: &mut dyn Iterator<Item = &'a Pat>| patterns.for_each(|inner| bindings(inner, found));
     match pattern {
@@ -181,6 +214,7 @@ fn bindings<'a>(pattern: &'a Pat, found: &mut Vec<&'a Ident>) {
                 bindings(inner, found);
             }
         }
+        Pat::Guard(guarded) => bindings(&guarded.pat, found),
         Pat::Or(or) => all(&mut or.cases.iter()),
         Pat::Paren(paren) => bindings(&paren.pat, found),
         Pat::Reference(reference) => bindings(&reference.pat, found),

@@ -105,22 +105,30 @@ impl Key {
 
     /// The argument that a misspelt name, or one of another library, probably means.
     pub(crate) fn meant(word: &str) -> Option<Self> {
-        Self::synonym(word).or_else(|| Self::nearest(word))
+        let synonym = Self::synonym(word).map(|(key, _)| key);
+        synonym.or_else(|| Self::nearest(word))
     }
 
-    /// The argument that other libraries call by this name.
-    pub(crate) fn synonym(word: &str) -> Option<Self> {
+    /// The argument that other libraries call by this name, with a value that fits.
+    pub(crate) fn synonym(word: &str) -> Option<(Self, &'static str)> {
         let folded: String = word.chars().filter(char::is_ascii_alphanumeric).collect();
-        match folded.to_lowercase().as_str() {
+        let once_per = Self::Duration(DurationKey::OncePer);
+        let key = match folded.to_lowercase().as_str() {
             "ttl" | "lease" | "leasetime" | "leaseduration" | "lockatmostfor" => {
-                Some(Self::Duration(DurationKey::Expiry))
+                Self::Duration(DurationKey::Expiry)
             }
-            "heartbeat" | "keepalive" => Some(Self::Duration(DurationKey::RenewInterval)),
-            "timeout" | "wait" | "waittimeout" | "maxwait" => Some(Self::AcquireTimeout),
-            "lockatleastfor" => Some(Self::Duration(DurationKey::MinHold)),
-            "key" | "resource" | "lockname" => Some(Self::Name),
-            _ => None,
-        }
+            "heartbeat" | "keepalive" => Self::Duration(DurationKey::RenewInterval),
+            "timeout" | "wait" | "waittimeout" | "maxwait" => Self::AcquireTimeout,
+            "lockatleastfor" => Self::Duration(DurationKey::MinHold),
+            "key" | "resource" | "lockname" => Self::Name,
+            "limit" | "concurrency" | "concurrent" | "maxconcurrent" | "maxconcurrency"
+            | "concurrencylimit" | "maxparallel" | "maxpermits" | "slots" => Self::Permits,
+            "daily" | "onceaday" | "period" | "every" => once_per,
+            "hourly" => return Some((once_per, "once_per = \"1h\"")),
+            "weekly" => return Some((once_per, "once_per = \"7d\"")),
+            _ => return None,
+        };
+        Some((key, key.example()))
     }
 
     /// The argument that a misspelt name probably means.

@@ -1,51 +1,59 @@
 //! The argument `#[lock] lock: LockContext`: the attribute fills it in, and callers do not pass it.
 
-use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
+use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
-use syn::ext::IdentExt;
-use syn::punctuated::Punctuated;
-use syn::{Attribute, FnArg, Meta, Pat, PatType, Signature, Type};
+use syn::{Attribute, FnArg, Meta, Pat, PatType, Type};
 
+use crate::argument_list::{Argument, ArgumentList};
 use crate::error::{Errors, lock_argument};
+use crate::written::{bare, written};
 
 /// The argument that receives the context of the lock.
 pub(crate) struct LockArgument {
     /// An identifier or `_`.
     pub(crate) pattern: Pat,
+    /// The type without parentheses and invisible groups; `Type::Verbatim` while it is being typed.
     pub(crate) ty: Type,
     /// The other attributes, such as `#[allow(..)]`, which move to the variable.
     pub(crate) attributes: Vec<Attribute>,
 }
 
 impl LockArgument {
-    /// Takes the argument out of a signature; a second one, or one of another form, is reported.
-    pub(crate) fn take(signature: &mut Signature, errors: &mut Errors) -> Option<Self> {
-        if !signature.inputs.iter().any(is_lock) {
-            return None;
-        }
+    /// Takes the argument out of a list; a second one, or one of another form, is reported.
+    pub(crate) fn take(list: &mut ArgumentList, errors: &mut Errors) -> Option<Self> {
         let mut taken: Option<Self> = None;
-        let mut others = Punctuated::new();
-        for pair in std::mem::take(&mut signature.inputs).into_pairs() {
-            let (input, comma) = pair.into_tuple();
-            match input {
-                FnArg::Typed(argument) if is_lock(&FnArg::Typed(argument.clone())) => {
-                    check(&argument, taken.is_some(), errors);
-                    taken.get_or_insert(Self {
-                        pattern: *argument.pat,
-                        ty: *argument.ty,
-                        attributes: others_than_lock(argument.attrs),
+        for mut argument in std::mem::take(&mut list.arguments) {
+            match argument.read.take() {
+                Some(FnArg::Typed(typed)) if typed.attrs.iter().any(is_lock) => {
+                    list.is_changed = true;
+                    check(&typed, taken.is_some(), errors);
+                    taken.get_or_insert_with(|| Self::new(typed));
+                }
+                Some(FnArg::Receiver(mut receiver)) if receiver.attrs.iter().any(is_lock) => {
+                    list.is_changed = true;
+                    errors.push_spanned(&receiver, lock_argument::receiver());
+                    receiver.attrs.retain(|attribute| !is_lock(attribute));
+                    list.arguments.push(Argument {
+                        tokens: quote!(#receiver,),
+                        read: Some(FnArg::Receiver(receiver)),
                     });
                 }
-                other => {
-                    others.push_value(other);
-                    if let Some(comma) = comma {
-                        others.push_punct(comma);
-                    }
-                }
+                read => list.arguments.push(Argument { read, ..argument }),
             }
         }
-        signature.inputs = others;
         taken
+    }
+
+    fn new(argument: PatType) -> Self {
+        let is_dropped = |attribute: &Attribute| is_lock(attribute) || attribute.path().is_ident("cfg");
+        let mut attributes = argument.attrs;
+        // With a `cfg`, which is reported, the variable would be missing.
+        attributes.retain(|attribute| !is_dropped(attribute));
+        Self {
+            pattern: *argument.pat,
+            ty: bare(&argument.ty).clone(),
+            attributes,
+        }
     }
 
     /// The name of the argument; nothing for `_`.
@@ -56,61 +64,27 @@ impl LockArgument {
         }
     }
 
-    /// Whether the tokens name the argument, which has no value before the lock is acquired.
-    pub(crate) fn is_named_in(&self, tokens: TokenStream) -> bool {
-        self.name().is_some_and(|name| {
-            let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-            tokens.iter().enumerate().any(|(at, token)| match token {
-                TokenTree::Ident(ident) => ident.unraw() == name.unraw() && is_variable(&tokens, at),
-                TokenTree::Group(group) => self.is_named_in(group.stream()),
-                _ => false,
-            })
-        })
-    }
-
-    /// The body with the argument as a variable without a value, for a function that is returned because of a mistake.
-    pub(crate) fn without_value(&self, attributes: &TokenStream, block: &Group) -> TokenStream {
+    /// The argument as a variable without a value, for a function that is returned because of a mistake. The path of the
+    /// runtime crate gives the type while that is still being typed.
+    pub(crate) fn without_value(&self, runtime: &TokenStream) -> TokenStream {
         let Self {
             pattern,
             ty,
-            attributes: of_argument,
+            attributes,
         } = self;
-        quote!({
-            #attributes
-            #(#of_argument)* let #pattern: #ty = ::core::option::Option::unwrap(::core::option::Option::None);
-            #block
-        })
+        let ty = match ty {
+            Type::Verbatim(_) => quote!(#runtime::LockContext),
+            ty => quote!(#ty),
+        };
+        quote! {
+            #(#attributes)* let #pattern: #ty = ::core::option::Option::unwrap(::core::option::Option::None);
+        }
     }
 }
 
-/// Whether the identifier at this position can be a variable, and not a field, a method, a function that is called or a
-/// part of a path.
-fn is_variable(tokens: &[TokenTree], at: usize) -> bool {
-    let is = |at: Option<usize>, sign: char| {
-        let token = at.and_then(|at| tokens.get(at));
-        matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == sign)
-    };
-    let (one, two) = (at.checked_sub(1), at.checked_sub(2));
-    let after_dot = is(one, '.') && !is(two, '.');
-    let after_path = is(one, ':') && is(two, ':');
-    let is_called = match tokens.get(at + 1) {
-        Some(TokenTree::Group(group)) => group.delimiter() == Delimiter::Parenthesis,
-        _ => false,
-    };
-    !after_dot && !after_path && !is_called && !is(Some(at + 1), ':')
-}
-
-/// Whether an argument has the attribute `#[lock]`.
-fn is_lock(input: &FnArg) -> bool {
-    matches!(input, FnArg::Typed(argument) if argument.attrs.iter().any(|attribute| attribute.path().is_ident("lock")))
-}
-
-/// The attributes that the variable keeps. With a `cfg`, which is reported, the variable would be missing.
-fn others_than_lock(attributes: Vec<Attribute>) -> Vec<Attribute> {
-    let is = |attribute: &Attribute, word: &str| attribute.path().is_ident(word);
-    let mut others = attributes;
-    others.retain(|attribute| !is(attribute, "lock") && !is(attribute, "cfg"));
-    others
+/// Whether this is the attribute `#[lock]`.
+fn is_lock(attribute: &Attribute) -> bool {
+    attribute.path().is_ident("lock")
 }
 
 /// Reports an argument that the attribute cannot fill in.
@@ -122,7 +96,7 @@ fn check(argument: &PatType, is_second: bool, errors: &mut Errors) {
     for attribute in &argument.attrs {
         if attribute.path().is_ident("cfg") {
             errors.push_spanned(attribute, lock_argument::with_cfg());
-        } else if attribute.path().is_ident("lock") && !matches!(attribute.meta, Meta::Path(_)) {
+        } else if is_lock(attribute) && !matches!(attribute.meta, Meta::Path(_)) {
             errors.push_spanned(attribute, lock_argument::with_content());
         }
     }
@@ -136,12 +110,17 @@ fn check(argument: &PatType, is_second: bool, errors: &mut Errors) {
     if !plain {
         errors.push_spanned(&argument.pat, lock_argument::not_a_name());
     }
-    let by_value = matches!(&*argument.ty, Type::Path(path)
-        if path.path.segments.last().is_some_and(|segment| segment.ident == "LockContext"));
-    if !by_value {
-        errors.push_spanned(
-            &argument.ty,
-            lock_argument::other_type(&argument.ty.to_token_stream().to_string()),
-        );
+    let is_context = match bare(&argument.ty) {
+        Type::Path(path) => path
+            .path
+            .segments
+            .last()
+            .is_some_and(|last| last.ident == "LockContext"),
+        Type::Verbatim(_) => true,
+        _ => false,
+    };
+    if !is_context {
+        let ty = written(argument.ty.to_token_stream());
+        errors.push_spanned(&argument.ty, lock_argument::other_type(&ty));
     }
 }

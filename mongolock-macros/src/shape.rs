@@ -6,6 +6,7 @@ use syn::{ReturnType, Type};
 use crate::async_trait::BoxedFuture;
 use crate::error::{Errors, target};
 use crate::function::Function;
+use crate::written::bare;
 
 /// How the function makes its future.
 pub(crate) enum Shape {
@@ -46,7 +47,7 @@ pub(crate) fn of(function: &Function, errors: &mut Errors) -> Option<Shape> {
 
 /// Whether the return type can carry an error; `()` and `!`, which cannot, are reported.
 fn can_fail(function: &Function, returned: &Type, errors: &mut Errors) -> bool {
-    let what = match returned {
+    let what = match bare(returned) {
         Type::Tuple(tuple) if tuple.elems.is_empty() => "nothing",
         Type::Never(_) => "`!`",
         _ => return true,

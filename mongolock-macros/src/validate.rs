@@ -1,20 +1,19 @@
 //! The rules of the arguments: they turn the arguments as written into a lock that can be expanded.
 
+mod names;
+
 use std::ops::RangeInclusive;
 
 use proc_macro2::Span;
-use quote::ToTokens;
-use syn::ext::IdentExt;
-use syn::{Expr, FnArg, Pat, Path};
+use syn::{Expr, Path};
 
-use crate::args::{Args, ListedName};
-use crate::bind::{self, Part};
+pub(crate) use self::names::{LockName, LockNames};
+use crate::args::Args;
 use crate::busy_function::BusyFunction;
 use crate::duration::{self, DAY};
 use crate::error::{self, Errors, argument, lock_argument};
 use crate::function::Function;
 use crate::key::{DurationKey, Key};
-use crate::lock_argument::LockArgument;
 use crate::string_literal::StringLiteral;
 
 /// The shortest accepted `expiry`, in milliseconds; it equals the bound that the runtime checks.
@@ -50,21 +49,6 @@ pub(crate) struct Lock {
     pub(crate) crate_path: Option<Path>,
 }
 
-/// `name` as given.
-pub(crate) enum LockNames {
-    One(LockName),
-    /// All or nothing.
-    Several(Vec<LockName>),
-}
-
-/// Where a lock name comes from.
-pub(crate) enum LockName {
-    /// A template, with its parts in their order.
-    Template { template: String, parts: Vec<Part> },
-    /// A value whose type has derived `LockName`.
-    Value(Expr),
-}
-
 /// `acquire_timeout` as given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timeout {
@@ -93,7 +77,7 @@ pub(crate) enum OnLost {
 
 /// Validates the arguments for this function; the result is meaningful only if no error was added.
 pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors) -> Lock {
-    let names = names(&args, function, errors);
+    let names = names::names(&args, function, errors);
     let durations = durations(&args, errors);
     let acquire_timeout = timeout(&args, errors);
     let on_busy = match &args.on_busy {
@@ -116,7 +100,7 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
     check_once(&args, errors);
     let permits = permits(&args, errors);
     if let Some(provider) = &args.provider {
-        check_lock_argument(provider, function, lock_argument::in_provider, errors);
+        names::check_lock_argument(provider, function, lock_argument::in_provider, errors);
     }
     let Args {
         once,
@@ -138,111 +122,6 @@ pub(crate) fn lock(args: Args, function: Option<&Function>, errors: &mut Errors)
     }
 }
 
-/// Reads the lock name, or the list of names.
-fn names(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockNames {
-    let Some(listed) = &args.name_list else {
-        return LockNames::One(name(args, function, errors));
-    };
-    check_distinct(listed, errors);
-    let is_template = |name: &ListedName| matches!(name, ListedName::Template(_));
-    if !listed.is_empty() && !listed.iter().any(is_template) {
-        check_escape_of_values(args, errors);
-    }
-    let names = listed.iter().map(|name| match name {
-        ListedName::Template(literal) => template_name(literal, args, function, errors),
-        ListedName::Value(value) => value_name(value, function, errors),
-    });
-    LockNames::Several(names.collect())
-}
-
-/// Reports a name that stands in a list twice.
-fn check_distinct(listed: &[ListedName], errors: &mut Errors) {
-    let written = |name: &ListedName| match name {
-        ListedName::Template(literal) => literal.value().to_owned(),
-        ListedName::Value(value) => value.to_token_stream().to_string().replace(" :: ", "::"),
-    };
-    for (index, name) in listed.iter().enumerate() {
-        let is_same = |earlier: &ListedName| {
-            std::mem::discriminant(earlier) == std::mem::discriminant(name)
-                && written(earlier) == written(name)
-        };
-        if listed[..index].iter().any(is_same) {
-            let message = argument::same_template(&written(name));
-            match name {
-                ListedName::Template(literal) => errors.push(literal.span(), message),
-                ListedName::Value(value) => errors.push_spanned(value, message),
-            }
-        }
-    }
-}
-
-/// Reads the only lock name.
-fn name(args: &Args, function: Option<&Function>, errors: &mut Errors) -> LockName {
-    if let Some(value) = &args.name {
-        check_escape_of_values(args, errors);
-        return value_name(value, function, errors);
-    }
-    let Some((_, literal)) = args.literal(Key::Name) else {
-        if !args.mentions(Key::Name) {
-            errors.push(Span::call_site(), argument::missing_name(&example_name(function)));
-        }
-        return LockName::Template {
-            template: String::new(),
-            parts: Vec::new(),
-        };
-    };
-    template_name(literal, args, function, errors)
-}
-
-/// A name whose type declares it.
-fn value_name(value: &Expr, function: Option<&Function>, errors: &mut Errors) -> LockName {
-    check_lock_name(value, function, errors);
-    check_lock_argument(value, function, lock_argument::in_name, errors);
-    LockName::Value(value.clone())
-}
-
-/// A template; without a function, its placeholders cannot be resolved and only its syntax is checked.
-fn template_name(
-    literal: &StringLiteral,
-    args: &Args,
-    function: Option<&Function>,
-    errors: &mut Errors,
-) -> LockName {
-    let escapes = args.literal(Key::Escape).is_none();
-    let parts = if let Some(function) = function {
-        bind::bind(literal, escapes, function, errors)
-    } else {
-        bind::pieces(literal, escapes, errors);
-        Vec::new()
-    };
-    LockName::Template {
-        template: literal.value().to_owned(),
-        parts,
-    }
-}
-
-/// Reports a lock name that is a single word in lower case but not an argument: a name without its quotes.
-fn check_lock_name(value: &Expr, function: Option<&Function>, errors: &mut Errors) {
-    if let Expr::Path(path) = value
-        && let Some(word) = path.path.get_ident()
-        && let Some(function) = function
-        && word.unraw().to_string().starts_with(char::is_lowercase)
-        && word != "self"
-        && !function.bindings().contains(&word)
-        && function.lock_argument.as_ref().and_then(LockArgument::name) != Some(word)
-    {
-        let write = format!("name = \"{}\"", word.unraw());
-        errors.push(word.span(), argument::not_a_string(Key::Name, Some(write)));
-    }
-}
-
-/// Reports `escape` beside values, whose types have chosen how they are rendered.
-fn check_escape_of_values(args: &Args, errors: &mut Errors) {
-    if let Some((key, _)) = args.literal(Key::Escape) {
-        errors.push(key.span(), argument::escape_of_a_value());
-    }
-}
-
 /// Reports a timeout that has no effect together with `on_busy`.
 fn check_timeout(args: &Args, on_busy: &OnBusy, timeout: Option<Timeout>, errors: &mut Errors) {
     if let Some((key, _)) = args.literal(Key::AcquireTimeout) {
@@ -253,22 +132,6 @@ fn check_timeout(args: &Args, on_busy: &OnBusy, timeout: Option<Timeout>, errors
             }
             _ => {}
         }
-    }
-}
-
-/// Reports an expression that names the `#[lock]` argument but is evaluated before the lock is acquired.
-fn check_lock_argument(
-    value: &Expr,
-    function: Option<&Function>,
-    message: fn(&str) -> String,
-    errors: &mut Errors,
-) {
-    let argument = function.and_then(|function| function.lock_argument.as_ref());
-    if let Some(argument) = argument
-        && argument.is_named_in(value.to_token_stream())
-    {
-        let name = argument.name().map(ToString::to_string).unwrap_or_default();
-        errors.push_spanned(value, message(&name));
     }
 }
 
@@ -310,26 +173,6 @@ fn check_once(args: &Args, errors: &mut Errors) {
     {
         errors.push(once.span(), argument::once_with_several_names());
     }
-}
-
-/// A lock name for this function, which the message about a missing name suggests.
-fn example_name(function: Option<&Function>) -> String {
-    let Some(function) = function else {
-        return "report:<id>".to_owned();
-    };
-    let plain = function.signature.inputs.iter().find_map(|input| match input {
-        FnArg::Typed(argument) => match &*argument.pat {
-            Pat::Ident(binding) => {
-                Some(binding.ident.unraw().to_string()).filter(|name| !name.starts_with('_'))
-            }
-            _ => None,
-        },
-        FnArg::Receiver(_) => None,
-    });
-    plain.map_or_else(
-        || function.name(),
-        |argument| format!("{}:<{argument}>", function.name()),
-    )
 }
 
 /// Reads and checks every duration that was given.

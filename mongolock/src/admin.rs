@@ -276,6 +276,41 @@ impl LockAdmin {
         index_task::check(&self.engine.store, self.engine.config.ttl_options()).await
     }
 
+    /// The state of the TTL index and of its collection as they are: nothing is created. An index that is
+    /// [missing](IndexState::Missing) is created by the next provider that acquires its first lock, if its user has the
+    /// privilege.
+    ///
+    /// The privilege is `listIndexes`. Without `listCollections` a capped collection and a collation are not detected. An
+    /// index with another retention than that of this provider is an [`IndexState::Conflict`]. In memory the
+    /// state is [`IndexState::Ready`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use mongolock::LockProvider;
+    ///
+    /// let state = LockProvider::in_memory().admin().inspect_index().await;
+    /// assert_eq!(state.to_string(), "the TTL index removes the documents of unused locks");
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: nothing is changed.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with time enabled.
+    pub async fn inspect_index(&self) -> IndexState {
+        let (store, wanted) = (Arc::clone(&self.engine.store), self.engine.config.ttl_options());
+        let read = request("query of the TTL index", async move {
+            Ok(store.inspect_index(wanted).await)
+        });
+        read.await.unwrap_or_else(|error| IndexState::Failed {
+            reason: error.to_string(),
+        })
+    }
+
     /// Checks whether this provider can read and write the documents of the processes that wait, which are in the
     /// collection `<collection>.waiters`, and creates its indexes where they are missing.
     ///

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::busy::Busy;
+use crate::error::Busy;
 use crate::lock::{DistributedLock, OnBusy};
 use crate::lock_set::LockSet;
 pub use crate::name::{Name, NameValue, SignedInteger, UnsignedInteger, declared_lock_name};
@@ -64,11 +64,11 @@ impl<T: LockOutput<Success: Skipped>> SkipOutput for T {
     }
 }
 
-/// Decides what a call with `once` or `once_per` returns whose body did not run: the skipped value if the work is done and
-/// the type has one, and otherwise the error.
+/// Decides whether a call with `once` or `once_per` whose body did not run has a value to return: the skipped value if the
+/// work is done and the return type has one.
 ///
 /// The compiler finds [`SkipsWhenDone`] first, because it takes one reference less, and [`FailsWhenDone`] for a type that
-/// cannot be skipped.
+/// cannot be skipped. The decision does not require that the type can carry an error, which [`failed`] and `output` do.
 #[derive(Debug)]
 pub struct NotRun<T>(PhantomData<T>);
 
@@ -86,17 +86,20 @@ pub trait SkipsWhenDone {
     /// The return type.
     type Output;
 
-    /// The return value for this error.
-    fn outcome(&self, error: LockError) -> Self::Output;
+    /// The skipped value if the work is done.
+    ///
+    /// # Errors
+    /// Any other error.
+    fn skipped_if_done(&self, error: LockError) -> Result<Self::Output, LockError>;
 }
 
-impl<T: SkipOutput + LockOutput> SkipsWhenDone for NotRun<T> {
+impl<T: SkipOutput> SkipsWhenDone for NotRun<T> {
     type Output = T;
 
-    fn outcome(&self, error: LockError) -> T {
+    fn skipped_if_done(&self, error: LockError) -> Result<T, LockError> {
         match error {
-            LockError::Done { .. } => <T as SkipOutput>::skipped(),
-            error => T::from_lock_error(error),
+            LockError::Done { .. } => Ok(T::skipped()),
+            error => Err(error),
         }
     }
 }
@@ -106,15 +109,18 @@ pub trait FailsWhenDone {
     /// The return type.
     type Output;
 
-    /// The return value for this error.
-    fn outcome(&self, error: LockError) -> Self::Output;
+    /// Nothing, in the form of the error.
+    ///
+    /// # Errors
+    /// Every error.
+    fn skipped_if_done(&self, error: LockError) -> Result<Self::Output, LockError>;
 }
 
-impl<T: LockOutput> FailsWhenDone for &NotRun<T> {
+impl<T> FailsWhenDone for &NotRun<T> {
     type Output = T;
 
-    fn outcome(&self, error: LockError) -> T {
-        T::from_lock_error(error)
+    fn skipped_if_done(&self, error: LockError) -> Result<T, LockError> {
+        Err(error)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::lease::{CancelShield, Lease};
 use crate::sync::lock;
 use crate::trace::{self, HoldFields};
-use crate::{FencingToken, LockError, task};
+use crate::{Busy, FencingToken, LockError, task};
 
 tokio::task_local! {
     pub(crate) static CURRENT: LockContext;
@@ -223,7 +223,7 @@ impl LockContext {
     ///
     /// A permit of a [`Semaphore`](crate::Semaphore) has no fencing token. Under one this is `i64::MIN`, which no lock ever
     /// has, and a [fenced](crate::FencedExt::fenced) write with it returns
-    /// [`LockError::InvalidOption`].
+    /// [`LockError::NoFencingToken`]. [`fencing_token_of`](Self::fencing_token_of) is `None`.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         match &self.level.view {
@@ -232,7 +232,8 @@ impl LockContext {
         }
     }
 
-    /// The fencing token of this hold for one of its [names](Self::names); `None` for another name.
+    /// The fencing token of this hold for one of its [names](Self::names); `None` for another name, and under a permit of a
+    /// [`Semaphore`](crate::Semaphore), which has none.
     #[must_use]
     pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
         let mut tokens = self.tokens();
@@ -545,11 +546,12 @@ impl LockContext {
 
     /// The error of a call that is not to wait for another one under this hold.
     pub(crate) fn busy_error(&self) -> LockError {
-        LockError::Busy {
-            name: self.name().to_owned(),
-            holder: Some(self.owner().to_owned()),
-            remaining: Some(self.remaining()),
-        }
+        let mut busy = Busy::new(self.name());
+        busy.holder = Some(self.owner().to_owned());
+        busy.in_this_process = true;
+        busy.held_for = Some(self.lease().acquired.elapsed());
+        busy.remaining = Some(self.remaining());
+        LockError::busy(busy)
     }
 
     pub(crate) fn inner_calls(&self) -> Arc<Semaphore> {

@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use tracing::Instrument;
 
+use crate::backoff::Backoff;
 use crate::index_task::IndexTask;
 use crate::lease::Queues;
 use crate::lease::renewer::Renewer;
@@ -70,7 +71,6 @@ impl Engine {
             Arc::clone(&store),
             Arc::clone(&lines),
             Arc::clone(&renewer.given_up),
-            Arc::clone(&queues.overdue),
             &config,
         );
         Self {
@@ -117,6 +117,11 @@ impl Engine {
     pub(crate) fn is_first_warning(&self, name: &Arc<str>) -> bool {
         let mut warned = lock(&self.warned);
         warned.len() < MOST_WARNINGS && warned.insert(Arc::clone(name))
+    }
+
+    /// The pauses of a call between its requests.
+    pub(crate) fn backoff(&self) -> Backoff {
+        Backoff::new(self.config.retry_interval.clone())
     }
 
     /// Counts a call that waits for a lock.

@@ -1,3 +1,5 @@
+mod busy;
+pub(crate) mod driver_text;
 pub(crate) mod failure;
 mod help;
 mod text;
@@ -5,6 +7,8 @@ mod text;
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
+
+pub use busy::Busy;
 
 use crate::FencingToken;
 
@@ -43,11 +47,14 @@ pub enum LockError {
         name: String,
         /// How long the call waited.
         waited: Duration,
-        /// The owner of the lease that the last attempt found; `None` if no reply named one: it has no owner during a
-        /// minimum hold or if another program holds the lock, and a call may end before its first reply.
+        /// The owner of the lease that the last attempt found, as in [`Busy`](Busy::holder).
         holder: Option<String>,
-        /// How long that lease still keeps the lock taken unless it is renewed, with the takeover margin: the server's
-        /// value, less the time since its reply; zero if it has passed. `None` if no reply had it, or if a caller in this process holds the lock.
+        /// Whether a caller of the same provider holds the lock, in this process.
+        in_this_process: bool,
+        /// How long the present holder has had the lock by the server's clock, as in [`Busy`](Busy::held_for).
+        held_for: Option<Duration>,
+        /// The rest of the holder's lease, as in [`Busy`](Busy::remaining). **The lock is not free after this time**, because
+        /// the holder renews its lease until the work ends: do not use it as a `Retry-After`.
         remaining: Option<Duration>,
     },
     /// The lock is held, and the call was not to wait for it.
@@ -57,11 +64,14 @@ pub enum LockError {
     Busy {
         /// The lock's name.
         name: String,
-        /// The owner of the lease that the attempt found, as in [`Timeout`](Self::Timeout). It is the provider's own
-        /// owner if this process holds the lock.
+        /// The owner of the lease that the attempt found, as in [`Busy`](Busy::holder).
         holder: Option<String>,
-        /// How long that lease still runs, as in [`Timeout`](Self::Timeout); between calls that have joined one hold it
-        /// is the rest of their own lease.
+        /// Whether a caller of the same provider holds the lock, in this process.
+        in_this_process: bool,
+        /// How long the present holder has had the lock by the server's clock, as in [`Busy`](Busy::held_for).
+        held_for: Option<Duration>,
+        /// The rest of the holder's lease, as in [`Busy`](Busy::remaining). **The lock is not free after this time**: do not
+        /// use it as a `Retry-After`. Between calls that have joined one hold it is the rest of their own lease.
         remaining: Option<Duration>,
     },
     /// The work under the lock is done, and needs no other run before the given time: the lock has
@@ -100,6 +110,11 @@ pub enum LockError {
         /// The greater token that was found.
         seen: FencingToken,
     },
+    /// A fenced write was made with the token of a permit, which is none: tokens of different permits do not order each
+    /// other. Nothing was written.
+    ///
+    /// Hold a lock for the data as well, and write with its token.
+    NoFencingToken,
     /// The field that stores the fencing token of a document cannot be used.
     ///
     /// Choose a top-level field that nothing else writes, and leave it out of updates.
@@ -185,7 +200,7 @@ pub enum LockError {
     /// [`source`](std::error::Error::source).
     ///
     /// A failure that mongolock has found itself (a missing reply, an unreachable server) is an I/O error of the driver
-    /// with a text of its own: `Display` is that text, and there is no source.
+    /// with a text of its own: `Display` is that text, and `source()` is its cause, if there is one.
     Mongo(mongodb::error::Error),
 }
 
@@ -228,7 +243,100 @@ impl LossReason {
     }
 }
 
+/// Constructors: `stale` for code that compares tokens itself, the others for tests of what a program does with an error.
 impl LockError {
+    /// The error of a call that was not to wait for a lock that is held, for tests of a program's own code.
+    ///
+    /// ```
+    /// use mongolock::{Busy, LockError};
+    ///
+    /// fn status(error: &LockError) -> u16 {
+    ///     if matches!(error, LockError::Busy { .. } | LockError::Timeout { .. }) { 409 } else { 500 }
+    /// }
+    /// assert_eq!(status(&LockError::busy(Busy::new("report:7"))), 409);
+    /// ```
+    #[must_use]
+    pub fn busy(lock: Busy) -> Self {
+        Self::Busy {
+            name: lock.name,
+            holder: lock.holder,
+            in_this_process: lock.in_this_process,
+            held_for: lock.held_for,
+            remaining: lock.remaining,
+        }
+    }
+
+    /// The error of a call that has waited for so long, for tests of a program's own code.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mongolock::{Busy, LockError};
+    ///
+    /// let mut lock = Busy::new("report:7");
+    /// lock.holder = Some("billing-1".to_owned());
+    /// let error = LockError::timeout(lock, Duration::from_secs(10));
+    /// assert_eq!(error.to_string(), "lock `report:7` not acquired within 10 s: held by billing-1");
+    /// ```
+    #[must_use]
+    pub fn timeout(lock: Busy, waited: Duration) -> Self {
+        Self::Timeout {
+            name: lock.name,
+            waited,
+            holder: lock.holder,
+            in_this_process: lock.in_this_process,
+            held_for: lock.held_for,
+            remaining: lock.remaining,
+        }
+    }
+
+    /// The error for a hold that was lost, for tests of a program's own code.
+    ///
+    /// ```
+    /// use mongolock::{FencingToken, LockError, LossReason};
+    ///
+    /// let error = LockError::lost("report:7", FencingToken::from(33), LossReason::Gone);
+    /// assert!(matches!(error, LockError::Lost { reason: LossReason::Gone, .. }));
+    /// ```
+    #[must_use]
+    pub fn lost(name: impl Into<String>, token: FencingToken, reason: LossReason) -> Self {
+        Self::Lost {
+            name: name.into(),
+            token,
+            reason,
+        }
+    }
+
+    /// The error for work that is done already, for tests of a program's own code.
+    ///
+    /// ```
+    /// use mongodb::bson::DateTime;
+    /// use mongolock::LockError;
+    ///
+    /// let error = LockError::done("nightly", "web-2:7", DateTime::from_millis(1_772_409_600_000));
+    /// assert_eq!(error.to_string(), "the work of lock `nightly` is done by web-2:7, until 2026-03-02T00:00:00Z");
+    /// ```
+    #[must_use]
+    pub fn done(name: impl Into<String>, by: impl Into<String>, until: DateTime) -> Self {
+        Self::Done {
+            name: name.into(),
+            by: by.into(),
+            until,
+        }
+    }
+
+    /// The error of an acquire after the shutdown of its provider, for tests of a program's own code.
+    ///
+    /// ```
+    /// use mongolock::LockError;
+    ///
+    /// assert!(matches!(LockError::shut_down("nightly"), LockError::ShutDown { name, .. } if name == "nightly"));
+    /// ```
+    #[must_use]
+    pub fn shut_down(name: impl Into<String>) -> Self {
+        Self::ShutDown { name: name.into() }
+    }
+
     /// The error for a write that a newer holder has overtaken, for code that compares tokens itself: in front of a
     /// file, a table or a service. Documents in MongoDB have [`FencedCollection`](crate::FencedCollection), values in
     /// memory have [`Fenced`](crate::Fenced).

@@ -162,9 +162,10 @@ impl LockGuard {
     /// # Errors
     ///
     /// - [`LockError::InvalidOption`] if the lock has neither `once_per` nor `once`: it is released.
-    /// - [`LockError::Lost`] if the lock was lost before: another holder may do the work again.
-    /// - [`LockError::Mongo`] if MongoDB refused the mark, or did not confirm it within 6 s. Unless it was refused, the
-    ///   request is repeated in the background.
+    /// - [`LockError::Lost`] if the lock was lost before, or if the server cannot tell that this hold had it until the end
+    ///   of the period: another holder may do the work again.
+    /// - [`LockError::Mongo`] if MongoDB refused the mark, or did not confirm it within 6 s. If it was refused for good, by
+    ///   a validator or for a missing right, the lock is released; otherwise the request is repeated in the background.
     ///
     /// # Cancel safety
     ///

@@ -17,7 +17,6 @@ mod acquire;
 mod admin;
 mod backoff;
 pub mod blocking;
-mod busy;
 mod commit;
 mod context;
 mod duration;
@@ -60,9 +59,8 @@ mod trace;
 pub mod attribute;
 
 pub use admin::{ForceRelease, LockAdmin, LockInfoStream};
-pub use busy::Busy;
 pub use context::LockContext;
-pub use error::{LockError, LossReason};
+pub use error::{Busy, LockError, LossReason};
 pub use fenced::{Fenced, FencedCollection, FencedExt, FencedWrite};
 pub use guard::LockGuard;
 pub use lock::DistributedLock;
@@ -75,7 +73,7 @@ pub use permit::Permit;
 pub use provider::{Health, HeldInfo, LockProvider, LockProviderBuilder, WakeUp};
 pub use semaphore::Semaphore;
 pub use set_guard::LockSetGuard;
-pub use store::{IndexState, LockFilter, LockInfo, LockState, WaiterInfo, WaitersState};
+pub use store::{ClientObservation, IndexState, LockFilter, LockInfo, LockState, WaiterInfo, WaitersState};
 pub use token::FencingToken;
 
 /// What the fuzz targets call.

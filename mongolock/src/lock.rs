@@ -151,6 +151,9 @@ impl DistributedLock {
     /// - A call belongs to the period in which the server first answers it. A lock that is granted to it in a later one is
     ///   released, because the work would use that period up.
     /// - If the period has ended when the work succeeds, the lock is released.
+    /// - The work counts as done when the server has confirmed the mark. If it does not, [`run`](Self::run) and the
+    ///   attribute return the error of [`LockGuard::done`] although the body has succeeded, also with
+    ///   `on_lost = "continue"`: the work may run again. An error of the body comes first.
     ///
     /// Use it for jobs whose trigger is far from a boundary between two periods: with a trigger at 00:00 UTC and a period of
     /// a day, two days in a row can fall into one period and none into the next. A call within 1 % of a boundary is
@@ -330,7 +333,9 @@ impl DistributedLock {
     /// # Errors
     ///
     /// The error of the body, or else a [`LockError`] in the body's own error type: those of
-    /// [`acquire`](Self::acquire), and [`LockError::Lost`] if the lock was lost before the body ended.
+    /// [`acquire`](Self::acquire), and [`LockError::Lost`] if the lock was lost before the body ended. With
+    /// [`once_per`](Self::once_per) or [`once`](Self::once) also those of [`LockGuard::done`], because without the
+    /// mark the work may run again.
     ///
     /// # Cancel safety
     ///
@@ -370,7 +375,7 @@ impl DistributedLock {
             OnBusy::Wait => acquire.wait().await?,
             OnBusy::TryOnce => {
                 let tried = acquire.try_once().await?;
-                tried.map_err(|holder| holder.busy_error(self.name.text()))?
+                tried.map_err(|holder| holder.busy_error(self.name.text(), &self.engine.mark))?
             }
         };
         Ok(RunningHold::own(

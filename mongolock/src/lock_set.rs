@@ -264,7 +264,7 @@ impl LockSet {
                 OnBusy::Wait => self.acquiring().wait().await?,
                 OnBusy::TryOnce => {
                     let tried = self.acquiring().try_once().await?;
-                    tried.map_err(|busy| busy.holder.busy_error(&busy.name))?
+                    tried.map_err(|busy| busy.holder.busy_error(&busy.name, &self.engine.mark))?
                 }
             };
             return Ok(RunningHold::own(
@@ -308,7 +308,7 @@ impl LockSet {
                 OnBusy::TryOnce => acquire
                     .try_once()
                     .await?
-                    .map_err(|holder| holder.busy_error(name.text())),
+                    .map_err(|holder| holder.busy_error(name.text(), &self.engine.mark)),
             };
         }
         let acquire = AcquireSeveral::new(&self.engine, rest, 0, &options, true);
@@ -316,7 +316,7 @@ impl LockSet {
             OnBusy::Wait => acquire.wait().await,
             OnBusy::TryOnce => {
                 let tried = acquire.try_once().await?;
-                tried.map_err(|busy| busy.holder.busy_error(&busy.name))
+                tried.map_err(|busy| busy.holder.busy_error(&busy.name, &self.engine.mark))
             }
         }
     }

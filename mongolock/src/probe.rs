@@ -29,7 +29,8 @@ impl Probe {
         }
     }
 
-    /// Whether a primary replies; an error if no server replies within [`PROBE_LIMIT`]. Cancel safe: the request goes on.
+    /// Whether a primary replies; an error if no server replies within [`PROBE_LIMIT`]. If the server has refused the last
+    /// acquire or renewal, it is asked again before. Cancel safe: the request goes on.
     pub(crate) async fn finds_primary(&self) -> Result<bool, LockError> {
         let mut request = self.request();
         match timeout(PROBE_LIMIT, request.wait_for(Option::is_some)).await {
@@ -55,7 +56,13 @@ fn send(store: Arc<Store>) -> watch::Receiver<Outcome> {
     let (sender, request) = watch::channel(None);
     task::spawn(async move {
         // The outcome of this command matters to nobody later: dropping it closes a connection that may be dead.
-        let reply = timeout(PROBE_NO_REPLY, store.hello()).await;
+        let asking = async {
+            let has_primary = store.hello().await?;
+            // The reply to `hello` stands without a reply to this one.
+            let _ = timeout(PROBE_LIMIT / 2, store.ask_again()).await;
+            Ok(has_primary)
+        };
+        let reply = timeout(PROBE_NO_REPLY, asking).await;
         let unanswered = |_| Err(store.unanswered("`hello` command", PROBE_NO_REPLY));
         sender.send_replace(Some(reply.unwrap_or_else(unanswered)));
     });

@@ -175,7 +175,7 @@ impl Outcome {
     /// What the call returns after the release: the value of the body, or an error.
     fn after(self, ended: EndedHold) -> Result<(), LockError> {
         let error = match self {
-            Self::Returned { is_success: true } => ended.loss_of_success,
+            Self::Returned { is_success: true } => ended.error_of_success,
             // The failure of the body comes before the loss of the lock.
             Self::Returned { is_success: false } => None,
             Self::Lost => ended.lost,

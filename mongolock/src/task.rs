@@ -2,7 +2,9 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tokio::task::JoinError;
@@ -12,7 +14,7 @@ use crate::LockError;
 use crate::error::failure::Failure;
 #[cfg(test)]
 pub(crate) use crate::simulation::spawn;
-use crate::timing::DEAD_CONNECTION;
+use crate::timing::{DEAD_CONNECTION, NO_REPLY};
 #[cfg(not(test))]
 pub(crate) use tokio::spawn;
 
@@ -55,9 +57,84 @@ pub(crate) async fn wait_for_reply<T>(
 pub(crate) async fn with_reply_limit<T>(
     command: impl Future<Output = Result<T, LockError>>,
 ) -> Result<T, LockError> {
-    match tokio::time::timeout(DEAD_CONNECTION, command).await {
-        Ok(reply) => reply,
-        Err(_) => Err(LockError::no_reply("command", DEAD_CONNECTION)),
+    let reply = tokio::time::timeout(DEAD_CONNECTION, command).await;
+    reply.unwrap_or_else(|_| Err(LockError::no_reply("command", DEAD_CONNECTION)))
+}
+
+/// Waits for the reply to a command with this limit at the server for [`NO_REPLY`] longer; after that its connection must
+/// be dead.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    command: impl Future<Output = Result<T, LockError>>,
+) -> Result<T, LockError> {
+    let reply = reply_within(limit + NO_REPLY, command).await;
+    reply.unwrap_or_else(|| Err(LockError::no_reply("command", limit + NO_REPLY)))
+}
+
+/// Waits for the reply to a command that is sent to its end; `None` if there is none for this time. The command is then
+/// dropped, which closes its connection.
+///
+/// A command that is still waiting for a connection is kept, for [`DEAD_CONNECTION`] at most: the application may use all of
+/// them. The driver would keep its entry in the queue of the pool and take no other entry at the event that has served this
+/// one, so that an idle pool would serve two entries a second after many of them. [`driver_call`] notes whether the driver
+/// has woken the command, which it does when there is a connection.
+pub(crate) async fn reply_within<T>(most: Duration, command: impl Future<Output = T>) -> Option<T> {
+    let is_served = Arc::new(AtomicBool::new(false));
+    let mut command = pin!(IS_SERVED.scope(Arc::clone(&is_served), command));
+    if let Ok(reply) = tokio::time::timeout(most, command.as_mut()).await {
+        return Some(reply);
+    }
+    if is_served.load(Relaxed) {
+        return None;
+    }
+    let rest = DEAD_CONNECTION.saturating_sub(most);
+    tokio::time::timeout(rest, command).await.ok()
+}
+
+tokio::task_local! {
+    /// Whether the driver has woken the command that is in flight inside [`reply_within`].
+    static IS_SERVED: Arc<AtomicBool>;
+}
+
+/// Runs one command of the driver, and notes for [`reply_within`] whether the driver has woken it. Other wake-ups of the task
+/// do not count.
+pub(crate) async fn driver_call<T>(command: impl Future<Output = T>) -> T {
+    let Ok(is_served) = IS_SERVED.try_with(Arc::clone) else {
+        return command.await;
+    };
+    // An earlier command of the same request may have been served.
+    is_served.store(false, Relaxed);
+    let mut command = pin!(command);
+    let mut waker: Option<Arc<ServedWaker>> = None;
+    poll_fn(|cx| {
+        // The task is usually the same at each poll.
+        waker.take_if(|waker| !waker.task.will_wake(cx.waker()));
+        let waker = waker.get_or_insert_with(|| {
+            Arc::new(ServedWaker {
+                is_served: Arc::clone(&is_served),
+                task: cx.waker().clone(),
+            })
+        });
+        let waker = Waker::from(Arc::clone(waker));
+        command.as_mut().poll(&mut Context::from_waker(&waker))
+    })
+    .await
+}
+
+/// The waker that a command of the driver gets.
+struct ServedWaker {
+    is_served: Arc<AtomicBool>,
+    task: Waker,
+}
+
+impl Wake for ServedWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_served.store(true, Relaxed);
+        self.task.wake_by_ref();
     }
 }
 
@@ -86,4 +163,71 @@ fn joined<T>(ended: Result<Result<T, LockError>, JoinError>) -> Result<T, LockEr
         // The runtime is shutting down, and the task with it.
         Err(_) => Err(Failure::RuntimeEnded.into_error()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(7);
+
+    /// A command that waits for a connection, and then for its reply.
+    async fn command(connection: oneshot::Receiver<()>, reply: impl Future<Output = ()>) {
+        driver_call(async {
+            connection.await.unwrap();
+            reply.await;
+        })
+        .await;
+    }
+
+    /// A timer of the caller, and news about the servers, poll a command that still waits for a connection.
+    #[tokio::test(start_paused = true)]
+    async fn only_the_driver_shows_that_a_command_has_a_connection() {
+        let (pool, connection) = oneshot::channel();
+        let news = async {
+            loop {
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let waiting = async {
+            tokio::select! {
+                biased;
+                () = command(connection, async {}) => true,
+                () = news => false,
+            }
+        };
+        let waiting = tokio::spawn(reply_within(LIMIT, waiting));
+        sleep(LIMIT * 2).await;
+        pool.send(()).expect("the command is kept");
+        assert_eq!(waiting.await.unwrap(), Some(true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_without_a_reply_is_given_up() {
+        let (pool, connection) = oneshot::channel();
+        let begun = Instant::now();
+        let serving = async {
+            sleep(Duration::from_millis(1)).await;
+            pool.send(()).unwrap();
+        };
+        let sent = reply_within(LIMIT, command(connection, std::future::pending()));
+        let (reply, ()) = tokio::join!(tokio::spawn(sent), serving);
+        assert_eq!((reply.unwrap(), begun.elapsed()), (None, LIMIT));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_that_waits_for_a_connection_is_kept_for_a_while() {
+        for (served_after, is_served) in [(LIMIT * 3, true), (DEAD_CONNECTION * 2, false)] {
+            let (pool, connection) = oneshot::channel();
+            let begun = Instant::now();
+            let waiting = tokio::spawn(reply_within(LIMIT, command(connection, async {})));
+            sleep(served_after).await;
+            assert_eq!(pool.send(()).is_ok(), is_served);
+            assert_eq!(waiting.await.unwrap().is_some(), is_served);
+            assert_eq!(begun.elapsed(), served_after);
+        }
+    }
 }

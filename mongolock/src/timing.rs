@@ -35,12 +35,16 @@ pub(crate) const SLOW_REPLY: Duration = millis(500);
 /// sent on another one.
 pub(crate) const ACQUIRE_OVERDUE: Duration = seconds(2);
 
-/// The time after which an acquire request without a reply counts against the number of overdue requests: a little before
-/// a copy of it is sent, so that requests that become overdue at the same time count each other.
-pub(crate) const ACQUIRE_SILENT: Duration = millis(1900);
+/// The longest limit at the server of an acquire request that takes one of the last places among the commands in flight,
+/// and of a copy: if its document is blocked, a request for another name gets the place after this time. The request that
+/// follows has the longer limit, among few of its kind.
+pub(crate) const CROWDED_LIMIT: Duration = seconds(2);
 
-/// The time after which this process gives up an acquire request without a reply, which closes its connection: a few of
-/// them must not use up the requests of the name. The server has ended the request by then, and if it acquired the lock,
+/// The time after its limit at the server after which a command without a reply is given up, which closes its connection:
+/// the server has ended the command by then, so the connection is dead, and its place is for another command.
+pub(crate) const NO_REPLY: Duration = seconds(2);
+
+/// The time after which this process gives up an acquire request without a reply, at the latest. If it acquired the lock,
 /// the lock is released by the claim's id.
 pub(crate) const ACQUIRE_NO_REPLY: Duration = seconds(7);
 
@@ -48,8 +52,8 @@ pub(crate) const ACQUIRE_NO_REPLY: Duration = seconds(7);
 /// 500 ms, so that three of them have failed, and a caller learns of the outage within 2 s.
 pub(crate) const UNREACHABLE: Duration = millis(1500);
 
-/// The pause between two checks whether a request may be sent, while too many requests are overdue.
-pub(crate) const ACQUIRE_ALLOWED_POLL: Duration = millis(100);
+/// The pause before the next query for many waiters while enough of them are in flight.
+pub(crate) const LOOK_ALLOWED_POLL: Duration = millis(100);
 
 /// The time after which a single try ends if the call sets no timeout: a longer one would be a wait.
 pub(crate) const TRY_LIMIT: Duration = seconds(10);
@@ -107,13 +111,19 @@ pub(crate) const HANDOVER_MAX_SLOW: Duration = millis(500);
 /// attempts.
 pub(crate) const RENEWAL_LIMIT_MIN: Duration = millis(50);
 
+/// The part of that limit that a repeated renewal has, of fewer leases: if one of them is blocked, the others of its kind
+/// wait for it.
+pub(crate) const RENEWAL_LIMIT_PART: u32 = 5;
+
+/// The shortest limit at the server of a repeated renewal, if that of the first one is longer.
+pub(crate) const RENEWAL_REPEATED_LIMIT_MIN: Duration = millis(250);
+
 /// The longest limit at the server of one renewal.
 pub(crate) const RENEWAL_LIMIT_MAX: Duration = seconds(5);
 
-/// The time for which one renewal command counts among those that hold others back. A healthy server replies earlier; a
-/// command that is slow, blocked or without a reply delays the next one by no more than this. A lease with less than half
-/// of its expiry left does not wait at all.
-pub(crate) const RENEWAL_TURN: Duration = millis(50);
+/// The part of the limit of a renewal command for each of its statements, which takes a healthy server a tenth of a
+/// millisecond: a busy server must not run out of time.
+pub(crate) const RENEWAL_STATEMENT: Duration = millis(2);
 
 /// The pause before a failed renewal is repeated, while the lease lasts.
 pub(crate) const RENEWAL_RETRY: Duration = millis(250);
@@ -206,6 +216,10 @@ pub(crate) const PROBE_PRIMARY: Duration = seconds(1);
 /// The time after which a health check's request without a reply is given up, which closes its connection, so that a
 /// later check sends another one.
 pub(crate) const PROBE_NO_REPLY: Duration = seconds(5);
+
+/// The expiry of the internal lock that a health check asks for, as long as the server has refused the last acquire or
+/// renewal: the check releases it at once.
+pub(crate) const ASK_AGAIN_EXPIRY: Duration = seconds(1);
 
 // The change stream.
 
@@ -351,9 +365,6 @@ pub(crate) const LINE_PROLONGED: Duration = seconds(30);
 /// The limit at the server of one write of a document in line.
 pub(crate) const LINE_LIMIT: Duration = seconds(2);
 
-/// The time after which a command of the line without a reply is given up, which closes its connection.
-pub(crate) const LINE_NO_REPLY: Duration = seconds(4);
-
 /// The limit at the server of one query for lines.
 pub(crate) const LINE_READ_LIMIT: Duration = seconds(1);
 
@@ -403,10 +414,9 @@ const _: () = {
     assert!(is_less(RELEASE_LIMIT, LATE_COMMAND) && is_less(COMMAND_LIMIT, LATE_COMMAND));
 
     // The stages of an acquire request: a healthy reply, overdue, given up, a minute without a reply.
-    assert!(is_less(SLOW_REPLY, ACQUIRE_SILENT) && is_less(ACQUIRE_SILENT, ACQUIRE_OVERDUE));
-    assert!(is_less(SLOW_REPLY, UNREACHABLE) && is_less(UNREACHABLE, ACQUIRE_SILENT));
-    assert!(is_less(ACQUIRE_OVERDUE, ACQUIRE_LIMIT));
-    assert!(is_less(ACQUIRE_LIMIT, ACQUIRE_NO_REPLY));
+    assert!(is_less(SLOW_REPLY, UNREACHABLE) && is_less(UNREACHABLE, ACQUIRE_OVERDUE));
+    assert!(is_less(ACQUIRE_OVERDUE, ACQUIRE_LIMIT) && is_less(CROWDED_LIMIT, ACQUIRE_LIMIT));
+    assert!(ACQUIRE_NO_REPLY.as_millis() == ACQUIRE_LIMIT.as_millis() + NO_REPLY.as_millis());
     assert!(is_less(ACQUIRE_NO_REPLY, DEAD_CONNECTION) && is_less(ACQUIRE_NO_REPLY, NO_REPLY_LIMIT));
     assert!(is_less(LOOK_LIMIT, ACQUIRE_NO_REPLY) && is_less(LOOK_GAP_MAX, SLOW_REPLY));
     assert!(is_less(SLOW_REPLY, PERMIT_LIMIT) && is_less(PERMIT_LIMIT, ACQUIRE_LIMIT));
@@ -429,7 +439,7 @@ const _: () = {
     assert!(is_less(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX) && is_less(HANDOVER_MIN, HANDOVER_MAX));
     assert!(is_less(HANDOVER_MAX, HANDOVER_MAX_SLOW));
     assert!(is_less(COMMIT_NO_REPLY, COMMIT_LIMIT) && is_less(COMMAND_LIMIT, ADMIN_REPLY_LIMIT));
-    assert!(is_less(LINE_LIMIT, LINE_NO_REPLY) && is_less(LINE_READ_LIMIT, LINE_NO_REPLY));
+    assert!(is_less(LINE_READ_LIMIT, LINE_LIMIT));
     assert!(is_less(STAND_BACK, LINE_MOMENTS_MAX) && is_less(LINE_MOMENTS_MAX, LINE_SILENCE));
     assert!(is_less(STREAM_AWAIT, STREAM_SILENT) && is_less(STREAM_SILENT, DEAD_CONNECTION));
     assert!(is_less(STREAM_COST_WINDOW, STREAM_POLL_MIN) && is_less(STREAM_POLL_MIN, STREAM_POLL_MAX));

@@ -35,7 +35,6 @@ const RUNTIME_LAYERS: &[Layer] = &[
             "provider",
             "blocking",
             "lock",
-            "busy",
             "lock_set",
             "guard",
             "set_guard",

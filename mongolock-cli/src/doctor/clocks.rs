@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::Finding;
 use super::servers::is_sharded;
+use crate::text::difference;
 
 /// The largest difference that is well within the usual expiry of 30 s.
 const TOLERATED: Duration = Duration::from_secs(1);
@@ -87,14 +88,17 @@ fn judge(check: &'static str, readings: &[(&str, Reading)]) -> Finding {
             "fewer than two members could be read, so nothing was compared",
         );
     };
-    let difference = ahead.1.offset.saturating_sub(behind.1.offset);
+    let apart = ahead.1.offset.saturating_sub(behind.1.offset);
     let error = ahead.1.error + behind.1.error;
+    let time = |millis: i64| difference(Duration::from_millis(millis.unsigned_abs()));
     let said = format!(
-        "{difference} ms apart, read to within {error} ms ({} members)",
+        "{} apart, read to within {} ({} members)",
+        time(apart),
+        time(error),
         readings.len()
     );
     // A slow reading proves nothing.
-    if difference.saturating_sub(error) > millis(TOLERATED) {
+    if apart.saturating_sub(error) > millis(TOLERATED) {
         let said = format!("{said}: {} is ahead of {}", ahead.0, behind.0);
         return Finding::wrong(
             check,

@@ -9,12 +9,13 @@ use crate::connection::Place;
 use crate::driver;
 use crate::failure::Failure;
 use crate::json::rfc3339;
+use crate::text::count;
 
 /// So many documents are named; the others are counted.
 const NAMED: usize = 5;
 
 /// How to see all of them.
-const LIST: &str = "at the shell: mongolock ls | grep ^damaged";
+const LIST: &str = "at the shell: mongolock ls | grep ' damaged '";
 
 pub(super) async fn documents(place: &Place) -> Vec<Finding> {
     let check = "documents";
@@ -62,11 +63,15 @@ pub(super) async fn documents(place: &Place) -> Vec<Finding> {
         });
     }
     if others > 0 {
-        let said = format!("{others} other documents are damaged");
+        let verb = if others == 1 { "is" } else { "are" };
+        let said = format!("{} {verb} damaged, too", count(others, "other document"));
         findings.push(Finding::wrong(check, said, LIST));
     }
     if findings.is_empty() {
-        findings.push(Finding::ok(check, format!("{number} locks, none damaged")));
+        findings.push(Finding::ok(
+            check,
+            format!("{}, none damaged", count(number, "lock")),
+        ));
     }
     findings
 }

@@ -80,7 +80,7 @@ pub(crate) async fn doctor(
     arguments: DoctorArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let place = connection.place().await?;
+    let place = connection.place().await?.with_retention(arguments.retention)?;
     let mut report = Report {
         output: Output::new(),
         as_json: arguments.json,

@@ -1,10 +1,30 @@
 //! The connection, the deployment, its write concern and its change streams.
 
-use mongodb::bson::{Bson, Document, doc};
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use mongodb::bson::{Bson, DateTime, Document, doc};
+use tokio::time::sleep;
 
 use super::{Finding, UNAUTHORIZED, code};
 use crate::connection::Place;
 use crate::driver;
+use crate::text::{count, short};
+
+/// The age of a heartbeat from which on it says nothing: members send one every 2 s.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// How long a newer heartbeat is waited for.
+const HEARTBEAT_LIMIT: Duration = Duration::from_secs(3);
+
+/// The pause between two looks at the heartbeats.
+const HEARTBEAT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The states of members that the check tells apart, by their numbers in `replSetGetStatus`.
+const PRIMARY: i64 = 1;
+const SECONDARY: i64 = 2;
+const ARBITER: i64 = 7;
+const DOWN: i64 = 8;
 
 /// The server's code of a deployment without change streams.
 const NO_STREAMS: i32 = 40573;
@@ -22,7 +42,8 @@ pub(super) fn deployment(hello: &Document) -> Finding {
     let check = "deployment";
     if let Ok(name) = hello.get_str("setName") {
         let members = hello.get_array("hosts").map_or(0, Vec::len);
-        let said = format!("replica set {name} with {members} members that can be primary");
+        let verb = if members == 1 { "is" } else { "can be" };
+        let said = format!("replica set {name} with {} that {verb} primary", some(members));
         return Finding::ok(check, said);
     }
     if is_sharded(hello) {
@@ -37,44 +58,119 @@ pub(super) fn deployment(hello: &Document) -> Finding {
 const REPLICA_SET: &str =
     "for all of it, at the shell: start mongod with --replSet rs0; then rs.initiate() in mongosh";
 
-/// Every write of the library waits for a majority: so many members must be there.
+/// Every write of the library waits for a majority: so many members must be there. A member counts by its newest heartbeat,
+/// and by none that is older than [`FRESH`]: it may have ended since.
 pub(super) async fn write_concern(place: &Place, hello: &Document) -> Finding {
     let check = "write concern";
     if let Some(finding) = without_members(check, hello) {
         return finding;
     }
-    let admin = place.database.client().database("admin");
-    let status = match admin.run_command(doc! { "replSetGetStatus": 1 }).await {
-        Ok(status) => status,
-        Err(error) if code(&error) == Some(UNAUTHORIZED) => {
-            let said = "majority; this user may not see whether a majority of the members is there";
-            return Finding::unknown(check, said)
-                .mend("db.getSiblingDB(\"admin\").grantRolesToUser(\"<user>\", [\"clusterMonitor\"])");
+    let begun = Instant::now();
+    loop {
+        let status = match status(place).await {
+            Ok(status) => status,
+            Err(finding) => return finding,
+        };
+        let members = Members::of(&status);
+        // A member sends a heartbeat every 2 s, so the next one is on its way.
+        if members.old.is_empty() || begun.elapsed() > HEARTBEAT_LIMIT {
+            return members.judge(check);
         }
-        Err(error) => return Finding::unknown(check, driver::text(&error)),
-    };
-    let needed = number(&status, "writeMajorityCount").unwrap_or(1);
-    let members = status.get_array("members").map(Vec::as_slice).unwrap_or_default();
-    let has_data = |member: &&Bson| {
-        let state = member
-            .as_document()
-            .and_then(|member| member.get_str("stateStr").ok());
-        matches!(state, Some("PRIMARY" | "SECONDARY"))
-    };
-    let there = members.iter().filter(has_data).count();
-    let said = format!(
-        "majority, which is {needed} members; {there} of {} are there",
-        members.len()
-    );
-    if i64::try_from(there).unwrap_or(i64::MAX) >= needed {
-        Finding::ok(check, said)
-    } else {
-        Finding::wrong(
-            check,
-            said,
-            "rs.status() names the missing members; start them again",
-        )
+        sleep(HEARTBEAT_PAUSE).await;
     }
+}
+
+/// The state of the replica set as the connected member sees it.
+async fn status(place: &Place) -> Result<Document, Finding> {
+    let check = "write concern";
+    let admin = place.database.client().database("admin");
+    admin
+        .run_command(doc! { "replSetGetStatus": 1 })
+        .await
+        .map_err(|error| {
+            if code(&error) != Some(UNAUTHORIZED) {
+                return Finding::unknown(check, driver::text(&error));
+            }
+            let said = "majority; this user may not see whether a majority of the members is there";
+            Finding::unknown(check, said)
+                .mend("db.getSiblingDB(\"admin\").grantRolesToUser(\"<user>\", [\"clusterMonitor\"])")
+        })
+}
+
+/// The members of a replica set.
+struct Members {
+    number: usize,
+    /// The number of members that a majority has.
+    needed: usize,
+    /// The number of members with data that are there.
+    there: usize,
+    /// The addresses of the members whose last heartbeat is too old, each with the age of that heartbeat.
+    old: Vec<(String, Duration)>,
+}
+
+impl Members {
+    fn of(status: &Document) -> Self {
+        let all = status.get_array("members").map(Vec::as_slice).unwrap_or_default();
+        let now = status.get_datetime("date").ok();
+        let (mut there, mut old) = (0, Vec::new());
+        for member in all.iter().filter_map(Bson::as_document) {
+            // A member that does not answer is not there, however old its last heartbeat is; an arbiter has no data.
+            let state = number(member, "state");
+            if let Some(DOWN | ARBITER) = state {
+                continue;
+            }
+            // The member itself has none.
+            let heartbeat = member.get_datetime("lastHeartbeat").ok();
+            let age = heartbeat.zip(now).map(|(heartbeat, now)| age(*heartbeat, *now));
+            match age.filter(|age| *age > FRESH) {
+                Some(age) => old.push((member.get_str("name").unwrap_or("a member").to_owned(), age)),
+                None if matches!(state, Some(PRIMARY | SECONDARY)) => there += 1,
+                None => {}
+            }
+        }
+        let needed = number(status, "writeMajorityCount").unwrap_or(1);
+        Self {
+            number: all.len(),
+            needed: usize::try_from(needed).unwrap_or(usize::MAX),
+            there,
+            old,
+        }
+    }
+
+    fn judge(&self, check: &'static str) -> Finding {
+        let verb = |number: usize| if number == 1 { "is" } else { "are" };
+        let mut said = format!(
+            "majority ({}); {} of {} {} there",
+            some(self.needed),
+            self.there,
+            self.number,
+            verb(self.there),
+        );
+        for (address, age) in &self.old {
+            // Writing into a string cannot fail.
+            let _ = write!(said, "; no heartbeat of {address} for {}", short(*age));
+        }
+        let mend = "rs.status() names the missing members; start them again";
+        if self.there >= self.needed {
+            Finding::ok(check, said)
+        } else if self.there + self.old.len() >= self.needed {
+            Finding::unknown(check, said).mend(mend)
+        } else {
+            Finding::wrong(check, said, mend)
+        }
+    }
+}
+
+fn some(members: usize) -> String {
+    count(u64::try_from(members).unwrap_or(u64::MAX), "member")
+}
+
+/// The time between two readings of one clock.
+fn age(earlier: DateTime, later: DateTime) -> Duration {
+    let millis = later
+        .timestamp_millis()
+        .saturating_sub(earlier.timestamp_millis());
+    Duration::from_millis(u64::try_from(millis).unwrap_or_default())
 }
 
 /// The write concern where the connected server is no member of a replica set.
@@ -134,6 +230,68 @@ fn number(document: &Document, key: &str) -> Option<i64> {
 mod tests {
     use super::super::State;
     use super::*;
+
+    /// The members of a set of three with these ages of their heartbeats, in milliseconds; the first one is the primary that
+    /// was asked.
+    fn members(ages: [i64; 2], states: [i64; 2]) -> Members {
+        let now = 1_000_000;
+        let mut members = vec![doc! { "name": "a", "state": PRIMARY }];
+        for (at, name) in ["b", "c"].into_iter().enumerate() {
+            let heartbeat = DateTime::from_millis(now - ages[at]);
+            members.push(doc! { "name": name, "state": states[at], "lastHeartbeat": heartbeat });
+        }
+        let date = DateTime::from_millis(now);
+        Members::of(&doc! { "date": date, "writeMajorityCount": 2, "members": members })
+    }
+
+    #[test]
+    fn an_old_heartbeat_is_no_verdict() {
+        let (there, gone, recovering) = ([SECONDARY; 2], [DOWN; 2], [3; 2]);
+        for (ages, states, state, said) in [
+            (
+                [0, 2_000],
+                there,
+                State::Ok,
+                "majority (2 members); 3 of 3 are there",
+            ),
+            (
+                [0, 2_001],
+                there,
+                State::Ok,
+                "majority (2 members); 2 of 3 are there; no heartbeat of c for 2.0s",
+            ),
+            (
+                [5_000, 9_000],
+                there,
+                State::Unknown,
+                "majority (2 members); 1 of 3 is there; no heartbeat of b for 5.0s; no heartbeat of c for 9.0s",
+            ),
+            (
+                [99_000, 99_000],
+                gone,
+                State::Wrong,
+                "majority (2 members); 1 of 3 is there",
+            ),
+            (
+                [5_000, 9_000],
+                recovering,
+                State::Unknown,
+                "majority (2 members); 1 of 3 is there; no heartbeat of b for 5.0s; no heartbeat of c for 9.0s",
+            ),
+            (
+                [0, 99_000],
+                [3, ARBITER],
+                State::Wrong,
+                "majority (2 members); 1 of 3 is there",
+            ),
+        ] {
+            let finding = members(ages, states).judge("write concern");
+            assert_eq!((finding.state, finding.said.as_str()), (state, said), "{ages:?}");
+        }
+        let single = doc! { "writeMajorityCount": 1, "members": [{ "name": "a", "state": PRIMARY }] };
+        let finding = Members::of(&single).judge("write concern");
+        assert_eq!(finding.said, "majority (1 member); 1 of 1 is there");
+    }
 
     #[test]
     fn each_kind_of_deployment_is_told_apart() {

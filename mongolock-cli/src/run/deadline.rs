@@ -62,6 +62,11 @@ impl LeaseClock {
         }
     }
 
+    /// The expiry of the leases.
+    pub(super) fn expiry(&self) -> Duration {
+        self.expiry
+    }
+
     /// The limits for the time that remains of a lease by the library's clock, which must be read by `remaining`: the
     /// clock is read before.
     pub(super) fn limits(&mut self, remaining: impl FnOnce() -> Duration) -> Limits {

@@ -1,22 +1,39 @@
 //! The process group of the command, which the guardian leads.
 
 use std::io;
+#[cfg(target_os = "linux")]
+use std::path::Path;
 
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, getpid, kill_process_group};
+
+#[cfg(target_os = "linux")]
+use super::namespace::Shown;
 
 /// In the line of a process, the number of its threads is the 20th field, and its group the 5th.
 #[cfg(target_os = "linux")]
 const THREADS_AFTER_GROUP: usize = 14;
 
-/// A process of a group.
+/// A process of a group. Its ids are those of the PID namespace of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Process {
     id: i32,
-    parent: i32,
     group: i32,
+    /// Whether it is a child of this process.
+    is_child: bool,
     is_zombie: bool,
+}
+
+/// The group of this process; `None` if the group is outside the PID namespace of this process, where it has no id.
+pub(super) fn own_group() -> Option<Pid> {
+    Pid::from_raw(nix::unistd::getpgrp().as_raw())
+}
+
+/// Whether this process leads its session. A session outside the PID namespace has no id there.
+pub(super) fn is_session_leader() -> bool {
+    let session = nix::unistd::getsid(None).map(nix::unistd::Pid::as_raw);
+    session == Ok(getpid().as_raw_nonzero().get())
 }
 
 /// The group of the command. Its leader must not be reaped while this value is used: its id could belong to others then.
@@ -56,17 +73,15 @@ impl Group {
 
 /// The zombies among the children of this process.
 pub(super) fn own_zombies() -> io::Result<Vec<Pid>> {
-    let own = rustix::process::getpid().as_raw_nonzero().get();
     let all = processes()?;
-    let zombies = all
-        .iter()
-        .filter(|process| process.parent == own && process.is_zombie);
+    let zombies = all.iter().filter(|process| process.is_child && process.is_zombie);
     Ok(zombies.filter_map(|process| Pid::from_raw(process.id)).collect())
 }
 
 /// The processes that can be seen.
 #[cfg(target_os = "linux")]
 fn processes() -> io::Result<Vec<Process>> {
+    let shown = Shown::find()?;
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
         let entry = entry?;
@@ -75,14 +90,25 @@ fn processes() -> io::Result<Vec<Process>> {
             .to_str()
             .is_some_and(|name| name.parse::<i32>().is_ok())
         {
-            match std::fs::read(entry.path().join("stat")) {
-                Ok(stat) => found.extend(process(&String::from_utf8_lossy(&stat))),
+            match read(&entry.path(), &shown) {
+                Ok(process) => found.extend(process),
                 Err(error) if is_left_out(&error) => {}
                 Err(error) => return Err(error),
             }
         }
     }
     Ok(found)
+}
+
+/// The process with this directory; `None` if it is not in the namespace of this process.
+#[cfg(target_os = "linux")]
+fn read(directory: &Path, shown: &Shown) -> io::Result<Option<Process>> {
+    let stat = std::fs::read(directory.join("stat"))?;
+    let Some(process) = process(&String::from_utf8_lossy(&stat), shown.own_id()) else {
+        return Ok(None);
+    };
+    let ids = shown.in_own_namespace(process.id, process.group)?;
+    Ok(ids.map(|(id, group)| Process { id, group, ..process }))
 }
 
 /// Whether the process has ended meanwhile, or belongs to others. After another error, such as too many open files, it may
@@ -93,21 +119,21 @@ fn is_left_out(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|error| left_out.contains(&error))
 }
 
-/// A process from its line `<id> (<name>) <state> <parent> <group> …`. A name may have spaces and parentheses. The state is
+/// A process, with this id of its own process, from its line `<id> (<name>) <state> <parent> <group> …`. A name may have spaces and parentheses. The state is
 /// that of the main thread; the other threads may go on when it has ended.
 #[cfg(target_os = "linux")]
-fn process(stat: &str) -> Option<Process> {
+fn process(stat: &str, own_id: i32) -> Option<Process> {
     let (id, rest) = stat.split_once(" (")?;
     let (_, fields) = rest.rsplit_once(')')?;
     let mut fields = fields.split_whitespace();
     let has_ended = matches!(fields.next()?, "Z" | "X" | "x");
-    let parent = fields.next()?.parse().ok()?;
+    let parent: i32 = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
     let threads: Option<u32> = fields.nth(THREADS_AFTER_GROUP)?.parse().ok();
     Some(Process {
         id: id.parse().ok()?,
-        parent,
         group,
+        is_child: parent == own_id,
         is_zombie: has_ended && threads.is_some_and(|number| number <= 1),
     })
 }
@@ -142,8 +168,8 @@ fn line_of_ps(line: &str) -> Option<Process> {
     let (id, parent, group) = (number()?, number()?, number()?);
     Some(Process {
         id,
-        parent,
         group,
+        is_child: parent == getpid().as_raw_nonzero().get(),
         is_zombie: fields.next()?.starts_with('Z'),
     })
 }
@@ -154,12 +180,14 @@ mod tests {
 
     #[test]
     fn a_name_does_not_hide_the_fields() {
-        let found = process(&line("42 (a) Z 1 (b) S 7 41", 1)).unwrap();
+        let line = line("42 (a) Z 1 (b) S 7 41", 1);
+        let found = process(&line, 7).unwrap();
         assert_eq!(
-            (found.id, found.parent, found.group, found.is_zombie),
-            (42, 7, 41, false)
+            (found.id, found.is_child, found.group, found.is_zombie),
+            (42, true, 41, false)
         );
-        assert_eq!(process(""), None);
+        assert!(!process(&line, 8).unwrap().is_child);
+        assert_eq!(process("", 7), None);
     }
 
     /// The line of a process, with a number of threads.
@@ -171,7 +199,7 @@ mod tests {
     fn a_process_whose_main_thread_has_ended_is_a_zombie_only_without_other_threads() {
         let is_zombie = |state: &str, threads| {
             let line = line(&format!("43 (a) {state} 7 41"), threads);
-            process(&line).unwrap().is_zombie
+            process(&line, 7).unwrap().is_zombie
         };
         assert!(is_zombie("Z", 1));
         assert!(is_zombie("X", 0));

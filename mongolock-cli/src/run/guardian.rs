@@ -8,10 +8,10 @@ use std::os::unix::net::UnixStream;
 
 use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal, getpgrp, getpid};
+use rustix::process::{Pid, Signal, getpid};
 
 use super::deadline::Limits;
-use super::group::Group;
+use super::group::{Group, own_group};
 use super::messages::{Channel, Order, Report};
 use super::timer::Timer;
 use crate::cli::GuardArguments;
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 /// Guards the group that this process leads, until it kills the group and itself with it.
 pub(crate) fn guard(arguments: &GuardArguments) -> Result<Infallible, Failure> {
     // By hand it would kill the job that it was started in.
-    if getpgrp() != getpid() {
+    if own_group() != Some(getpid()) {
         return Err(Failure::new("this command is for `mongolock run` only"));
     }
     // This process starts no other one and so has no descendants: only `run`, which starts the command, is a subreaper.
@@ -150,7 +150,7 @@ impl Terminal {
 
     /// Puts the group of `run` into the foreground, unless the shell has put another one there.
     fn give_back(&self) {
-        if rustix::termios::tcgetpgrp(&self.device) == Ok(getpgrp()) {
+        if rustix::termios::tcgetpgrp(&self.device) == Ok(getpid()) {
             let _ = rustix::termios::tcsetpgrp(&self.device, self.before);
         }
     }

@@ -12,7 +12,11 @@ mod group;
 mod guardian;
 mod hold;
 mod messages;
+#[cfg(target_os = "linux")]
+mod namespace;
+mod notices;
 mod progress;
+mod renewals;
 mod signals;
 mod supervisor;
 mod terminal;
@@ -30,6 +34,7 @@ pub(crate) use self::exec::exec;
 use self::children::Status;
 use self::deadline::LeaseClock;
 use self::hold::Hold;
+use self::renewals::Failures;
 use self::signals::{PASSED_ON, Signals};
 use self::supervisor::Supervisor;
 use crate::cli::{ConnectionArguments, GuardArguments, RunArguments};
@@ -58,8 +63,6 @@ struct Outcome {
     verdict: Verdict,
     /// The signals that were passed on to it.
     received: Vec<Signal>,
-    /// What is to be said about it.
-    remarks: Vec<String>,
 }
 
 /// Why the command has ended.
@@ -112,6 +115,7 @@ async fn run_under_lock(
     let builder = connection.builder().await?.expiry(arguments.expiry);
     let provider = builder.build()?;
     let clock = LeaseClock::new(arguments.expiry);
+    let failures = Failures::listen();
     let acquiring = async {
         // The time of `--wait` is for the lock, and not for the connection. If no server answers, the acquisition says why.
         provider.is_ready().await;
@@ -133,7 +137,7 @@ async fn run_under_lock(
         }
     };
     let ending = match acquired {
-        Ok(Acquired::Hold(hold)) => run_with(hold, clock, signals, arguments).await,
+        Ok(Acquired::Hold(hold)) => run_with(hold, clock, failures, signals, arguments).await,
         Ok(Acquired::Done(done)) => {
             warn(format_args!("{done}; the command was not run"));
             Ok(Ending::OK)
@@ -158,6 +162,7 @@ fn interrupted(signal: Signal) -> Ending {
 async fn run_with(
     hold: Hold,
     clock: LeaseClock,
+    failures: Failures,
     signals: Signals,
     arguments: &RunArguments,
 ) -> Result<Ending, Failure> {
@@ -169,7 +174,7 @@ async fn run_with(
             ("MONGOLOCK_TOKEN", hold.tokens(&arguments.names)),
         ],
     };
-    let ran = match Supervisor::start(&hold, clock, signals) {
+    let ran = match Supervisor::start(&hold, clock, failures, signals) {
         Ok(supervisor) => supervisor
             .run(&errand)
             .await
@@ -184,7 +189,6 @@ async fn run_with(
             return Err(failure);
         }
     };
-    outcome.remarks.iter().for_each(warn);
     end(hold, &outcome).await
 }
 

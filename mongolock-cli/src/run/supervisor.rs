@@ -6,20 +6,22 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
-    Pid, Signal, getpgid, getpid, getsid, kill_current_process_group, kill_process, kill_process_group,
+    Pid, Signal, getpgid, getpid, kill_current_process_group, kill_process, kill_process_group,
 };
 use tokio::time::sleep;
 
 use super::children::{News, Status, news, reap, start_command, start_guardian};
 use super::deadline::{LeaseClock, Limits};
-use super::group::{Group, own_zombies};
+use super::group::{Group, is_session_leader, own_zombies};
 use super::hold::Hold;
 use super::messages::{Channel, Order, Report};
+use super::notices::Notices;
+use super::renewals::{Failures, Renewals};
 use super::signals::{PASSED_ON, Signals};
 use super::terminal::Foreground;
 use super::{Errand, Outcome, Verdict};
 use crate::clock::Moment;
-use crate::failure::warn;
+use crate::text::short;
 
 /// The signals that ask a command to end.
 const ENDING: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
@@ -54,6 +56,8 @@ const OWN_STOP: Duration = Duration::from_millis(200);
 pub(super) struct Supervisor<'a> {
     hold: &'a Hold,
     clock: LeaseClock,
+    renewals: Renewals,
+    notices: Notices,
     signals: Signals,
     group: Group,
     channel: Channel,
@@ -81,13 +85,17 @@ pub(super) struct Supervisor<'a> {
     is_stop_told: bool,
     /// The signals that were passed on.
     received: Vec<Signal>,
-    /// What is to be said when the terminal is back.
-    remarks: Vec<String>,
 }
 
 impl<'a> Supervisor<'a> {
     /// Starts the guardian, and waits until it keeps the limits of the lease.
-    pub(super) fn start(hold: &'a Hold, mut clock: LeaseClock, mut signals: Signals) -> io::Result<Self> {
+    pub(super) fn start(
+        hold: &'a Hold,
+        mut clock: LeaseClock,
+        failures: Failures,
+        mut signals: Signals,
+    ) -> io::Result<Self> {
+        let notices = Notices::new()?;
         signals.add_always(Signal::CHILD)?;
         let foreground = Foreground::find();
         let limits = clock.limits(|| hold.remaining());
@@ -95,6 +103,8 @@ impl<'a> Supervisor<'a> {
         let mut supervisor = Self {
             hold,
             clock,
+            renewals: Renewals::new(failures),
+            notices,
             signals,
             group,
             channel,
@@ -113,7 +123,6 @@ impl<'a> Supervisor<'a> {
             asked_to_end: None,
             is_stop_told: false,
             received: Vec::new(),
-            remarks: Vec::new(),
         };
         if let Err(error) = supervisor.until_accepted(limits) {
             supervisor.discard();
@@ -167,6 +176,7 @@ impl<'a> Supervisor<'a> {
         while !self.has_ended() {
             self.look_at_children();
             self.read_reports();
+            self.tell_failures();
             self.keep_limits();
             self.end_group();
             let pause = if self.status.is_some() {
@@ -189,7 +199,6 @@ impl<'a> Supervisor<'a> {
             status: self.status,
             verdict: self.verdict,
             received: self.received,
-            remarks: self.remarks,
         }
     }
 
@@ -275,6 +284,16 @@ impl<'a> Supervisor<'a> {
         }
     }
 
+    /// Says why the lock is not renewed: the command may end soon.
+    fn tell_failures(&mut self) {
+        if self.verdict == Verdict::Own {
+            let (left, expiry) = (self.hold.remaining(), self.clock.expiry());
+            if let Some(news) = self.renewals.news(left, expiry) {
+                self.notices.say(news);
+            }
+        }
+    }
+
     /// Sends a renewal to the guardian, and ends the command when a limit has passed.
     fn keep_limits(&mut self) {
         if self.killed.is_some() {
@@ -298,6 +317,9 @@ impl<'a> Supervisor<'a> {
         let is_renewal = limits.kill_at.0 > self.sent.kill_at.0.saturating_add(RENEWAL);
         if is_renewal {
             self.sent = limits;
+            if self.renewals.succeed() {
+                self.notices.say("the lock is renewed again");
+            }
         }
         if is_renewal || self.sent != self.accepted {
             // A guardian that does not read keeps its limits, and so does this process.
@@ -416,7 +438,7 @@ impl<'a> Supervisor<'a> {
         } else if self.foreground.is_none() && self.resumed.is_none() && !self.is_stop_told {
             // Nobody has taken the terminal from this process, and the command may never end.
             self.is_stop_told = true;
-            warn(
+            self.notices.say(
                 "the command was stopped, and keeps the lock; if it reads from the terminal, its output must go there, too",
             );
         }
@@ -425,7 +447,7 @@ impl<'a> Supervisor<'a> {
     /// Stops this process until it is continued. The lease is not renewed meanwhile.
     fn stop(&mut self) {
         // A session leader has no shell that would continue it.
-        if getsid(None) != Ok(getpid()) {
+        if !is_session_leader() {
             let _ = kill_process(getpid(), Signal::STOP);
         }
         self.resumed = Some(Instant::now());
@@ -446,8 +468,15 @@ impl<'a> Supervisor<'a> {
         self.group.signal(Signal::CONT);
     }
 
-    /// The first reason counts.
+    /// The first reason counts. A command that is ended before the lease is over cannot see why.
     fn decide(&mut self, verdict: Verdict) {
+        let left = self.hold.remaining();
+        if self.verdict == Verdict::Own && verdict == Verdict::Lost && !left.is_zero() {
+            let left = short(left);
+            self.notices.say(format_args!(
+                "the lock was not renewed, {left} left: the command is ended"
+            ));
+        }
         if self.verdict == Verdict::Own && self.status.is_none() {
             self.verdict = verdict;
         } else if self.verdict == Verdict::Own && verdict == Verdict::Lost {

@@ -4,8 +4,10 @@ use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 
 use nix::sys::signal::{SigSet, Signal};
-use rustix::process::{Pid, getpgrp};
+use rustix::process::Pid;
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
+
+use super::group::own_group;
 
 /// The terminal that the command uses for both its input and its output.
 pub(super) struct Foreground {
@@ -20,7 +22,8 @@ impl Foreground {
         let (input, output) = (io::stdin(), io::stdout());
         let device = |fd: &dyn AsFd| rustix::fs::fstat(fd.as_fd()).map(|stat| stat.st_rdev);
         let is_one = input.is_terminal() && output.is_terminal() && device(&input) == device(&output);
-        let foreground = Self { own: getpgrp() };
+        // A group outside the PID namespace could not be put back.
+        let foreground = Self { own: own_group()? };
         (is_one && foreground.is_own()).then_some(foreground)
     }
 

@@ -2,114 +2,10 @@
 //! input or output.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::HashSet;
-use std::time::{Duration, Instant};
-
-use clap::ValueEnum;
-use mongolock::LockInfo;
+use std::time::Instant;
 
 use super::keys::{Command, Scroll};
-use crate::json::since;
-use crate::output::name_of;
-use crate::text::escaped;
-
-/// The column that decides the order of the rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Column {
-    /// The most waiters first
-    Waiters,
-    /// The oldest hold first
-    Age,
-    /// The lease that ends first
-    Remaining,
-    /// In alphabetical order
-    Holder,
-    /// In alphabetical order
-    Name,
-}
-
-impl Column {
-    fn next(self) -> Self {
-        match self {
-            Self::Waiters => Self::Age,
-            Self::Age => Self::Remaining,
-            Self::Remaining => Self::Holder,
-            Self::Holder => Self::Name,
-            Self::Name => Self::Waiters,
-        }
-    }
-
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiters => "waiters",
-            Self::Age => "age",
-            Self::Remaining => "remaining",
-            Self::Holder => "holder",
-            Self::Name => "name",
-        }
-    }
-}
-
-/// A lock that is held. Its texts are safe for a terminal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Row {
-    /// The name of the lock, or of the semaphore and the number of the permit.
-    pub(super) name: String,
-    /// What the waiters wait for: the lock, or the semaphore.
-    pub(super) awaited: String,
-    pub(super) holder: String,
-    /// The time since the acquisition, when it was read.
-    pub(super) age: Duration,
-    /// The time until the lease ends, when it was read.
-    pub(super) remaining: Duration,
-    /// The owners of the waiters in their order.
-    pub(super) waiters: Vec<String>,
-}
-
-impl Row {
-    pub(super) fn of(info: &LockInfo) -> Self {
-        let owner = info.owner.as_deref();
-        Self {
-            name: name_of(info),
-            awaited: info.name.clone(),
-            holder: owner.map_or_else(|| "-".into(), escaped).into_owned(),
-            age: since(info, info.acquired_at).unwrap_or_default(),
-            remaining: info.remaining,
-            waiters: info
-                .waiters
-                .iter()
-                .map(|waiter| escaped(&waiter.owner).into_owned())
-                .collect(),
-        }
-    }
-
-    /// Whether the name, the holder or a waiter has the text in it. The text is in small letters.
-    fn has(&self, text: &str) -> bool {
-        let mut shown = [&self.name, &self.holder].into_iter().chain(&self.waiters);
-        text.is_empty() || shown.any(|shown| shown.to_lowercase().contains(text))
-    }
-}
-
-/// What one read has found.
-#[derive(Debug, Default)]
-pub(super) struct Locks {
-    pub(super) rows: Vec<Row>,
-    /// Whether there are more.
-    pub(super) is_cut: bool,
-    /// The number of documents that cannot be read as a lock.
-    pub(super) damaged: usize,
-}
-
-impl Locks {
-    /// The number of waiters. Those for a semaphore are in the row of each of its permits, and count once.
-    pub(super) fn waiters(&self) -> usize {
-        let mut all = HashSet::new();
-        for row in &self.rows {
-            all.extend(row.waiters.iter().map(|owner| (&row.awaited, owner)));
-        }
-        all.len()
-    }
-}
+use super::rows::{Column, Locks, Row};
 
 pub(super) struct Board {
     locks: Locks,
@@ -120,10 +16,25 @@ pub(super) struct Board {
     is_reversed: bool,
     filter: String,
     is_typing: bool,
+    /// The name in the row of the cursor; `None` in the first row, whichever lock that is.
+    selected: Option<String>,
+    /// The row of the cursor, which stays there if its lock is gone.
+    cursor: usize,
+    /// The row whose details are shown, as it was read last.
+    details: Option<Row>,
     /// The first row on the screen.
     first: usize,
     /// The number of rows on the screen.
     height: usize,
+}
+
+/// The part of the rows that is on the screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct View {
+    /// The first row.
+    pub(super) first: usize,
+    /// The row of the cursor.
+    pub(super) cursor: usize,
 }
 
 impl Board {
@@ -136,6 +47,9 @@ impl Board {
             is_reversed: false,
             filter: String::new(),
             is_typing: false,
+            selected: None,
+            cursor: 0,
+            details: None,
             first: 0,
             height: 0,
         }
@@ -143,6 +57,11 @@ impl Board {
 
     /// Takes over what was read.
     pub(super) fn set(&mut self, locks: Locks, read_at: Instant) {
+        if let Some(shown) = &mut self.details
+            && let Some(row) = locks.rows.iter().find(|row| row.name == shown.name)
+        {
+            shown.clone_from(row);
+        }
         self.locks = locks;
         self.read_at = read_at;
         self.problem = None;
@@ -181,6 +100,13 @@ impl Board {
         self.is_typing
     }
 
+    /// The lock whose details are shown, and whether it is still held.
+    pub(super) fn details(&self) -> Option<(&Row, bool)> {
+        let shown = self.details.as_ref()?;
+        let is_held = self.locks.rows.iter().any(|row| row.name == shown.name);
+        Some((shown, is_held))
+    }
+
     /// The rows that the filter lets through, in their order.
     pub(super) fn rows(&self) -> Vec<&Row> {
         let text = self.filter.to_lowercase();
@@ -207,11 +133,25 @@ impl Board {
         }
     }
 
-    /// The first of so many rows on a screen of this height. The last screen is full if there are enough rows.
-    pub(super) fn first(&mut self, number: usize, height: usize) -> usize {
-        self.height = height;
-        self.first = self.first.min(number.saturating_sub(height));
-        self.first
+    /// The rows on a screen of this height: the cursor is among them, and the last screen is full if there are enough rows.
+    pub(super) fn view(&mut self, height: usize) -> View {
+        let rows = self.rows();
+        let (number, last) = (rows.len(), rows.len().saturating_sub(1));
+        let cursor = match &self.selected {
+            None => 0,
+            Some(name) => {
+                let found = rows.iter().position(|row| &row.name == name);
+                found.unwrap_or(self.cursor).min(last)
+            }
+        };
+        let earliest = (cursor + 1).saturating_sub(height);
+        let first = self.first.clamp(earliest, cursor.max(earliest));
+        (self.cursor, self.height) = (cursor, height);
+        self.first = first.min(number.saturating_sub(height));
+        View {
+            first: self.first,
+            cursor,
+        }
     }
 
     pub(super) fn apply(&mut self, command: Command) {
@@ -220,34 +160,46 @@ impl Board {
             Command::Quit => {}
             Command::NextColumn => self.column = self.column.next(),
             Command::Reverse => self.is_reversed = !self.is_reversed,
-            Command::TypeFilter => self.is_typing = true,
+            Command::TypeFilter => {
+                self.details = None;
+                self.is_typing = true;
+            }
             Command::Append(c) => self.filter.push(c),
             Command::DeleteLast => drop(self.filter.pop()),
             Command::AcceptFilter => self.is_typing = false,
-            Command::ClearFilter => {
+            // The details are in front of the filter.
+            Command::Back | Command::Details if self.details.is_some() => self.details = None,
+            Command::Back => {
                 self.filter.clear();
                 self.is_typing = false;
             }
+            Command::Details => self.details = self.rows().get(self.cursor).copied().cloned(),
             Command::Scroll(scroll) => self.scroll(scroll),
         }
     }
 
     fn scroll(&mut self, scroll: Scroll) {
-        let page = self.height.max(1);
-        // What is too far is corrected when the number of rows is known.
-        self.first = match scroll {
-            Scroll::Up => self.first.saturating_sub(1),
-            Scroll::Down => self.first.saturating_add(1),
-            Scroll::PageUp => self.first.saturating_sub(page),
-            Scroll::PageDown => self.first.saturating_add(page),
+        let rows = self.rows();
+        let (page, last) = (self.height.max(1), rows.len().saturating_sub(1));
+        let to = match scroll {
+            Scroll::Up => self.cursor.saturating_sub(1),
+            Scroll::Down => self.cursor.saturating_add(1),
+            Scroll::PageUp => self.cursor.saturating_sub(page),
+            Scroll::PageDown => self.cursor.saturating_add(page),
             Scroll::First => 0,
-            Scroll::Last => usize::MAX,
+            Scroll::Last => last,
         };
+        let to = to.min(last);
+        let row = rows.get(to).filter(|_| to > 0);
+        let selected = row.map(|row| row.name.clone());
+        (self.cursor, self.selected) = (to, selected);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn row(name: &str, holder: &str, age: u64, remaining: u64, waiters: &[&str]) -> Row {
@@ -258,6 +210,7 @@ mod tests {
             age: Duration::from_secs(age),
             remaining: Duration::from_secs(remaining),
             waiters: waiters.iter().map(|&owner| owner.to_owned()).collect(),
+            details: vec![format!("{name} of {holder}")],
         }
     }
 
@@ -324,23 +277,76 @@ mod tests {
         board.apply(Command::DeleteLast);
         board.apply(Command::AcceptFilter);
         assert_eq!((board.filter(), board.is_typing()), ("dor", false));
-        board.apply(Command::ClearFilter);
+        board.apply(Command::Back);
         assert_eq!(names(&board), "cbad");
     }
 
+    fn view(board: &mut Board, height: usize) -> (usize, usize) {
+        let View { first, cursor } = board.view(height);
+        (first, cursor)
+    }
+
     #[test]
-    fn scrolling_ends_with_the_rows() {
+    fn the_cursor_stays_on_the_screen_and_among_the_rows() {
         let mut board = board();
-        assert_eq!(board.first(4, 3), 0);
-        board.apply(Command::Scroll(Scroll::Last));
-        assert_eq!(board.first(4, 3), 1);
-        board.apply(Command::Scroll(Scroll::PageDown));
-        assert_eq!(board.first(4, 3), 1);
-        board.apply(Command::Scroll(Scroll::Up));
-        board.apply(Command::Scroll(Scroll::Up));
-        assert_eq!(board.first(4, 3), 0);
+        assert_eq!(view(&mut board, 3), (0, 0));
+        for (scroll, wanted) in [
+            (Scroll::Down, (0, 1)),
+            (Scroll::Last, (1, 3)),
+            (Scroll::PageDown, (1, 3)),
+            (Scroll::Up, (1, 2)),
+            (Scroll::Up, (1, 1)),
+            (Scroll::Up, (0, 0)),
+            (Scroll::Up, (0, 0)),
+            (Scroll::PageDown, (1, 3)),
+            (Scroll::First, (0, 0)),
+        ] {
+            board.apply(Command::Scroll(scroll));
+            assert_eq!(view(&mut board, 3), wanted, "{scroll:?}");
+        }
         board.apply(Command::Scroll(Scroll::Down));
-        assert_eq!(board.first(4, 10), 0, "all rows fit");
+        assert_eq!(view(&mut board, 10), (0, 1), "all rows fit");
+        assert_eq!(view(&mut board, 0), (2, 1), "there is no room");
+        board.set(Locks::default(), Instant::now());
+        assert_eq!(view(&mut board, 3), (0, 0));
+    }
+
+    #[test]
+    fn the_cursor_stays_with_its_lock() {
+        let mut board = board();
+        assert_eq!(names(&board), "cbad");
+        board.apply(Command::Scroll(Scroll::Down));
+        board.apply(Command::NextColumn);
+        board.apply(Command::NextColumn);
+        assert_eq!((names(&board).as_str(), board.view(4).cursor), ("adcb", 3));
+        board.apply(Command::Scroll(Scroll::First));
+        board.apply(Command::NextColumn);
+        assert_eq!((names(&board).as_str(), board.view(4).cursor), ("bdca", 0));
+    }
+
+    #[test]
+    fn the_details_are_those_of_the_lock_that_was_chosen() {
+        let mut board = board();
+        board.apply(Command::Scroll(Scroll::Down));
+        board.apply(Command::Details);
+        let shown = |board: &Board| {
+            let (row, is_held) = board.details()?;
+            Some((row.details.concat(), is_held))
+        };
+        assert_eq!(shown(&board), Some(("b of anna".to_owned(), true)));
+        let rows = vec![row("b", "emil", 1, 29, &[])];
+        let locks = Locks {
+            rows,
+            ..Locks::default()
+        };
+        board.set(locks, Instant::now());
+        assert_eq!(shown(&board), Some(("b of emil".to_owned(), true)));
+        board.set(Locks::default(), Instant::now());
+        assert_eq!(shown(&board), Some(("b of emil".to_owned(), false)));
+        board.apply(Command::Back);
+        assert_eq!(shown(&board), None);
+        board.apply(Command::Details);
+        assert_eq!(shown(&board), None, "there is no row");
     }
 
     #[test]

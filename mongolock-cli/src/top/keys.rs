@@ -15,11 +15,14 @@ pub(super) enum Command {
     DeleteLast,
     /// The text of the filter is complete.
     AcceptFilter,
-    ClearFilter,
+    /// Closes the details, or else clears the filter.
+    Back,
+    /// Opens or closes the details of the row of the cursor.
+    Details,
     Scroll(Scroll),
 }
 
-/// A movement over the rows.
+/// A movement of the cursor over the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scroll {
     Up,
@@ -45,8 +48,9 @@ pub(super) fn command(key: KeyEvent, is_typing: bool) -> Option<Command> {
         KeyCode::PageDown => Some(Command::Scroll(Scroll::PageDown)),
         KeyCode::Home => Some(Command::Scroll(Scroll::First)),
         KeyCode::End => Some(Command::Scroll(Scroll::Last)),
-        KeyCode::Esc => Some(Command::ClearFilter),
+        KeyCode::Esc => Some(Command::Back),
         KeyCode::Enter if is_typing => Some(Command::AcceptFilter),
+        KeyCode::Enter => Some(Command::Details),
         KeyCode::Backspace if is_typing => Some(Command::DeleteLast),
         KeyCode::Char(c) if is_typing => Some(Command::Append(c)),
         KeyCode::Char(c) => letter(c),
@@ -80,9 +84,9 @@ mod tests {
         let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         for is_typing in [false, true] {
             assert_eq!(command(interrupt, is_typing), Some(Command::Quit));
-            assert_eq!(command(key(KeyCode::Esc), is_typing), Some(Command::ClearFilter));
+            assert_eq!(command(key(KeyCode::Esc), is_typing), Some(Command::Back));
         }
         assert_eq!(command(key(KeyCode::Enter), true), Some(Command::AcceptFilter));
-        assert_eq!(command(key(KeyCode::Enter), false), None);
+        assert_eq!(command(key(KeyCode::Enter), false), Some(Command::Details));
     }
 }

@@ -3,6 +3,7 @@
 mod board;
 mod keys;
 mod reader;
+mod rows;
 mod screen;
 
 use std::io::{self, IsTerminal};
@@ -16,7 +17,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{MissedTickBehavior, interval};
 
-pub(crate) use self::board::Column;
+pub(crate) use self::rows::Column;
 
 use self::board::Board;
 use self::keys::Command;

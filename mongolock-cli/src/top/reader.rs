@@ -6,7 +6,7 @@ use mongolock::{LockAdmin, LockError, LockFilter};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::sleep;
 
-use super::board::{Locks, Row};
+use super::rows::{Locks, Row};
 use crate::failure::Failure;
 
 /// The pause between two reads.

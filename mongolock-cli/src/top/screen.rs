@@ -5,11 +5,13 @@ use std::time::Duration;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
-use ratatui::text::Line;
-use ratatui::widgets::{Cell, Row as TableRow, Table};
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Paragraph, Wrap};
 
-use super::board::{Board, Row};
-use crate::text::{escaped, short};
+use super::board::{Board, View};
+use super::rows::Row;
+use crate::columns::{Column, Columns, Kind};
+use crate::text::{count, escaped, short};
 
 /// A read that is older than this is late, and the screen says so.
 const LATE: Duration = Duration::from_secs(3);
@@ -17,7 +19,20 @@ const LATE: Duration = Duration::from_secs(3);
 const HEADING: Style = Style::new().add_modifier(Modifier::REVERSED);
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-const KEYS: &str = "q quit   s sort   r reverse   / filter   Esc clear   Up Down PgUp PgDn scroll";
+/// The row of the cursor.
+const CURSOR: Style = Style::new().add_modifier(Modifier::UNDERLINED);
+
+const KEYS: &str = "q quit  s sort  r reverse  / filter  Enter details  Esc clear  arrows scroll";
+const KEYS_OF_DETAILS: &str = "q quit  Enter, Esc back";
+
+/// The columns of the table.
+const COLUMNS: [Column; 5] = [
+    ("NAME", Kind::Long),
+    ("HOLDER", Kind::Long),
+    ("AGE", Kind::Number),
+    ("REMAINING", Kind::Number),
+    ("WAITERS", Kind::Long),
+];
 
 /// Draws the board.
 pub(super) fn draw(frame: &mut Frame<'_>, board: &mut Board) {
@@ -27,15 +42,17 @@ pub(super) fn draw(frame: &mut Frame<'_>, board: &mut Board) {
         Constraint::Min(1),
         Constraint::Length(1),
     ];
-    let [summary, problem, table, keys] = Layout::vertical(parts).areas(frame.area());
+    let [summary, problem, middle, keys] = Layout::vertical(parts).areas(frame.area());
     let passed = board.read_at().elapsed();
-    let number = board.rows().len();
     // One line is the heading.
-    let height = usize::from(table.height.saturating_sub(1));
-    let first = board.first(number, height);
-    frame.render_widget(Line::styled(summary_of(board, number), BOLD), summary);
+    let view = board.view(usize::from(middle.height.saturating_sub(1)));
+    let rows = board.rows();
+    frame.render_widget(Line::styled(summary_of(board, rows.len()), BOLD), summary);
     frame.render_widget(Line::from(problem_of(board, passed)), problem);
-    draw_table(frame, table, &board.rows(), first, passed);
+    match board.details() {
+        Some((row, is_held)) => draw_details(frame, middle, row, is_held),
+        None => draw_table(frame, middle, &rows, view, passed),
+    }
     frame.render_widget(Line::from(last_line(board)), keys);
 }
 
@@ -65,45 +82,59 @@ fn problem_of(board: &Board, passed: Duration) -> String {
         said.push("there are more locks; name a PREFIX".to_owned());
     }
     if locks.damaged > 0 {
-        said.push(format!("{} damaged documents: mongolock doctor", locks.damaged));
+        let damaged = count(locks.damaged, "damaged document");
+        said.push(format!("{damaged}: mongolock doctor"));
     }
     said.join("; ")
 }
 
-fn draw_table(frame: &mut Frame<'_>, area: Rect, rows: &[&Row], first: usize, passed: Duration) {
-    let shown = rows.iter().skip(first).take(usize::from(area.height));
-    let widths = [
-        Constraint::Fill(3),
-        Constraint::Fill(2),
-        Constraint::Length(8),
-        Constraint::Length(9),
-        Constraint::Fill(3),
-    ];
-    let heading = TableRow::new(["NAME", "HOLDER", "     AGE", "REMAINING", "WAITERS"]).style(HEADING);
-    let table = Table::new(shown.map(|row| cells(row, passed)), widths);
-    frame.render_widget(table.header(heading).column_spacing(2), area);
+/// Draws the rows in columns that have room for all rows, so that scrolling moves none of them.
+fn draw_table(frame: &mut Frame<'_>, area: Rect, rows: &[&Row], view: View, passed: Duration) {
+    let all: Vec<[String; 5]> = rows.iter().map(|row| cells(row, passed)).collect();
+    let mut columns = Columns::new(COLUMNS);
+    for cells in &all {
+        columns.widen(cells);
+    }
+    let widths = columns.widths(Some(usize::from(area.width)));
+    let mut lines = vec![Line::styled(columns.line(&columns.headings(), &widths), HEADING)];
+    let shown = all.iter().enumerate().skip(view.first);
+    lines.extend(shown.take(usize::from(area.height)).map(|(at, cells)| {
+        let style = if at == view.cursor { CURSOR } else { Style::new() };
+        Line::styled(columns.line(cells, &widths), style)
+    }));
+    frame.render_widget(Text::from(lines), area);
 }
 
 /// A row as it is after this time: it was neither renewed nor released as far as is known.
-fn cells(row: &Row, passed: Duration) -> TableRow<'_> {
-    let age = short(row.age.saturating_add(passed));
-    let remaining = short(row.remaining.saturating_sub(passed));
+fn cells(row: &Row, passed: Duration) -> [String; 5] {
     let waiters = match row.waiters.len() {
         0 => "-".to_owned(),
         number => format!("{number}: {}", row.waiters.join(", ")),
     };
-    TableRow::new([
-        Cell::from(row.name.as_str()),
-        Cell::from(row.holder.as_str()),
-        Cell::from(format!("{age:>8}")),
-        Cell::from(format!("{remaining:>9}")),
-        Cell::from(waiters),
-    ])
+    [
+        row.name.clone(),
+        row.holder.clone(),
+        short(row.age.saturating_add(passed)),
+        short(row.remaining.saturating_sub(passed)),
+        waiters,
+    ]
+}
+
+/// Draws all that is known of a lock.
+fn draw_details(frame: &mut Frame<'_>, area: Rect, row: &Row, is_held: bool) {
+    let mut lines: Vec<Line<'_>> = row.details.iter().map(|line| Line::from(line.as_str())).collect();
+    if !is_held {
+        lines.insert(0, Line::styled("no longer held; it was:", BOLD));
+    }
+    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), area);
 }
 
 fn last_line(board: &Board) -> String {
     if board.is_typing() {
         return format!("filter: {}_", board.filter());
+    }
+    if board.details().is_some() {
+        return KEYS_OF_DETAILS.to_owned();
     }
     if board.filter().is_empty() {
         return KEYS.to_owned();
@@ -118,8 +149,8 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    use super::super::board::{Column, Locks};
     use super::super::keys::Command;
+    use super::super::rows::{Column as SortColumn, Locks};
     use super::*;
 
     fn row(name: &str, waiters: &[&str]) -> Row {
@@ -131,6 +162,7 @@ mod tests {
             age: Duration::from_secs(7_500),
             remaining: Duration::from_secs(10_830),
             waiters: waiters.iter().map(|&owner| owner.to_owned()).collect(),
+            details: vec![name.to_owned(), "  state      held".to_owned()],
         }
     }
 
@@ -152,7 +184,7 @@ mod tests {
             rows: vec![row("report:1", &[]), row("deploy", &["vm:2", "vm:3"])],
             ..Locks::default()
         };
-        let mut board = Board::new(locks, Instant::now(), Column::Waiters);
+        let mut board = Board::new(locks, Instant::now(), SortColumn::Waiters);
         let shown = lines(&mut board, 7);
         assert_eq!(shown[0], "mongolock: 2 held, 2 waiting; by waiters");
         assert_eq!(shown[1], "");
@@ -160,13 +192,38 @@ mod tests {
             shown[2].starts_with("NAME ") && shown[2].ends_with(" WAITERS"),
             "{shown:?}"
         );
-        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(
-            words(&shown[3]),
-            ["deploy", "vm:1", "2h5m", "3h", "2:", "vm:2,", "vm:3"]
+            shown[2..5],
+            [
+                "NAME      HOLDER   AGE  REMAINING  WAITERS",
+                "deploy    vm:1    2h5m         3h  2: vm:2, vm:3",
+                "report:1  vm:1    2h5m         3h  -",
+            ]
         );
-        assert_eq!(words(&shown[4]), ["report:1", "vm:1", "2h5m", "3h", "-"]);
         assert_eq!(shown[6], KEYS);
+        board.apply(Command::Details);
+        let shown = lines(&mut board, 7);
+        assert_eq!(shown[2..4], ["deploy", "  state      held"]);
+        assert_eq!(shown[6], KEYS_OF_DETAILS);
+    }
+
+    /// A screen has room for no more than a part of a name.
+    #[test]
+    fn a_long_name_keeps_both_ends() {
+        let name = format!("report:{}:42", "x".repeat(100));
+        let locks = Locks {
+            rows: vec![row(&name, &[])],
+            ..Locks::default()
+        };
+        let mut board = Board::new(locks, Instant::now(), SortColumn::Name);
+        let shown = lines(&mut board, 7);
+        assert!(
+            shown[3].starts_with("report:xx")
+                && shown[3].contains("xx:42  vm:1")
+                && shown[3].contains('\u{2026}')
+                && shown[3].ends_with("3h  -"),
+            "{shown:?}"
+        );
     }
 
     #[test]
@@ -177,7 +234,7 @@ mod tests {
             damaged: 3,
         };
         let read_at = Instant::now().checked_sub(Duration::from_secs(12)).unwrap();
-        let mut board = Board::new(locks, read_at, Column::Name);
+        let mut board = Board::new(locks, read_at, SortColumn::Name);
         board.fail("no server".to_owned());
         board.apply(Command::TypeFilter);
         board.apply(Command::Append('b'));
@@ -199,7 +256,7 @@ mod tests {
             rows,
             ..Locks::default()
         };
-        let mut board = Board::new(locks, Instant::now(), Column::Name);
+        let mut board = Board::new(locks, Instant::now(), SortColumn::Name);
         // Three lines and the heading are no rows.
         assert!(lines(&mut board, 7)[5].starts_with("lock:2"));
         board.apply(Command::Scroll(super::super::keys::Scroll::Last));

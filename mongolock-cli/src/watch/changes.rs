@@ -24,6 +24,10 @@ pub(super) enum Kind {
     Waiting,
     /// Events were missed; the locks were read again.
     Gap,
+    /// No primary answers.
+    Gone,
+    /// A primary answers again.
+    Back,
 }
 
 impl Kind {
@@ -38,6 +42,8 @@ impl Kind {
             Self::Done => "done",
             Self::Waiting => "waiting",
             Self::Gap => "gap",
+            Self::Gone => "gone",
+            Self::Back => "back",
         }
     }
 }
@@ -52,7 +58,25 @@ pub(super) struct Change {
     pub(super) owner: Option<String>,
     /// The owner that a takeover has replaced.
     pub(super) before: Option<String>,
+    /// `None` for a permit, and if it is not known.
     pub(super) token: Option<i64>,
+    /// Why no primary answers.
+    pub(super) problem: Option<String>,
+}
+
+impl Change {
+    /// A line that is not about a lock.
+    pub(super) fn notice(kind: Kind, problem: Option<String>) -> Self {
+        Self {
+            kind,
+            name: String::new(),
+            permit: None,
+            owner: None,
+            before: None,
+            token: None,
+            problem,
+        }
+    }
 }
 
 /// The state of a lock that is not free.
@@ -186,18 +210,6 @@ pub(super) fn waiting(document: &Document) -> Option<Change> {
     change(Kind::Waiting, id, owner, None, None)
 }
 
-/// Events were missed.
-pub(super) fn gap() -> Change {
-    Change {
-        kind: Kind::Gap,
-        name: String::new(),
-        permit: None,
-        owner: None,
-        before: None,
-        token: None,
-    }
-}
-
 fn change(
     kind: Kind,
     id: &str,
@@ -212,7 +224,8 @@ fn change(
         permit,
         owner,
         before,
-        token,
+        token: token.filter(|_| permit.is_none()),
+        problem: None,
     })
 }
 
@@ -331,6 +344,7 @@ mod tests {
             .set("s\u{1f}2", &lock("anna#1", 100, 1), at(0))
             .expect("a line");
         assert_eq!((permit.name.as_str(), permit.permit), ("s", Some(2)));
+        assert_eq!(permit.token, None, "a permit has no token");
         assert_eq!(
             locks.set("mongolock\u{1f}ttl-index", &lock("anna#1", 100, 1), at(0)),
             None

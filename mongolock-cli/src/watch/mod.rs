@@ -1,6 +1,7 @@
 //! `watch`: what happens to locks, one line for each change.
 
 mod changes;
+mod page;
 
 use std::time::Duration;
 
@@ -9,27 +10,27 @@ use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::{ChangeStreamEvent, OperationType};
 use mongodb::error::{Error, ErrorKind};
 use mongodb::{Collection, Database};
-use mongolock::LockError;
-use serde::Serialize;
+use mongolock::{LockError, LockProvider};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 
-use self::changes::{Change, Kind, Locks, gap, waiting};
+use self::changes::{Change, Kind, Locks, waiting};
+use self::page::Page;
 use crate::cli::{ConnectionArguments, WatchArguments};
 use crate::clock::Moment;
 use crate::connection::Place;
 use crate::driver;
 use crate::exit::Ending;
 use crate::failure::Failure;
-use crate::json::{self, rfc3339};
-use crate::output::Output;
-use crate::text::escaped;
 
 /// How long the server waits for an event.
 const AWAIT: Duration = Duration::from_secs(1);
 
 /// The pause before the streams are opened again after they have failed.
 const REOPEN: Duration = Duration::from_secs(1);
+
+/// The pause between two looks at whether a primary answers.
+const PULSE: Duration = Duration::from_secs(1);
 
 /// How long the server's clock is counted on without being read again.
 const READING: Duration = Duration::from_secs(10);
@@ -45,18 +46,40 @@ pub(crate) async fn watch(
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
     let place = connection.place().await?;
-    let mut watch = Watch::new(place, arguments);
-    let mut streams = watch.open().await?;
+    let provider = place.provider.clone();
+    let page = Page::new(arguments.json);
+    let mut watch = Watch::new(place, &page, arguments.prefix);
+    let streams = watch.open().await?;
     watch.resynchronise(false).await?;
+    // Neither ends without a failure, and then the program ends.
+    Err(tokio::select! {
+        failure = watch.follow_on(streams) => failure,
+        failure = tell_outages(&provider, &page) => failure,
+    })
+}
+
+/// Says when no primary answers any more, and when one answers again. A stream says neither: it goes on after an election,
+/// and a connection that is cut silently looks like one without events.
+async fn tell_outages(provider: &LockProvider, page: &Page) -> Failure {
+    let mut is_gone = false;
     loop {
-        match watch.follow(&mut streams).await {
-            Ok(()) => {}
-            Err(failure) if failure.is_final() => return Err(failure),
-            Err(_) => {
-                // Their tasks end when nobody receives.
-                drop(streams);
-                streams = watch.reopen().await?;
-            }
+        sleep(PULSE).await;
+        let health = provider.health().await;
+        if health.has_primary != is_gone {
+            continue;
+        }
+        is_gone = !health.has_primary;
+        let notice = if is_gone {
+            let problem = health.error.map_or_else(
+                || "the replica set has no primary".to_owned(),
+                |error| Failure::from(error).to_string(),
+            );
+            Change::notice(Kind::Gone, Some(problem))
+        } else {
+            Change::notice(Kind::Back, None)
+        };
+        if let Err(failure) = page.show(&notice) {
+            return failure;
         }
     }
 }
@@ -73,18 +96,17 @@ enum Told {
 /// its own, because a request of the driver must not be dropped half way.
 type Streams = UnboundedReceiver<Told>;
 
-struct Watch {
+struct Watch<'a> {
     database: Database,
     locks: Collection<Document>,
     waiters: Collection<Document>,
-    arguments: WatchArguments,
+    prefix: Option<String>,
     known: Locks,
-    clock: ServerClock,
-    output: Output,
+    page: &'a Page,
 }
 
-impl Watch {
-    fn new(place: Place, arguments: WatchArguments) -> Self {
+impl<'a> Watch<'a> {
+    fn new(place: Place, page: &'a Page, prefix: Option<String>) -> Self {
         let Place {
             database,
             locks,
@@ -95,16 +117,37 @@ impl Watch {
             database,
             locks,
             waiters,
-            arguments,
+            prefix,
             known: Locks::default(),
-            clock: ServerClock::unknown(),
-            output: Output::new(),
+            page,
         }
+    }
+
+    /// Follows the streams, and opens them again when they have failed, until that is of no use.
+    async fn follow_on(&mut self, mut streams: Streams) -> Failure {
+        loop {
+            match self.follow(&mut streams).await {
+                Ok(()) => {}
+                Err(failure) if failure.is_final() => return failure,
+                Err(_) => {
+                    // Their tasks end when nobody receives.
+                    drop(streams);
+                    streams = match self.reopen().await {
+                        Ok(streams) => streams,
+                        Err(failure) => return failure,
+                    };
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> DateTime {
+        self.page.clock().now()
     }
 
     /// Opens the streams, before the locks are read: a change after the read cannot be missed.
     async fn open(&mut self) -> Result<Streams, Failure> {
-        self.clock = ServerClock::of(&self.database).await?;
+        self.page.set_clock(ServerClock::of(&self.database).await?);
         let opened = async {
             let locks = self
                 .locks
@@ -133,7 +176,7 @@ impl Watch {
     fn changes(&self) -> [Document; 1] {
         let holder = doc! { "updateDescription.updatedFields.lockId": { "$exists": true } };
         let wanted = doc! { "$or": [{ "operationType": { "$ne": "update" } }, holder] };
-        let Some(prefix) = &self.arguments.prefix else {
+        let Some(prefix) = &self.prefix else {
             return [doc! { "$match": wanted }];
         };
         // An event that ends the stream has no name.
@@ -150,7 +193,7 @@ impl Watch {
             let reopened = async {
                 let streams = self.open().await?;
                 if !is_gap_told {
-                    self.show(&gap())?;
+                    self.page.show(&Change::notice(Kind::Gap, None))?;
                     is_gap_told = true;
                 }
                 self.resynchronise(true).await?;
@@ -168,16 +211,16 @@ impl Watch {
     async fn resynchronise(&mut self, is_gap: bool) -> Result<(), Failure> {
         let seen = self.known.ids();
         let mut query = doc! { "_id": { "$type": "string" }, "lockId": { "$type": "string", "$ne": "" } };
-        if let Some(prefix) = &self.arguments.prefix {
+        if let Some(prefix) = &self.prefix {
             query.insert("_id", range(prefix));
         }
         let mut found = self.locks.find(query).await.map_err(unreadable)?;
         while found.advance().await.map_err(unreadable)? {
             let document: Document = found.deserialize_current().map_err(unreadable)?;
             let Ok(id) = document.get_str("_id") else { continue };
-            let change = self.known.set(id, &document, self.clock.now());
+            let change = self.known.set(id, &document, self.now());
             if let Some(change) = change.filter(|_| is_gap) {
-                self.show(&change)?;
+                self.page.show(&change)?;
             }
         }
         for id in seen.iter().filter(|_| is_gap) {
@@ -189,7 +232,7 @@ impl Watch {
     /// Waits for the next event or the next end of a lease, and shows what it means. After a failure that is not final the
     /// streams must be opened again.
     async fn follow(&mut self, streams: &mut Streams) -> Result<(), Failure> {
-        let pause = self.clock.until(self.known.next_end());
+        let pause = self.page.clock().until(self.known.next_end());
         // Events without a pause must not keep it from looking.
         if pause.is_zero() {
             return self.look_at_ends().await;
@@ -203,7 +246,7 @@ impl Watch {
             () = sleep(pause) => return self.look_at_ends().await,
         };
         match change {
-            Some(change) => self.show(&change),
+            Some(change) => self.page.show(&change),
             None => Ok(()),
         }
     }
@@ -212,8 +255,9 @@ impl Watch {
     async fn look_at_ends(&mut self) -> Result<(), Failure> {
         // The streams survive an election, in which this fails: no event is missed by it.
         let read = ServerClock::of(&self.database).await;
-        self.clock = read.unwrap_or_else(|_| self.clock.counted_on());
-        for id in self.known.due(self.clock.now()) {
+        self.page
+            .set_clock(read.unwrap_or_else(|_| self.page.clock().counted_on()));
+        for id in self.known.due(self.now()) {
             self.read_again(&id).await?;
         }
         Ok(())
@@ -232,7 +276,7 @@ impl Watch {
                     .as_ref()
                     .map(|update| &update.updated_fields);
                 let document = event.full_document.as_ref().or(changed);
-                Ok(document.and_then(|document| self.known.set(id, document, self.clock.now())))
+                Ok(document.and_then(|document| self.known.set(id, document, self.now())))
             }
             (
                 OperationType::Drop
@@ -248,7 +292,7 @@ impl Watch {
     /// A new waiter.
     fn waiter_change(&self, event: &Event) -> Option<Change> {
         let change = event.full_document.as_ref().and_then(waiting);
-        let prefix = self.arguments.prefix.as_deref().unwrap_or_default();
+        let prefix = self.prefix.as_deref().unwrap_or_default();
         change.filter(|change| change.name.starts_with(prefix))
     }
 
@@ -259,22 +303,10 @@ impl Watch {
             .find_one(doc! { "_id": id })
             .await
             .map_err(unreadable)?;
-        match self.known.read_due(id, document.as_ref(), self.clock.now()) {
-            Some(change) => self.show(&change),
+        match self.known.read_due(id, document.as_ref(), self.now()) {
+            Some(change) => self.page.show(&change),
             None => Ok(()),
         }
-    }
-
-    fn show(&mut self, change: &Change) -> Result<(), Failure> {
-        let at = rfc3339(self.clock.now());
-        let line = if self.arguments.json {
-            json::line(&Line::of(change, &at))
-        } else {
-            text(change, &at)
-        };
-        let written = self.output.line(line).and_then(|()| self.output.flush());
-        // Nobody would see what comes after it.
-        written.map_err(Failure::finally)
     }
 }
 
@@ -288,55 +320,6 @@ async fn tell(mut stream: Stream, told: fn(Event) -> Told, sender: UnboundedSend
         }
     }
     let _ = sender.send(Told::End);
-}
-
-/// A line of `--json`. The help lists the fields.
-#[derive(Debug, Serialize)]
-struct Line<'a> {
-    at: &'a str,
-    event: &'static str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    permit: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    previous_owner: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fencing_token: Option<i64>,
-}
-
-impl<'a> Line<'a> {
-    fn of(change: &'a Change, at: &'a str) -> Self {
-        Self {
-            at,
-            event: change.kind.as_str(),
-            name: &change.name,
-            permit: change.permit,
-            owner: change.owner.as_deref(),
-            previous_owner: change.before.as_deref(),
-            fencing_token: change.token,
-        }
-    }
-}
-
-/// A line for people.
-fn text(change: &Change, at: &str) -> String {
-    if change.kind == Kind::Gap {
-        return format!("{at}  -- events were missed; the locks were read again --");
-    }
-    let name = match change.permit {
-        Some(number) => format!("{} #{number}", escaped(&change.name)),
-        None => escaped(&change.name).into_owned(),
-    };
-    let owner = change.owner.as_deref().map_or_else(|| "-".into(), escaped);
-    let before = match change.before.as_deref() {
-        Some(before) => format!(" from {}", escaped(before)),
-        None => String::new(),
-    };
-    let kind = change.kind.as_str().replace('_', " ");
-    format!("{at}  {kind:<10}  {name}  {owner}{before}")
 }
 
 /// The names that begin with a text.
@@ -378,6 +361,7 @@ fn explained(error: &Error, what: &str) -> Failure {
 
 /// The clock of the server, counted on by the clock of this machine. It is read again now and then: the two may go at
 /// different speeds, and another member may become the primary.
+#[derive(Debug, Clone, Copy)]
 struct ServerClock {
     server: i64,
     read: Moment,

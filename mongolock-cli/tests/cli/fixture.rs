@@ -5,8 +5,9 @@ use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
+use mongodb::bson::doc;
 use mongolock::LockProvider;
-use mongolock_tests::{AMPLE, TestDb, eventually, must};
+use mongolock_tests::{AMPLE, Server, ServerOptions, TestDb, eventually, must};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
@@ -44,6 +45,24 @@ pub(crate) fn output(mut command: Command) -> (Option<i32>, String, String) {
 /// A provider on the locks of a test, of another process.
 pub(crate) async fn provider(db: &TestDb) -> LockProvider {
     LockProvider::new(&must(db.connect_again().await))
+}
+
+/// A server whose user `anna` may do these things with the locks, and the connection string of that user.
+pub(crate) async fn restricted(db: &TestDb, actions: &[&str]) -> (Server, String) {
+    let server = must(Server::start(ServerOptions::single().auth()).await);
+    let app = must(server.client().await).database(db.name());
+    let resource = doc! { "db": db.name(), "collection": "distributed_locks" };
+    let role = doc! { "createRole": "reader", "roles": [],
+    "privileges": [{ "resource": resource, "actions": actions }] };
+    must(app.run_command(role).await);
+    let user = doc! { "createUser": "anna", "pwd": "S3cr3t", "roles": ["reader"] };
+    must(app.run_command(user).await);
+    let address = server.node().address();
+    let uri = format!(
+        "mongodb://anna:S3cr3t@{address}/{}?directConnection=true",
+        db.name()
+    );
+    (server, uri)
 }
 
 /// A program that runs. It is killed when the value is dropped.

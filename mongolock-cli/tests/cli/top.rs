@@ -105,6 +105,45 @@ async fn a_signal_gives_the_terminal_back() {
     }
 }
 
+/// A name that is too long for its column is cut in the middle, and Enter shows all of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn enter_shows_all_of_a_lock() {
+    let db = test_db().await;
+    let anna = owned_by(&db, "anna").await;
+    let long = format!("b:{}:42", "x".repeat(120));
+    let (short, held) = (
+        must(anna.lock("a").acquire().await),
+        must(anna.lock(&long).acquire().await),
+    );
+    let mut terminal = Terminal::run(&db, &format!("{TOP} --sort name"));
+    let lines = terminal.until_screen(|lines| summary(lines).contains("2 held"));
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    assert_eq!(row(&lines, 0)[..2], ["a", "anna"]);
+    let shown = &row(&lines, 1)[0];
+    assert!(
+        shown.starts_with("b:xx") && shown.contains('\u{2026}') && shown.ends_with("xx:42"),
+        "{shown}"
+    );
+    assert_eq!(row(&lines, 1)[1], "anna");
+
+    terminal.type_in("\x1b[B\r");
+    let token = held.fencing_token().to_string();
+    let is_shown = |lines: &[&str]| {
+        let all = lines.concat();
+        all.contains(&long) && all.contains("holder     anna") && all.contains(&token)
+    };
+    terminal.until_screen(is_shown);
+    must(held.release().await);
+    terminal.until_screen(|lines| lines.contains(&"no longer held; it was:"));
+    terminal.type_in("\r");
+    terminal.until_screen(|lines| {
+        summary(lines).contains("1 held") && row(lines, 0).first().is_some_and(|name| name == "a")
+    });
+    must(short.release().await);
+    terminal.type_in("q");
+    assert_eq!(terminal.shell.code().await, Some(0));
+}
+
 /// Old rows must not pass for new ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_read_is_said() {

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use mongodb::bson::{DateTime, doc};
 use mongolock::{LockProvider, LockState};
-use mongolock_tests::{AMPLE, FailPoint, Server, ServerOptions, TestDb, eventually, locks, must, test_db};
+use mongolock_tests::{
+    AMPLE, FailPoint, Proxy, Server, ServerOptions, TestDb, eventually, locks, must, shared, test_db,
+};
 use serde_json::Value;
 
-use crate::fixture::{mongolock, output, provider};
+use crate::fixture::{at, mongolock, output, provider};
 
 /// The server's code of an error that no driver repeats.
 const OPERATION_FAILED: i32 = 96;
@@ -26,7 +28,11 @@ struct Watch {
 impl Watch {
     /// Starts it, and waits until it reports what a provider does.
     async fn start(db: &TestDb, arguments: &[&str], provider: &LockProvider) -> Self {
-        let mut command = mongolock(db, &[&["watch", "--json"], arguments].concat());
+        Self::start_at(db.uri(), db, arguments, provider).await
+    }
+
+    async fn start_at(uri: &str, db: &TestDb, arguments: &[&str], provider: &LockProvider) -> Self {
+        let mut command = at(uri, db, &[&["watch", "--json"], arguments].concat());
         let mut child = must(command.stdout(Stdio::piped()).spawn());
         let mut lines = BufReader::new(child.stdout.take().expect("it is a pipe")).lines();
         let provider = provider.clone();
@@ -78,7 +84,7 @@ impl Drop for Watch {
 }
 
 /// The fields of `--json`, as the help lists them.
-const FIELDS: [&str; 7] = [
+const FIELDS: [&str; 8] = [
     "at",
     "event",
     "name",
@@ -86,6 +92,7 @@ const FIELDS: [&str; 7] = [
     "owner",
     "previous_owner",
     "fencing_token",
+    "problem",
 ];
 
 fn assert_has_only_known_fields(line: &Value) {
@@ -146,6 +153,7 @@ async fn each_change_is_a_line() {
         (&line["event"], &line["permit"]),
         (&"acquired".into(), &permit.number().into())
     );
+    assert_eq!(line["fencing_token"], Value::Null, "a permit has no token");
 
     let week = Duration::from_secs(7 * 24 * 60 * 60);
     must(must(anna.lock("x:d").once_per(week).acquire().await).done().await);
@@ -233,6 +241,40 @@ async fn a_failed_read_after_a_gap_is_repeated() {
         "a gap is told once"
     );
     must(failing.clear().await);
+}
+
+/// A person who sees no lines knows whether nothing happens or nothing can be seen.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_is_told_and_its_end() {
+    let db = test_db().await;
+    let anna = must(provider(&db).await.to_builder().owner("anna").build());
+    let server = must(shared().await);
+    let node = server.server().expect("the server is one of this run").node();
+    let proxy = must(Proxy::start(node.address()).await);
+    let mut watch = Watch::start_at(&proxy.uri(), &db, &[], &anna).await;
+
+    // The connections end, and no new one is accepted.
+    proxy.refuse_connections();
+    proxy.reset_connections();
+    let gone = watch.next("gone");
+    assert!(
+        gone["problem"]
+            .as_str()
+            .is_some_and(|text| text.contains("MongoDB")),
+        "{gone}"
+    );
+    let held = must(anna.lock("a").acquire().await);
+    proxy.accept_connections();
+    watch.next("back");
+    assert_eq!(watch.event("a"), said("acquired", "anna"));
+
+    // The connections stay, and nothing comes.
+    proxy.freeze();
+    watch.next("gone");
+    must(held.release().await);
+    proxy.thaw();
+    watch.next("back");
+    assert_eq!(watch.event("a"), said("released", "anna"));
 }
 
 #[tokio::test]

@@ -108,6 +108,9 @@ fn the_words_of_other_libraries_are_known() {
         (quote!(wait), "acquire_timeout"),
         (quote!(key), "name"),
         (quote!(heartbeat), "renew_interval"),
+        (quote!(limit), "permits"),
+        (quote!(max_concurrent), "permits"),
+        (quote!(daily), "once_per"),
     ] {
         let message = one(quote!(#word = "30s"));
         assert!(
@@ -116,6 +119,8 @@ fn the_words_of_other_libraries_are_known() {
         );
     }
     assert!(parse(quote!(key = "x")).0.mentions(Key::Name));
+    assert!(one(quote!(daily)).ends_with(r#"write `once_per = "1d"`"#));
+    assert!(one(quote!(hourly = true)).ends_with(r#"write `once_per = "1h"`"#));
     assert_eq!(
         one(quote!(skip = true)),
         r#"`skip` is a value and not an argument: write `on_busy = "skip"`"#
@@ -138,11 +143,81 @@ fn refuses_attributes_of_arguments() {
 
 #[test]
 fn a_path_is_the_function_of_on_busy() {
-    for path in [quote!(busy), quote!(Self::busy), quote!(crate::answers::busy)] {
+    for path in [
+        quote!(busy),
+        quote!(Self::busy),
+        quote!(crate::answers::busy),
+        quote!(busy::<String>),
+        quote!(Self::busy::<_, 5>),
+        quote!(<T as Answers<A, B>>::busy),
+    ] {
         let (args, errors) = parse(quote!(name = "x", on_busy = #path, expiry = "1s"));
         assert!(errors.is_empty(), "{errors:?}");
-        assert!(args.on_busy.is_some() && args.literal(Key::OnBusy).is_none());
+        assert!(args.literal(Key::OnBusy).is_none());
+        let read = args.on_busy.unwrap().to_token_stream();
+        assert_eq!(
+            read.to_string().replace(' ', ""),
+            path.to_string().replace(' ', "")
+        );
+        let group = proc_macro2::Group::new(proc_macro2::Delimiter::None, path);
+        assert!(
+            accepted(quote!(on_busy = #group, expiry = "1s"))
+                .on_busy
+                .is_some()
+        );
     }
+}
+
+#[test]
+fn refuses_functions_of_on_busy_that_are_no_paths() {
+    for (value, write) in [
+        (quote!(busy(id, other)), "busy"),
+        (quote!(&Self::busy), "Self::busy"),
+        (quote!(self.busy), "Self::busy"),
+        (quote!(busy<A, B>), "busy::<A, B>"),
+    ] {
+        assert_eq!(
+            one(quote!(name = "x", on_busy = #value, expiry = "1s")),
+            format!("`on_busy` takes the path of a function: write `on_busy = {write}`")
+        );
+    }
+    for closure in [
+        quote!(|id, busy| Ok(*id)),
+        quote!(move |_, busy: &Busy| -> R { Ok(()) }),
+        quote!(|| ()),
+    ] {
+        let message = one(quote!(on_busy = #closure, name = "x"));
+        assert!(
+            message.starts_with("`on_busy` takes the path of a function and not a closure"),
+            "{message}"
+        );
+    }
+    assert!(one(quote!(on_busy = 3)).ends_with("or `on_busy = my_function`"));
+}
+
+#[test]
+fn constants_cannot_be_read() {
+    assert_eq!(
+        one(quote!(permits = limits::MAX)),
+        "`permits` must be a number, because an attribute cannot read the constant `limits::MAX`: write `permits = 5`, or \
+         acquire a permit of `provider.semaphore(name, limits::MAX)` in the function"
+    );
+    assert_eq!(
+        one(quote!(permits = "7")),
+        "`permits` must be a number: write `permits = 7`"
+    );
+    assert_eq!(
+        one(quote!(permits = 7u32)),
+        "`permits` must be a number: write `permits = 7`"
+    );
+    assert_eq!(
+        one(quote!(permits = max(3, 4))),
+        "`permits` must be a number: write `permits = 5`"
+    );
+    assert_eq!(
+        one(quote!(expiry = EXPIRY)),
+        "`expiry` must be a string literal, because an attribute cannot read the constant `EXPIRY`: write `expiry = \"30s\"`"
+    );
 }
 
 #[test]
@@ -167,6 +242,38 @@ fn refuses_values_without_a_key() {
         one(quote!("report:<id>")),
         r#"this value has no argument name: write `name = "report:<id>"`"#
     );
+    for value in [
+        quote!("report" expiry = "1s"),
+        quote!(Lock::A),
+        quote!(Lock::Invoice(number)),
+        quote!(Lock::Report {
+            tenant,
+            id: order.id()
+        }),
+        quote!(NIGHTLY),
+        quote!(["a", Lock::A]),
+    ] {
+        let (args, errors) = parse(quote!(#value, expiry = "1s"));
+        assert!(
+            errors.contains("this value has no argument name: write `name = "),
+            "{errors}"
+        );
+        assert!(args.mentions(Key::Name));
+    }
+    assert_eq!(
+        one(quote!((Lock::Invoice(number)), expiry = "1s")),
+        "this value has no argument name: write `name = Lock::Invoice(number)`"
+    );
+    for other in [
+        quote!(Skip),
+        quote!(Expiry),
+        quote!(EXPIRY("3s")),
+        quote!(f(x)),
+        quote!([]),
+    ] {
+        let message = one(other);
+        assert!(!message.contains("this value has no argument name"), "{message}");
+    }
     assert_eq!(
         one(quote!(skip)),
         r#"`skip` is a value and not an argument: write `on_busy = "skip"`"#
@@ -181,16 +288,63 @@ fn refuses_values_without_a_key() {
 
 #[test]
 fn refuses_keys_without_a_value() {
-    for tokens in [quote!(name), quote!(name =), quote!(name = ,), quote!(name("x"))] {
+    for tokens in [quote!(name), quote!(name =), quote!(name = ,)] {
         assert_eq!(
             one(tokens),
             r#"`name` needs a value: write `name = "report:<id>"`"#
         );
     }
-    assert_eq!(
-        one(quote!(name: "x")),
-        r#"`name` takes its value after `=`: write `name = "x"`"#
-    );
+}
+
+#[test]
+fn refuses_values_without_an_equals_sign() {
+    for (tokens, write) in [
+        (quote!(name: "x"), r#"name = "x""#),
+        (
+            quote!(name: Lock::Invoice(number)),
+            "name = Lock::Invoice(number)",
+        ),
+        (quote!(name("x")), r#"name = "x""#),
+        (quote!(name("x", "y")), r#"name = ["x", "y"]"#),
+        (quote!(expiry("3s")), r#"expiry = "3s""#),
+        (quote!(expiry: 3), r#"expiry = "3s""#),
+        (quote!(expiry(Duration::from_secs(3))), r#"expiry = "3s""#),
+        (quote!(on_busy(skip)), r#"on_busy = "skip""#),
+        (quote!(permits(5)), "permits = 5"),
+        (quote!(once()), "once = true"),
+        (quote!(provider: self.locks), "provider = self.locks"),
+    ] {
+        let key = write.split(' ').next().unwrap();
+        assert_eq!(
+            one(tokens),
+            format!("`{key}` takes its value after `=`: write `{write}`")
+        );
+    }
+}
+
+#[test]
+fn refuses_values_in_parentheses() {
+    for (tokens, write) in [
+        (quote!(name = (Lock::A)), "name = Lock::A"),
+        (quote!(name = (["a", "b"])), r#"name = ["a", "b"]"#),
+        (
+            quote!(name = ("a", Lock::A), expiry = "1s"),
+            r#"name = ["a", Lock::A]"#,
+        ),
+        (quote!(name = ("a")), r#"name = "a""#),
+        (quote!(name = ()), r#"name = "report:<id>""#),
+        (quote!(expiry = (30)), r#"expiry = "30s""#),
+        (quote!(expiry = (a b)), "expiry = a b"),
+        (quote!(on_busy = (in_progress)), "on_busy = in_progress"),
+        (quote!(crate = (a::b)), "crate = a::b"),
+    ] {
+        let key = write.split(' ').next().unwrap();
+        assert_eq!(
+            one(tokens),
+            format!("`{key}` takes its value without parentheses: write `{write}`")
+        );
+    }
+    accepted(quote!(provider = (a)));
 }
 
 #[test]

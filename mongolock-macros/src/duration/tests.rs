@@ -88,7 +88,9 @@ proptest! {
 /// The texts with which fuzzing begins.
 #[test]
 fn the_corpus_is_read_back_or_refused() {
-    let corpus = crate::corpus::texts("duration");
+    let Some(corpus) = crate::corpus::texts("duration") else {
+        return;
+    };
     let mut sound = 0;
     for (name, text) in &corpus {
         if let Ok(millis) = parse(text) {

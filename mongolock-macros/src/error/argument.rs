@@ -1,7 +1,11 @@
 //! Messages about the arguments of the attribute.
 
+use proc_macro2::TokenStream;
+use syn::ExprPath;
+
 use crate::key::Key;
 use crate::similar::nearest;
+use crate::written::written;
 
 /// The words as a sentence lists them: `a`, `b` or `c`, each in backticks.
 pub(crate) fn list<'a>(words: impl IntoIterator<Item = &'a str>, last: &str) -> String {
@@ -18,11 +22,10 @@ fn all_names() -> String {
 }
 
 pub(crate) fn unknown(written: &str) -> String {
-    if let Some(key) = Key::synonym(written) {
+    if let Some((key, example)) = Key::synonym(written) {
         return format!(
-            "unknown argument `{written}`: it is called `{}` here: write `{}`",
-            key.as_str(),
-            key.example()
+            "unknown argument `{written}`: it is called `{}` here: write `{example}`",
+            key.as_str()
         );
     }
     match Key::nearest(written) {
@@ -39,8 +42,11 @@ pub(crate) fn value_alone(key: Key, written: &str) -> String {
     )
 }
 
-pub(crate) fn literal_alone(written: &str) -> String {
-    format!("this value has no argument name: write `name = {written}`")
+pub(crate) fn name_alone(value: TokenStream) -> String {
+    format!(
+        "this value has no argument name: write `name = {}`",
+        written(value)
+    )
 }
 
 pub(crate) fn not_an_argument() -> String {
@@ -58,10 +64,17 @@ pub(crate) fn no_value(key: Key) -> String {
     format!("`{}` needs a value: write `{}`", key.as_str(), key.example())
 }
 
-/// The message about `name: value`.
-pub(crate) fn colon(key: Key, value: &str) -> String {
-    let key = key.as_str();
-    format!("`{key}` takes its value after `=`: write `{key} = {value}`")
+/// The message about `name: value` and `name(value)`.
+pub(crate) fn no_equals(key: Key, write: &str) -> String {
+    format!("`{}` takes its value after `=`: write `{write}`", key.as_str())
+}
+
+/// The message about `name = (value)`.
+pub(crate) fn parenthesised(key: Key, write: &str) -> String {
+    format!(
+        "`{}` takes its value without parentheses: write `{write}`",
+        key.as_str()
+    )
 }
 
 pub(crate) fn attribute() -> &'static str {
@@ -72,22 +85,35 @@ pub(crate) fn no_comma() -> &'static str {
     "expected `,` between two arguments"
 }
 
-pub(crate) fn not_a_string(key: Key, write: Option<String>) -> String {
-    if key == Key::OnBusy && write.is_none() {
-        return format!(
-            "`on_busy` must be a string literal or the path of a function: write `{}` or `on_busy = my_function`",
-            key.example()
-        );
-    }
-    if key == Key::Name && write.is_none() {
-        return format!(
+/// The message about a value that is not a string literal, perhaps the path of a constant.
+pub(crate) fn not_a_string(key: Key, write: Option<String>, constant: Option<&str>) -> String {
+    let example = key.example();
+    let reason = match constant {
+        Some(constant) => format!(", because an attribute cannot read the constant `{constant}`"),
+        None => String::new(),
+    };
+    match (key, write) {
+        (Key::OnBusy, Some(write)) if !write.ends_with('"') => {
+            format!("`on_busy` takes the path of a function: write `{write}`")
+        }
+        (Key::OnBusy, None) => format!(
+            "`on_busy` must be a string literal or the path of a function: write `{example}` or `on_busy = my_function`"
+        ),
+        (Key::Name, None) => format!(
             "`name` must be a string literal, or a path or struct expression of a type with `#[derive(LockName)]`: \
-             write `{}`",
-            key.example()
-        );
+             write `{example}`"
+        ),
+        (_, None) => format!(
+            "`{}` must be a string literal{reason}: write `{example}`",
+            key.as_str()
+        ),
+        (_, Some(write)) => format!("`{}` must be a string literal: write `{write}`", key.as_str()),
     }
-    let write = write.unwrap_or_else(|| key.example().to_owned());
-    format!("`{}` must be a string literal: write `{write}`", key.as_str())
+}
+
+pub(crate) fn closure() -> &'static str {
+    "`on_busy` takes the path of a function and not a closure: write `on_busy = my_function`, and make the closure the \
+     function `fn my_function(.., busy: &Busy)`, which gets a reference to each argument"
 }
 
 pub(crate) fn not_a_name_in_list() -> &'static str {
@@ -96,6 +122,14 @@ pub(crate) fn not_a_name_in_list() -> &'static str {
 
 pub(crate) fn empty_list() -> &'static str {
     "the list of names is empty: write what the locks protect, such as `name = [\"account:<from>\", \"account:<to>\"]`"
+}
+
+/// The message about a list with more names than one call can lock.
+pub(crate) fn too_many_names(count: usize, most: usize) -> String {
+    format!(
+        "the list has {count} names, and one call locks at most {most} together: write one name for a group of them, or \
+         divide the work among several calls"
+    )
 }
 
 pub(crate) fn same_template(written: &str) -> String {
@@ -122,8 +156,16 @@ pub(crate) fn once_twice() -> &'static str {
     "`once` and `once_per` exclude each other: keep `once` for a name with the scheduled time, and `once_per` for a period"
 }
 
-pub(crate) fn not_a_number() -> &'static str {
-    "`permits` must be a number: write `permits = 5`"
+/// The message about a value of `permits` that is not a number, but perhaps has one in quotes or is a constant.
+pub(crate) fn not_a_number(number: Option<&str>, constant: Option<&str>) -> String {
+    let write = format!("write `permits = {}`", number.unwrap_or("5"));
+    match constant {
+        Some(constant) => format!(
+            "`permits` must be a number, because an attribute cannot read the constant `{constant}`: {write}, or acquire \
+             a permit of `provider.semaphore(name, {constant})` in the function"
+        ),
+        None => format!("`permits` must be a number: {write}"),
+    }
 }
 
 pub(crate) fn permits_out_of_bounds(written: &str) -> String {
@@ -151,10 +193,14 @@ pub(crate) fn not_an_expression() -> &'static str {
 }
 
 pub(crate) fn unknown_value(key: Key, written: &str, known: &[&str]) -> String {
-    let meant = nearest(written, known.iter().copied()).map_or_else(
-        || format!("write {}", list(known.iter().copied(), "or")),
-        |near| format!("did you mean `{near}`?"),
-    );
+    let meant = if let Some(near) = nearest(written, known.iter().copied()) {
+        format!("did you mean `{near}`?")
+    } else if key == Key::OnBusy && syn::parse_str::<ExprPath>(written).is_ok() {
+        let known = list(known.iter().copied(), "or");
+        format!("write {known}, or `on_busy = {written}` without quotes for a function")
+    } else {
+        format!("write {}", list(known.iter().copied(), "or"))
+    };
     format!("`{}` cannot be `{written}`: {meant}", key.as_str())
 }
 

@@ -9,10 +9,12 @@ pub(crate) fn not_a_name() -> &'static str {
 }
 
 pub(crate) fn other_type(written: &str) -> String {
-    format!(
-        "the `#[lock]` argument is a `LockContext`, not `{}`: write `#[lock] lock: LockContext`",
-        written.replace("& ", "&")
-    )
+    format!("the `#[lock]` argument is a `LockContext`, not `{written}`: write `#[lock] lock: LockContext`")
+}
+
+pub(crate) fn receiver() -> &'static str {
+    "`self` is not the lock, which is an argument of its own: remove this `#[lock]`, and write `#[lock] lock: LockContext` \
+     behind `self`"
 }
 
 pub(crate) fn with_cfg() -> &'static str {

@@ -15,6 +15,11 @@ pub(crate) fn no_body() -> &'static str {
     "this function has no body to run under the lock: put `#[distributed_lock]` on the implementations, or add a default body"
 }
 
+/// The message about an argument with a syntax that the compiler knows and this macro does not.
+pub(crate) fn unread_argument() -> &'static str {
+    "`#[distributed_lock]` cannot read this argument: write it with a type alias, or update mongolock"
+}
+
 pub(crate) fn not_async() -> &'static str {
     "`#[distributed_lock]` needs an `async fn`; if another attribute removed the `async` (such as `#[tokio::test]`), \
      put `#[distributed_lock]` above it; in a program without async code, use `mongolock::blocking::LockProvider::with`"

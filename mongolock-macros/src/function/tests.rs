@@ -4,7 +4,7 @@ use super::*;
 
 fn parse(item: TokenStream) -> Result<Function, String> {
     let mut errors = Errors::default();
-    let function = Function::parse(item, &mut errors);
+    let function = Function::parse(item, &mut errors).ok();
     function
         .filter(|_| errors.is_empty())
         .ok_or_else(|| errors.into_tokens().to_string())
@@ -93,7 +93,42 @@ fn refuses_items_that_are_not_functions() {
 
 #[test]
 fn reports_a_signature_that_cannot_be_read() {
-    assert!(refused(quote!(async fn f(a b) {})).contains("expected"));
+    assert!(refused(quote!(async fn f(a: u8) -> + {})).contains("expected"));
+}
+
+#[test]
+fn a_function_with_a_half_typed_argument_has_no_error_and_no_lock() {
+    let name = quote!(name = "<id>", nonsense = 1);
+    for arguments in [quote!(id:), quote!(id), quote!(id: u8, mut), quote!(id: &, x: u8)] {
+        let function = crate::locked(name.clone(), quote!(async fn f(#arguments) { body }));
+        let message = crate::error::target::unread_argument();
+        let expected = quote!(async fn f(#arguments) { const { ::core::panic!(#message) } { body } });
+        assert_eq!(function.to_string(), expected.to_string());
+    }
+    let lock = crate::locked(name, quote!(async fn f(id: , #[lock] lock: ) { body })).to_string();
+    assert!(lock.starts_with("async fn f (id : ,)"), "{lock}");
+    assert!(lock.contains("let lock : :: mongolock :: LockContext"), "{lock}");
+}
+
+#[test]
+fn an_item_that_cannot_be_locked_is_given_back_without_the_attribute_lock() {
+    for item in [
+        quote!(
+            async fn f(#[lock] lock: LockContext);
+        ),
+        quote!(
+            async fn f(#[lock] &self, id: u8) -> Result<(), E> {}
+        ),
+        quote!(
+            async fn f(#[lock] lock: &LockContext) -> Result<(), E> {}
+        ),
+        quote!(async fn f(#[lock] lock: LockContext) -> + {}),
+    ] {
+        let returned = crate::locked(quote!(name = "x"), item).to_string();
+        assert!(!returned.contains("# [lock]"), "{returned}");
+        assert!(!returned.contains("& self id"), "{returned}");
+        assert_eq!(returned.matches("compile_error").count(), 1, "{returned}");
+    }
 }
 
 #[test]

@@ -292,7 +292,9 @@ fn reports_all_mistakes_at_once() {
 /// The texts with which fuzzing begins.
 #[test]
 fn the_corpus_is_read_and_every_mistake_points_into_its_text() {
-    let corpus = crate::corpus::texts("template");
+    let Some(corpus) = crate::corpus::texts("template") else {
+        return;
+    };
     let mut sound = 0;
     for (name, text) in &corpus {
         let (pieces, mistakes) = parse(text);

@@ -2,11 +2,12 @@ use proc_macro2::TokenStream;
 use quote::quote;
 
 use super::*;
+use crate::bind::Part;
 
 fn validate(args: TokenStream, item: TokenStream) -> (Lock, String) {
     let mut errors = Errors::default();
     let args = Args::parse(args, &mut errors);
-    let function = Function::parse(item, &mut errors);
+    let function = Function::parse(item, &mut errors).ok();
     if let Some(function) = &function {
         crate::shape::of(function, &mut errors);
     }
@@ -103,6 +104,21 @@ fn durations_outside_the_bounds_are_refused() {
 }
 
 #[test]
+fn a_list_has_at_most_as_many_names_as_the_runtime_accepts() {
+    let list = |count: usize| {
+        let names = (0..count).map(|index| format!("name {index}"));
+        validate(quote!(name = [#(#names),*]), item()).1
+    };
+    assert_eq!(list(500), "");
+    let errors = list(502);
+    assert!(
+        errors.contains("the list has 502 names, and one call locks at most 500"),
+        "{errors}"
+    );
+    assert_eq!(errors.matches("compile_error").count(), 1);
+}
+
+#[test]
 fn the_renew_interval_is_shorter_than_the_expiry() {
     accepted(&quote!(expiry = "30s", renew_interval = "29999ms"));
     refused(
@@ -135,6 +151,14 @@ fn choices_are_read() {
     refused(
         &quote!(on_busy = "skp"),
         "`on_busy` cannot be `skp`: did you mean `skip`?",
+    );
+    refused(
+        &quote!(on_busy = "in_progress"),
+        "`on_busy` cannot be `in_progress`: write `wait`, `skip` or `fail`, or `on_busy = in_progress` without quotes for a function",
+    );
+    refused(
+        &quote!(on_busy = "not a path"),
+        "`on_busy` cannot be `not a path`: write `wait`, `skip` or `fail`\"",
     );
     refused(
         &quote!(on_lost = "abort"),

@@ -1,12 +1,12 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::task::coop::consume_budget;
 use tokio::task::{JoinError, JoinHandle};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use crate::engine::Engine;
@@ -15,17 +15,15 @@ use crate::lease::copies::Copies;
 use crate::lease::{Entry, Grant, Hold, Lease, RequestPermit, without_margin};
 use crate::line::OwnAcquisition;
 use crate::options::Options;
-use crate::queue::{Admission, AdmissionClass, Overdue, RequestNumber};
-use crate::store::{AcquireReply, AcquireRequest, Dates, LeaseId, driver_error};
-use crate::sync::lock;
+use crate::queue::RequestNumber;
+use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, Dates, LeaseId, driver_error};
 use crate::timing::{
-    ACQUIRE_ALLOWED_POLL, ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, PERMIT_LIMIT,
-    SLOW_REPLY,
+    ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_OVERDUE, CROWDED_LIMIT, NO_REPLY, PERMIT_LIMIT, SLOW_REPLY,
 };
-use crate::{FencingToken, LockError, trace};
+use crate::{FencingToken, LockError, task, trace};
 
 /// The number of tokens that are reserved when others wait in this process: one for each hold that can be handed over.
-const HANDOVERS: i64 = 1000;
+pub(super) const HANDOVERS: i64 = 1000;
 
 /// One logical acquisition of a lock, with an id of its own.
 ///
@@ -39,17 +37,30 @@ pub(crate) struct Attempt {
     tokens: i64,
     /// The requests in flight.
     requests: Vec<JoinHandle<Option<Reply>>>,
-    /// Among which requests of the provider each request is admitted; `None` for a single try, which does not wait.
+    /// The number of the last request, until one has an outcome. What is sent before that is a copy with the same number,
+    /// because a reply to one of them answers all.
+    number: Option<RequestNumber>,
+    /// Among which commands of the provider each request is admitted; `None` for a single try.
     class: Option<AdmissionClass>,
+    /// How the last request has ended.
+    last: LastEnd,
     /// The reply of a store that never waits, until the caller takes it. It is boxed, because most stores wait.
     reply: Option<Box<Reply>>,
-    /// Whether the last reply said that another operation blocks the document: further copies would only wait with the
-    /// first request.
-    is_blocked: bool,
     /// Whether the limit of the first request at the server is [`PERMIT_LIMIT`] at most.
     has_short_limit: bool,
     /// Whether the attempt has become a lease, which then releases the claim.
     is_lease: bool,
+}
+
+/// How the last request of an attempt has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LastEnd {
+    /// There was a reply, or no request has ended yet.
+    Replied,
+    /// It has failed.
+    Failed,
+    /// Another operation blocks the document: further copies would only wait with the first request.
+    Blocked,
 }
 
 /// What an attempt and its requests have in common.
@@ -60,8 +71,6 @@ struct Shared {
     /// The entry in the queue, which keeps a shutdown waiting for replies.
     entry: Arc<Entry>,
     copies: Arc<Copies>,
-    /// The number of the last request. Its copies share it, because a reply to one of them answers all.
-    number: Mutex<RequestNumber>,
     /// The name of the semaphore, if the lock is one of its permits.
     semaphore: Option<Arc<str>>,
 }
@@ -74,6 +83,8 @@ pub(crate) enum AttemptOutcome {
     Held {
         /// The id of the claim that has the lock, if the reply names one.
         lock_id: Option<Arc<str>>,
+        /// How long that claim has had the lock.
+        held_for: Option<Duration>,
         remaining: Option<Duration>,
         /// Present if the work under the lock may succeed only once.
         dates: Option<Dates>,
@@ -106,11 +117,8 @@ struct Request {
     limit: Duration,
     /// The permit bounds how many requests of the name are without a reply.
     _permit: RequestPermit,
-    /// The permit bounds how many requests of the provider are in flight; `None` for a single try and for a copy.
-    admission: Option<Admission>,
-    /// Present if another request of the claim is without a reply: this one is then a copy and counts as overdue at
-    /// once.
-    copy: Option<Overdue>,
+    /// The permission bounds how many commands of the provider are in flight.
+    _admission: Admission,
 }
 
 impl Attempt {
@@ -150,16 +158,16 @@ impl Attempt {
             options: Arc::clone(options),
             entry: Arc::clone(entry),
             copies: Arc::default(),
-            number: Mutex::default(),
             semaphore,
         };
         Self {
             shared: Arc::new(shared),
             tokens: 1,
             requests: Vec::new(),
+            number: None,
             class: Some(AdmissionClass::First),
+            last: LastEnd::Replied,
             reply: None,
-            is_blocked: false,
             has_short_limit: false,
             is_lease: false,
         }
@@ -171,7 +179,7 @@ impl Attempt {
         self
     }
 
-    /// The same attempt for a single try, whose request does not wait behind those of waiting calls.
+    /// The same attempt for a single try, whose request does not wait behind the first ones of waiting calls.
     pub(crate) fn unlimited(self) -> Self {
         self.in_class(None)
     }
@@ -208,12 +216,9 @@ impl Attempt {
     /// Sends the first request if that needs no waiting, and returns the time at which its reply is overdue.
     pub(crate) fn try_send(&mut self, deadline: Option<Instant>) -> Option<Instant> {
         let permit = self.shared.entry.try_request_permit()?;
-        let admission = self.shared.engine.queues.admissions.try_admit()?;
-        // This comes last: a request that is allowed in order to find out whether the server works has to be sent.
-        if !self.shared.may_send() {
-            return None;
-        }
-        self.send(permit, Some(admission), deadline);
+        let admissions = self.shared.engine.store.admissions();
+        let admission = admissions.try_admit(AdmissionClass::First)?;
+        self.send(permit, admission, deadline);
         let overdue = Instant::now() + ACQUIRE_OVERDUE;
         Some(deadline.map_or(overdue, |deadline| deadline.min(overdue)))
     }
@@ -222,9 +227,9 @@ impl Attempt {
     /// nothing is sent after the deadline. Cancel safe: the requests go on.
     pub(crate) async fn request(&mut self, deadline: Option<Instant>) -> AttemptOutcome {
         let shared = Arc::clone(&self.shared);
-        let class = self.class;
+        let class = self.next_class();
         let allowed = async {
-            // While too many requests are overdue or in flight, none is sent, and "held" must not stay the last known status.
+            // While too many commands are in flight, none is sent, and "held" must not stay the last known status.
             shared.entry.front().request_due();
             shared.permits(class).await
         };
@@ -238,11 +243,24 @@ impl Attempt {
             if let Ok(outcome) = timeout_at(overdue, self.next_outcome()).await {
                 return outcome;
             }
-            if let Some(permit) = shared.entry.try_request_permit()
-                && shared.engine.queues.overdue.allow_copy()
-            {
-                self.send_copy(permit, None, deadline);
+            tokio::select! {
+                biased;
+                outcome = self.next_outcome() => return outcome,
+                (admission, permit) = shared.permits(AdmissionClass::Copy) => {
+                    self.send(permit, admission, deadline);
+                }
             }
+        }
+    }
+
+    /// Among which commands the next request is admitted that is no copy.
+    fn next_class(&self) -> AdmissionClass {
+        if self.last != LastEnd::Replied {
+            AdmissionClass::Repeated
+        } else if self.requests.is_empty() {
+            self.class.unwrap_or(AdmissionClass::Woken)
+        } else {
+            AdmissionClass::Copy
         }
     }
 
@@ -278,13 +296,7 @@ impl Attempt {
         }
     }
 
-    fn send(&mut self, permit: RequestPermit, admission: Option<Admission>, deadline: Option<Instant>) {
-        *lock(&self.shared.number) = self.shared.entry.front().request_sent();
-        self.send_copy(permit, admission, deadline);
-    }
-
-    /// Sends a request with the number of the last one.
-    fn send_copy(&mut self, permit: RequestPermit, admission: Option<Admission>, deadline: Option<Instant>) {
+    fn send(&mut self, permit: RequestPermit, admission: Admission, deadline: Option<Instant>) {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return;
         }
@@ -296,8 +308,9 @@ impl Attempt {
         let longest = if std::mem::take(&mut self.has_short_limit) {
             PERMIT_LIMIT
         } else {
-            ACQUIRE_LIMIT
+            longest_limit(&admission)
         };
+        let entry = &self.shared.entry;
         let request = Request {
             shared: Arc::clone(&self.shared),
             command: AcquireRequest {
@@ -306,23 +319,21 @@ impl Attempt {
                 takeover_margin: self.shared.engine.config.options.takeover_margin,
                 wants_dates: self.shared.options.once.is_some(),
             },
-            number: *lock(&self.shared.number),
+            number: *self.number.get_or_insert_with(|| entry.front().request_sent()),
             limit: limit_until(deadline).min(longest),
             _permit: permit,
-            admission,
-            copy: (!self.requests.is_empty()).then(|| self.shared.engine.queues.overdue.begin()),
+            _admission: admission,
         };
         self.shared.copies.sent();
         if self.shared.engine.store.never_waits() {
-            self.reply = crate::task::run_at_once(request.run()).map(Box::new);
+            self.reply = task::run_at_once(request.run()).map(Box::new);
         } else {
-            self.requests
-                .push(crate::task::spawn(request.run().in_current_span()));
+            self.requests.push(task::spawn(request.run().in_current_span()));
         }
     }
 
     fn overdue_after(&self) -> Duration {
-        if self.is_blocked {
+        if self.last == LastEnd::Blocked {
             ACQUIRE_LIMIT + ACQUIRE_OVERDUE
         } else {
             ACQUIRE_OVERDUE
@@ -330,11 +341,12 @@ impl Attempt {
     }
 
     fn outcome(&mut self, reply: Reply) -> AttemptOutcome {
-        let is_blocked = reply
-            .result
-            .as_ref()
-            .is_err_and(driver_error::is_blocked_document);
-        self.is_blocked = is_blocked;
+        self.number = None;
+        self.last = match &reply.result {
+            Ok(_) => LastEnd::Replied,
+            Err(error) if driver_error::is_blocked_document(error) => LastEnd::Blocked,
+            Err(_) => LastEnd::Failed,
+        };
         match reply.result {
             Ok(AcquireReply::Acquired {
                 last_token,
@@ -343,19 +355,22 @@ impl Attempt {
             }) => self.acquired(reply.sent, last_token, remaining, dates),
             Ok(AcquireReply::Held {
                 holder,
+                held_for,
                 remaining,
                 dates,
             }) => {
                 self.class = self.class.map(|_| AdmissionClass::Woken);
-                // Known before the first acquisition: who is far away asks for a longer moment from the beginning.
                 self.shared.engine.lines.note_round_trip(reply.sent.elapsed());
                 AttemptOutcome::Held {
                     lock_id: holder,
+                    held_for,
                     remaining,
                     dates,
                 }
             }
-            Err(error) if is_blocked && reply.limit < SLOW_REPLY => AttemptOutcome::OutOfTime(error),
+            Err(error) if self.last == LastEnd::Blocked && reply.limit < SLOW_REPLY => {
+                AttemptOutcome::OutOfTime(error)
+            }
             Err(error) => AttemptOutcome::Failed(error),
         }
     }
@@ -419,29 +434,11 @@ impl Attempt {
 }
 
 impl Shared {
-    /// Waits until another request for this name, and another one of the provider, may be sent. Cancel safe. What waits
-    /// for one of the two keeps no request of other names waiting.
-    async fn permits(&self, class: Option<AdmissionClass>) -> (Option<Admission>, RequestPermit) {
+    /// Waits until another request for this name, and another command of the provider, may be sent. Cancel safe. What
+    /// waits for the request of its own name keeps no command waiting.
+    async fn permits(&self, class: AdmissionClass) -> (Admission, RequestPermit) {
         let permit = self.entry.request_permit().await;
-        loop {
-            let admission = match class {
-                Some(class) => Some(self.engine.queues.admissions.admit(class).await),
-                None => None,
-            };
-            if self.may_send() {
-                return (admission, permit);
-            }
-            drop(admission);
-            sleep(ACQUIRE_ALLOWED_POLL).await;
-        }
-    }
-
-    /// Whether a request for this name may be sent, whose permit the caller has.
-    fn may_send(&self) -> bool {
-        self.engine
-            .queues
-            .overdue
-            .allow_request(self.entry.has_other_requests())
+        (self.engine.store.admissions().admit(class).await, permit)
     }
 
     /// Releases the claim in the background, and again later if one of the copies may take effect late.
@@ -466,7 +463,6 @@ impl Request {
         let sent = Instant::now();
         let result = self.result().await;
         if result.as_ref().is_some_and(is_from_server) {
-            self.shared.engine.queues.overdue.answered();
             self.shared.entry.front().replied(self.number);
         }
         if self
@@ -484,20 +480,27 @@ impl Request {
     }
 
     async fn result(&mut self) -> Option<Result<AcquireReply, LockError>> {
-        let admission = self.admission.take();
         let Shared { engine, key, .. } = &*self.shared;
         let request = engine.store.claim(key, self.command, self.limit);
         if engine.store.never_waits() {
             return Some(request.await);
         }
-        let result = if self.copy.is_some() {
-            timeout(ACQUIRE_NO_REPLY, request).await
-        } else {
-            let request = engine.queues.overdue.count_admitted(admission, request);
-            timeout(ACQUIRE_NO_REPLY, request).await
-        };
-        result.ok()
+        task::reply_within(given_up_after(self.limit), request).await
     }
+}
+
+/// The longest limit at the server of an acquire request.
+pub(super) fn longest_limit(admission: &Admission) -> Duration {
+    if admission.is_crowded {
+        CROWDED_LIMIT
+    } else {
+        ACQUIRE_LIMIT
+    }
+}
+
+/// The time after which an acquire request with this limit at the server is given up if it has no reply.
+pub(super) fn given_up_after(limit: Duration) -> Duration {
+    limit.max(CROWDED_LIMIT) + NO_REPLY
 }
 
 fn is_from_server(result: &Result<AcquireReply, LockError>) -> bool {
@@ -512,6 +515,18 @@ pub(super) fn limit_until(deadline: Option<Instant>) -> Duration {
     let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
     left.map_or(ACQUIRE_LIMIT, |left| {
         left.mul_f64(0.8).clamp(ACQUIRE_LIMIT_MIN, ACQUIRE_LIMIT)
+    })
+}
+
+/// Waits for this pause between two requests of a claim. The reply to an earlier one ends it: it may be an acquisition. (Both
+/// futures are pinned by the caller, because a future that is passed on takes its room twice.)
+pub(super) fn late_outcome<T>(
+    mut outcome: Pin<&mut impl Future<Output = T>>,
+    mut pause: Pin<&mut impl Future<Output = ()>>,
+) -> impl Future<Output = Option<T>> {
+    poll_fn(move |cx| match outcome.as_mut().poll(cx) {
+        Poll::Ready(late) => Poll::Ready(Some(late)),
+        Poll::Pending => pause.as_mut().poll(cx).map(|()| None),
     })
 }
 
@@ -542,6 +557,7 @@ mod tests {
     fn an_error_is_from_the_server_if_it_names_a_blocked_document() {
         let held = AcquireReply::Held {
             holder: None,
+            held_for: None,
             remaining: None,
             dates: None,
         };

@@ -13,10 +13,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span};
 
-use crate::acquire::attempt::{Attempt, AttemptOutcome};
+use crate::acquire::attempt::{Attempt, AttemptOutcome, late_outcome};
 use crate::acquire::pacing::Pacing;
 use crate::acquire::period::CallPeriod;
 use crate::engine::Engine;
@@ -40,6 +40,8 @@ pub(crate) struct Acquire<'a> {
     options: &'a Arc<Options>,
     /// Whether the caller runs under another lock of this provider, which it keeps until it gets this one.
     is_inside_hold: bool,
+    /// The call for several locks of which this one acquires the first: it takes over a hold of them all.
+    set: Option<&'a AcquireSeveral<'a>>,
     /// What measures the call; `None` for a part of a call for several locks.
     meter: Option<LockMeter>,
     /// The time at which the call began.
@@ -79,6 +81,7 @@ impl<'a> Acquire<'a> {
             name,
             options,
             is_inside_hold,
+            set: None,
             meter: Some(engine.meter.of(name.template())),
             begun: Instant::now(),
             period: CallPeriod::default(),
@@ -134,9 +137,9 @@ impl<'a> Acquire<'a> {
         );
         match attempting.await? {
             Some(result) => Ok(result?.map(|hold| self.deliver(hold, &entry, turn))),
-            None => match entry.front().status() {
-                FrontStatus::Held(holder) => Ok(Err(holder)),
-                status => Err(self.gave_up_error(&entry, status)),
+            None => match entry.front().status().holder() {
+                Ok(holder) => Ok(Err(holder)),
+                Err(status) => Err(self.gave_up_error(&entry, status)),
             },
         }
     }
@@ -151,10 +154,14 @@ impl<'a> Acquire<'a> {
         if let Some(hold) = self.take_over_hold(entry, turn).await {
             return Ok(Ok(hold));
         }
-        let mut pacing = Pacing::new(self.engine, self.name(), entry, self.begun);
-        let mut attempt = self.new_attempt(entry).unlimited();
+        let mut pacing = Pacing::new(self.engine, turn, self.begun);
+        let (mut attempt, mut late) = (self.new_attempt(entry).unlimited(), None);
         loop {
-            let outcome = match attempt.request(deadline).await {
+            let outcome = match late.take() {
+                Some(outcome) => outcome,
+                None => attempt.request(deadline).await,
+            };
+            let outcome = match outcome {
                 // Another request would fail in the same way. After other transient errors the try goes on, because an
                 // election ends soon.
                 AttemptOutcome::Failed(error) if driver_error::is_unreachable(&error) => {
@@ -166,7 +173,9 @@ impl<'a> Acquire<'a> {
             match self.step(entry, &mut attempt, &mut pacing, outcome).await? {
                 Step::Acquired(hold) => return Ok(Ok(hold)),
                 Step::Held(holder) => return Ok(Err(holder)),
-                Step::Retry(pause) => tokio::time::sleep(pause).await,
+                Step::Retry(pause) => {
+                    late = late_outcome(pin!(attempt.next_outcome()), pin!(sleep(pause))).await;
+                }
             }
         }
     }
@@ -238,7 +247,7 @@ impl<'a> Acquire<'a> {
         let turn = if let Some(turn) = turn {
             turn
         } else {
-            let turn = entry.turn().await;
+            let turn = entry.turn_for(self.set.map(AcquireSeveral::set)).await;
             self.waited.get_or_init(|| self.begun.elapsed());
             turn
         };
@@ -247,7 +256,7 @@ impl<'a> Acquire<'a> {
         {
             return Ok(self.deliver(hold, entry, turn));
         }
-        let mut pacing = Pacing::new(self.engine, self.name(), entry, self.begun);
+        let mut pacing = Pacing::new(self.engine, &turn, self.begun);
         if first.is_none() {
             pacing.wait_for_place(deadline, self.options.once.is_some()).await;
         }
@@ -258,7 +267,8 @@ impl<'a> Acquire<'a> {
             let step = Box::pin(self.next_step(entry, &mut attempt, &mut pacing, outcome, deadline));
             let pause = match step.await? {
                 Step::Acquired(hold) => {
-                    // A late reply to a query of the notifier must not replace the holder that is noted now.
+                    // The turn goes with the lease. A late reply to a query of the notifier must not replace the holder that
+                    // is noted now.
                     drop(pacing);
                     return Ok(self.deliver(hold, entry, turn));
                 }
@@ -271,12 +281,7 @@ impl<'a> Acquire<'a> {
                 }
                 Step::Retry(pause) => pause,
             };
-            // An overdue reply may arrive during the pause, and may be an acquisition.
-            outcome = tokio::select! {
-                biased;
-                late = attempt.next_outcome() => Some(late),
-                () = pacing.pause(pause) => None,
-            };
+            outcome = late_outcome(pin!(attempt.next_outcome()), pin!(pacing.pause(pause))).await;
         }
     }
 
@@ -293,7 +298,7 @@ impl<'a> Acquire<'a> {
             }
             MarkEnd::After(_) => None,
         });
-        let holder = Holder::local(&lease.key.lock_id);
+        let holder = Holder::local(&lease.key.lock_id, lease.acquired);
         entry.front().set_held(holder.in_period(period));
         lease.deliver(turn, self.meter.as_ref());
         hold
@@ -337,26 +342,27 @@ impl<'a> Acquire<'a> {
             }
             AttemptOutcome::Held {
                 lock_id,
+                held_for,
                 remaining,
                 dates,
             } => {
                 if let Some(lock_id) = &lock_id {
                     self.engine.lines.held_by(self.name(), lock_id);
                 }
-                let holder = Holder::new(lock_id.clone(), remaining);
+                let holder = Holder::new(lock_id.clone(), held_for, remaining);
                 let holder = self.unless_done(holder, lock_id.as_deref(), dates)?;
                 let Some((key, min_hold)) = self.given_up(lock_id) else {
                     entry.front().set_holder(holder.clone());
                     return Ok(Step::Held(holder));
                 };
                 // The future is large and seldom needed.
-                match boxed(self.release_given_up(key, min_hold)).await {
+                match boxed(self.release_given_up(entry, key, min_hold)).await {
                     Ok(()) => return Ok(Step::Retry(Duration::ZERO)),
                     Err(error) => error,
                 }
             }
-            // The last known status is "held", and the server had too little time to confirm it.
-            AttemptOutcome::OutOfTime(_) if matches!(entry.front().status(), FrontStatus::Held(_)) => {
+            // A reply has told whether the lock is held, and the server had too little time for another one.
+            AttemptOutcome::OutOfTime(_) if entry.front().status().holder().is_ok() => {
                 return Ok(Step::Retry(pacing.after_error()));
             }
             AttemptOutcome::OutOfTime(error) | AttemptOutcome::Failed(error) => error,
@@ -379,14 +385,26 @@ impl<'a> Acquire<'a> {
         Some((LeaseId { name, lock_id }, min_hold))
     }
 
-    /// Releases a claim that this process has given up: a lost reply or a cancelled call must not make the lock busy.
-    async fn release_given_up(&self, key: LeaseId, min_hold: Duration) -> Result<(), LockError> {
+    /// Releases a claim that this process has given up and that a reply has named: a lost reply or a cancelled call must not
+    /// make the lock busy.
+    async fn release_given_up(
+        &self,
+        entry: &Arc<Entry>,
+        key: LeaseId,
+        min_hold: Duration,
+    ) -> Result<(), LockError> {
         let store = Arc::clone(&self.engine.store);
-        let overdue = Arc::clone(&self.engine.queues.overdue);
+        entry.front().set_no_holder();
+        let number = entry.front().release_sent();
+        let entry = Arc::clone(entry);
         let release = async move {
-            overdue
-                .count(store.release(std::slice::from_ref(&key), min_hold, RELEASE_LIMIT))
-                .await
+            let reply = store
+                .release(std::slice::from_ref(&key), min_hold, RELEASE_LIMIT)
+                .await;
+            if reply.is_ok() {
+                entry.front().released(number);
+            }
+            reply
         };
         // Without a reply the next acquire request shows whether the claim still has the lock.
         match tokio::time::timeout(ACQUIRE_OVERDUE, task::start(release)).await {
@@ -411,7 +429,10 @@ impl<'a> Acquire<'a> {
 
     /// The hold that was handed over with the turn, if its options are those of this call; otherwise it is released.
     async fn take_over_hold(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
-        match turn.take_over()?.take(self.options) {
+        if let Some(hold) = self.set.and_then(|set| set.take_over(turn)) {
+            return Some(hold);
+        }
+        match turn.take_over()?.take(&[], self.options) {
             Ok(hold) => {
                 trace::acquired(&hold.lease().fields());
                 Some(hold)
@@ -552,7 +573,7 @@ impl<'a> Acquire<'a> {
         let status = tokio::select! {
             biased;
             status = entry.front().first_status() => status,
-            turn = entry.turn() => return Ok(Ok(turn)),
+            turn = entry.turn_for(self.set.map(AcquireSeveral::set)) => return Ok(Ok(turn)),
             () = tokio::time::sleep_until(by) => entry.front().status(),
         };
         match status {
@@ -564,25 +585,29 @@ impl<'a> Acquire<'a> {
             _ if entry.front().is_releasing() => {
                 Err(self.engine.store.unanswered("release", self.begun.elapsed()))
             }
-            FrontStatus::Held(holder) => Ok(Err(holder)),
-            FrontStatus::NoReply => Ok(Err(Holder::default())),
+            status => Ok(Err(status.holder().unwrap_or_default())),
         }
     }
 
     fn gave_up_error(&self, entry: &Entry, status: FrontStatus) -> LockError {
-        match status {
-            FrontStatus::Held(holder) => self.timeout_error(&holder),
-            FrontStatus::Failed(error) => *error,
-            FrontStatus::NoReply => {
+        match status.holder() {
+            Ok(holder) => self.timeout_error(&holder),
+            Err(FrontStatus::Failed(error)) => *error,
+            Err(_) => {
                 // A reply to an earlier caller may be missing for longer than this call lasts.
                 let waited = self.begun.elapsed().max(entry.front().without_reply());
-                self.engine.store.unanswered(ACQUIRE_REQUEST, waited)
+                let request = if entry.front().is_releasing() {
+                    "release"
+                } else {
+                    ACQUIRE_REQUEST
+                };
+                self.engine.store.unanswered(request, waited)
             }
         }
     }
 
     fn timeout_error(&self, holder: &Holder) -> LockError {
-        holder.timeout_error(self.name(), self.begun.elapsed())
+        holder.timeout_error(self.name(), self.begun.elapsed(), &self.engine.mark)
     }
 
     fn shut_down_error(&self) -> LockError {
@@ -674,7 +699,8 @@ mod tests {
         let acquire = Acquire::new(engine, &name, &options, false);
         let entry = engine.queues.join(name.text());
         let mut attempt = acquire.new_attempt(&entry);
-        let mut pacing = Pacing::new(engine, name.text(), &entry, acquire.begun);
+        let turn = entry.try_turn().unwrap();
+        let mut pacing = Pacing::new(engine, &turn, acquire.begun);
         let first_id = Arc::clone(attempt.lock_id());
         let outcome = attempt.request(None).await;
         let AttemptOutcome::Acquired(hold) = &outcome else {

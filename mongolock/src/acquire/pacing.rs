@@ -5,9 +5,8 @@ use tokio::time::Instant;
 
 use crate::backoff::Backoff;
 use crate::engine::Engine;
-use crate::lease::Entry;
+use crate::lease::Turn;
 use crate::notifier::{Counted, Subscription};
-use crate::queue::{FrontStatus, Holder};
 
 /// The number of "held" replies after which a waiter registers for wake-ups: shorter waits are not worth it.
 const REPLIES_BEFORE_STREAM: u32 = 2;
@@ -18,17 +17,16 @@ const REPLIES_BEFORE_LINE: u32 = 2;
 /// The least time that a call with a deadline keeps for its own requests: a healthy server replies to one within it.
 const OWN_REQUESTS: Duration = Duration::from_millis(100);
 
-/// The pauses between the requests of the waiter at the front of a queue.
+/// The pauses between the requests of the caller that has the turn of a name. They last no longer than the turn.
 pub(crate) struct Pacing<'a> {
     engine: &'a Arc<Engine>,
-    name: &'a Arc<str>,
-    entry: &'a Arc<Entry>,
+    turn: &'a Turn,
     /// The time at which the call began.
     begun: Instant,
     backoff: Backoff,
     /// The number of replies that said that the lock is held.
     held_replies: u32,
-    subscription: Option<Subscription>,
+    subscription: Option<Subscription<'a>>,
     /// Given after the first "held" reply: this waiter is one of those that the notifier counts.
     counted: Option<Counted>,
     /// Whether the reply before this pause found the lock held: then the subscription decides when to send the next
@@ -39,19 +37,12 @@ pub(crate) struct Pacing<'a> {
 }
 
 impl<'a> Pacing<'a> {
-    pub(crate) fn new(
-        engine: &'a Arc<Engine>,
-        name: &'a Arc<str>,
-        entry: &'a Arc<Entry>,
-        begun: Instant,
-    ) -> Self {
-        let backoff = Backoff::new(engine.config.retry_interval.clone());
+    pub(crate) fn new(engine: &'a Arc<Engine>, turn: &'a Turn, begun: Instant) -> Self {
         Self {
             engine,
-            name,
-            entry,
+            turn,
             begun,
-            backoff,
+            backoff: engine.backoff(),
             held_replies: 0,
             subscription: None,
             counted: None,
@@ -64,6 +55,16 @@ impl<'a> Pacing<'a> {
     pub(crate) fn of_semaphore(self, permits: u32) -> Self {
         let width = usize::try_from(permits).unwrap_or(usize::MAX);
         Self { width, ..self }
+    }
+
+    /// The same for a call that has had replies of this number in an earlier turn, which found the lock held.
+    pub(crate) fn after_replies(self, held_replies: u32) -> Self {
+        Self { held_replies, ..self }
+    }
+
+    /// The number of replies that found the lock held.
+    pub(crate) fn held_replies(&self) -> u32 {
+        self.held_replies
     }
 
     /// The pause after a request that ended with an error.
@@ -81,18 +82,20 @@ impl<'a> Pacing<'a> {
         remaining: Option<Duration>,
     ) -> Duration {
         self.held_replies += 1;
+        let entry = self.turn.entry();
+        let name = entry.name();
         let notifier = &self.engine.notifier;
         self.counted.get_or_insert_with(|| notifier.count());
         let lines = &self.engine.lines;
         let replies = REPLIES_BEFORE_STREAM - u32::from(lines.is_fair());
-        if self.held_replies > replies || lines.has(self.name) || notifier.has_many() {
+        if self.held_replies > replies || lines.has(name) || notifier.has_many() {
             self.subscribe();
         }
         // Who stands in line already says that its place is still needed.
-        if self.held_replies >= REPLIES_BEFORE_LINE || lines.has(self.name) {
+        if self.held_replies >= REPLIES_BEFORE_LINE || lines.has(name) {
             let has_stream = notifier.expects_stream();
-            lines.enter(self.name, self.entry.user(), has_stream, Some(self.begun));
-            lines.set_width(self.name, self.width);
+            lines.enter(name, entry.user(), has_stream, Some(self.begun));
+            lines.set_width(name, self.width);
         }
         self.is_resting = self.subscription.is_some();
         match &self.subscription {
@@ -109,17 +112,13 @@ impl<'a> Pacing<'a> {
     /// [`OWN_REQUESTS`]. Cancel safe.
     /// A mark ends it as a release does if `ends_with_mark` says so: the first request of the call finds it then.
     pub(crate) async fn wait_for_place(&mut self, deadline: Option<Instant>, ends_with_mark: bool) {
-        let lines = &self.engine.lines;
-        lines.set_user(self.name, &self.entry.user());
-        lines.set_width(self.name, self.width);
-        let Some(until) = lines.place_until(self.name) else {
+        let (lines, entry) = (&self.engine.lines, self.turn.entry());
+        lines.set_user(entry.name(), &entry.user());
+        lines.set_width(entry.name(), self.width);
+        let Some(until) = lines.place_until(entry.name()) else {
             return;
         };
-        let front = self.entry.front();
-        if matches!(front.status(), FrontStatus::NoReply) && !front.is_reply_slow() {
-            // A call whose time ends here has waited for others, and for no reply.
-            front.set_held(Holder::default());
-        }
+        entry.front().stand_back();
         let subscription = self.subscribe();
         subscription.rest_for_place(until, ends_with_mark);
         match deadline {
@@ -132,16 +131,10 @@ impl<'a> Pacing<'a> {
         }
     }
 
-    fn subscribe(&mut self) -> &Subscription {
-        let Self {
-            engine,
-            name,
-            entry,
-            backoff,
-            ..
-        } = self;
+    fn subscribe(&mut self) -> &Subscription<'a> {
+        let (notifier, turn, backoff) = (&self.engine.notifier, self.turn, &self.backoff);
         self.subscription
-            .get_or_insert_with(|| engine.notifier.subscribe(name, entry, backoff.clone()))
+            .get_or_insert_with(|| notifier.subscribe(turn, backoff.clone()))
     }
 
     /// Waits for this time, or until it is time to send a request. Cancel safe.
@@ -169,6 +162,7 @@ mod tests {
 
     use super::*;
     use crate::LockProvider;
+    use crate::queue::FrontStatus;
 
     /// A claim of this process that had the lock was just released: no event and no time would end another rest soon.
     #[tokio::test(start_paused = true)]
@@ -176,7 +170,8 @@ mod tests {
         let provider = LockProvider::in_memory();
         let (engine, name) = (provider.engine(), Arc::from("n"));
         let entry = engine.queues.join(&name);
-        let mut pacing = Pacing::new(engine, &name, &entry, Instant::now());
+        let turn = entry.try_turn().unwrap();
+        let mut pacing = Pacing::new(engine, &turn, Instant::now());
         for _ in 0..=REPLIES_BEFORE_STREAM {
             let longest = pacing.after_held(&"own".into(), false, None);
             pacing.pause(longest).await;
@@ -209,7 +204,8 @@ mod tests {
         assert!(engine.lines.place_until(&name).is_some());
         assert!(matches!(entry.front().status(), FrontStatus::NoReply));
         let now = Instant::now();
-        let mut pacing = Pacing::new(engine, &name, &entry, now);
+        let turn = entry.try_turn().unwrap();
+        let mut pacing = Pacing::new(engine, &turn, now);
         pacing.wait_for_place(Some(now + OWN_REQUESTS), false).await;
         assert!(matches!(entry.front().status(), FrontStatus::Held(_)));
     }

@@ -12,19 +12,20 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument;
 
-use super::attempt::{Attempt, AttemptOutcome};
+use super::attempt::{Attempt, AttemptOutcome, late_outcome};
 use super::pacing::Pacing;
 use super::period::CallPeriod;
 use super::query;
 use super::{Acquire, Tried, Waiting};
+use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
 use crate::meter::LockMeter;
 use crate::name::RenderedName;
 use crate::opaque::boxed;
 use crate::options::Options;
-use crate::queue::{AdmissionClass, FrontStatus, Holder};
-use crate::store::{HeldSlots, LeaseId, driver_error};
+use crate::queue::{FrontStatus, Holder};
+use crate::store::{AdmissionClass, HeldSlots, LeaseId, driver_error};
 use crate::sync::lock;
 use crate::timing::{LOOK_LIMIT, PERMIT_LIMIT};
 use crate::{LockError, slot, trace};
@@ -127,6 +128,7 @@ impl<'a> AcquirePermit<'a> {
             name: self.name,
             options: self.options,
             is_inside_hold: self.is_inside_hold,
+            set: None,
             meter: None,
             begun: self.begun,
             period: CallPeriod::default(),
@@ -148,18 +150,18 @@ impl<'a> AcquirePermit<'a> {
 
     /// Rounds until a permit is acquired or a query finds all of them held.
     async fn try_until_known(&self, entry: &Arc<Entry>, deadline: Instant) -> Result<Tried, LockError> {
-        let mut pacing = self.pacing(entry);
-        let _turn = match self.turn_unless_full(entry, &mut pacing).await? {
+        let mut backoff = self.engine.backoff();
+        let _turn = match self.turn_unless_full(entry, &mut backoff).await? {
             Ok(turn) => turn,
             Err(holder) => return Ok(Err(holder)),
         };
         let mut drawn = Some(self.draw());
         loop {
-            let rounds = self.rounds(entry, &mut pacing, Some(deadline), drawn.take(), None);
+            let rounds = self.rounds(entry, &mut backoff, Some(deadline), drawn.take(), None);
             match rounds.await? {
                 Rounds::Acquired(hold) => return Ok(Ok(hold)),
                 Rounds::Full(holder) => return Ok(Err(holder)),
-                Rounds::Lost => sleep(pacing.after_error()).await,
+                Rounds::Lost => sleep(backoff.next()).await,
             }
         }
     }
@@ -169,7 +171,7 @@ impl<'a> AcquirePermit<'a> {
     async fn turn_unless_full(
         &self,
         entry: &Arc<Entry>,
-        pacing: &mut Pacing<'_>,
+        backoff: &mut Backoff,
     ) -> Result<Result<Turn, Holder>, LockError> {
         if let Some(turn) = entry.try_turn() {
             return Ok(Ok(turn));
@@ -179,12 +181,12 @@ impl<'a> AcquirePermit<'a> {
             tokio::select! {
                 biased;
                 turn = &mut turn => return Ok(Ok(turn)),
-                found = self.look(entry, pacing, None) => if let Found::Full(holder) = found? {
+                found = self.look(entry, backoff, None) => if let Found::Full(holder) = found? {
                     return Ok(Err(holder));
                 },
             }
             // A caller before this one is about to claim what is free.
-            if let Ok(turn) = timeout(pacing.after_error(), &mut turn).await {
+            if let Ok(turn) = timeout(backoff.next(), &mut turn).await {
                 return Ok(Ok(turn));
             }
         }
@@ -206,15 +208,15 @@ impl<'a> AcquirePermit<'a> {
         entry: &Arc<Entry>,
         deadline: Option<Instant>,
     ) -> Result<Hold, LockError> {
-        let _turn = entry.turn().await;
-        let mut pacing = self.pacing(entry);
+        let turn = entry.turn().await;
+        let (mut pacing, mut backoff) = (self.pacing(&turn), self.engine.backoff());
         pacing.wait_for_place(deadline, false).await;
         let mut drawn = Some(self.draw());
         // It stands for the call where others compare claims; each claim has an id of its own.
         let call_id = self.engine.mark.new_lock_id(&self.engine.owner);
         let mut class = AdmissionClass::First;
         loop {
-            let rounds = self.rounds(entry, &mut pacing, deadline, drawn.take(), Some(class));
+            let rounds = self.rounds(entry, &mut backoff, deadline, drawn.take(), Some(class));
             let pause = match rounds.await? {
                 Rounds::Acquired(hold) => return Ok(hold),
                 Rounds::Full(holder) => {
@@ -250,7 +252,7 @@ impl<'a> AcquirePermit<'a> {
     async fn rounds(
         &self,
         entry: &Arc<Entry>,
-        pacing: &mut Pacing<'_>,
+        backoff: &mut Backoff,
         deadline: Option<Instant>,
         mut drawn: Option<u32>,
         class: Option<AdmissionClass>,
@@ -258,17 +260,17 @@ impl<'a> AcquirePermit<'a> {
         for _ in 0..ROUNDS {
             let number = match drawn.take() {
                 Some(number) => number,
-                None => match self.look(entry, pacing, class).await? {
+                None => match self.look(entry, backoff, class).await? {
                     Found::Free(number) => number,
                     Found::Full(holder) => return Ok(Rounds::Full(holder)),
                 },
             };
-            if let Some(hold) = self.claim(entry, pacing, deadline, number, class).await? {
+            if let Some(hold) = self.claim(entry, backoff, deadline, number, class).await? {
                 return Ok(Rounds::Acquired(hold));
             }
         }
         // A last look: a try says that no permit is free only if a query has found that.
-        match self.look(entry, pacing, class).await? {
+        match self.look(entry, backoff, class).await? {
             Found::Full(holder) => Ok(Rounds::Full(holder)),
             Found::Free(_) => Ok(Rounds::Lost),
         }
@@ -280,7 +282,7 @@ impl<'a> AcquirePermit<'a> {
     async fn claim(
         &self,
         entry: &Arc<Entry>,
-        pacing: &mut Pacing<'_>,
+        backoff: &mut Backoff,
         deadline: Option<Instant>,
         number: u32,
         class: Option<AdmissionClass>,
@@ -293,8 +295,13 @@ impl<'a> AcquirePermit<'a> {
         if self.permits > 1 && has_time && lock(&self.blocked).is_empty() {
             attempt = attempt.with_short_limit();
         }
+        let mut late = None;
         loop {
-            let error = match attempt.request(deadline).await {
+            let outcome = match late.take() {
+                Some(outcome) => outcome,
+                None => attempt.request(deadline).await,
+            };
+            let error = match outcome {
                 AttemptOutcome::RuntimeStopped => return Err(self.call().shut_down_error()),
                 _ if self.engine.refuses(self.is_inside_hold) => return Err(self.call().shut_down_error()),
                 AttemptOutcome::Acquired(hold) if !hold.lease().is_over() => {
@@ -307,14 +314,19 @@ impl<'a> AcquirePermit<'a> {
                     continue;
                 }
                 AttemptOutcome::Held {
-                    lock_id, remaining, ..
+                    lock_id,
+                    held_for,
+                    remaining,
+                    ..
                 } => {
                     let given_up = lock_id.as_ref().and_then(|own| self.given_up(&id, own));
                     let Some((key, min_hold)) = given_up else {
-                        entry.front().set_holder(Holder::new(lock_id, remaining));
+                        entry
+                            .front()
+                            .set_holder(Holder::new(lock_id, held_for, remaining));
                         return Ok(None);
                     };
-                    match boxed(self.call().release_given_up(key, min_hold)).await {
+                    match boxed(self.call().release_given_up(entry, key, min_hold)).await {
                         Ok(()) => continue,
                         Err(error) => error,
                     }
@@ -327,12 +339,12 @@ impl<'a> AcquirePermit<'a> {
                 AttemptOutcome::OutOfTime(error) | AttemptOutcome::Failed(error) => error,
             };
             let is_blocked = driver_error::is_blocked_document(&error);
-            let pause = self.failed(entry, pacing, error, class)?;
+            let pause = self.failed(entry, backoff, error, class)?;
             if is_blocked {
                 lock(&self.blocked).push(number);
                 return Ok(None);
             }
-            sleep(pause).await;
+            late = late_outcome(pin!(attempt.next_outcome()), pin!(sleep(pause))).await;
         }
     }
 
@@ -347,7 +359,7 @@ impl<'a> AcquirePermit<'a> {
     async fn look(
         &self,
         entry: &Arc<Entry>,
-        pacing: &mut Pacing<'_>,
+        backoff: &mut Backoff,
         class: Option<AdmissionClass>,
     ) -> Result<Found, LockError> {
         loop {
@@ -359,7 +371,7 @@ impl<'a> AcquirePermit<'a> {
                     }
                     return Ok(found);
                 }
-                Err(error) => sleep(self.failed(entry, pacing, error, class)?).await,
+                Err(error) => sleep(self.failed(entry, backoff, error, class)?).await,
             }
         }
     }
@@ -392,17 +404,15 @@ impl<'a> AcquirePermit<'a> {
         }
         let own = held.iter().filter(|(number, _)| **number < self.permits);
         let first = own.map(|(_, lease)| lease).min_by_key(|lease| lease.remaining);
-        Found::Full(first.map_or_else(Holder::default, |lease| {
-            Holder::new(lease.holder.clone(), Some(lease.remaining))
-        }))
+        Found::Full(first.map_or_else(Holder::default, Holder::of_lease))
     }
 
     /// The permits that are held.
     async fn held_slots(&self, entry: &Arc<Entry>) -> Result<HeldSlots, LockError> {
         let (store, name) = (Arc::clone(&self.engine.store), Arc::clone(self.name.text()));
         let (permits, margin) = (self.permits, self.engine.config.options.takeover_margin);
-        let looking = async move { store.slots(&name, permits, margin, LOOK_LIMIT).await };
-        query::start(self.engine, entry, looking).await
+        let looking = || async move { store.slots(&name, permits, margin, LOOK_LIMIT).await };
+        query::start(&self.engine.store, entry, looking).await
     }
 
     /// Notes a request that has failed, and returns the pause before the next one; an error that is not transient ends the
@@ -410,14 +420,14 @@ impl<'a> AcquirePermit<'a> {
     fn failed(
         &self,
         entry: &Arc<Entry>,
-        pacing: &mut Pacing<'_>,
+        backoff: &mut Backoff,
         error: LockError,
         class: Option<AdmissionClass>,
     ) -> Result<Duration, LockError> {
         if !driver_error::is_transient(&error) || (class.is_none() && driver_error::is_unreachable(&error)) {
             return Err(error);
         }
-        let pause = pacing.after_error();
+        let pause = backoff.next();
         trace::retrying(self.name.text(), &error, pause);
         entry.front().set_failed(error);
         Ok(pause)
@@ -427,8 +437,8 @@ impl<'a> AcquirePermit<'a> {
         fastrand::u32(0..self.permits)
     }
 
-    fn pacing<'b>(&'b self, entry: &'b Arc<Entry>) -> Pacing<'b> {
-        Pacing::new(self.engine, &self.group, entry, self.begun).of_semaphore(self.permits)
+    fn pacing<'b>(&'b self, turn: &'b Turn) -> Pacing<'b> {
+        Pacing::new(self.engine, turn, self.begun).of_semaphore(self.permits)
     }
 
     /// Delivers the hold to the caller. The turn passes on, because other permits may be free.

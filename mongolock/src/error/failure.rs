@@ -6,6 +6,9 @@ use mongodb::error::{Error, ErrorKind};
 use crate::LockError;
 use crate::duration::Rounded;
 
+/// What is said about a log-in that the server has refused.
+pub(super) const REFUSED_LOG_IN: &str = "MongoDB refused the login";
+
 /// A failure that this library has found itself. It travels inside an I/O error of the driver, so that
 /// [`LockError::Mongo`] holds every failure of MongoDB.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +31,24 @@ pub(crate) enum Failure {
         kind: io::ErrorKind,
         /// The number of other servers, which cannot be reached either.
         others: usize,
+        /// Whether the request was not sent.
+        is_unsent: bool,
     },
+    /// The last log-in was refused, and there was no reply to a request since.
+    #[error("{REFUSED_LOG_IN}")]
+    RefusedLogIn { source: Error },
+    /// No server belongs to the replica set that the connection string names.
+    #[error("MongoDB at {address} belongs to {}; the connection string names `{named}`", set(found.as_deref()))]
+    WrongSet {
+        address: String,
+        /// The set that the server belongs to, if it is a member of one.
+        found: Option<String>,
+        /// The set that the connection string names.
+        named: String,
+    },
+    /// The runtime of the client has ended: the tasks of the driver ended with it.
+    #[error("the MongoDB client belongs to a tokio runtime that has ended")]
+    EndedRuntime,
     /// A task that ended with its runtime before the reply: the outcome of its request is not known.
     #[error("the tokio runtime ended before MongoDB answered")]
     RuntimeEnded,
@@ -69,16 +89,49 @@ impl Failure {
         LockError::Mongo(io::Error::new(self.io_kind(), self).into())
     }
 
+    /// Whether another attempt may succeed without intervention.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::RefusedLogIn { .. } | Self::WrongSet { .. } | Self::EndedRuntime => false,
+            Self::NoReply { .. }
+            | Self::Unreachable { .. }
+            | Self::RuntimeEnded
+            | Self::Closed
+            | Self::BlockedDocument { .. }
+            | Self::StreamEnded
+            | Self::ConnectionString { .. } => true,
+        }
+    }
+
+    /// Whether the request was not sent.
+    pub(crate) fn is_unsent(&self) -> bool {
+        match self {
+            Self::Unreachable { is_unsent, .. } => *is_unsent,
+            Self::WrongSet { .. } | Self::EndedRuntime => true,
+            _ => false,
+        }
+    }
+
     fn io_kind(&self) -> io::ErrorKind {
         match self {
             Self::NoReply { .. } => io::ErrorKind::TimedOut,
             Self::Unreachable { kind, .. } => *kind,
-            Self::ConnectionString { .. } => io::ErrorKind::InvalidInput,
-            Self::RuntimeEnded | Self::Closed | Self::BlockedDocument { .. } | Self::StreamEnded => {
-                io::ErrorKind::Other
-            }
+            Self::ConnectionString { .. } | Self::WrongSet { .. } => io::ErrorKind::InvalidInput,
+            Self::RefusedLogIn { .. } => io::ErrorKind::PermissionDenied,
+            Self::RuntimeEnded
+            | Self::EndedRuntime
+            | Self::Closed
+            | Self::BlockedDocument { .. }
+            | Self::StreamEnded => io::ErrorKind::Other,
         }
     }
+}
+
+fn set(found: Option<&str>) -> String {
+    found.map_or_else(
+        || "no replica set".to_owned(),
+        |name| format!("the replica set `{name}`"),
+    )
 }
 
 fn also(others: usize) -> String {

@@ -3,10 +3,13 @@
 use mongodb::error::{Error, ErrorKind};
 
 use super::failure::Failure;
-use super::{LockError, LossReason};
+use super::{LockError, LossReason, driver_text};
 
 /// The server's code for a missing privilege.
 const UNAUTHORIZED: i32 = 13;
+
+/// What to do about a log-in that was refused.
+const LOG_IN: &str = "Check the user name, the password and `authSource` in the connection string.";
 
 impl LockError {
     /// What to do about the error, in one or two sentences for the operator or the developer of the program.
@@ -39,6 +42,10 @@ impl LockError {
             }
             Self::Lost { reason, .. } => reason.help(),
             Self::Stale { .. } => "Read the data again and repeat the work under a new hold.",
+            Self::NoFencingToken => {
+                "Hold a lock for the data as well, and write with its token: tokens of different permits do not order \
+                 each other."
+            }
             Self::InvalidFence { .. } => {
                 "Choose a top-level field that nothing else writes, leave it out of updates, and remove values that \
                  are not fencing tokens from it."
@@ -90,12 +97,18 @@ fn mongo_help(error: &Error) -> &'static str {
         (Some(Failure::NoReply { .. }), _) => {
             "Check that MongoDB can be reached, has a primary and is not overloaded. With a client of your own, set \
              `serverSelectionTimeoutMS` below `acquire_timeout` to learn why the driver finds no server; \
-             a client of `LockProvider::connect` reports it within \
+             a client of `LockProvider::connect` or `LockProvider::observe` reports it within \
              2 s to a call that does not wait."
         }
         (Some(Failure::Unreachable { .. }), _) => {
             "Check the host and the port in the connection string, that MongoDB runs, and that this host may connect \
              to it (firewall, bind address, TLS)."
+        }
+        (Some(Failure::RefusedLogIn { .. }), _) | (None, ErrorKind::Authentication { .. }) => LOG_IN,
+        (None, _) if driver_text::is_refused_elsewhere(error) => LOG_IN,
+        (Some(Failure::WrongSet { .. }), _) => "Correct `replicaSet` in the connection string, or the hosts.",
+        (Some(Failure::EndedRuntime), _) => {
+            "Make the client and the provider on the runtime that uses them: each `#[tokio::test]` has one of its own."
         }
         (Some(Failure::RuntimeEnded), _) => "Await the call before the tokio runtime ends.",
         (Some(Failure::Closed), _) => "Await the call before `shutdown`.",
@@ -105,9 +118,6 @@ fn mongo_help(error: &Error) -> &'static str {
         }
         (Some(Failure::StreamEnded), _) => "Do not drop or rename the lock collection while programs use it.",
         (Some(Failure::ConnectionString { reason }), _) => connection_string_help(reason),
-        (None, ErrorKind::Authentication { .. }) => {
-            "Check the user name, the password and `authSource` in the connection string."
-        }
         (None, ErrorKind::ServerSelection { .. }) => {
             "Check that MongoDB runs, can be reached from this host and has a primary."
         }

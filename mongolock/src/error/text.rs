@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 
-use super::failure::Failure;
-use super::{LockError, LossReason};
+use super::failure::{Failure, REFUSED_LOG_IN};
+use super::{LockError, LossReason, driver_text};
 use crate::FencingToken;
 use crate::duration::Rounded;
 
@@ -18,18 +18,22 @@ impl Display for LockError {
                 name,
                 waited,
                 holder,
+                in_this_process,
+                held_for,
                 remaining,
             } => {
                 write!(f, "lock `{name}` not acquired within {}: ", Rounded(*waited))?;
-                write_holder(f, holder.as_deref(), *remaining)
+                write_held(f, holder.as_deref(), *in_this_process, *held_for, *remaining)
             }
             Self::Busy {
                 name,
                 holder,
+                in_this_process,
+                held_for,
                 remaining,
             } => {
-                write!(f, "lock `{name}` is busy: ")?;
-                write_holder(f, holder.as_deref(), *remaining)
+                write!(f, "lock `{name}` is ")?;
+                write_held(f, holder.as_deref(), *in_this_process, *held_for, *remaining)
             }
             Self::Done { name, by, until } => {
                 write!(f, "the work of lock `{name}` is done by {by}, until ")?;
@@ -48,6 +52,7 @@ impl Display for LockError {
                 f,
                 "write with fencing token {token} refused: a newer lock holder has written with token {seen}"
             ),
+            Self::NoFencingToken => f.write_str("fenced write refused: a permit has no fencing token"),
             Self::InvalidFence { field, reason } => {
                 write!(f, "fence field `{field}` cannot be used: {reason}")
             }
@@ -73,11 +78,11 @@ impl Display for LockError {
 }
 
 impl LockError {
-    /// The text with that of the driver's error behind it, for events: they have no other place for the source.
+    /// The text with the words of the driver's error behind it, for events: they have no other place for the source.
     pub(crate) fn with_cause(&self) -> impl Display {
         let cause = self.source().and_then(|cause| cause.downcast_ref::<Error>());
         match cause {
-            Some(cause) => format!("{self}: {}", cause.kind),
+            Some(cause) => format!("{self}: {}", driver_text::words(cause)),
             None => self.to_string(),
         }
     }
@@ -105,13 +110,28 @@ impl Display for LossReason {
     }
 }
 
-fn write_holder(f: &mut Formatter<'_>, owner: Option<&str>, remaining: Option<Duration>) -> fmt::Result {
-    match (owner, remaining) {
-        (Some(owner), Some(Duration::ZERO)) => write!(f, "{owner} was the last known holder"),
-        (Some(owner), Some(left)) => write!(f, "the lease of {owner} runs for {} more", Rounded(left)),
-        (Some(owner), None) => write!(f, "{owner} holds it"),
-        (None, Some(left)) if !left.is_zero() => write!(f, "it is taken for {} more", Rounded(left)),
-        (None, _) => f.write_str("another holder has it"),
+/// Writes who has the lock and what is known of the hold: `held by web-1:2283 (for 12 s, 4.9 s left of its lease)`.
+fn write_held(
+    f: &mut Formatter<'_>,
+    owner: Option<&str>,
+    in_this_process: bool,
+    held_for: Option<Duration>,
+    remaining: Option<Duration>,
+) -> fmt::Result {
+    match owner {
+        _ if in_this_process => f.write_str("held by this process")?,
+        Some(owner) => write!(f, "held by {owner}")?,
+        None => f.write_str("held by an unknown holder")?,
+    }
+    let held_for = held_for.map(|held| format!("for {}", Rounded(held)));
+    let remaining = remaining.map(|left| match left {
+        Duration::ZERO => "its last known lease has ended".to_owned(),
+        left => format!("{} left of its lease", Rounded(left)),
+    });
+    match (held_for, remaining) {
+        (Some(held_for), Some(remaining)) => write!(f, " ({held_for}, {remaining})"),
+        (Some(known), None) | (None, Some(known)) => write!(f, " ({known})"),
+        (None, None) => Ok(()),
     }
 }
 
@@ -121,7 +141,8 @@ fn write_mongo(f: &mut Formatter<'_>, error: &Error) -> fmt::Result {
         return failure.fmt(f);
     }
     match &*error.kind {
-        ErrorKind::Authentication { .. } => f.write_str("MongoDB refused the login"),
+        ErrorKind::Authentication { .. } => f.write_str(REFUSED_LOG_IN),
+        _ if driver_text::is_refused_elsewhere(error) => f.write_str(REFUSED_LOG_IN),
         ErrorKind::ServerSelection { .. } => f.write_str("no suitable MongoDB server is available"),
         ErrorKind::Io(_) | ErrorKind::ConnectionPoolCleared { .. } => {
             f.write_str("the connection to MongoDB failed")
@@ -130,57 +151,72 @@ fn write_mongo(f: &mut Formatter<'_>, error: &Error) -> fmt::Result {
         ErrorKind::InvalidTlsConfig { .. } => f.write_str("the TLS configuration for MongoDB is invalid"),
         ErrorKind::InvalidArgument { .. } => f.write_str("the MongoDB driver refused an argument"),
         ErrorKind::Transaction { .. } => f.write_str("the MongoDB transaction failed"),
-        ErrorKind::Command(error) => write_code(f, "refused an operation", error.code, &error.code_name),
-        ErrorKind::Write(WriteFailure::WriteError(error)) => {
-            let name = error.code_name.as_deref().unwrap_or_default();
-            write_code(f, "refused a write", error.code, name)
-        }
-        ErrorKind::Write(WriteFailure::WriteConcernError(error)) => {
-            write_code(f, "did not confirm a write", error.code, &error.code_name)
+        ErrorKind::Command(_) => write_code(f, "refused an operation", error),
+        ErrorKind::Write(WriteFailure::WriteError(_)) => write_code(f, "refused a write", error),
+        ErrorKind::Write(WriteFailure::WriteConcernError(_)) => {
+            write_code(f, "did not confirm a write", error)
         }
         _ => f.write_str("a MongoDB operation failed"),
     }
 }
 
-fn write_code(f: &mut Formatter<'_>, what: &str, code: i32, name: &str) -> fmt::Result {
-    if name.is_empty() {
-        write!(f, "MongoDB {what} (error {code})")
-    } else {
-        write!(f, "MongoDB {what} (error {code}, {name})")
+fn write_code(f: &mut Formatter<'_>, what: &str, error: &Error) -> fmt::Result {
+    match driver_text::coded(error) {
+        Some((code, "", _)) => write!(f, "MongoDB {what} (error {code})"),
+        Some((code, name, _)) => write!(f, "MongoDB {what} (error {code}, {name})"),
+        None => write!(f, "MongoDB {what}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn timeout(holder: Option<&str>, remaining: Option<Duration>) -> LockError {
-        LockError::Timeout {
-            name: "report:42".to_owned(),
-            waited: Duration::from_millis(2001),
-            holder: holder.map(str::to_owned),
-            remaining,
-        }
-    }
+    use crate::Busy;
 
     #[test]
-    fn a_timeout_names_the_holder_as_far_as_it_is_known() {
-        let left = Some(Duration::from_millis(26_900));
-        for (error, end) in [
+    fn a_busy_lock_names_its_holder_as_far_as_it_is_known() {
+        let (anna, nobody) = (Some("anna"), None);
+        let seconds = |seconds: f64| Some(Duration::from_secs_f64(seconds));
+        for (holder, held_for, remaining, text) in [
             (
-                timeout(Some("billing-1"), left),
-                "the lease of billing-1 runs for 27 s more",
+                anna,
+                seconds(12.0),
+                seconds(26.9),
+                "anna (for 12 s, 27 s left of its lease)",
             ),
-            (timeout(Some("billing-1"), None), "billing-1 holds it"),
+            (anna, None, seconds(26.9), "anna (27 s left of its lease)"),
+            (anna, seconds(12.0), None, "anna (for 12 s)"),
+            (anna, None, None, "anna"),
             (
-                timeout(Some("billing-1"), Some(Duration::ZERO)),
-                "billing-1 was the last known holder",
+                anna,
+                seconds(35.0),
+                seconds(0.0),
+                "anna (for 35 s, its last known lease has ended)",
             ),
-            (timeout(None, left), "it is taken for 27 s more"),
-            (timeout(None, None), "another holder has it"),
+            (
+                nobody,
+                None,
+                seconds(4.9),
+                "an unknown holder (4.9 s left of its lease)",
+            ),
+            (nobody, None, None, "an unknown holder"),
         ] {
-            let text = format!("lock `report:42` not acquired within 2.0 s: {end}");
-            assert_eq!(error.to_string(), text);
+            let mut lock = Busy::new("report:42");
+            lock.holder = holder.map(str::to_owned);
+            (lock.held_for, lock.remaining) = (held_for, remaining);
+            let busy = LockError::busy(lock.clone()).to_string();
+            assert_eq!(busy, format!("lock `report:42` is held by {text}"));
+            let timeout = LockError::timeout(lock.clone(), Duration::from_millis(2001)).to_string();
+            assert_eq!(
+                timeout,
+                format!("lock `report:42` not acquired within 2.0 s: held by {text}")
+            );
+            lock.in_this_process = true;
+            let own = LockError::busy(lock).to_string();
+            assert!(
+                own.starts_with("lock `report:42` is held by this process"),
+                "{own}"
+            );
         }
     }
 

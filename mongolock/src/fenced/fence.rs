@@ -34,13 +34,7 @@ impl Fence {
     /// Checks that the field's name can be used.
     pub(super) fn check(&self) -> Result<(), LockError> {
         if self.token == FencingToken::NONE {
-            return Err(LockError::InvalidOption {
-                option: "fenced",
-                value: "used without a token".to_owned(),
-                bound: "a permit has no fencing token, because tokens of different permits do not order each other; hold \
-                        a lock for this data as well"
-                    .to_owned(),
-            });
+            return Err(LockError::NoFencingToken);
         }
         let broken = match &*self.field {
             "" => "its name is empty",

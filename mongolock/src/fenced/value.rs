@@ -57,12 +57,16 @@ impl<T> Fenced<T> {
     ///
     /// # Errors
     ///
-    /// [`LockError::Stale`] if the value has a greater token. `change` is then not called.
+    /// [`LockError::Stale`] if the value has a greater token, and [`LockError::NoFencingToken`] for the token of a permit.
+    /// `change` is then not called.
     ///
     /// # Panics
     ///
     /// If `change` panics. The value keeps the changes made before the panic, and can still be used.
     pub fn write<R>(&self, token: FencingToken, change: impl FnOnce(&mut T) -> R) -> Result<R, LockError> {
+        if token == FencingToken::NONE {
+            return Err(LockError::NoFencingToken);
+        }
         let mut state = lock(&self.state);
         if let Some(seen) = state.seen.filter(|seen| *seen > token) {
             return Err(LockError::Stale { token, seen });

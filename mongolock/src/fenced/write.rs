@@ -40,6 +40,7 @@ const ROUNDS: usize = 10;
 /// # Errors
 ///
 /// - [`LockError::Stale`] if the document has a greater token. Nothing is changed.
+/// - [`LockError::NoFencingToken`] for the token of a permit. Nothing is sent.
 /// - [`LockError::InvalidFence`] if the fence field has an invalid name, the write itself would change the field, or
 ///   the field of a document contains a value that is not a token. Nothing is changed.
 /// - [`LockError::Mongo`] for the driver's errors. Without a session it is also returned after 60 s without a reply, on

@@ -12,14 +12,9 @@ use crate::lease::copies::Copies;
 use crate::lease::given_up::{GivenUp, Pending};
 use crate::lease::renewal::BATCH;
 use crate::lease::renewer::Renewer;
-use crate::store::LeaseId;
-use crate::store::driver_error;
+use crate::store::{AdmissionClass, LeaseId, driver_error};
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPEAT_LIMIT};
 use crate::{LockError, trace};
-
-/// The number of releases of single claims that are repeated at the same time: each may keep a connection of the
-/// user's pool.
-pub(crate) const REPEATS: usize = 3;
 
 /// The release of a claim that this process no longer needs, made by the renewer's task.
 pub(crate) struct BackgroundRelease {
@@ -96,7 +91,9 @@ impl BackgroundRelease {
             ..Self::new(key.clone(), lease.min_hold(), lease.options.taken_for(), slot)
         };
         if lease.members.is_empty() {
-            return vec![of_claim(&lease.key, lease.copies.as_ref(), slot)];
+            let mut release = of_claim(&lease.key, lease.copies.as_ref(), slot);
+            release.is_late = lease.is_gone();
+            return vec![release];
         }
         let members = lease.members.iter().zip(slot.split(lease.members.len()));
         members
@@ -195,18 +192,21 @@ impl BackgroundRelease {
 impl Renewer {
     /// Schedules the late releases of ids whose acquire requests may take effect late. It is called when a release has
     /// ended, confirmed or given up, and not before: two releases of one claim must not overtake each other.
-    pub(super) fn released(self: &Arc<Self>, ended: &[BackgroundRelease], is_confirmed: bool) {
+    pub(super) fn released(self: &Arc<Self>, ended: Vec<BackgroundRelease>, is_confirmed: bool) {
         if is_confirmed {
-            for release in ended.iter().filter(|release| release.is_turn) {
-                self.lines.released(&release.key.name);
+            for release in &ended {
+                if release.is_turn {
+                    self.lines.released(&release.key.name);
+                }
                 release.slot.note_freed();
             }
         }
-        if self.store().is_closed() {
-            return;
+        if !self.store().is_closed() {
+            let next = ended.iter().filter_map(|release| release.next(is_confirmed));
+            self.release_in_background(next.collect());
         }
-        let next = ended.iter().filter_map(|release| release.next(is_confirmed));
-        self.release_in_background(next.collect());
+        // A caller of a set waits for the turn of the first name, and needs the others then.
+        ended.into_iter().rev().for_each(drop);
     }
 }
 
@@ -241,23 +241,18 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease
     let (min_hold, is_repeat, reply_limit) = (first.min_hold, first.failures > 0, first.reply_limit());
     let (due, last_end) = (first.at, last_end(&batch));
     let keys: Vec<LeaseId> = batch.iter().map(|release| release.key.clone()).collect();
-    let limit = if is_repeat {
-        RELEASE_REPEAT_LIMIT
+    // A dead connection or a blocked document must not delay the releases of other claims.
+    let (class, limit) = if is_repeat {
+        (AdmissionClass::RepeatedRelease, RELEASE_REPEAT_LIMIT)
     } else {
-        RELEASE_LIMIT
+        (AdmissionClass::Release, RELEASE_LIMIT)
     };
     let mut backoff = Backoff::new(Duration::from_millis(50)..=Duration::from_secs(2));
     tokio::time::sleep_until(due).await;
     loop {
-        let permit = if is_repeat {
-            renewer.repeats.acquire().await.ok()
-        } else {
-            None
-        };
+        let admission = renewer.store().background_admissions().admit(class).await;
         let mut request = pin!(renewer.store().release_many(&keys, min_hold, limit));
         let Ok(reply) = tokio::time::timeout(reply_limit, request.as_mut()).await else {
-            // A dead connection must not delay the repetitions of other claims.
-            drop(permit);
             let error = LockError::no_reply("release", reply_limit);
             repeat_alone(&renewer, batch, last_end, &error);
             // A request is never dropped before its end, but the reply to this one no longer has an effect.
@@ -265,17 +260,13 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease
             return;
         };
         let Err(error) = reply else {
-            return renewer.released(&batch, true);
+            return renewer.released(batch, true);
         };
-        drop(permit);
+        drop(admission);
         batch = batch.into_iter().map(BackgroundRelease::without_turn).collect();
         let pause = backoff.next();
         if driver_error::forbids_release(&error) || Instant::now() + pause >= last_end {
-            // A late release is a precaution, which ends with the provider.
-            if !(driver_error::is_closed(&error) && batch.iter().all(|release| release.is_late)) {
-                trace::release_failed(keys.len(), &keys[0].name, &error);
-            }
-            return renewer.released(&batch, false);
+            return give_up(&renewer, batch, &error);
         }
         if batch.len() > 1 && driver_error::is_out_of_time(&error) {
             return repeat_alone(&renewer, batch, last_end, &error);
@@ -296,15 +287,27 @@ fn repeat_alone(renewer: &Arc<Renewer>, batch: Vec<BackgroundRelease>, last_end:
     if now < last_end {
         renewer.release_in_background(batch.into_iter().map(|release| release.alone(now)).collect());
     } else {
-        let first = batch.first().map_or("", |release| &*release.key.name);
-        trace::release_failed(batch.len(), first, error);
-        renewer.released(&batch, false);
+        give_up(renewer, batch, error);
     }
+}
+
+/// Ends releases that have failed, and reports those of claims that may still have their locks.
+fn give_up(renewer: &Arc<Renewer>, batch: Vec<BackgroundRelease>, error: &LockError) {
+    // A late release is a precaution, which ends with the provider.
+    let is_precaution = |release: &BackgroundRelease| release.is_late && driver_error::is_closed(error);
+    let mut held = batch.iter().filter(|release| !is_precaution(release));
+    if let Some(first) = held.next()
+        && renewer.store().has_been_connected()
+    {
+        trace::release_failed(1 + held.count(), &first.key.name, error);
+    }
+    renewer.released(batch, false);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LossReason;
     use crate::lease::Queues;
     use crate::lease::tests::lease;
     use crate::options::Options;
@@ -360,6 +363,21 @@ mod tests {
         lease.copies = Some(unanswered());
         let releases = BackgroundRelease::of_lease(&lease, QueueSlot::Nothing);
         assert!(releases[0].next(true).is_some_and(|next| next.is_turn));
+    }
+
+    /// What is left to release is an acquire request that takes effect late.
+    #[test]
+    fn the_claim_of_a_lease_that_is_gone_is_released_as_a_precaution_if_at_all() {
+        let mut lease = lease("n", &Options::default());
+        assert!(lease.may_have_claim());
+        lease.end(LossReason::Gone);
+        assert!(!lease.may_have_claim());
+        lease.copies = Some(unanswered());
+        assert!(lease.may_have_claim());
+        let releases = BackgroundRelease::of_lease(&lease, QueueSlot::Nothing);
+        assert!(releases[0].is_late && !releases[0].is_settled());
+        lease.note_shutdown_release();
+        assert!(!lease.may_have_claim());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,13 +1,13 @@
 //! The completion of a hold whose work has succeeded: the server replaces the claim by a mark instead of releasing it.
 //!
 //! From the success on, nothing but the mark ends the hold: the lease is renewed until a reply confirms the mark, also
-//! during a shutdown and after the caller has gone.
+//! during a shutdown and after the caller has gone. If the server refuses the mark for good, the lock is released.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::background_release::BackgroundRelease;
@@ -16,7 +16,7 @@ use super::renewer::Renewer;
 use super::{Lease, margin};
 use crate::backoff::Backoff;
 use crate::once::MarkEnd;
-use crate::store::{LeaseId, MarkReply, driver_error};
+use crate::store::{AdmissionClass, MarkReply, MarkRequest, driver_error};
 use crate::timing::{MARK_LIMIT, MARK_NO_REPLY, MARK_OVERDUE};
 use crate::{LockError, LossReason, task, trace};
 
@@ -38,13 +38,18 @@ pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>, end: MarkEnd) ->
 async fn complete(renewer: Arc<Renewer>, lease: Arc<Lease>, end: MarkEnd) -> Result<bool, LockError> {
     lease.begin_claim_release();
     let mut releases = BackgroundRelease::of_lease(&lease, lease.take_slot());
-    let mut requests = Requests::new(&renewer, &lease.key, end);
+    let request = MarkRequest {
+        key: lease.key.clone(),
+        token: lease.document_token(),
+        end,
+    };
+    let mut requests = Requests::new(&renewer, request);
     let mut backoff = Backoff::new(Duration::from_millis(20)..=Duration::from_secs(1));
     loop {
         let (error, pause) = match requests.next().await {
             Some(Ok(reply)) => {
-                let was_held = settle(&renewer, &lease, reply, requests.sent > 1);
-                renewer.released(&releases, true);
+                let was_held = settle(&renewer, &lease, reply);
+                renewer.released(releases, true);
                 return Ok(was_held);
             }
             Some(Err(error)) => (error, backoff.next()),
@@ -55,10 +60,19 @@ async fn complete(renewer: Arc<Renewer>, lease: Arc<Lease>, end: MarkEnd) -> Res
             .into_iter()
             .map(BackgroundRelease::without_turn)
             .collect();
-        if driver_error::forbids_release(&error) || has_ended_at_server(&lease) {
+        let is_refused = driver_error::refuses_write(&error);
+        if is_refused || driver_error::is_closed(&error) || has_ended_at_server(&lease) {
             trace::done_failed(&lease.fields(), &error);
             renewer.forget(&lease);
-            lease.lose(LossReason::Expired);
+            if is_refused {
+                // The work may run again, so there is no reason to keep others waiting.
+                lease.end_unmarked();
+                let now = Instant::now();
+                let due = releases.into_iter().map(|release| release.rescheduled(now));
+                renewer.release_in_background(due.collect());
+            } else {
+                lease.lose(LossReason::Expired);
+            }
             return Err(error);
         }
         trace::done_retrying(&lease.fields(), &error, pause);
@@ -67,24 +81,20 @@ async fn complete(renewer: Arc<Renewer>, lease: Arc<Lease>, end: MarkEnd) -> Res
 }
 
 /// Ends the lease as a reply says, and returns whether the claim had the lock until then.
-fn settle(renewer: &Renewer, lease: &Arc<Lease>, reply: MarkReply, is_repeated: bool) -> bool {
+fn settle(renewer: &Renewer, lease: &Arc<Lease>, reply: MarkReply) -> bool {
     renewer.forget(lease);
     match reply {
         MarkReply::Marked => {
             lease.complete();
             trace::done(&lease.fields());
         }
-        // An earlier request may have released the claim at the end of the period.
-        MarkReply::Gone { is_over } if !(is_over && is_repeated) => {
-            lease.lose(LossReason::Gone);
-            return false;
-        }
-        MarkReply::Released | MarkReply::Gone { .. } => {
+        MarkReply::Released => {
             lease.complete();
             trace::released(&lease.fields());
         }
+        MarkReply::Gone => lease.lose(LossReason::Gone),
     }
-    true
+    reply != MarkReply::Gone
 }
 
 /// Whether the claim no longer has the lock at the server, because no renewal was confirmed for so long.
@@ -103,50 +113,55 @@ impl Renewer {
         let releases = BackgroundRelease::of_lease(lease, lease.take_slot());
         lease.complete();
         trace::done(&lease.fields());
-        self.released(&releases, true);
+        self.released(releases, true);
     }
 }
 
 /// The requests of one completion: copies of one another, each on a task of its own.
 struct Requests<'a> {
     renewer: &'a Arc<Renewer>,
-    key: &'a LeaseId,
-    end: MarkEnd,
-    /// The number of requests that were sent.
-    sent: u32,
+    request: Arc<MarkRequest>,
     outcomes: UnboundedReceiver<Option<Reply>>,
     sender: UnboundedSender<Option<Reply>>,
+    /// Among which commands of the provider the next request is admitted.
+    class: AdmissionClass,
 }
 
 impl<'a> Requests<'a> {
-    fn new(renewer: &'a Arc<Renewer>, key: &'a LeaseId, end: MarkEnd) -> Self {
+    fn new(renewer: &'a Arc<Renewer>, request: MarkRequest) -> Self {
         let (sender, outcomes) = unbounded_channel();
         Self {
             renewer,
-            key,
-            end,
-            sent: 0,
+            request: Arc::new(request),
             outcomes,
             sender,
+            class: AdmissionClass::Release,
         }
     }
 
     /// Sends a request, and returns the next reply to any of them; `None` if it is overdue.
     async fn next(&mut self) -> Option<Reply> {
-        self.sent += 1;
         let store = self.renewer.store();
         if store.never_waits() {
-            return Some(store.mark(self.key, self.end, MARK_LIMIT).await);
+            return Some(store.mark(&self.request, MARK_LIMIT).await);
         }
-        let (renewer, key, end) = (Arc::clone(self.renewer), self.key.clone(), self.end);
-        let sender = self.sender.clone();
-        let request = async move {
-            // By then the server has ended the request, and its connection is dead.
-            let reply = timeout(MARK_NO_REPLY, renewer.store().mark(&key, end, MARK_LIMIT)).await;
-            // Nobody waits for the replies that come after the first good one.
-            let _ = sender.send(reply.ok());
+        let admission = tokio::select! {
+            biased;
+            Some(Some(reply)) = self.outcomes.recv() => return Some(reply),
+            admission = store.admissions().admit(self.class) => admission,
         };
-        drop(task::spawn(request.in_current_span()));
+        // Repetitions may wait for a blocked document, and must not use up the places of releases.
+        self.class = AdmissionClass::RepeatedRelease;
+        let (renewer, request) = (Arc::clone(self.renewer), Arc::clone(&self.request));
+        let sender = self.sender.clone();
+        let sending = async move {
+            // By then the server has ended the request.
+            let reply = task::reply_within(MARK_NO_REPLY, renewer.store().mark(&request, MARK_LIMIT)).await;
+            drop(admission);
+            // No caller waits for the replies that come after the first good one.
+            let _ = sender.send(reply);
+        };
+        drop(task::spawn(sending.in_current_span()));
         let overdue = Instant::now() + MARK_OVERDUE;
         loop {
             let outcome = tokio::time::timeout_at(overdue, self.outcomes.recv())

@@ -139,6 +139,7 @@ mod tests {
     const HELD: Result<AcquireReply, LockError> = Ok(AcquireReply::Held {
         dates: None,
         holder: None,
+        held_for: None,
         remaining: None,
     });
 

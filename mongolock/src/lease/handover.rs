@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::renewer::Renewer;
-use super::{Hold, Lease, QueueSlot, Turn, release};
+use super::{Hold, Lease, Turn, release};
 use crate::meter::HandoverKind;
 use crate::options::Options;
 use crate::{LockError, trace};
 
-/// A lock that passes to the next caller in this process without a command.
+/// A lock, or the locks of a set, that pass to the next caller in this process without a command.
 pub(crate) enum Handover {
     /// A hold for a waiter. It is renewed until the waiter takes it.
     Hold(Hold),
@@ -19,13 +19,19 @@ pub(crate) enum Handover {
 }
 
 impl Handover {
-    /// The next hold, for a caller with these options; otherwise the lock has to be released.
-    pub(crate) fn take(self, options: &Options) -> Result<Hold, Self> {
+    /// The next hold, for a caller of the set of these names, or of a single lock if there are none, with these options;
+    /// otherwise the lock has to be released.
+    pub(crate) fn take(self, names: &[Arc<str>], options: &Options) -> Result<Hold, Self> {
+        let lease = match &self {
+            Self::Hold(hold) => hold.lease(),
+            Self::Unreleased(unreleased) => &unreleased.lease,
+        };
+        if !lease.is_set_of(names) || !lease.options.has_same_lease(options) {
+            return Err(self);
+        }
         match self {
-            Self::Hold(hold) if hold.lease().options.has_same_lease(options) && !hold.lease().is_over() => {
-                Ok(hold)
-            }
-            Self::Unreleased(unreleased) => unreleased.take(options).map_err(Self::Unreleased),
+            Self::Hold(hold) if !hold.lease().is_over() => Ok(hold),
+            Self::Unreleased(unreleased) => unreleased.take().map_err(Self::Unreleased),
             Self::Hold(_) => Err(self),
         }
     }
@@ -61,14 +67,16 @@ impl Unreleased {
         }
     }
 
-    fn take(mut self, options: &Options) -> Result<Hold, Self> {
-        if !self.lease.options.has_same_lease(options) || self.deadline <= Instant::now() {
+    fn take(mut self) -> Result<Hold, Self> {
+        if self.deadline <= Instant::now() {
             return Err(self);
         }
         let Some(next) = self.lease.successor(self.deadline) else {
             return Err(self);
         };
         self.is_settled = true;
+        // The turns of a set's other names.
+        next.put_slot(self.lease.take_slot());
         self.lease.report(trace::released);
         if let Some(meter) = self.lease.meter() {
             meter.handed_over(HandoverKind::NextCaller);
@@ -80,12 +88,12 @@ impl Unreleased {
     async fn release(mut self) -> Result<(), LockError> {
         let begun = release::begin_sending(&self.renewer, &self.lease);
         self.is_settled = true;
-        release::finish(&self.lease, begun).await
+        release::finish(&self.lease, begun, "release").await
     }
 
     /// Sends the release, and keeps the turn until the server has confirmed it.
     pub(super) async fn release_in_turn(mut self, turn: Turn) {
-        self.lease.put_slot(QueueSlot::Turn(turn));
+        self.lease.put_turn(turn);
         self.lease.note_release_sent();
         self.is_settled = true;
         // The outcome is reported by an event.
@@ -105,7 +113,31 @@ impl Drop for Unreleased {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lease::set::tests::set;
     use crate::lease::tests::{lease, renewer};
+
+    fn is_refused(handover: Handover, names: &[&str], options: &Options) -> Option<Handover> {
+        let names: Vec<Arc<str>> = names.iter().map(|name| Arc::from(*name)).collect();
+        handover.take(&names, options).err()
+    }
+
+    #[tokio::test]
+    async fn only_a_caller_of_the_same_names_with_the_same_lease_takes_a_set_over() {
+        let options = Options::default();
+        let other = Options {
+            expiry: options.expiry * 2,
+            ..options.clone()
+        };
+        let mut handover = Handover::Hold(renewer().hold(set(0)));
+        for names in [&[][..], &["a"], &["b"], &["a", "b", "c"]] {
+            handover = is_refused(handover, names, &options).expect("these are other names");
+        }
+        handover = is_refused(handover, &["a", "b"], &other).expect("it is another lease");
+        assert!(is_refused(handover, &["a", "b"], &options).is_none());
+        let single = Handover::Hold(renewer().hold(lease("a", &options)));
+        let single = is_refused(single, &["a", "b"], &options).expect("it is a single lock");
+        assert!(is_refused(single, &[], &options).is_none());
+    }
 
     /// The store does not know the claim: that is a reply, too.
     #[tokio::test]

@@ -7,7 +7,7 @@ use crate::LockError;
 
 /// A lease and the duty to release it: dropping it releases in the background.
 pub(crate) struct Hold {
-    lease: Arc<Lease>,
+    pub(super) lease: Arc<Lease>,
     pub(super) renewer: Arc<Renewer>,
     pub(super) is_released: bool,
 }
@@ -34,7 +34,7 @@ impl Hold {
         let begun = release::begin(&self.renewer, &self.lease);
         // This is set after the release has begun: without a runtime that panics, and dropping the hold releases the lock.
         self.is_released = true;
-        release::finish(&self.lease, begun).await
+        release::finish(&self.lease, begun, "release").await
     }
 
     /// Ends a hold whose work has succeeded, and waits for the server's reply: the lock is marked as done if the work may
@@ -45,7 +45,7 @@ impl Hold {
         };
         let begun = completion::begin(&self.renewer, &self.lease, once.mark_end);
         self.is_released = true;
-        release::finish(&self.lease, begun).await
+        release::finish(&self.lease, begun, "mark").await
     }
 
     /// The limit of pending releases.

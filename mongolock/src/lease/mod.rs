@@ -104,6 +104,10 @@ pub(crate) struct Lease {
     unconfirmed: AtomicBool,
     /// Whether a caller has received the hold: from then on a minimum hold applies.
     delivered: AtomicBool,
+    /// Whether a shutdown has begun to release the claim.
+    released_by_shutdown: AtomicBool,
+    /// The error of a release that another operation blocks.
+    blocked_release: OnceLock<Box<LockError>>,
     /// The template of the name that the caller has used, for the context that a guard makes when it is asked for it.
     template: OnceLock<&'static str>,
     /// The metrics of the caller that has received the hold; they are set while the lease is live.
@@ -176,6 +180,8 @@ impl Lease {
             copies: None,
             unconfirmed: AtomicBool::new(false),
             delivered: AtomicBool::new(false),
+            released_by_shutdown: AtomicBool::new(false),
+            blocked_release: OnceLock::new(),
             template: OnceLock::new(),
             meter: OnceLock::new(),
             commits: Commits::default(),
@@ -194,30 +200,48 @@ impl Lease {
         }
     }
 
-    /// The next hold on the same claim, for another caller in this process: it has a token of its own and the rest of the
-    /// lease. `None` if no reserved token is left.
+    /// The next hold on the same claims, for another caller in this process: it has tokens of its own and the rest of the
+    /// lease. `None` if no reserved token is left for one of the names.
     pub(crate) fn successor(&self, deadline: Instant) -> Option<Self> {
-        let token = FencingToken::new(self.token.get() + 1);
-        self.has_token_left().then(|| Self {
+        self.has_token_left().then(|| self.following(deadline, 1))
+    }
+
+    /// A hold on the same claims with the rest of the lease, whose tokens are greater by this number.
+    fn following(&self, deadline: Instant, more: i64) -> Self {
+        let later = |token: FencingToken| FencingToken::new(token.get() + more);
+        let member = |member: &Member| Member {
+            token: later(member.token),
+            ..member.clone()
+        };
+        Self {
             once: self.once,
+            members: self.members.iter().map(member).collect(),
             last_token: self.last_token,
             is_handed_over: true,
             copies: self.copies.clone(),
             unconfirmed: AtomicBool::new(self.unconfirmed.load(Ordering::Relaxed)),
             ..Self::beginning(
                 self.key.clone(),
-                token,
+                later(self.token),
                 Arc::clone(&self.options),
                 Instant::now(),
                 deadline,
                 QueueSlot::Nothing,
             )
-        })
+        }
     }
 
-    /// Whether a reserved token is left for another hold on the same claim.
+    /// The token in the document of the claim.
+    pub(super) fn document_token(&self) -> FencingToken {
+        self.last_token
+    }
+
+    /// Whether a reserved token is left for another hold on the same claim; of a set for each of its names.
     pub(crate) fn has_token_left(&self) -> bool {
-        self.token < self.last_token
+        if self.members.is_empty() {
+            return self.token < self.last_token;
+        }
+        self.members.iter().all(|member| member.token < member.last_token)
     }
 
     /// The time at which the request was sent that last confirmed the lease.
@@ -378,6 +402,14 @@ impl Lease {
         self.changed.notify_waiters();
     }
 
+    /// Ends a lease whose work has succeeded and whose mark the server refuses.
+    pub(super) fn end_unmarked(&self) {
+        if self.finish(State::Released).is_some() {
+            self.changed.notify_waiters();
+            self.report(trace::released);
+        }
+    }
+
     /// Ends a lease whose work has succeeded and whose mark cannot be written any more.
     pub(super) fn lose(&self, reason: LossReason) {
         if self.finish(State::Lost(reason)).is_some() {
@@ -411,13 +443,14 @@ impl Lease {
         Some(deadline)
     }
 
-    /// Notes that a caller has received the hold, and keeps the caller's turn until the hold ends.
+    /// Notes that a caller has received the hold, and keeps the caller's turn until the hold ends, beside those of the other
+    /// names if it is that of a set which was handed over.
     pub(crate) fn deliver(&self, turn: Turn, meter: Option<&LockMeter>) {
         self.delivered.store(true, Ordering::Relaxed);
         if let Some(meter) = meter {
             self.measure(meter);
         }
-        self.put_slot(QueueSlot::Turn(turn));
+        self.put_turn(turn);
         if self.deadline().is_none() {
             drop(self.take_slot());
         }
@@ -451,7 +484,7 @@ impl Lease {
     }
 
     /// Begins to measure the hold, unless it is over.
-    fn measure(&self, meter: &LockMeter) {
+    pub(crate) fn measure(&self, meter: &LockMeter) {
         let state = lock(&self.state);
         if let State::Live { .. } = *state
             && self.meter.set(meter.clone()).is_ok()
@@ -477,6 +510,11 @@ impl Lease {
         *lock(&self.slot) = slot;
     }
 
+    /// Keeps the turn of the first name, or of the only one.
+    pub(crate) fn put_turn(&self, turn: Turn) {
+        lock(&self.slot).put_first_turn(turn);
+    }
+
     /// Notes in the queue that a release is sent whose call has returned.
     pub(crate) fn note_release_sent(&self) {
         for turn in lock(&self.slot).turns() {
@@ -496,6 +534,33 @@ impl Lease {
         } else {
             Duration::ZERO
         }
+    }
+
+    /// Notes that a shutdown releases the claim.
+    pub(super) fn note_shutdown_release(&self) {
+        self.released_by_shutdown.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the claim may still have its lock after a loss. It has not if the server no longer has the claim and no
+    /// acquire request can bring it back, and after a shutdown something else releases it.
+    pub(super) fn may_have_claim(&self) -> bool {
+        let copies = self.copies.as_ref();
+        let may_return = || copies.is_some_and(|copies| copies.may_take_effect());
+        (!self.is_gone() || may_return()) && !self.released_by_shutdown.load(Ordering::Relaxed)
+    }
+
+    /// Whether the server no longer has the claim. A set is lost with the first of its names, and has the others.
+    pub(super) fn is_gone(&self) -> bool {
+        self.members.is_empty() && matches!(*lock(&self.state), State::Lost(LossReason::Gone))
+    }
+
+    /// Notes that another operation blocks the release.
+    pub(super) fn note_blocked_release(&self, error: &LockError) {
+        self.blocked_release.get_or_init(|| Box::new(error.clone()));
+    }
+
+    pub(super) fn blocked_release(&self) -> Option<LockError> {
+        self.blocked_release.get().map(|error| (**error).clone())
     }
 
     /// Notes that a release of the claim begins, so that an acquire request that takes effect later is noticed.
@@ -594,10 +659,16 @@ mod tests {
 
     /// A lease of [`EXPIRY`] that has just begun, with two tokens for hand-overs.
     pub(super) fn lease(name: &str, options: &Options) -> Lease {
-        let options = Arc::new(Options {
+        let options = Options {
             expiry: EXPIRY,
             ..options.clone()
-        });
+        };
+        lease_of(name, options)
+    }
+
+    /// The same with the expiry of these options.
+    pub(super) fn lease_of(name: &str, options: Options) -> Lease {
+        let options = Arc::new(options);
         let grant = Grant {
             once: None,
             semaphore: None,
@@ -605,7 +676,7 @@ mod tests {
             last_token: FencingToken::new(3),
             copies: None,
             sent: Instant::now(),
-            lasts: EXPIRY,
+            lasts: options.expiry,
         };
         let key = LeaseId {
             name: Arc::from(name),

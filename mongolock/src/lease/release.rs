@@ -16,6 +16,7 @@ use super::renewer::Renewer;
 use super::{Entry, Lease, QueueSlot, Turn};
 use crate::backoff::Backoff;
 use crate::meter::HandoverKind;
+use crate::queue::Rivals;
 use crate::store::{LeaseId, driver_error};
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT};
 use crate::{LockError, LossReason, task, trace};
@@ -46,14 +47,21 @@ pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease 
     }
 }
 
-/// Waits for the end of a release; an error says that the lock was not held until then, or that MongoDB did not confirm
-/// the release.
-pub(super) async fn finish(lease: &Arc<Lease>, begun: BegunRelease) -> Result<(), LockError> {
+/// Waits for the end of a release, or of another request with which a hold ends; an error says that the lock was not held
+/// until then, or that MongoDB did not confirm the request.
+pub(super) async fn finish(lease: &Arc<Lease>, begun: BegunRelease, request: &str) -> Result<(), LockError> {
     let was_held = match begun {
         BegunRelease::HandedOver => return Ok(()),
         BegunRelease::Lost => return Err(lease.lost_error()),
         BegunRelease::Ended(result) => result.map_err(|error| *error)?,
-        BegunRelease::Sent(sending) => task::wait_for_reply(sending, "release", RELEASE_REPLY_LIMIT).await?,
+        BegunRelease::Sent(sending) => {
+            let reply = task::wait_for_reply(sending, request, RELEASE_REPLY_LIMIT).await;
+            // A repetition may still wait behind the operation that has blocked the first request.
+            reply.map_err(|error| match lease.blocked_release() {
+                Some(blocked) if driver_error::is_no_reply(&error) => blocked,
+                _ => error,
+            })?
+        }
     };
     if was_held { Ok(()) } else { Err(lease.lost_error()) }
 }
@@ -82,7 +90,10 @@ fn end(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Ended {
     renewer.forget(lease);
     match lease.begin_release() {
         None => {
-            renewer.release_claim(lease, lease.take_slot());
+            let slot = lease.take_slot();
+            if lease.may_have_claim() {
+                renewer.release_claim(lease, slot);
+            }
             Ended::Lost
         }
         Some(deadline) if hand_over(renewer, lease, deadline) => Ended::HandedOver,
@@ -131,39 +142,34 @@ async fn release_left(entry: &Arc<Entry>) {
 
 /// Leaves the hold for the next caller in this process, which may take it over before its release is sent.
 fn leave(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> Option<Arc<Entry>> {
-    let turn = turn_to_hand_over(renewer, lease, deadline)?;
+    let (turn, others) = turn_to_hand_over(renewer, lease, deadline)?;
+    lease.put_slot(others);
     // A caller that waits already was not given the hold, because others have their turn now.
-    if !turn.others_wait()
-        && lease.has_token_left()
-        && turn
-            .budget()
-            .allows_handover(renewer.lines.rivals(&lease.key.name))
+    if !turn.others_wait() && lease.has_token_left() && turn.budget().allows_handover(rivals(renewer, lease))
     {
         Some(turn.leave(Handover::Unreleased(Unreleased::new(lease, deadline, renewer))))
     } else {
-        lease.put_slot(QueueSlot::Turn(turn));
+        lease.put_turn(turn);
         None
     }
 }
 
 /// Hands the hold over to the next waiter in this process, without a command; `false` if that is not possible.
 fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> bool {
-    let Some(turn) = turn_to_hand_over(renewer, lease, deadline) else {
+    let Some((turn, others)) = turn_to_hand_over(renewer, lease, deadline) else {
         return false;
     };
-    let next = if turn.others_wait()
-        && turn
-            .budget()
-            .allows_handover(renewer.lines.rivals(&lease.key.name))
-    {
+    let next = if takes_over(&turn, lease) && turn.budget().allows_handover(rivals(renewer, lease)) {
         lease.successor(deadline)
     } else {
         None
     };
     let Some(next) = next else {
-        lease.put_slot(QueueSlot::Turn(turn));
+        lease.put_slot(others);
+        lease.put_turn(turn);
         return false;
     };
+    next.put_slot(others);
     lease.report(trace::released);
     if let Some(meter) = lease.meter() {
         meter.handed_over(HandoverKind::Waiter);
@@ -172,12 +178,28 @@ fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> b
     true
 }
 
-/// Takes the turn from a lease if its hold can pass to another caller.
+/// Whether the next caller in the queue can take the hold over: that of a set only if it wants the same set, and that of a
+/// single lock as far as is known.
+fn takes_over(turn: &Turn, lease: &Lease) -> bool {
+    if lease.members().is_empty() {
+        return turn.others_wait();
+    }
+    turn.next_set().is_some_and(|names| lease.is_set_of(&names))
+}
+
+/// What is known of other processes that want the lock, or one of the locks of a set.
+fn rivals(renewer: &Renewer, lease: &Lease) -> Rivals {
+    let of_each = lease.keys().map(|key| renewer.lines.rivals(&key.name));
+    of_each.reduce(Rivals::or).unwrap_or(Rivals::Unknown)
+}
+
+/// Takes the turn from a lease if its hold can pass to another caller; of a set that of the first name, with the slots of
+/// the others.
 ///
 /// A hold is not handed over when little of the lease is left, when the lock has a minimum hold, when its work may succeed
 /// only once (the claim belongs to the period in which it was acquired), when the provider is shut down, or while a guarded
 /// commit may still be made: the claim guards the commit, and the next hold would use the same claim.
-fn turn_to_hand_over(renewer: &Renewer, lease: &Lease, deadline: Instant) -> Option<Turn> {
+fn turn_to_hand_over(renewer: &Renewer, lease: &Lease, deadline: Instant) -> Option<(Turn, QueueSlot)> {
     let long_enough = deadline.saturating_duration_since(Instant::now()) > lease.options.expiry / 2;
     if !long_enough
         || !lease.options.min_hold.is_zero()
@@ -187,13 +209,8 @@ fn turn_to_hand_over(renewer: &Renewer, lease: &Lease, deadline: Instant) -> Opt
     {
         return None;
     }
-    match lease.take_slot() {
-        QueueSlot::Turn(turn) => Some(turn),
-        other => {
-            lease.put_slot(other);
-            None
-        }
-    }
+    let taken = lease.take_slot().take_first_turn();
+    taken.map_err(|slot| lease.put_slot(slot)).ok()
 }
 
 /// Sends the release, on a task of its own unless the store never waits.
@@ -239,16 +256,19 @@ pub(super) async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<boo
         let error = match reply {
             Ok(had_claim) => {
                 let was_held = report_outcome(&lease, had_claim, is_first);
-                renewer.released(&releases, true);
+                renewer.released(releases, true);
                 return Ok(was_held);
             }
             Err(error) if driver_error::forbids_release(&error) => {
                 trace::release_failed(keys.len(), &lease.key.name, &error);
-                renewer.released(&releases, false);
+                renewer.released(releases, false);
                 return Err(error);
             }
             Err(error) => error,
         };
+        if driver_error::is_blocked_document(&error) {
+            lease.note_blocked_release(&error);
+        }
         releases = releases
             .into_iter()
             .map(BackgroundRelease::without_turn)

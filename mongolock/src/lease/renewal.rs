@@ -1,17 +1,16 @@
-use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::pin;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::lease::Lease;
-use crate::lease::renewer::{RenewalTurn, Renewer};
+use crate::lease::renewer::Renewer;
 use crate::lease::schedule::Renewal;
-use crate::store::LeaseId;
-use crate::store::driver_error;
-use crate::timing::{RENEWAL_LIMIT_MAX, RENEWAL_LIMIT_MIN, RENEWAL_TURN};
+use crate::store::{Admission, AdmissionClass, LeaseId, driver_error};
+use crate::timing::{
+    RENEWAL_LIMIT_MAX, RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_PART, RENEWAL_REPEATED_LIMIT_MIN, RENEWAL_STATEMENT,
+};
 use crate::{LossReason, trace};
 
 /// The largest number of claims in one command: larger commands cost as much per claim, and other writers would wait
@@ -21,56 +20,120 @@ pub(crate) const BATCH: usize = 500;
 /// The largest number of claims in one command after a command without a reply.
 const SMALL_BATCH: usize = 25;
 
-/// Groups leases for one command each: leases of one expiry, at most [`BATCH`] of them.
+/// Leases that are renewed with one command, each for its own expiry.
+pub(crate) struct RenewalBatch {
+    pub(crate) leases: Vec<Arc<Lease>>,
+    /// The shortest limit at the server that one of the leases has.
+    limit: Duration,
+    /// The largest number of claims.
+    size: usize,
+    /// The number of claims.
+    claims: usize,
+    /// The expiries of the leases: the command has a statement for each.
+    expiries: BTreeSet<Duration>,
+}
+
+impl RenewalBatch {
+    /// Among which commands of the provider this one is admitted.
+    pub(crate) fn class(&self) -> AdmissionClass {
+        if self.size == BATCH {
+            AdmissionClass::Renewal
+        } else {
+            AdmissionClass::RepeatedRenewal
+        }
+    }
+
+    fn takes(&self, size: usize, limit: Duration, claims: usize, expiry: Duration) -> bool {
+        let most = self.limit.min(limit).as_millis() / RENEWAL_STATEMENT.as_millis();
+        let has_time = || most > self.expiries.len() as u128;
+        self.size == size
+            && band(self.limit) == band(limit)
+            && self.claims + claims <= size
+            && (self.expiries.contains(&expiry) || has_time())
+    }
+}
+
+/// Groups leases for one command each: at most [`BATCH`] claims. Batches and leases keep the order of the renewals.
 ///
-/// The server stops at a document that a foreign transaction has changed, and the rest of the command waits. After a
-/// command without a reply its leases are therefore renewed in small groups, and then one by one.
-pub(crate) fn batches(renewals: Vec<Renewal>) -> Vec<Vec<Arc<Lease>>> {
-    let mut groups: BTreeMap<(Duration, usize), Vec<Arc<Lease>>> = BTreeMap::new();
+/// The server runs the statements of a command one after the other, and stops at a document that a foreign transaction has
+/// changed: the rest of the command waits. After a command without a reply its leases are therefore renewed in small groups,
+/// and then one by one.
+///
+/// A command has one limit at the server, the shortest of its leases, and no more statements than a busy server runs in that
+/// time. Leases whose limits are far apart are not mixed: the
+/// limit of a lease of 100 ms is too short for a command of 500 statements.
+pub(crate) fn batches(renewals: Vec<Renewal>) -> Vec<RenewalBatch> {
+    let mut batches: Vec<RenewalBatch> = Vec::new();
     for Renewal { lease, in_flight } in renewals {
         let size = match in_flight {
             0 => BATCH,
             1 => SMALL_BATCH,
             _ => 1,
         };
-        groups
-            .entry((lease.options.expiry, size))
-            .or_default()
-            .push(lease);
-    }
-    let mut batches = Vec::new();
-    for ((_, size), leases) in groups {
-        let (mut batch, mut claims) = (Vec::new(), 0);
-        for lease in leases {
-            let own = lease.keys().count();
-            // All names of a set are renewed with one command.
-            if claims > 0 && claims + own > size {
-                batches.push(std::mem::take(&mut batch));
-                claims = 0;
+        let limit = limit(&lease, in_flight > 0);
+        // All names of a set are renewed with one command.
+        let claims = lease.keys().count();
+        let mut open = batches.iter_mut().rev().take(OPEN_BATCHES);
+        let expiry = lease.options.expiry;
+        match open.find(|batch| batch.takes(size, limit, claims, expiry)) {
+            Some(batch) => {
+                batch.limit = batch.limit.min(limit);
+                batch.claims += claims;
+                batch.expiries.insert(expiry);
+                batch.leases.push(lease);
             }
-            claims += own;
-            batch.push(lease);
+            None => batches.push(RenewalBatch {
+                leases: vec![lease],
+                limit,
+                size,
+                claims,
+                expiries: BTreeSet::from([expiry]),
+            }),
         }
-        batches.push(batch);
     }
     batches
 }
 
-/// Renews leases of one expiry with one command. It runs on a task of its own, because the command may hang.
-pub(crate) async fn renew(renewer: Arc<Renewer>, turn: RenewalTurn, leases: Vec<Arc<Lease>>) {
-    let Some(expiry) = leases.first().map(|lease| lease.options.expiry) else {
+/// The number of the last batches to which a lease is added: at least one for each size and each [`band`] of limits.
+const OPEN_BATCHES: usize = 16;
+
+/// The limit at the server of the renewal of this lease.
+fn limit(lease: &Lease, is_repeated: bool) -> Duration {
+    let limit = (lease.options.expiry / 6).clamp(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX);
+    if is_repeated {
+        (limit / RENEWAL_LIMIT_PART).max(limit.min(RENEWAL_REPEATED_LIMIT_MIN))
+    } else {
+        limit
+    }
+}
+
+/// Limits of one band differ by less than four times.
+fn band(limit: Duration) -> u32 {
+    limit.as_millis().max(1).ilog2() / 2
+}
+
+/// Renews leases with one command. It runs on a task of its own, because the command may hang.
+pub(crate) async fn renew(renewer: Arc<Renewer>, admission: Admission, batch: RenewalBatch) {
+    let leases = &batch.leases;
+    let with_expiry = |lease: &Arc<Lease>| {
+        let expiry = lease.options.expiry;
+        let claims: Vec<_> = lease.keys().map(|key| (key.clone(), expiry)).collect();
+        claims
+    };
+    let claims: Vec<(LeaseId, Duration)> = leases.iter().flat_map(with_expiry).collect();
+    let Some((first, _)) = claims.first() else {
         return;
     };
-    let keys: Vec<LeaseId> = leases.iter().flat_map(|lease| lease.keys().cloned()).collect();
-    for lease in &leases {
+    for lease in leases {
         lease.renewal_sent();
     }
-    let limit = (expiry / 6).clamp(RENEWAL_LIMIT_MIN, RENEWAL_LIMIT_MAX);
     let sent = Instant::now();
-    match in_turn(turn, renewer.store().renew(&keys, expiry, limit)).await {
+    let reply = renewer.store().renew(&claims, batch.limit).await;
+    drop(admission);
+    match reply {
         Ok(reply) => {
             renewer.note_renewal();
-            for lease in &leases {
+            for lease in leases {
                 if lease.keys().all(|key| reply.includes(key)) {
                     if let Some(meter) = lease.meter() {
                         meter.renewed(lease.confirmed().elapsed());
@@ -86,48 +149,75 @@ pub(crate) async fn renew(renewer: Arc<Renewer>, turn: RenewalTurn, leases: Vec<
                     renewer.forget(lease);
                 }
             }
-            renewer.renewed(&leases);
+            renewer.renewed(leases);
         }
         Err(error) => {
-            trace::renewal_failed(keys.len(), &keys[0].name, &error);
-            renewer.renewal_failed(&leases, driver_error::is_out_of_time(&error));
+            trace::renewal_failed(claims.len(), &first.name, &error);
+            // Such an error is about one document, and the statements behind it were not run.
+            let is_of_one = driver_error::is_out_of_time(&error) || driver_error::refuses_write(&error);
+            renewer.renewal_failed(leases, is_of_one);
         }
     }
-}
-
-/// Runs a request to its end. The turn ends with the reply, or earlier if that is slow, so that other renewals go on.
-async fn in_turn<T>(turn: RenewalTurn, request: impl Future<Output = T>) -> T {
-    let mut request = pin!(request);
-    if let Ok(reply) = timeout(RENEWAL_TURN, request.as_mut()).await {
-        return reply;
-    }
-    drop(turn);
-    request.await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::tests::renewer;
-    use crate::task::is_pending;
+    use crate::lease::tests::lease_of;
+    use crate::options::Options;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_turn_ends_with_the_reply_or_when_that_is_slow() {
-        let renewer = renewer();
-        let (prompt, blocked) = (renewer.renewal_turn(), renewer.renewal_turn());
-        assert_eq!(renewer.renewals_in_turn(), 2);
-        in_turn(prompt, async {}).await;
-        renewer.woken().await;
-        assert_eq!(renewer.renewals_in_turn(), 1);
-        let begun = Instant::now();
-        let mut waiting = pin!(in_turn(blocked, std::future::pending::<()>()));
-        assert!(is_pending(waiting.as_mut()).await);
-        assert_eq!(renewer.renewals_in_turn(), 1);
-        tokio::select! {
-            biased;
-            () = waiting => unreachable!("no reply comes"),
-            () = renewer.woken() => assert_eq!(begun.elapsed(), RENEWAL_TURN),
-        }
-        assert_eq!(renewer.renewals_in_turn(), 0);
+    fn renewals(number: usize, expiry: impl Fn(usize) -> Duration, in_flight: u32) -> Vec<Renewal> {
+        let renewal = |number| {
+            let options = Options {
+                expiry: expiry(number),
+                ..Options::default()
+            };
+            Renewal {
+                lease: Arc::new(lease_of(&number.to_string(), options)),
+                in_flight,
+            }
+        };
+        (0..number).map(renewal).collect()
+    }
+
+    fn sizes(batches: &[RenewalBatch]) -> Vec<usize> {
+        batches.iter().map(|batch| batch.leases.len()).collect()
+    }
+
+    #[tokio::test]
+    async fn leases_of_different_expiries_share_a_command() {
+        let different = |number: usize| Duration::from_millis(30_000 + number as u64);
+        let batches = batches(renewals(1200, different, 0));
+        assert_eq!(sizes(&batches), [500, 500, 200]);
+        assert_eq!(batches[0].limit, RENEWAL_LIMIT_MAX);
+        assert_eq!(batches[0].class(), AdmissionClass::Renewal);
+    }
+
+    #[tokio::test]
+    async fn a_command_has_the_shortest_limit_and_mixes_only_similar_ones() {
+        let expiry = |number: usize| Duration::from_millis([2000, 3000, 30_000, 100][number % 4]);
+        let batches = batches(renewals(40, expiry, 0));
+        let limits: Vec<u128> = batches.iter().map(|batch| batch.limit.as_millis()).collect();
+        assert_eq!((sizes(&batches), limits), (vec![20, 10, 10], vec![333, 5000, 50]));
+    }
+
+    /// Leases of one expiry share a statement.
+    #[tokio::test]
+    async fn a_command_with_a_short_limit_has_few_statements() {
+        let different = |number: usize| Duration::from_millis(1200 + number as u64 % 150);
+        assert_eq!(sizes(&batches(renewals(150, different, 0))), [100, 50]);
+        let one = |_| Duration::from_millis(1200);
+        assert_eq!(sizes(&batches(renewals(150, one, 0))), [150]);
+    }
+
+    /// A blocked document keeps few others waiting, and not for long.
+    #[tokio::test]
+    async fn repeated_renewals_are_small_and_have_a_short_limit() {
+        let expiry = |_| Duration::from_secs(30);
+        let small = batches(renewals(60, expiry, 1));
+        assert_eq!(sizes(&small), [25, 25, 10]);
+        assert_eq!(small[0].limit, Duration::from_secs(1));
+        assert_eq!(small[0].class(), AdmissionClass::RepeatedRenewal);
+        assert_eq!(sizes(&batches(renewals(3, expiry, 2))), [1, 1, 1]);
     }
 }

@@ -1,5 +1,4 @@
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::runtime::Handle;
@@ -12,17 +11,16 @@ use crate::LossReason;
 use crate::lease::background_release::{self, BackgroundRelease};
 use crate::lease::given_up::GivenUp;
 use crate::lease::release;
-use crate::lease::renewal;
+use crate::lease::renewal::{self, RenewalBatch};
 use crate::lease::schedule::{self, Schedule};
 use crate::line::Lines;
-use crate::store::Store;
+use crate::store::{Admission, AdmissionClass, Store};
 use crate::sync::lock;
 use crate::timing::RENEWAL_RETRY;
 
-/// The number of full renewal commands in flight from which on leases wait for a reply before they are renewed for the
-/// first time: a process that holds 100,000 locks must not use up the connections of the user's pool. Leases of different
-/// expiries need commands of their own, which may be more.
-const RENEWALS: usize = 4;
+/// The number of leases that one round looks at, of those with little time left and of the others: as many as are in flight
+/// at a time in a process that holds 100,000 locks.
+const MOST_DUE: usize = 4 * renewal::BATCH;
 
 /// The background task of a provider: it renews leases, ends those whose renewal was not confirmed in time, and releases
 /// claims in the background. It starts with the first acquire and needs no runtime before that.
@@ -33,10 +31,6 @@ pub(crate) struct Renewer {
     state: Mutex<State>,
     /// Wakes the task when there is new work.
     wake: Notify,
-    /// The number of renewal commands in flight whose turns have not ended.
-    renewals: AtomicUsize,
-    /// Limits how many releases of single claims are repeated at the same time after a failure.
-    pub(crate) repeats: Semaphore,
     /// Limits how many releases are pending whose calls have returned.
     pub(super) unawaited: Arc<Semaphore>,
     /// The ids of claims that this process has given up.
@@ -65,24 +59,16 @@ struct State {
 struct DueWork {
     /// Leases whose deadline has passed.
     expired: Vec<Arc<Lease>>,
-    /// Leases to renew, one batch for each command.
-    renewals: Vec<Vec<Arc<Lease>>>,
+    /// Leases to renew, one batch for each command that was admitted.
+    renewals: Vec<(Admission, RenewalBatch)>,
+    /// Among which commands the next batch is admitted, if there is no room for it now.
+    waits_for: Option<AdmissionClass>,
     /// Claims to release, one batch for each command.
     releases: Vec<Vec<BackgroundRelease>>,
     /// The time of the next round if nothing wakes the task before.
     next_round: Option<Instant>,
     /// Whether this is the last round.
     is_last: bool,
-}
-
-/// The turn of one renewal command; when it ends, the task is woken to send others.
-pub(super) struct RenewalTurn(Arc<Renewer>);
-
-impl Drop for RenewalTurn {
-    fn drop(&mut self) {
-        self.0.renewals.fetch_sub(1, Ordering::Relaxed);
-        self.0.wake.notify_one();
-    }
 }
 
 impl Renewer {
@@ -92,8 +78,6 @@ impl Renewer {
             lines,
             state: Mutex::default(),
             wake: Notify::new(),
-            renewals: AtomicUsize::new(0),
-            repeats: Semaphore::new(background_release::REPEATS),
             unawaited: Arc::new(Semaphore::new(release::UNAWAITED)),
             given_up: Arc::default(),
             task: Mutex::new(None),
@@ -191,16 +175,16 @@ impl Renewer {
         self.replan(leases, |lease| schedule::next_renewal(lease, part));
     }
 
-    /// Plans the repetition of a failed renewal after a short pause. If one of the documents is blocked, the leases are
-    /// renewed in smaller groups, without a pause unless the lease was renewed alone already.
-    pub(crate) fn renewal_failed(&self, leases: &[Arc<Lease>], is_blocked: bool) {
+    /// Plans the repetition of a failed renewal after a short pause. If the error `is_of_one` document, the leases are renewed
+    /// in smaller groups, without a pause unless the lease was renewed alone already.
+    pub(crate) fn renewal_failed(&self, leases: &[Arc<Lease>], is_of_one: bool) {
         let (now, factor) = (Instant::now(), 1.0 + schedule::jitter());
         let retry = |lease: &Lease| {
             now + RENEWAL_RETRY
                 .min(lease.options.renew_interval() / 2)
                 .mul_f64(factor)
         };
-        if is_blocked {
+        if is_of_one {
             let is_group = leases.len() > 1;
             let at = |lease: &Lease| if is_group { now } else { retry(lease) };
             lock(&self.state).schedule.split(leases, at);
@@ -264,6 +248,7 @@ impl Renewer {
         if lease.has_succeeded() {
             lock(&self.state).schedule.insert(Arc::clone(lease));
         } else {
+            lease.note_shutdown_release();
             self.release_claim(lease, lease.take_slot());
         }
     }
@@ -298,20 +283,6 @@ impl Renewer {
         self.wake.notify_one();
     }
 
-    pub(super) fn renewal_turn(self: &Arc<Self>) -> RenewalTurn {
-        self.renewals.fetch_add(1, Ordering::Relaxed);
-        RenewalTurn(Arc::clone(self))
-    }
-
-    pub(super) fn renewals_in_turn(&self) -> usize {
-        self.renewals.load(Ordering::Relaxed)
-    }
-
-    #[cfg(test)]
-    pub(super) async fn woken(&self) {
-        self.wake.notified().await;
-    }
-
     /// Whether there is nothing to renew and nothing to release in the background.
     #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
@@ -319,22 +290,49 @@ impl Renewer {
         state.schedule.next().is_none() && state.releases.is_empty()
     }
 
-    fn due_work(&self) -> DueWork {
+    /// What is due now. `admitted` is what the task has waited for.
+    fn due_work(&self, mut admitted: Option<(AdmissionClass, Admission)>) -> DueWork {
         let now = Instant::now();
         let mut state = lock(&self.state);
-        let room = RENEWALS.saturating_sub(self.renewals_in_turn()) * renewal::BATCH;
-        let due = state.schedule.take_due(now, room);
+        let due = state.schedule.take_due(now, MOST_DUE);
+        let mut waits_for = None;
+        let mut renewals = Vec::new();
+        for batch in renewal::batches(due.renewals) {
+            let class = batch.class();
+            let waited = admitted.take_if(|(admitted, _)| *admitted == class);
+            let admission = match waited {
+                Some((_, admission)) => Some(admission),
+                None => self.store.background_admissions().try_admit(class),
+            };
+            match admission {
+                Some(admission) => {
+                    state.schedule.sent(now, &batch.leases);
+                    renewals.push((admission, batch));
+                }
+                // First renewals are admitted as soon as repeated ones, or earlier.
+                None if waits_for != Some(AdmissionClass::Renewal) => waits_for = Some(class),
+                None => {}
+            }
+        }
+        if due.is_cut_short {
+            // What is left is of the classes that are waited for, unless all of it was admitted.
+            waits_for.get_or_insert(AdmissionClass::Renewal);
+        }
         let is_last = state.stopped;
         let releases = state.take_releases(now);
         let next_release = state.releases.keys().next().map(|(at, _)| *at);
-        // Leases that have to wait are renewed when a turn ends, which wakes the task.
-        let next_renewal = state.schedule.next().filter(|_| !due.is_cut_short);
+        // Leases that have to wait for room stay due, until their deadlines.
+        let next_renewal = match waits_for {
+            Some(_) => due.first_deadline,
+            None => state.schedule.next(),
+        };
         let next_round = next_release.into_iter().chain(next_renewal).min();
         state.wakes_at = next_round;
         drop(state);
         DueWork {
             expired: due.expired,
-            renewals: renewal::batches(due.renewals),
+            renewals,
+            waits_for,
             releases: background_release::batches(releases),
             next_round,
             is_last,
@@ -380,14 +378,14 @@ impl State {
 }
 
 async fn run(renewer: Arc<Renewer>) {
+    let mut admitted = None;
     loop {
-        let work = renewer.due_work();
+        let work = renewer.due_work(admitted.take());
         for lease in work.expired {
             renewer.expire(&lease);
         }
-        for leases in work.renewals {
-            let turn = renewer.renewal_turn();
-            crate::task::spawn(renewal::renew(Arc::clone(&renewer), turn, leases));
+        for (admission, batch) in work.renewals {
+            crate::task::spawn(renewal::renew(Arc::clone(&renewer), admission, batch));
         }
         for batch in work.releases {
             crate::task::spawn(background_release::send(Arc::clone(&renewer), batch));
@@ -395,7 +393,17 @@ async fn run(renewer: Arc<Renewer>) {
         if work.is_last {
             return;
         }
-        wait_until(work.next_round, &renewer.wake).await;
+        let waiting = wait_until(work.next_round, &renewer.wake);
+        match work.waits_for {
+            Some(class) => tokio::select! {
+                biased;
+                () = waiting => {}
+                admission = renewer.store.background_admissions().admit(class) => {
+                    admitted = Some((class, admission));
+                }
+            },
+            None => waiting.await,
+        }
     }
 }
 
@@ -417,10 +425,30 @@ mod tests {
         let renewer = renewer();
         let _hold = renewer.hold(lease("n", &Options::default()));
         tokio::time::sleep(EXPIRY / 3).await;
-        let turns: Vec<_> = (0..RENEWALS).map(|_| renewer.renewal_turn()).collect();
-        assert!(renewer.due_work().renewals.is_empty());
-        drop(turns);
-        assert_eq!(renewer.due_work().renewals.len(), 1);
+        let admissions = renewer.store.admissions();
+        let in_flight: Vec<_> =
+            std::iter::from_fn(|| admissions.try_admit(AdmissionClass::Renewal)).collect();
+        let work = renewer.due_work(None);
+        assert!(work.renewals.is_empty() && work.waits_for == Some(AdmissionClass::Renewal));
+        assert_eq!(work.next_round, renewer.held()[0].deadline());
+        drop(in_flight);
+        assert_eq!(renewer.due_work(None).renewals.len(), 1);
+    }
+
+    /// There is room for a first renewal, but none is due: waiting for that room would end at once, again and again.
+    #[tokio::test(start_paused = true)]
+    async fn repeated_renewals_without_room_wait_for_room_of_their_own() {
+        let renewer = renewer();
+        let names = (0..=MOST_DUE).map(|number| number.to_string());
+        let _holds: Vec<_> = names
+            .map(|name| renewer.hold(lease(&name, &Options::default())))
+            .collect();
+        tokio::time::sleep(EXPIRY / 3).await;
+        let leases = lock(&renewer.state).schedule.leases(|_| true);
+        renewer.renewal_failed(&leases, true);
+        let work = renewer.due_work(None);
+        assert!(!work.renewals.is_empty());
+        assert_eq!(work.waits_for, Some(AdmissionClass::RepeatedRenewal));
     }
 
     #[tokio::test(start_paused = true)]

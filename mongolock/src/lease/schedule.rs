@@ -40,10 +40,12 @@ struct Entry {
 pub(crate) struct Due {
     /// Leases whose deadline has passed.
     pub(crate) expired: Vec<Arc<Lease>>,
-    /// Leases that are renewed now.
+    /// Leases that shall be renewed now. They stay due until [`Schedule::sent`] is called for them.
     pub(crate) renewals: Vec<Renewal>,
-    /// Whether leases are left that are due, because there was no room for them.
+    /// Whether there are more of them.
     pub(crate) is_cut_short: bool,
+    /// The first deadline of all leases that are due for a renewal.
+    pub(crate) first_deadline: Option<Instant>,
 }
 
 /// A lease that is due for a renewal.
@@ -98,49 +100,63 @@ impl Schedule {
         self.by_time.first().map(|(at, ..)| *at)
     }
 
-    /// Takes the expired leases out, and returns them with those that are due for a renewal. Leases that become due
-    /// within half of their interval are renewed along with one that is due, so that a process that holds many locks
-    /// renews them together and keeps doing so. There is room for this number of leases whose last renewal was confirmed;
-    /// the others wait, and those that are due first come first. A lease with little time left does not wait.
-    pub(crate) fn take_due(&mut self, now: Instant, mut room: usize) -> Due {
+    /// Takes the expired leases out, and returns them with those that are due for a renewal: first those with little time
+    /// left, then those that were due first, and of both no more than `most`. Leases that become due within half of their
+    /// interval are renewed along with one that is due, so that a process that holds many locks renews them together and
+    /// keeps doing so.
+    pub(crate) fn take_due(&mut self, now: Instant, most: usize) -> Due {
         let mut due = Due::default();
         let mut horizon = now;
-        let mut renewed = Vec::new();
+        let (mut others, mut not_renewed) = (Vec::new(), Vec::new());
         for (at, _, id) in &self.by_time {
             if *at > horizon {
                 break;
             }
-            let entry = &self.entries[id];
-            if entry.lease.deadline().is_none_or(|deadline| deadline <= now) {
-                due.expired.push(Arc::clone(&entry.lease));
+            let Entry { lease, in_flight, .. } = &self.entries[id];
+            let Some(deadline) = lease.deadline().filter(|deadline| *deadline > now) else {
+                due.expired.push(Arc::clone(lease));
+                continue;
+            };
+            let tolerance = lease.options.renew_interval() / 2;
+            if *at > now && (*in_flight > 0 || *at > now + tolerance) {
                 continue;
             }
-            let tolerance = entry.lease.options.renew_interval() / 2;
-            if *at <= now {
+            if !lease.is_renewable(now) {
+                not_renewed.push(*id);
+                continue;
+            }
+            due.first_deadline = Some(due.first_deadline.map_or(deadline, |first| first.min(deadline)));
+            let has_little_left = deadline - now < lease.options.expiry / 2;
+            let list = if has_little_left {
+                &mut due.renewals
+            } else {
+                &mut others
+            };
+            if list.len() >= most {
+                due.is_cut_short = true;
+                // Nothing is renewed early any more, but leases with little time left are behind this one.
+                horizon = now;
+                continue;
+            }
+            if !due.is_cut_short {
                 horizon = horizon.max(now + tolerance);
-            } else if entry.in_flight > 0 || *at > now + tolerance {
-                continue;
             }
-            if entry.lease.is_renewable(now) {
-                if entry.in_flight == 0 && room == 0 && !has_little_left(&entry.lease, now) {
-                    due.is_cut_short = true;
-                    // Nothing is renewed early any more, but leases with little time left are behind this one.
-                    horizon = now;
-                    continue;
-                }
-                room = room.saturating_sub(1);
-                due.renewals.push(Renewal {
-                    lease: Arc::clone(&entry.lease),
-                    in_flight: entry.in_flight,
-                });
-            }
-            renewed.push(*id);
+            list.push(Renewal {
+                lease: Arc::clone(lease),
+                in_flight: *in_flight,
+            });
         }
+        due.renewals.append(&mut others);
         for lease in &due.expired {
             self.remove(lease);
         }
-        self.schedule_retries(now, renewed);
+        self.schedule_retries(now, not_renewed);
         due
+    }
+
+    /// Notes that a renewal of these leases is sent now.
+    pub(crate) fn sent(&mut self, now: Instant, leases: &[Arc<Lease>]) {
+        self.schedule_retries(now, leases.iter().map(id).collect());
     }
 
     pub(crate) fn drain(&mut self) -> Vec<Arc<Lease>> {
@@ -188,14 +204,6 @@ impl Schedule {
     }
 }
 
-/// Whether less than half of the lease is left, which is usually renewed after a third of it.
-fn has_little_left(lease: &Lease, now: Instant) -> bool {
-    let left = lease
-        .deadline()
-        .map(|deadline| deadline.saturating_duration_since(now));
-    left.is_some_and(|left| left < lease.options.expiry / 2)
-}
-
 /// The time of the renewal, or the deadline of the lease if that comes first or the lease is not renewed any more.
 fn next_due(lease: &Lease, renewal: Instant) -> Instant {
     let deadline = lease.deadline().unwrap_or(renewal);
@@ -236,9 +244,11 @@ mod tests {
     }
 
     /// The names of the leases that are renewed now, and whether others are due as well.
-    fn take(schedule: &mut Schedule, room: usize) -> (Vec<String>, bool) {
-        let due = schedule.take_due(Instant::now(), room);
-        let names = due.renewals.iter().map(|due| due.lease.key.name.to_string());
+    fn take(schedule: &mut Schedule, most: usize) -> (Vec<String>, bool) {
+        let due = schedule.take_due(Instant::now(), most);
+        let leases: Vec<Arc<Lease>> = due.renewals.into_iter().map(|due| due.lease).collect();
+        schedule.sent(Instant::now(), &leases);
+        let names = leases.iter().map(|lease| lease.key.name.to_string());
         (names.collect(), due.is_cut_short)
     }
 
@@ -260,16 +270,32 @@ mod tests {
         assert_eq!(take(&mut schedule, 0), (vec![], false), "no other lease is due");
     }
 
-    /// A repetition is urgent: it does not wait for room.
+    /// What is not sent stays due, and the task wakes up for its deadline.
     #[tokio::test(start_paused = true)]
-    async fn a_renewal_is_repeated_without_room() {
+    async fn a_lease_that_is_not_sent_stays_due() {
         let mut schedule = Schedule::default();
         let lease = lease("a");
         schedule.insert(Arc::clone(&lease));
         tokio::time::sleep(EXPIRY / 3).await;
-        assert_eq!(take(&mut schedule, 1), (vec!["a".to_owned()], false));
-        schedule.split(std::slice::from_ref(&lease), |_| Instant::now());
-        assert_eq!(take(&mut schedule, 0), (vec!["a".to_owned()], false));
+        for _ in 0..2 {
+            let due = schedule.take_due(Instant::now(), 1);
+            assert_eq!((due.renewals.len(), due.first_deadline), (1, lease.deadline()));
+        }
+    }
+
+    /// A lease with little time left does not wait behind those that were due before.
+    #[tokio::test(start_paused = true)]
+    async fn leases_with_little_time_left_come_first() {
+        let mut schedule = Schedule::default();
+        schedule.insert(lease("a"));
+        let short = Options {
+            expiry: EXPIRY / 2,
+            renew_interval: Some(EXPIRY * 2 / 5),
+            ..Options::default()
+        };
+        schedule.insert(Arc::new(crate::lease::tests::lease_of("b", short)));
+        tokio::time::sleep(EXPIRY * 2 / 5).await;
+        assert_eq!(take(&mut schedule, 1).0, ["b", "a"]);
     }
 
     /// Nobody may have noticed an operator's release before the hand-over.

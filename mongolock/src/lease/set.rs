@@ -14,19 +14,27 @@ use crate::store::LeaseId;
 use crate::trace::HoldFields;
 
 /// One name of a set and its claim.
+#[derive(Clone)]
 pub(crate) struct Member {
     pub(crate) key: LeaseId,
     pub(crate) token: FencingToken,
+    /// The last of the tokens that were reserved for hand-overs in this process.
+    pub(super) last_token: FencingToken,
     /// The acquire requests of the claim, if one of them may still take effect.
     pub(super) copies: Option<Arc<Copies>>,
 }
 
 impl Member {
-    /// A name that was acquired by requests of which these are the copies.
-    pub(crate) fn new(key: LeaseId, token: FencingToken, copies: &Arc<Copies>) -> Self {
+    /// A name that was acquired with these tokens, the first and the last, by requests of which these are the copies.
+    pub(crate) fn new(
+        key: LeaseId,
+        (token, last_token): (FencingToken, FencingToken),
+        copies: &Arc<Copies>,
+    ) -> Self {
         Self {
             key,
             token,
+            last_token,
             copies: copies.may_take_effect().then(|| Arc::clone(copies)),
         }
     }
@@ -58,6 +66,11 @@ impl Lease {
     /// The names of a set in their order; empty for the lease of a single lock.
     pub(crate) fn members(&self) -> &[Member] {
         &self.members
+    }
+
+    /// Whether the lease is that of a set of exactly these names; of a single lock if there are none.
+    pub(crate) fn is_set_of(&self, names: &[Arc<str>]) -> bool {
+        self.members.iter().map(|member| &member.key.name).eq(names)
     }
 
     /// The claims of the lease: one for each name.
@@ -110,6 +123,24 @@ impl Lease {
 }
 
 impl Hold {
+    /// The same hold of a set for a caller that has written this name first. A hold that is over stays as it is.
+    pub(crate) fn standing_for(mut self, first: usize) -> Self {
+        let lease = Arc::clone(&self.lease);
+        let Some(member) = lease.members.get(first).filter(|member| member.key != lease.key) else {
+            return self;
+        };
+        self.renewer.forget(&lease);
+        let Some(deadline) = lease.begin_release() else {
+            return self;
+        };
+        // From here on the new lease has the duty to release the claims.
+        self.is_released = true;
+        let mut next = lease.following(deadline, 0);
+        (next.key, next.token) = (member.key.clone(), member.token);
+        next.put_slot(lease.take_slot());
+        self.renewer.hold(next)
+    }
+
     /// Makes one hold of the holds of several names, which were acquired one after the other. If one of them is over, the
     /// new hold is over as well, and dropping it releases the others.
     pub(crate) fn joined(
@@ -141,6 +172,7 @@ impl Hold {
             grant.members.push(Member {
                 key: lease.key.clone(),
                 token: lease.token,
+                last_token: lease.last_token,
                 copies: lease.copies.clone(),
             });
         }
@@ -154,33 +186,70 @@ impl Hold {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::lease::tests::EXPIRY;
+    use crate::lease::tests::{EXPIRY, renewer};
 
-    #[test]
-    fn a_set_has_a_claim_and_a_token_for_each_of_its_names() {
+    /// A lease of two names, whose tokens are 1 and 2 of 3.
+    pub(in crate::lease) fn set(first: usize) -> Lease {
         let member = |(name, token)| Member {
             key: LeaseId {
                 name: Arc::from(name),
                 lock_id: Arc::from("owner#1"),
             },
             token: FencingToken::new(token),
+            last_token: FencingToken::new(3),
             copies: None,
         };
         let grant = SetGrant {
             members: [("a", 1), ("b", 2)].map(member).into(),
-            first: 1,
+            first,
             acquired: Instant::now(),
             deadline: Instant::now() + EXPIRY,
             slot: QueueSlot::Nothing,
         };
-        let lease = Lease::of_set(grant, Arc::default());
+        Lease::of_set(grant, Arc::default())
+    }
+
+    fn tokens(lease: &Lease) -> Vec<i64> {
+        lease.tokens().map(|(_, token)| token.get()).collect()
+    }
+
+    #[test]
+    fn a_set_has_a_claim_and_a_token_for_each_of_its_names() {
+        let lease = set(1);
         assert_eq!((lease.name(), lease.token.get()), ("b", 2));
         let names: Vec<&str> = lease.keys().map(|key| &*key.name).collect();
         assert_eq!(names, ["a", "b"]);
         assert_eq!(lease.members().len(), 2);
         let token_of = |name| lease.token_of(name).map(FencingToken::get);
         assert_eq!(["a", "b", "c"].map(token_of), [Some(1), Some(2), None]);
+    }
+
+    #[test]
+    fn the_next_hold_has_a_greater_token_of_each_name_until_one_has_none_left() {
+        let first = set(1);
+        let deadline = first.deadline().unwrap();
+        let next = first.successor(deadline).unwrap();
+        assert_eq!(
+            (next.name(), next.token.get(), tokens(&next)),
+            ("b", 3, vec![2, 3])
+        );
+        assert!(next.is_handed_over() && next.deadline() == Some(deadline));
+        assert!(next.successor(deadline).is_none(), "`b` has no token left");
+    }
+
+    #[tokio::test]
+    async fn a_hold_stands_for_the_name_that_its_caller_has_written_first() {
+        let hold = renewer().hold(set(1));
+        let deadline = hold.lease().deadline();
+        let hold = hold.standing_for(0);
+        let lease = Arc::clone(hold.lease());
+        assert_eq!(
+            (lease.name(), lease.token.get(), tokens(&lease)),
+            ("a", 1, vec![1, 2])
+        );
+        assert_eq!(lease.deadline(), deadline);
+        assert!(Arc::ptr_eq(hold.standing_for(0).lease(), &lease));
     }
 }

@@ -11,8 +11,8 @@ use super::{Lines, State, User};
 use crate::store::{Lines as ReadLines, Waiter, WaiterEntry, driver_error};
 use crate::sync::lock;
 use crate::timing::{
-    LINE_CHECK, LINE_CHECK_LEAST, LINE_LIMIT, LINE_MARGIN, LINE_MOMENT_POLLING, LINE_NO_REPLY,
-    LINE_PROLONGED, LINE_READ, LINE_READ_LIMIT, LINE_REFUSED, LINE_SHUTDOWN,
+    LINE_CHECK, LINE_CHECK_LEAST, LINE_LIMIT, LINE_MARGIN, LINE_MOMENT_POLLING, LINE_PROLONGED, LINE_READ,
+    LINE_READ_LIMIT, LINE_REFUSED, LINE_SHUTDOWN,
 };
 use crate::{LockError, trace};
 
@@ -107,7 +107,7 @@ impl Lines {
     pub(crate) async fn read(&self, names: &[Arc<str>]) -> ReadLines {
         let mut all = ReadLines::new();
         for names in names.chunks(READ) {
-            match replied(self.store.lines(names, LINE_READ_LIMIT)).await {
+            match self.store.lines(names, LINE_READ_LIMIT).await {
                 Ok(lines) => {
                     self.take_over(names, &lines);
                     all.extend(lines);
@@ -204,7 +204,7 @@ impl Lines {
     async fn prolong(&self) {
         for names in self.names().chunks(BATCH) {
             let prolonging = self.store.prolong_waits(&self.mark, names, LINE_LIMIT);
-            if let Err(error) = replied(prolonging).await {
+            if let Err(error) = prolonging.await {
                 self.failed(&error);
             }
         }
@@ -260,22 +260,13 @@ struct Writes {
     leaves: Vec<Arc<str>>,
 }
 
-/// The result of a command of the line. Without a reply for longer than its limit at the server the connection may be dead;
-/// it is closed then, so that the documents of all other names are not kept waiting.
-async fn replied<T>(command: impl Future<Output = Result<T, LockError>>) -> Result<T, LockError> {
-    let no_reply = || LockError::no_reply("command for the order of the waiters", LINE_NO_REPLY);
-    timeout(LINE_NO_REPLY, command)
-        .await
-        .unwrap_or_else(|_| Err(no_reply()))
-}
-
 /// Writes the documents that are not as they should be. One round follows the other, so that no write of a document
 /// overtakes an earlier one.
 async fn write(lines: Arc<Lines>) {
     while let Some(writes) = lines.next_writes() {
         if !writes.leaves.is_empty() {
             let leaving = lines.store.leave_lines(&lines.mark, &writes.leaves, LINE_LIMIT);
-            match replied(leaving).await {
+            match leaving.await {
                 Ok(()) => lines.forget_left(&writes.leaves),
                 Err(error) => {
                     lines.failed(&error);
@@ -286,7 +277,7 @@ async fn write(lines: Arc<Lines>) {
         if writes.places.is_empty() {
             continue;
         }
-        let moved = replied(lines.store.move_to_end(&writes.places, LINE_LIMIT)).await;
+        let moved = lines.store.move_to_end(&writes.places, LINE_LIMIT).await;
         let names = writes.places.into_iter().map(|entry| entry.name);
         match moved {
             Ok(()) => {

@@ -165,12 +165,12 @@ impl Line {
             lock_id: Arc::clone(lock_id),
             since: Instant::now(),
         });
-        // A claim for a set may be given back at once, because another lock of the set is held, so that it is no turn:
-        // everybody keeps the place in line. This provider has left it its chance all the same.
-        let asks_for_more = !ProviderMark::is_set(lock_id)
-            && self
-                .order
-                .acquired_by(ProviderMark::in_lock_id(lock_id), self.width);
+        // A claim for a set may be given back at once, because another lock of the set is held. It counts all the same:
+        // sets that count for nothing would leave each other the moments of all, and the releaser would win. A provider that
+        // gives a claim back keeps its document, so that the next reading has it in its place again.
+        let asks_for_more = self
+            .order
+            .acquired_by(ProviderMark::in_lock_id(lock_id), self.width);
         self.standing_back = None;
         self.was_last = false;
         asks_for_more && self.want_longer_moment()
@@ -316,20 +316,27 @@ mod tests {
         }
     }
 
-    /// A round of a set may be given back: only an acquisition of the lock alone is a turn.
+    /// Its provider stands behind this one from then on, and one in front that has died has let a turn pass.
     #[tokio::test]
-    async fn a_claim_for_a_set_takes_nobody_from_the_line() {
-        let first = ProviderMark::random();
+    async fn an_acquisition_for_a_set_is_a_turn() {
+        let [first, last] = [(); 2].map(|()| ProviderMark::random());
         let user: User = Weak::<()>::new();
         let mut line = Line::new(user, true);
-        line.read(&[waiter(first.as_str(), 1), waiter("own", 2)], "own");
+        line.read(
+            &[waiter("dead", 1), waiter(first.as_str(), 2), waiter("own", 3)],
+            "own",
+        );
         line.released();
         assert!(line.standing_back.is_some());
         line.held_by(&first.new_set_id("first"));
         assert_eq!(line.ahead(), 1);
-        assert!(line.standing_back.is_none(), "the other has had its chance");
-        line.held_by(&first.new_lock_id("first"));
-        assert_eq!(line.ahead(), 0);
+        assert!(line.standing_back.is_none());
+        for _ in 0..4 {
+            line.held_by(&last.new_set_id("last"));
+        }
+        assert_eq!(line.ahead(), 1);
+        line.held_by(&last.new_set_id("last"));
+        assert_eq!(line.ahead(), 0, "six turns have passed");
     }
 
     /// Two of those that wait for one of three permits may stand before another one that asks at once.

@@ -171,7 +171,9 @@ impl Lines {
         self.ensure_indexes(state);
     }
 
-    /// Notes that an acquire request that found the lock held took this time.
+    /// Notes the time that an acquire request took which found its lock held. A provider that is far away asks the others for
+    /// a longer moment from the beginning then, and not only after its first acquisition: it might never have one. The
+    /// request for a set is a longer one, and the set needs as much time for its next one.
     pub(crate) fn note_round_trip(&self, request: Duration) {
         if self.is_fair {
             lock(&self.state).note_round_trip(request);
@@ -247,7 +249,7 @@ impl Lines {
 
     /// Whether the claim is one of this provider.
     pub(crate) fn is_own(&self, lock_id: &str) -> bool {
-        ProviderMark::in_lock_id(lock_id) == Some(self.mark.as_str())
+        self.mark.is_in(lock_id)
     }
 
     /// How long this provider waits after a release, so that those before it in line can acquire the lock.
@@ -289,6 +291,9 @@ impl Lines {
     }
 
     /// Notes the holder that an event, a reply or a look has named. Another one than before shows that a turn has passed.
+    ///
+    /// Of the permits of a semaphore only the events of their acquisitions are noted: several claims hold them at a time, and
+    /// a reply or a look that names one of these does not say that it has acquired its permit since the last one.
     pub(crate) fn held_by(self: &Arc<Self>, name: &Arc<str>, lock_id: &Arc<str>) {
         if self.is_empty() || self.is_own(lock_id) {
             return;

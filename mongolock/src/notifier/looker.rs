@@ -11,11 +11,11 @@ use super::waiters::Waiter;
 use super::{ReleaseNotifier, State};
 use crate::lease::Entry;
 use crate::queue::{Holder, RequestNumber};
-use crate::store::{RunningLeases, driver_error};
+use crate::store::{AdmissionClass, RunningLeases, driver_error};
 use crate::sync::lock;
 use crate::timing::{
-    ACQUIRE_ALLOWED_POLL, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, LINE_LOOK_LIMIT, LOOK_GAP_MAX,
-    LOOK_GAP_PER_NAME, LOOK_LIMIT, LOOKER_CHECK,
+    ACQUIRE_OVERDUE, LINE_LOOK_LIMIT, LOOK_ALLOWED_POLL, LOOK_GAP_MAX, LOOK_GAP_PER_NAME, LOOK_LIMIT,
+    LOOKER_CHECK,
 };
 use crate::{LockError, lock_id, slot, trace};
 
@@ -177,9 +177,8 @@ impl ReleaseNotifier {
                 entries.push(Arc::clone(&waiter.entry));
             }
         }
-        let has_looks = state.looker.in_flight > 0;
-        if state.looker.in_flight >= MAX_LOOKS || !self.overdue.allow_request(has_looks) {
-            return Step::Wait(Some(now + ACQUIRE_ALLOWED_POLL));
+        if state.looker.in_flight >= MAX_LOOKS {
+            return Step::Wait(Some(now + LOOK_ALLOWED_POLL));
         }
         let number = state.begin_look(&names, now);
         let looks = |name: &&Arc<str>| state.waiters.get(name).is_some_and(|waiter| waiter.looks);
@@ -194,7 +193,6 @@ impl ReleaseNotifier {
 
     /// The reply to a query has arrived.
     fn looked(self: &Arc<Self>, look: &Look, running: &RunningLeases) {
-        self.overdue.answered();
         let mut rests = Vec::new();
         let mut state = lock(&self.state);
         for (entry, number) in &look.entries {
@@ -212,9 +210,14 @@ impl ReleaseNotifier {
                     || self.has_given_up(id)
                     || (waiter.ends_with_mark && lock_id::is_mark(id))
             };
-            let lease = lease.filter(|lease| !lease.holder.as_ref().is_some_and(is_own));
-            let Some(lease) = lease else {
-                if waiter.leaves_to_others(self.lines.ahead(name)) {
+            let is_own = lease.is_some_and(|lease| lease.holder.as_ref().is_some_and(is_own));
+            let Some(lease) = lease.filter(|_| !is_own) else {
+                // No document has the name that stands for all permits of a semaphore.
+                if !slot::is_group(name) {
+                    waiter.entry.front().set_no_holder();
+                }
+                // Nobody before it in line can acquire a lock that only this process can release.
+                if !is_own && waiter.leaves_to_others(self.lines.ahead(name)) {
                     let moments = self.lines.moments_ahead(name).max(*self.retry_interval.start());
                     state.waiters.look_at(name, Instant::now() + moments);
                     self.reschedule(&mut state);
@@ -227,8 +230,7 @@ impl ReleaseNotifier {
             if let Some(lock_id) = &lease.holder {
                 self.lines.held_by(name, lock_id);
             }
-            let holder = Holder::new(lease.holder.clone(), Some(lease.remaining));
-            waiter.entry.front().set_holder(holder);
+            waiter.entry.front().set_holder(Holder::of_lease(lease));
             if waiter.is_resting() {
                 let pause = self.rest(&mut state, name, Some(lease.remaining));
                 rests.push((name, lease.remaining, pause));
@@ -332,11 +334,13 @@ async fn run(notifier: Arc<ReleaseNotifier>) {
 /// query, and others were sent.
 async fn look_at(in_flight: InFlight, look: Look) {
     let notifier = &in_flight.0;
-    let query = notifier.overdue.count(notifier.store.look(
-        &look.names,
-        notifier.takeover_margin,
-        LOOK_LIMIT,
-    ));
+    let store = &notifier.store;
+    let query = async {
+        let _admission = store.background_admissions().admit(AdmissionClass::Woken).await;
+        store
+            .look(&look.names, notifier.takeover_margin, LOOK_LIMIT)
+            .await
+    };
     // The lines are hints: the locks do not wait long for them.
     let reading = async {
         if !look.lines.is_empty() {
@@ -345,10 +349,11 @@ async fn look_at(in_flight: InFlight, look: Look) {
             let _ = timeout(LINE_LOOK_LIMIT, reading).await;
         }
     };
-    let (replied, ()) = tokio::join!(timeout(ACQUIRE_NO_REPLY, query), reading);
+    let (replied, ()) = tokio::join!(query, reading);
     match replied {
-        Ok(Ok(running)) => notifier.looked(&look, &running),
-        Ok(Err(error)) => notifier.look_failed(&look, &error),
-        Err(_) => {}
+        Ok(running) => notifier.looked(&look, &running),
+        // Others were sent.
+        Err(error) if driver_error::is_no_reply(&error) => {}
+        Err(error) => notifier.look_failed(&look, &error),
     }
 }

@@ -27,11 +27,11 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
-use crate::lease::Entry;
+use crate::lease::Turn;
 use crate::lease::given_up::GivenUp;
 use crate::line::Lines;
 use crate::options::Config;
-use crate::queue::{Holder, OverdueRequests};
+use crate::queue::Holder;
 use crate::store::Store;
 use crate::sync::lock;
 use crate::timing::{LINE_SILENCE, POLL_BESIDE_STREAM, STREAM_POLL_PAUSE, STREAM_SILENT};
@@ -51,8 +51,6 @@ pub(crate) struct ReleaseNotifier {
     lines: Arc<Lines>,
     /// The ids of claims that this process has given up: a lock that one of them has is not busy.
     given_up: Arc<GivenUp>,
-    /// The requests whose replies are overdue; looks count among them.
-    overdue: Arc<OverdueRequests>,
     /// The time for which a lock stays taken after a lease that was not released.
     takeover_margin: Duration,
     /// The range of the pauses while the stream does not report a lock.
@@ -93,13 +91,7 @@ struct State {
 
 impl ReleaseNotifier {
     /// A notifier with a change stream, unless wake-ups are switched off.
-    pub(crate) fn new(
-        store: Arc<Store>,
-        lines: Arc<Lines>,
-        given_up: Arc<GivenUp>,
-        overdue: Arc<OverdueRequests>,
-        config: &Config,
-    ) -> Self {
+    pub(crate) fn new(store: Arc<Store>, lines: Arc<Lines>, given_up: Arc<GivenUp>, config: &Config) -> Self {
         let state = State {
             waiters: Waiters::default(),
             looker: Looker::default(),
@@ -120,7 +112,6 @@ impl ReleaseNotifier {
             store,
             lines,
             given_up,
-            overdue,
             takeover_margin: config.options.takeover_margin,
             retry_interval: config.retry_interval.clone(),
             waiting: AtomicUsize::new(0),
@@ -129,36 +120,25 @@ impl ReleaseNotifier {
         }
     }
 
-    /// Registers the waiter at the front of a queue. A release before the stream reports the lock is not known, so the
-    /// waiter is due at once as soon as it does.
-    pub(crate) fn subscribe(
-        self: &Arc<Self>,
-        name: &Arc<str>,
-        entry: &Arc<Entry>,
-        backoff: Backoff,
-    ) -> Subscription {
+    /// Registers the caller that has the turn of a name, until the turn passes on. A release before the stream reports the
+    /// lock is not known, so the waiter is due at once as soon as it does.
+    pub(crate) fn subscribe<'t>(self: &Arc<Self>, turn: &'t Turn, backoff: Backoff) -> Subscription<'t> {
         let woken = Arc::new(Notify::new());
-        let mut state = lock(&self.state);
-        let is_outdated = state.reports(name);
-        let waiter = Waiter::new(name, &woken, entry, backoff, is_outdated);
-        let replaced = state.waiters.add(waiter);
+        let (entry, mut state) = (turn.entry(), lock(&self.state));
+        let is_outdated = state.reports(entry.name());
+        let waiter = Waiter::new(&woken, entry, backoff, is_outdated);
+        state.waiters.add(waiter);
         state.last_used = Instant::now();
         drop(state);
-        drop(replaced);
-        Subscription::new(self, name, woken)
+        Subscription::new(self, turn, woken)
     }
 
-    /// Removes a waiter, unless a later one of the same name has replaced it.
-    fn unsubscribe(&self, name: &Arc<str>, woken: &Arc<Notify>) -> Option<Waiter> {
+    /// Removes a waiter, which is to be dropped without the mutex.
+    fn unsubscribe(&self, name: &Arc<str>) -> Option<Waiter> {
         let mut state = lock(&self.state);
         state.last_used = Instant::now();
-        let is_same = |waiter: &mut Waiter| Arc::ptr_eq(&waiter.woken, woken);
-        let removed = if state.waiters.get(name).is_some_and(is_same) {
-            state.filter.leave(name);
-            state.waiters.remove(name)
-        } else {
-            None
-        };
+        state.filter.leave(name);
+        let removed = state.waiters.remove(name);
         if state.waiters.is_empty() {
             self.look.notify_one();
         }
@@ -215,6 +195,12 @@ impl ReleaseNotifier {
         pause
     }
 
+    /// Whether a waiter for this lock relies on events.
+    #[cfg(test)]
+    pub(crate) fn wakes(&self, name: &Arc<str>) -> bool {
+        lock(&self.state).waiters.get(name).is_some()
+    }
+
     /// The longest pause of a waiter.
     fn longest_pause(&self) -> Duration {
         (POLL_BESIDE_STREAM * 2).max(*self.retry_interval.end())
@@ -231,6 +217,8 @@ impl ReleaseNotifier {
         if moments.is_zero() || !waiter.is_resting() {
             state.wake(name);
         } else {
+            // The reply to a query that was sent before must not have the waiter rest on.
+            waiter.look = 0;
             state.waiters.ask_at(name, Instant::now() + moments);
             self.reschedule(&mut state);
         }
@@ -259,7 +247,7 @@ impl ReleaseNotifier {
         if waiter.is_resting() && !waiter.is_outdated && self.lines.has(name) {
             // A request or a query that has no reply yet stays known as one.
             if !is_looking && !waiter.entry.has_requests() {
-                let holder = Holder::new(Some(Arc::clone(lock_id)), None);
+                let holder = Holder::new(Some(Arc::clone(lock_id)), Some(Duration::ZERO), None);
                 waiter.entry.front().set_held(holder);
             }
             self.rest(&mut state, name, None);
@@ -355,30 +343,23 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::LockError;
     use crate::lease::Queues;
     use crate::once::MarkEnd;
-    use crate::store::{AcquireRequest, LeaseId, MemoryStore, ProviderMark, StreamFilter};
+    use crate::store::{AcquireRequest, LeaseId, MarkRequest, MemoryStore, ProviderMark, StreamFilter};
     use crate::timing::{LOOKER_CHECK, STREAM_POLL_MIN, STREAM_UNAVAILABLE};
+    use crate::{FencingToken, LockError};
 
     const PAUSES: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_millis(800);
 
     fn with_wake_up(wake_up: bool) -> Arc<ReleaseNotifier> {
         let store = Arc::new(Store::Memory(Arc::new(MemoryStore::new())));
-        let overdue = Arc::clone(&Queues::new().overdue);
         let config = Config {
             wake_up,
             ..Config::default()
         };
         let (mark, owner) = (ProviderMark::random(), Arc::from("owner"));
         let lines = Arc::new(Lines::new(Arc::clone(&store), mark, owner, true));
-        Arc::new(ReleaseNotifier::new(
-            store,
-            lines,
-            Arc::default(),
-            overdue,
-            &config,
-        ))
+        Arc::new(ReleaseNotifier::new(store, lines, Arc::default(), &config))
     }
 
     fn in_memory() -> Arc<ReleaseNotifier> {
@@ -386,14 +367,14 @@ mod tests {
     }
 
     /// A waiter for the lock `n`, which rests.
-    fn subscribe(notifier: &Arc<ReleaseNotifier>) -> Subscription {
+    fn subscribe(notifier: &Arc<ReleaseNotifier>) -> Subscription<'static> {
         subscribe_to(notifier, "n")
     }
 
-    fn subscribe_to(notifier: &Arc<ReleaseNotifier>, name: &str) -> Subscription {
-        let name = Arc::from(name);
-        let entry = Queues::new().join(&name);
-        let waiter = notifier.subscribe(&name, &entry, Backoff::new(PAUSES));
+    /// A waiter that rests, and keeps its turn for good.
+    fn subscribe_to(notifier: &Arc<ReleaseNotifier>, name: &str) -> Subscription<'static> {
+        let turn = Queues::new().join(&Arc::from(name)).try_turn().unwrap();
+        let waiter = notifier.subscribe(Box::leak(Box::new(turn)), Backoff::new(PAUSES));
         waiter.rest(None);
         waiter
     }
@@ -406,7 +387,7 @@ mod tests {
     }
 
     /// Polls as a waiter does for this time, and returns whether the stream is open then.
-    async fn opens_within(subscription: &Subscription, time: Duration) -> bool {
+    async fn opens_within(subscription: &Subscription<'_>, time: Duration) -> bool {
         let end = Instant::now() + time;
         while !subscription.is_open() && Instant::now() < end {
             subscription.rest(None);
@@ -540,7 +521,11 @@ mod tests {
             let is_woken = timeout(*PAUSES.end() * 3, waiter.woken()).await.is_ok();
             assert!(!is_woken, "another holder has the lock");
         }
-        memory.mark(&key, MarkEnd::After(Duration::from_secs(3600)));
+        memory.mark(&MarkRequest {
+            key,
+            token: FencingToken::new(0),
+            end: MarkEnd::After(Duration::from_secs(3600)),
+        });
         for ends_with_mark in [false, true] {
             waiter.set_claim(&"owner#own".into(), ends_with_mark);
             waiter.rest(None);

@@ -1,3 +1,4 @@
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -5,22 +6,26 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ReleaseNotifier;
+use crate::lease::Turn;
 use crate::sync::lock;
 use crate::timing::LOOKER_CHECK;
 
-/// The registration of one waiter, until it is dropped.
-pub(crate) struct Subscription {
+/// The registration of one waiter, until it is dropped. It borrows the waiter's turn: a name has one registration, so that
+/// one which outlived the turn would be replaced by that of the next caller, and would never wake its waiter again.
+pub(crate) struct Subscription<'t> {
     notifier: Arc<ReleaseNotifier>,
     name: Arc<str>,
     woken: Arc<Notify>,
+    turn: PhantomData<&'t Turn>,
 }
 
-impl Subscription {
-    pub(super) fn new(notifier: &Arc<ReleaseNotifier>, name: &Arc<str>, woken: Arc<Notify>) -> Self {
+impl<'t> Subscription<'t> {
+    pub(super) fn new(notifier: &Arc<ReleaseNotifier>, turn: &'t Turn, woken: Arc<Notify>) -> Self {
         Self {
             notifier: Arc::clone(notifier),
-            name: Arc::clone(name),
+            name: Arc::clone(turn.entry().name()),
             woken,
+            turn: PhantomData,
         }
     }
 
@@ -80,9 +85,9 @@ impl Subscription {
     }
 }
 
-impl Drop for Subscription {
+impl Drop for Subscription<'_> {
     fn drop(&mut self) {
-        let removed = self.notifier.unsubscribe(&self.name, &self.woken);
+        let removed = self.notifier.unsubscribe(&self.name);
         drop(removed);
     }
 }

@@ -11,7 +11,7 @@ use crate::lease::Entry;
 /// A part of each pause by which a look may come early: so that one look takes many names.
 const EARLY_PART: u32 = 8;
 
-/// The waiters of a provider, at most one for each name: the front of its queue. Each waiter either sends requests of its
+/// The waiters of a provider, at most one for each name: the caller that has its turn. Each waiter either sends requests of its
 /// own or rests; one that rests is due at some time.
 #[derive(Default)]
 pub(super) struct Waiters {
@@ -57,15 +57,9 @@ struct Due {
 }
 
 impl Waiter {
-    pub(super) fn new(
-        name: &Arc<str>,
-        woken: &Arc<Notify>,
-        entry: &Arc<Entry>,
-        backoff: Backoff,
-        is_outdated: bool,
-    ) -> Self {
+    pub(super) fn new(woken: &Arc<Notify>, entry: &Arc<Entry>, backoff: Backoff, is_outdated: bool) -> Self {
         Self {
-            name: Arc::clone(name),
+            name: Arc::clone(entry.name()),
             woken: Arc::clone(woken),
             entry: Arc::clone(entry),
             claim: None,
@@ -115,11 +109,10 @@ impl Waiters {
         Some(due.at)
     }
 
-    /// Adds a waiter, and returns the one of the same name that it replaces.
-    pub(super) fn add(&mut self, waiter: Waiter) -> Option<Waiter> {
-        let replaced = self.remove(&waiter.name);
-        self.names.insert(Arc::clone(&waiter.name), waiter);
-        replaced
+    /// Adds a waiter. There is no other one of its name: a waiter is registered as long as it has the turn at most.
+    pub(super) fn add(&mut self, waiter: Waiter) {
+        let other = self.names.insert(Arc::clone(&waiter.name), waiter);
+        debug_assert!(other.is_none(), "a name has one turn");
     }
 
     pub(super) fn remove(&mut self, name: &str) -> Option<Waiter> {
@@ -267,7 +260,7 @@ pub(super) mod tests {
             let name = Arc::from(number.to_string());
             let entry = Queues::new().join(&name);
             let backoff = Backoff::new(Duration::from_millis(10)..=Duration::from_millis(800));
-            waiters.add(Waiter::new(&name, &Arc::default(), &entry, backoff, false));
+            waiters.add(Waiter::new(&Arc::default(), &entry, backoff, false));
         }
         waiters
     }

@@ -10,8 +10,10 @@ use crate::opaque::Opaque;
 use crate::options::{Config, refused};
 #[cfg(test)]
 use crate::simulation::Link;
-use crate::store::{Connection, MemoryStore, MongoStore, Store, WAITERS_SUFFIX};
-use crate::{LockError, LockProvider};
+use crate::store::{
+    BackgroundClient, Connection, MemoryStore, MongoStore, Reachability, Store, WAITERS_SUFFIX,
+};
+use crate::{ClientObservation, LockError, LockProvider};
 
 /// The shortest pause between two polls: with a shorter one a waiter would poll in a hot loop.
 const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(1);
@@ -42,9 +44,11 @@ const MAX_RETENTION: Duration = Duration::from_secs(i32::MAX as u64);
 #[must_use = "a builder makes no provider before `build` is called"]
 pub struct LockProviderBuilder {
     place: Place,
-    background: Option<Client>,
+    background: Option<BackgroundClient>,
     /// The client of the database, if this library has made it.
     connection: Option<Arc<Connection>>,
+    /// What is known about the servers of the client.
+    servers: Arc<Reachability>,
     collection: String,
     config: Config,
     owner: Option<String>,
@@ -68,6 +72,7 @@ impl LockProviderBuilder {
         let client = &connection.client;
         let database = client.default_database();
         let mut builder = Self::new(&database.unwrap_or_else(|| client.database("mongolock")));
+        builder.servers = Arc::clone(connection.observation.reachability());
         builder.connection = Some(connection);
         builder
     }
@@ -86,6 +91,7 @@ impl LockProviderBuilder {
             place,
             background: None,
             connection: None,
+            servers: Arc::default(),
             collection: "distributed_locks".to_owned(),
             config: Config::default(),
             owner: None,
@@ -272,7 +278,14 @@ impl LockProviderBuilder {
     /// Renewals then do not wait for connections that the application uses up. The client must be connected to the same
     /// deployment.
     pub fn background_client(mut self, client: Client) -> Self {
-        self.background = Some(client);
+        self.background = Some(BackgroundClient::new(client));
+        self
+    }
+
+    /// Sets what is observed about the client of the database: [`LockProvider::observe`] makes it. Errors then name the
+    /// address that fails and the reason, as those of [`LockProvider::connect`] do. A provider in memory ignores it.
+    pub fn observation(mut self, observation: &ClientObservation) -> Self {
+        self.servers = Arc::clone(observation.reachability());
         self
     }
 
@@ -301,6 +314,7 @@ impl LockProviderBuilder {
                 self.background.as_ref(),
                 &self.collection,
                 self.connection.clone(),
+                Arc::clone(&self.servers),
             ))),
             Place::Memory(store) => {
                 store.set_retention(self.config.retention);

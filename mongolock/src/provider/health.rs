@@ -34,7 +34,8 @@ pub struct Health {
     /// Whether a primary replied: locks are acquired and renewed at the primary. Another member is asked if none replies
     /// within 1 s. The router of a sharded cluster and a standalone server count as a primary.
     pub has_primary: bool,
-    /// Why no server replied.
+    /// Why no server replied; or else the refusal of the last acquire or renewal, for a wrong password or a missing right
+    /// (error codes 13 and 18). As long as there is one, each check asks the server again.
     #[serde(serialize_with = "as_text")]
     pub error: Option<LockError>,
     /// How long ago a renewal was last confirmed; `None` if this provider has not renewed a lease yet. A lease is first
@@ -100,7 +101,7 @@ pub(super) async fn health(engine: &Engine) -> Health {
     Health {
         is_reachable: reply.is_ok(),
         has_primary: *reply.as_ref().unwrap_or(&false),
-        error: reply.err(),
+        error: reply.err().or_else(|| engine.store.refusal()),
         last_renewal: engine.renewer.last_renewal().map(|at| at.elapsed()),
         smallest_remaining: leases.iter().map(|lease| lease.remaining()).min(),
         wake_up: wake_up(engine),
@@ -127,8 +128,9 @@ pub(super) async fn is_ready(engine: &Engine) -> bool {
     }
     let interval = engine.config.options.renew_interval();
     let confirmed = engine.store.last_confirmed();
-    confirmed.is_some_and(|at| at.elapsed() < interval)
-        || matches!(engine.probe.finds_primary().await, Ok(true))
+    let is_accepted = || engine.store.refusal().is_none();
+    is_accepted() && confirmed.is_some_and(|at| at.elapsed() < interval)
+        || matches!(engine.probe.finds_primary().await, Ok(true)) && is_accepted()
 }
 
 /// The locks that the provider holds, in the order of their names.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::Database;
+use mongodb::options::ClientOptions;
 use once_cell::sync::OnceCell;
 
 use crate::admin::LockAdmin;
@@ -17,7 +18,7 @@ use crate::name::RenderedName;
 use crate::opaque::Opaque;
 use crate::options::Options;
 use crate::store;
-use crate::{IntoLockName, LockError, Semaphore};
+use crate::{ClientObservation, IntoLockName, LockError, Semaphore};
 pub use builder::LockProviderBuilder;
 pub use health::{Health, HeldInfo, WakeUp};
 
@@ -37,8 +38,7 @@ tokio::task_local! {
 /// use mongolock::LockProvider;
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let client = mongodb::Client::with_uri_str("mongodb://localhost").await?;
-/// LockProvider::new(&client.database("app")).set_global()?;
+/// LockProvider::connect("mongodb://localhost/app").await?.set_global()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -51,6 +51,9 @@ pub struct LockProvider {
 
 impl LockProvider {
     /// Makes a provider with the default options, on the collection `distributed_locks` of this database.
+    ///
+    /// Its errors say what the driver's errors say. [`connect`](Self::connect), or [`observe`](Self::observe) for a client
+    /// of your own, name the address that cannot be reached, and a refused log-in at once.
     ///
     /// Nothing is sent before the first acquisition. Writes have majority write concern and reads go to the primary,
     /// whatever the settings of the client are.
@@ -68,7 +71,9 @@ impl LockProvider {
     ///
     /// It listens to the driver's monitoring: while no server can be reached, an acquire says which address fails and
     /// why. A call that tries once gets that error within 2 s. A call that waits goes on until its acquire timeout,
-    /// reports the event `mongolock.retrying` meanwhile, and then ends with that error.
+    /// reports the event `mongolock.retrying` meanwhile, and then ends with that error. If the server refuses the user or
+    /// the password, or belongs to another replica set, every acquire, health check and admin call says so at once. A client
+    /// of your own has the same errors after [`observe`](Self::observe).
     ///
     /// # Errors
     ///
@@ -83,6 +88,34 @@ impl LockProvider {
         Ok(LockProviderBuilder::connected(connection).with_defaults())
     }
 
+    /// Prepares a client of your own, so that errors are as clear as those of a [`connect`](Self::connect) provider: while
+    /// no server can be reached or the password is wrong, they say which address fails and why.
+    ///
+    /// Call it as the last change of the options, right before the client is made, once for each client, and give the result
+    /// to [`LockProviderBuilder::observation`]. It reads `max_pool_size` and `repl_set_name`, and sets the handlers of the
+    /// driver's monitoring and connection events. Handlers that were set before are still called. A handler that is set
+    /// afterwards replaces mongolock's, and the errors are then no clearer than those of the driver.
+    ///
+    /// ```no_run
+    /// use mongodb::Client;
+    /// use mongodb::options::ClientOptions;
+    /// use mongolock::LockProvider;
+    ///
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut options = ClientOptions::parse("mongodb://localhost/app").await?;
+    /// options.app_name = Some("billing".to_owned());
+    /// let observation = LockProvider::observe(&mut options);
+    /// let client = Client::with_options(options)?;
+    /// let locks = LockProvider::builder(&client.database("app"))
+    ///     .observation(&observation)
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn observe(options: &mut ClientOptions) -> ClientObservation {
+        ClientObservation::begin(options)
+    }
+
     /// Makes a provider that keeps its locks in memory, without a server, for tests of programs that use locks.
     ///
     /// The locks behave as on MongoDB, among the clones of this provider and the providers that
@@ -92,7 +125,9 @@ impl LockProvider {
         LockProviderBuilder::in_memory().with_defaults()
     }
 
-    /// Makes a builder with the collection and the options of this provider, for a second provider on the same locks.
+    /// Makes a builder with the collection and the options of this provider, for a second provider on the same locks. It
+    /// keeps the client, the [`background_client`](LockProviderBuilder::background_client), the owner if one was set, and
+    /// the clear errors of [`connect`](Self::connect) and [`observe`](Self::observe).
     ///
     /// The second provider acts like another process: the holds of the two exclude each other. This is also the way to
     /// set the options of an [`in_memory`](Self::in_memory) provider.
@@ -251,7 +286,8 @@ impl LockProvider {
     /// The state of this provider and of its connection to MongoDB, for a status page or a log.
     ///
     /// It sends one `hello` command, which needs no privilege, and returns within 2 s even if no server replies. Calls at
-    /// the same time share the command. [`is_ready`](Self::is_ready) is cheaper, for the probes of a load balancer.
+    /// the same time share the command. If the server has refused the last acquire or renewal, it asks for an internal
+    /// lock as well. [`is_ready`](Self::is_ready) is cheaper, for the probes of a load balancer.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -276,9 +312,11 @@ impl LockProvider {
     }
 
     /// Whether locks can be acquired at present: no shutdown has begun, and MongoDB has confirmed a write of this provider
-    /// within the last `renew_interval`, or a primary replies to a `hello` command within 2 s.
+    /// within the last `renew_interval`, or a primary replies to a `hello` command within 2 s. It is `false` if the server
+    /// has refused the last acquire or renewal (error codes 13 and 18): a right is missing, or the password is wrong.
     ///
-    /// It sends nothing while the provider is in use. For a readiness probe; the guide's page on
+    /// It sends nothing while the provider is in use. After a refusal it asks the server for an internal lock each time,
+    /// so that a provider whose rights are granted later becomes ready without a call. For a readiness probe; the guide's page on
     /// [production](crate::guide::production#health-checks) says when to use one, and why never for liveness.
     ///
     /// ```

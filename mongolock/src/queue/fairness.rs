@@ -31,6 +31,30 @@ pub(crate) enum Rivals {
     },
 }
 
+impl Rivals {
+    /// What is known of those that want one of two locks, which are held together.
+    pub(crate) fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (
+                Self::Wait {
+                    has_stream,
+                    has_stranger,
+                },
+                Self::Wait {
+                    has_stream: other_has_stream,
+                    has_stranger: other_has_stranger,
+                },
+            ) => Self::Wait {
+                has_stream: has_stream && other_has_stream,
+                has_stranger: has_stranger || other_has_stranger,
+            },
+            (wait @ Self::Wait { .. }, _) | (_, wait @ Self::Wait { .. }) => wait,
+            (Self::None, Self::None) => Self::None,
+            _ => Self::Unknown,
+        }
+    }
+}
+
 /// The time for which a process hands a lock over among its own waiters, limited so that other processes get a turn.
 #[derive(Debug)]
 pub(crate) struct HandoverBudget {
@@ -84,6 +108,20 @@ impl HandoverBudget {
             waiting,
             more_holds: 0,
         });
+    }
+
+    /// Begins the row anew, because the caller has the other locks of its set only now, while this number of callers waits.
+    pub(crate) fn restart_row(&mut self, waiting: usize) {
+        if let Some(row) = &mut self.row {
+            let now = Instant::now();
+            *row = Row {
+                begun: now,
+                hold_begun: now,
+                slow: row.slow,
+                waiting,
+                more_holds: 0,
+            };
+        }
     }
 
     /// Whether the present row of hand-overs may go on with the next hold, which begins now then.
@@ -141,7 +179,7 @@ impl HandoverBudget {
 }
 
 impl Row {
-    /// The number of holds after the first one that belong to the row, whoever comes for them: one for each caller that waited
+    /// The number of holds after the first one that belong to the row, from any callers: one for each caller that waited
     /// when it began, and some more. A program without a place in line has its chance only between two rows, so that rows are
     /// short beside one.
     fn due(&self, has_stranger: bool) -> usize {
@@ -245,6 +283,46 @@ mod tests {
             rows.push((usual, short));
         }
         assert_eq!(rows, [(2, 2), (3, 3), (5, 4), (6, 5), (6, 6)]);
+    }
+
+    /// There is no known rival for a set only if there is none for each of its names.
+    #[test]
+    fn one_rival_for_any_name_of_a_set_counts() {
+        let wait = |has_stream, has_stranger| Rivals::Wait {
+            has_stream,
+            has_stranger,
+        };
+        let usual = wait(true, false);
+        assert!(matches!(Rivals::None.or(Rivals::None), Rivals::None));
+        assert!(matches!(Rivals::None.or(Rivals::Unknown), Rivals::Unknown));
+        for other in [Rivals::None, Rivals::Unknown] {
+            let either = [usual.or(other), other.or(usual)];
+            assert!(either.iter().all(|rivals| matches!(
+                rivals,
+                Rivals::Wait {
+                    has_stream: true,
+                    has_stranger: false
+                }
+            )));
+        }
+        let polls = wait(false, true);
+        let both = Rivals::Wait {
+            has_stream: false,
+            has_stranger: true,
+        };
+        assert_eq!(format!("{:?}", usual.or(polls)), format!("{both:?}"));
+    }
+
+    /// A call that acquires the locks of a set one by one may wait long for the last.
+    #[tokio::test(start_paused = true)]
+    async fn a_row_that_begins_anew_has_its_whole_time() {
+        let (mut budget, request) = (HandoverBudget::default(), HANDOVER_MIN * 2);
+        budget.begin_row(request, 0);
+        tokio::time::sleep(HANDOVER_MAX_SLOW).await;
+        assert!(!budget.allows_handover(Rivals::Unknown));
+        budget.restart_row(0);
+        tokio::time::sleep((request * HANDOVER_REQUESTS).saturating_sub(Duration::from_millis(1))).await;
+        assert!(budget.allows_handover(Rivals::Unknown));
     }
 
     #[tokio::test(start_paused = true)]

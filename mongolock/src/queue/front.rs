@@ -15,10 +15,24 @@ use crate::timing::{NO_REPLY_LIMIT, NO_REPLY_LIMIT_MIN, SLOW_REPLY};
 pub(crate) enum FrontStatus {
     /// A reply said that the lock is held, or a caller in this process holds it.
     Held(Holder),
+    /// The last known holder has the lock no more, and no reply has named another one: this process is giving the lock back, or
+    /// a reply found it free, or held by a claim that this process has given up.
+    NoHolder,
     /// The last request failed. The error is boxed to keep a queue small, because few queues store one.
     Failed(Box<LockError>),
     /// There was no reply yet, or none for longer than a healthy server needs.
     NoReply,
+}
+
+impl FrontStatus {
+    /// The holder that a call which ends now names, if a reply has told whether the lock is held; otherwise the status.
+    pub(crate) fn holder(self) -> Result<Holder, Self> {
+        match self {
+            Self::Held(holder) => Ok(holder),
+            Self::NoHolder => Ok(Holder::default()),
+            other => Err(other),
+        }
+    }
 }
 
 /// What the waiters at the front of one queue have learned from the server. The waiters behind share it, and the next one
@@ -40,8 +54,10 @@ struct State {
     no_reply_since: Option<Instant>,
     /// The last request that was sent.
     last_request: RequestNumber,
-    /// The release of the last call of this process, which has returned, if it is sent and not yet confirmed.
+    /// The release of a claim that no call of this process uses any more, if it is sent and not yet confirmed.
     release: Option<RequestNumber>,
+    /// Whether the call at the front leaves the lock to others and has sent no request since.
+    stands_back: bool,
 }
 
 impl Front {
@@ -52,9 +68,16 @@ impl Front {
                 no_reply_since: None,
                 last_request: RequestNumber::default(),
                 release: None,
+                stands_back: false,
             }),
             changed: Notify::new(),
         }
+    }
+
+    /// Notes that the call at the front leaves the lock to others: if its time ends before its first request, it has waited for
+    /// them, and for no reply.
+    pub(crate) fn stand_back(&self) {
+        lock(&self.state).stands_back = true;
     }
 
     /// Notes that a request or a query is to be sent, as soon as it is allowed. The last status stays valid for the time that a
@@ -68,24 +91,35 @@ impl Front {
         lock(&self.state).send()
     }
 
-    /// Notes that the release of a call is sent that does not wait for it. Until it is confirmed, the lock is neither free
-    /// nor held by another caller.
-    pub(crate) fn release_sent(&self) {
+    /// Notes that a release is sent for which no holder waits: its call has returned, or has given its claim up. Until it is
+    /// confirmed, the lock is neither free nor held by another caller. Returns its number.
+    pub(crate) fn release_sent(&self) -> RequestNumber {
         let mut state = lock(&self.state);
-        state.release = Some(state.send());
+        let number = state.send();
+        state.release = Some(number);
+        if matches!(state.status, FrontStatus::Held(_)) {
+            state.status = FrontStatus::NoHolder;
+        }
+        number
     }
 
     /// Notes that the server has confirmed such a release. The next caller of this process may still leave the lock to other
     /// processes, and a call that ends meanwhile has not missed a reply. Nobody is notified: the turn passes on now, and who
     /// waits for it must not learn instead that the lock was held before.
     pub(super) fn release_confirmed(&self) {
+        lock(&self.state).confirm_release();
+    }
+
+    /// Notes that the server has confirmed this release. That says nothing of a request that was sent after it: the call goes
+    /// on to wait for its reply.
+    pub(crate) fn released(&self, release: RequestNumber) {
         let mut state = lock(&self.state);
-        if let Some(release) = state.release.take() {
-            state.note_reply(release);
+        if state.release == Some(release) {
+            state.confirm_release();
         }
     }
 
-    /// Whether the lock is being released for a call that has returned.
+    /// Whether a release is on its way for which no holder waits.
     pub(crate) fn is_releasing(&self) -> bool {
         lock(&self.state).release.is_some()
     }
@@ -98,8 +132,14 @@ impl Front {
 
     /// Notes that a reply has said who has the lock; [`replied`](Self::replied) notes which requests have their reply.
     pub(crate) fn set_holder(&self, holder: Holder) {
-        lock(&self.state).set_holder(holder);
+        lock(&self.state).set_status(FrontStatus::Held(holder));
         self.changed.notify_waiters();
+    }
+
+    /// Notes that a reply has found no holder: the lock is free, or a claim has it that this process has given up. The holder
+    /// that an earlier reply has named must not be that of an error any more.
+    pub(crate) fn set_no_holder(&self) {
+        lock(&self.state).set_status(FrontStatus::NoHolder);
     }
 
     /// Notes that the lock is held, whatever is the reply to the requests in flight: a caller of this process has acquired it,
@@ -107,7 +147,7 @@ impl Front {
     pub(crate) fn set_held(&self, holder: Holder) {
         let mut state = lock(&self.state);
         state.no_reply_since = None;
-        state.set_holder(holder);
+        state.set_status(FrontStatus::Held(holder));
         drop(state);
         self.changed.notify_waiters();
     }
@@ -119,8 +159,7 @@ impl Front {
         if driver_error::is_blocked_document(&error) {
             state.no_reply_since = None;
         }
-        state.status = FrontStatus::Failed(Box::new(error));
-        state.release = None;
+        state.set_status(FrontStatus::Failed(Box::new(error)));
         drop(state);
         self.changed.notify_waiters();
     }
@@ -144,7 +183,8 @@ impl Front {
                 continue;
             }
             let status = self.status();
-            if !matches!(status, FrontStatus::NoReply) || self.is_reply_slow() {
+            let is_unknown = matches!(status, FrontStatus::NoReply | FrontStatus::NoHolder);
+            if !is_unknown || self.is_reply_slow() {
                 return status;
             }
             // A hold may begin and be released before this task runs again, so a change is not yet a status.
@@ -170,7 +210,14 @@ impl Front {
     pub(crate) fn status(&self) -> FrontStatus {
         let state = lock(&self.state);
         match (&state.status, state.no_reply_since) {
-            (FrontStatus::Held(_), Some(since)) if since.elapsed() >= SLOW_REPLY => FrontStatus::NoReply,
+            (FrontStatus::Held(_) | FrontStatus::NoHolder, Some(since)) if since.elapsed() >= SLOW_REPLY => {
+                FrontStatus::NoReply
+            }
+            (FrontStatus::NoReply, since)
+                if state.stands_back && since.is_none_or(|since| since.elapsed() < SLOW_REPLY) =>
+            {
+                FrontStatus::Held(Holder::default())
+            }
             (status, _) => status.clone(),
         }
     }
@@ -211,6 +258,7 @@ impl State {
     fn note_request(&mut self) {
         self.no_reply_since.get_or_insert_with(Instant::now);
         self.release = None;
+        self.stands_back = false;
     }
 
     fn send(&mut self) -> RequestNumber {
@@ -219,9 +267,15 @@ impl State {
         self.last_request
     }
 
-    fn set_holder(&mut self, holder: Holder) {
-        self.status = FrontStatus::Held(holder);
+    fn set_status(&mut self, status: FrontStatus) {
+        self.status = status;
         self.release = None;
+    }
+
+    fn confirm_release(&mut self) {
+        if let Some(release) = self.release.take() {
+            self.note_reply(release);
+        }
     }
 
     fn note_reply(&mut self, request: RequestNumber) {
@@ -260,7 +314,7 @@ mod tests {
         );
     }
 
-    /// While too many requests are overdue, none is sent.
+    /// While too many commands are in flight, none is sent.
     #[tokio::test(start_paused = true)]
     async fn held_is_not_the_status_while_a_request_may_not_be_sent() {
         let front = Front::new();
@@ -269,6 +323,22 @@ mod tests {
         tokio::time::sleep(SLOW_REPLY).await;
         assert!(matches!(front.status(), FrontStatus::NoReply));
         assert_eq!(front.without_reply(), SLOW_REPLY);
+    }
+
+    /// A call that leaves the lock to others waits for them, until it has to send a request.
+    #[tokio::test(start_paused = true)]
+    async fn held_is_the_status_while_a_call_stands_back() {
+        let front = Front::new();
+        front.stand_back();
+        assert!(matches!(front.status(), FrontStatus::Held(_)));
+        front.request_due();
+        assert!(matches!(front.status(), FrontStatus::NoReply));
+        tokio::time::sleep(SLOW_REPLY).await;
+        front.stand_back();
+        assert!(
+            matches!(front.status(), FrontStatus::NoReply),
+            "a reply is missing"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -281,6 +351,23 @@ mod tests {
         assert!(!front.is_releasing());
         tokio::time::sleep(SLOW_REPLY).await;
         assert!(!front.is_reply_slow() && front.without_reply().is_zero());
+    }
+
+    /// The caller goes on after a while without a reply to a release. The late reply says that the server is there, and not
+    /// who has the lock.
+    #[tokio::test(start_paused = true)]
+    async fn a_late_reply_to_a_release_does_not_answer_the_next_request() {
+        let front = Front::new();
+        front.set_held(Holder::default());
+        let release = front.release_sent();
+        tokio::time::sleep(SLOW_REPLY).await;
+        front.request_sent();
+        front.released(release);
+        assert!(matches!(front.status(), FrontStatus::NoReply));
+        assert_eq!(front.without_reply(), SLOW_REPLY);
+        let release = front.release_sent();
+        front.released(release);
+        assert!(matches!(front.status(), FrontStatus::NoHolder));
     }
 
     /// The reply to the request of a caller that has left says nothing of the next caller's request.

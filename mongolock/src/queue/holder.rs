@@ -4,14 +4,17 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
-use crate::LockError;
 use crate::lock_id;
+use crate::store::{ProviderMark, RunningLease};
+use crate::{Busy, LockError};
 
 /// The holder of a lock as the last reply named it; both parts are `None` if no reply did.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Holder {
     /// The id of the claim that has the lock; empty during a minimum hold.
     lock_id: Option<Arc<str>>,
+    /// The time at which the hold began, on this process's clock: by the server's clock it was not later before the reply.
+    since: Option<Instant>,
     /// The time at which the lock is free without a renewal, on this process's clock. It is counted from the reply, so that it comes no earlier than at
     /// the server.
     until: Option<Instant>,
@@ -30,18 +33,30 @@ pub(crate) struct Period {
 
 impl Holder {
     /// The holder that a reply has just named.
-    pub(crate) fn new(lock_id: Option<Arc<str>>, remaining: Option<Duration>) -> Self {
+    pub(crate) fn new(
+        lock_id: Option<Arc<str>>,
+        held_for: Option<Duration>,
+        remaining: Option<Duration>,
+    ) -> Self {
+        let now = Instant::now();
         Self {
             lock_id,
-            until: remaining.map(|remaining| Instant::now() + remaining),
+            since: held_for.and_then(|held_for| now.checked_sub(held_for)),
+            until: remaining.map(|remaining| now + remaining),
             period: None,
         }
     }
 
-    /// A caller in this process, whose lease is renewed without this queue knowing.
-    pub(crate) fn local(lock_id: &Arc<str>) -> Self {
+    /// The holder that a look has just found.
+    pub(crate) fn of_lease(lease: &RunningLease) -> Self {
+        Self::new(lease.holder.clone(), lease.held_for, Some(lease.remaining))
+    }
+
+    /// A caller in this process since this time, whose lease is renewed without this queue knowing.
+    pub(crate) fn local(lock_id: &Arc<str>, since: Instant) -> Self {
         Self {
             lock_id: Some(Arc::clone(lock_id)),
+            since: Some(since),
             until: None,
             period: None,
         }
@@ -50,6 +65,11 @@ impl Holder {
     /// The same holder with the period that a call has learned from the reply.
     pub(crate) fn in_period(self, period: Option<Period>) -> Self {
         Self { period, ..self }
+    }
+
+    /// The id of the claim that has the lock, if a reply has named it.
+    pub(crate) fn lock_id(&self) -> Option<&Arc<str>> {
+        self.lock_id.as_ref()
     }
 
     pub(crate) fn period(&self) -> Option<Period> {
@@ -62,25 +82,25 @@ impl Holder {
             .map(|until| until.saturating_duration_since(Instant::now()))
     }
 
-    pub(crate) fn timeout_error(&self, name: &str, waited: Duration) -> LockError {
-        LockError::Timeout {
-            name: name.to_owned(),
-            waited,
-            holder: self.owner(),
-            remaining: self.remaining(),
-        }
+    pub(crate) fn timeout_error(&self, name: &str, waited: Duration, own: &ProviderMark) -> LockError {
+        LockError::timeout(self.busy(name, own), waited)
     }
 
-    pub(crate) fn busy_error(&self, name: &str) -> LockError {
-        LockError::Busy {
-            name: name.to_owned(),
-            holder: self.owner(),
-            remaining: self.remaining(),
-        }
+    pub(crate) fn busy_error(&self, name: &str, own: &ProviderMark) -> LockError {
+        LockError::busy(self.busy(name, own))
     }
 
-    fn owner(&self) -> Option<String> {
-        lock_id::owner(self.lock_id.as_deref()?).map(str::to_owned)
+    /// What a caller of the provider with this mark learns of the lock.
+    fn busy(&self, name: &str, own: &ProviderMark) -> Busy {
+        let mut busy = Busy::new(name);
+        // A lock that is taken by a minimum hold has no holder.
+        if let Some(id) = self.lock_id.as_deref().filter(|id| !id.is_empty()) {
+            busy.holder = lock_id::owner(id).map(str::to_owned);
+            busy.in_this_process = own.is_in(id);
+            busy.held_for = self.since.map(|since| since.elapsed());
+        }
+        busy.remaining = self.remaining();
+        busy
     }
 }
 
@@ -88,24 +108,32 @@ impl Holder {
 mod tests {
     use super::*;
 
-    fn parts(holder: &Holder) -> (Option<String>, Option<Duration>) {
-        match holder.busy_error("n") {
-            LockError::Busy {
-                holder, remaining, ..
-            } => (holder, remaining),
-            other => panic!("{other:?}"),
-        }
+    fn busy(holder: &Holder) -> Busy {
+        holder.busy("n", &ProviderMark::random())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_remaining_time_counts_down_to_zero() {
+    async fn the_remaining_time_counts_down_to_zero_and_the_hold_goes_on() {
         let second = Duration::from_secs(1);
-        let holder = Holder::new(Some(Arc::from("a#b#1")), Some(second * 2));
-        assert_eq!(parts(&holder), (Some("a#b".to_owned()), Some(second * 2)));
-        tokio::time::advance(second).await;
-        assert_eq!(parts(&holder).1, Some(second));
-        tokio::time::advance(second * 2).await;
-        assert_eq!(parts(&holder).1, Some(Duration::ZERO));
+        tokio::time::advance(second * 9).await;
+        let holder = Holder::new(Some(Arc::from("a#b#1")), Some(second * 7), Some(second * 2));
+        assert_eq!(busy(&holder).holder.as_deref(), Some("a#b"));
+        for (elapsed, remaining) in [(0, 2), (1, 1), (2, 0), (3, 0)] {
+            let seen = busy(&holder);
+            assert_eq!(seen.remaining, Some(second * remaining));
+            assert_eq!(seen.held_for, Some(second * (7 + elapsed)));
+            tokio::time::advance(second).await;
+        }
+    }
+
+    /// An id of the provider itself has its mark, whatever the owners are called.
+    #[tokio::test]
+    async fn a_hold_of_the_provider_itself_is_one_of_this_process() {
+        let (own, other) = (ProviderMark::random(), ProviderMark::random());
+        let holder = Holder::local(&own.new_lock_id("us"), Instant::now());
+        assert!(holder.busy("n", &own).in_this_process);
+        assert!(!holder.busy("n", &other).in_this_process);
+        assert!(!busy(&Holder::default()).in_this_process);
     }
 
     #[test]
@@ -119,19 +147,16 @@ mod tests {
         assert_eq!(known.map(|known| known.end), Some(period.end));
     }
 
-    #[test]
-    fn an_id_without_an_owner_names_no_holder() {
-        for id in ["", "0b3c8f6e4b7a4c0f9a5c"] {
-            assert_eq!(
-                parts(&Holder::new(Some(Arc::from(id)), None)),
-                (None, None),
-                "{id:?}"
-            );
-        }
-        assert_eq!(parts(&Holder::default()), (None, None));
-        assert_eq!(
-            parts(&Holder::local(&Arc::from("us#1"))),
-            (Some("us".to_owned()), None)
-        );
+    #[tokio::test(start_paused = true)]
+    async fn an_id_without_an_owner_names_no_holder() {
+        let zero = Some(Duration::ZERO);
+        let of_id = |id: &str| busy(&Holder::new(Some(Arc::from(id)), zero, None));
+        // During a minimum hold the lock has no holder, and another program has no owner.
+        assert_eq!((of_id("").holder, of_id("").held_for), (None, None));
+        let other_program = of_id("0b3c8f6e4b7a4c0f9a5c");
+        assert_eq!((other_program.holder, other_program.held_for), (None, zero));
+        assert_eq!(busy(&Holder::default()), Busy::new("n"));
+        let local = busy(&Holder::local(&Arc::from("us#1"), Instant::now()));
+        assert_eq!((local.holder.as_deref(), local.remaining), (Some("us"), None));
     }
 }

@@ -1,32 +1,31 @@
 //! The waiters of this process: one queue for each name, first in, first out.
 
-mod admission;
 mod fairness;
 mod front;
 mod handed_over;
 mod holder;
-mod overdue;
 
 use std::collections::hash_map::Entry as Listed;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-pub(crate) use admission::{Admission, AdmissionClass, Admissions};
 use fairness::HandoverBudget;
 pub(crate) use fairness::Rivals;
 pub(crate) use front::{Front, FrontStatus, RequestNumber};
 use handed_over::HandedOver;
 pub(crate) use holder::{Holder, Period};
-pub(crate) use overdue::{Overdue, OverdueRequests};
 
 use crate::sync::lock;
 
 /// The number of acquire requests of one name that may be in flight: each keeps a connection of the user's pool.
 const MAX_REQUESTS: usize = 3;
+
+/// The names of a set in their order, each once.
+pub(crate) type SetNames = Arc<[Arc<str>]>;
 
 /// The queues of this process, one for each name in use; a name that is not in use takes no memory.
 ///
@@ -35,10 +34,6 @@ const MAX_REQUESTS: usize = 3;
 /// it is dropped.
 pub(crate) struct Queues<H> {
     names: Mutex<HashMap<Arc<str>, Weak<Entry<H>>>>,
-    /// The acquire requests of all names whose replies are overdue.
-    pub(crate) overdue: Arc<OverdueRequests>,
-    /// Admits the acquire requests of waiting calls, a bounded number of them at a time.
-    pub(crate) admissions: Admissions,
     /// Notified when the last name is no longer in use.
     idle: Notify,
 }
@@ -52,8 +47,9 @@ pub(crate) struct Entry<H> {
     turn: Semaphore,
     /// The number of callers that wait for the turn, and the hold that the next of them takes over.
     handed_over: HandedOver<H>,
-    /// The times at which they began to wait, and the number of each.
-    begun: Mutex<BTreeSet<(Instant, u64)>>,
+    /// The times at which they began to wait, the number of each, and the set that it takes over whole, if it wants one. Their
+    /// order is that of their turns.
+    begun: Mutex<BTreeMap<(Instant, u64), Option<SetNames>>>,
     /// What the waiters at the front of this queue have learned from the server.
     front: Front,
     /// Limits the acquire requests in flight to [`MAX_REQUESTS`].
@@ -77,8 +73,6 @@ impl<H> Queues<H> {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             names: Mutex::default(),
-            overdue: OverdueRequests::new(),
-            admissions: Admissions::new(),
             idle: Notify::new(),
         })
     }
@@ -93,6 +87,13 @@ impl<H> Queues<H> {
         // This replaces an entry whose last user has just left, and which is being dropped.
         *listed = Arc::downgrade(&entry);
         entry
+    }
+
+    /// Whether a caller has the turn of a name.
+    #[cfg(test)]
+    pub(crate) fn is_turn_taken(&self, name: &str) -> bool {
+        let entry = lock(&self.names).get(name).and_then(Weak::upgrade);
+        entry.is_some_and(|entry| entry.turn.available_permits() == 0)
     }
 
     #[cfg(test)]
@@ -140,7 +141,12 @@ impl<H> Entry<H> {
 
     /// Waits for the turn. Cancel safe: a dropped wait gives up its position in the order.
     pub(crate) async fn turn(self: &Arc<Self>) -> Turn<H> {
-        let _counted = WaiterCount::begin(self);
+        self.turn_for(None).await
+    }
+
+    /// [`turn`](Self::turn) for a caller that takes over a hold of this set, whose first name is that of the queue.
+    pub(crate) async fn turn_for(self: &Arc<Self>, set: Option<SetNames>) -> Turn<H> {
+        let _counted = WaiterCount::begin(self, set);
         keep(self.turn.acquire().await);
         self.take()
     }
@@ -165,7 +171,7 @@ impl<H> Entry<H> {
 
     /// The time at which the one that has waited longest began.
     pub(crate) fn waiting_since(&self) -> Option<Instant> {
-        lock(&self.begun).first().map(|(begun, _)| *begun)
+        lock(&self.begun).keys().next().map(|(begun, _)| *begun)
     }
 
     /// Whether a caller in this process waits for the turn.
@@ -191,11 +197,6 @@ impl<H> Entry<H> {
     /// Whether an acquire request for this name is in flight.
     pub(crate) fn has_requests(&self) -> bool {
         self.requests.available_permits() < MAX_REQUESTS
-    }
-
-    /// Whether an acquire request for this name is in flight beside the caller's own.
-    pub(crate) fn has_other_requests(&self) -> bool {
-        self.requests.available_permits() + 1 < MAX_REQUESTS
     }
 
     /// Takes back a hold that was left for the next caller, with the turn; `None` if another caller has the turn, and with
@@ -275,6 +276,36 @@ impl<H> QueueSlot<H> {
         })
     }
 
+    /// Takes the turn of the first name out, so that the hold can pass to the next caller of that queue; the slots of the
+    /// other names stay with the hold. The whole slot comes back if one of the turns is missing.
+    pub(crate) fn take_first_turn(self) -> Result<(Turn<H>, Self), Self> {
+        let is_turn = |slot: &Self| matches!(slot, Self::Turn(_));
+        match self {
+            Self::Turn(turn) => Ok((turn, Self::Nothing)),
+            Self::Several(mut slots) if slots.iter().all(is_turn) => {
+                let first = slots
+                    .first_mut()
+                    .map(|slot| std::mem::replace(slot, Self::Nothing));
+                match first {
+                    Some(Self::Turn(turn)) => Ok((turn, Self::Several(slots))),
+                    _ => Err(Self::Several(slots)),
+                }
+            }
+            other => Err(other),
+        }
+    }
+
+    /// Puts the turn of the first name, or of the only one, into its place.
+    pub(crate) fn put_first_turn(&mut self, turn: Turn<H>) {
+        let first = match self {
+            Self::Several(slots) => slots.first_mut(),
+            one => Some(one),
+        };
+        if let Some(first) = first {
+            *first = Self::Turn(turn);
+        }
+    }
+
     /// Notes that the server has confirmed the release. In the queue of a semaphore another caller may wait while the permit
     /// was held.
     pub(crate) fn note_freed(&self) {
@@ -310,8 +341,17 @@ impl<H> QueueSlot<H> {
 }
 
 impl<H> Turn<H> {
+    pub(crate) fn entry(&self) -> &Arc<Entry<H>> {
+        &self.entry
+    }
+
     pub(crate) fn others_wait(&self) -> bool {
         self.entry.others_wait()
+    }
+
+    /// The set that the next caller wants; `None` if no caller waits, or if that one wants this name alone.
+    pub(crate) fn next_set(&self) -> Option<SetNames> {
+        lock(&self.entry.begun).values().next()?.clone()
     }
 
     /// Whether there is neither a hold to take over with the turn, nor a pause to make for other processes.
@@ -354,6 +394,11 @@ impl<H> Turn<H> {
     pub(crate) fn take_over(&self) -> Option<H> {
         self.entry.handed_over.take()
     }
+
+    /// Puts a hold back that this caller does not take over. It stays with the turn.
+    pub(crate) fn put_back(&self, hold: H) {
+        self.entry.handed_over.put(hold);
+    }
 }
 
 /// One waiter, counted until it is dropped.
@@ -367,10 +412,10 @@ struct WaiterCount<'a, H> {
 static LAST_WAITER: AtomicU64 = AtomicU64::new(0);
 
 impl<'a, H> WaiterCount<'a, H> {
-    fn begin(entry: &'a Entry<H>) -> Self {
+    fn begin(entry: &'a Entry<H>, set: Option<SetNames>) -> Self {
         entry.handed_over.join();
         let begun = (Instant::now(), LAST_WAITER.fetch_add(1, Ordering::Relaxed));
-        lock(&entry.begun).insert(begun);
+        lock(&entry.begun).insert(begun, set);
         Self { entry, begun }
     }
 }
@@ -475,15 +520,48 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_turn_tells_which_set_the_next_caller_wants() {
+        let queues = Queues::<()>::new();
+        let entry = join(&queues, "a");
+        let turn = entry.try_turn().unwrap();
+        assert!(turn.next_set().is_none(), "no caller waits");
+        let set: SetNames = ["a", "b"].map(Arc::from).into();
+        let mut first = Box::pin(entry.turn_for(Some(Arc::clone(&set))));
+        let mut second = Box::pin(entry.turn());
+        assert!(is_pending(first.as_mut()).await && is_pending(second.as_mut()).await);
+        assert_eq!(turn.next_set(), Some(set));
+        drop(first);
+        assert!(turn.next_set().is_none(), "the next one wants the name alone");
+    }
+
+    #[tokio::test]
+    async fn the_first_turn_of_a_set_passes_while_the_others_stay() {
+        let queues = Queues::<()>::new();
+        let entries = ["a", "b"].map(|name| join(&queues, name));
+        let turns = entries
+            .each_ref()
+            .map(|entry| QueueSlot::Turn(entry.try_turn().unwrap()));
+        let Ok((first, mut others)) = QueueSlot::Several(turns.into()).take_first_turn() else {
+            panic!("both turns are there");
+        };
+        drop(first);
+        assert_eq!(others.turns().count(), 1);
+        assert!(entries[1].try_turn().is_none());
+        others.put_first_turn(entries[0].try_turn().unwrap());
+        assert_eq!(others.turns().count(), 2);
+        let without = others.without_turn();
+        assert!(without.take_first_turn().is_err(), "no turn is left");
+    }
+
+    #[tokio::test]
     async fn the_requests_in_flight_are_counted() {
         let queues = Queues::<()>::new();
         let entry = join(&queues, "n");
         assert!(!entry.has_requests());
-        let requests = [entry.try_request_permit(), entry.try_request_permit()];
-        assert!(requests.iter().all(Option::is_some) && entry.has_other_requests());
-        drop(requests);
-        let _own = entry.try_request_permit();
-        assert!(entry.has_requests() && !entry.has_other_requests());
+        let own = entry.try_request_permit();
+        assert!(own.is_some() && entry.has_requests());
+        drop(own);
+        assert!(!entry.has_requests());
     }
 
     /// The waiter is cancelled before or after the hold is handed over to it: the hold is released in both cases.

@@ -97,8 +97,8 @@ impl BodyEnd {
 pub(crate) struct EndedHold {
     /// The loss of the lock, for a call whose body was cancelled.
     pub(super) lost: Option<LockError>,
-    /// The loss of the lock that a successful call reports.
-    pub(super) loss_of_success: Option<LockError>,
+    /// The error that a call returns although its body has succeeded.
+    pub(super) error_of_success: Option<LockError>,
 }
 
 impl RunningHold {
@@ -247,7 +247,10 @@ impl RunningHold {
         let reports_loss = on_lost == OnLost::Cancel && is_uncommitted;
         // After the release the call's own lease is over as well.
         let lost = context.leases().find(|lease| lease.is_over()).map(Arc::clone);
-        let loss_of_success = match source.end(end).await {
+        let needs_mark = source.needs_mark(end);
+        let error_of_success = match source.end(end).await {
+            // Without the mark the work runs again, whatever happened to the lock.
+            Err(error) if needs_mark => Some(error),
             Err(error @ LockError::Lost { .. }) if reports_loss => Some(error),
             // A release that is not confirmed does not change the outcome: the work was done under the lock.
             _ => None,
@@ -255,18 +258,22 @@ impl RunningHold {
         EndedHold {
             // The reason of a loss stays the same after the release.
             lost: (end == BodyEnd::Lost).then(|| lost.as_ref().unwrap_or(context.lease()).lost_error()),
-            loss_of_success,
+            error_of_success,
         }
     }
 }
 
 impl LockSource {
+    /// Whether the call has succeeded only if its lock is marked as done.
+    fn needs_mark(&self, end: BodyEnd) -> bool {
+        matches!(self, Self::Own(own) if end == BodyEnd::Succeeded && own.guard.lease().once.is_some())
+    }
+
     /// Ends the call's part of the hold: work that has succeeded and may succeed only once is marked as done.
     async fn end(&mut self, end: BodyEnd) -> Result<(), LockError> {
+        let needs_mark = self.needs_mark(end);
         let own = match self {
-            Self::Own(own) if end == BodyEnd::Succeeded && own.guard.lease().once.is_some() => {
-                return own.guard.complete().await;
-            }
+            Self::Own(own) if needs_mark => return own.guard.complete().await,
             Self::Own(own) => own,
             Self::Both(both) => &mut both.0,
             Self::Joined(joined) => return joined.context.ensure_held(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::wake_ups::WakeUps;
 use crate::sync::lock;
 
 /// The time in which a healthy server replies.
@@ -20,6 +21,8 @@ pub(super) struct Contacts {
     troubled: Mutex<HashMap<u64, Request>>,
     /// The number of the last request.
     last_request: Mutex<u64>,
+    /// What it has heard of releases.
+    pub(super) wake_ups: WakeUps,
 }
 
 struct Request {
@@ -91,6 +94,8 @@ impl Contacts {
             contact.holding += 1;
             contact.set_held();
             contact.last_reply = contact.held;
+            // A look that was sent before a claim became a hold may have found it unused.
+            contact.unused_claim = None;
         });
         self.present(name, true)
     }
@@ -197,7 +202,9 @@ impl Contacts {
                     since: Instant::now(),
                     replies: 0,
                 });
-            let replies = unused_claim.replies + 1;
+            // A request that was sent before the first such reply was on its way for long, and its reply says no more.
+            let is_first = unused_claim.replies == 0;
+            let replies = unused_claim.replies + u32::from(is_first || sent >= unused_claim.since);
             allows = replies > 3 && sent.saturating_duration_since(unused_claim.since) > allowed;
             contact.unused_claim = Some(UnusedClaim {
                 replies,
@@ -241,6 +248,7 @@ impl Contact {
 
 impl Drop for Present {
     fn drop(&mut self) {
+        self.contacts.wake_ups.call_ended(&self.name);
         self.contacts.change(&self.name, |contact| {
             if self.holds {
                 contact.holding -= 1;

@@ -53,7 +53,7 @@ impl World {
     pub(super) async fn run(plan: Plan) -> Arc<Self> {
         let mut server = Server::new(plan.scenario, plan.knobs.takeover_margins);
         server.turns = Turns::of(&plan);
-        server.add_dead_waiters(plan.knobs.dead_waiters);
+        server.add_dead_waiters("0", plan.knobs.dead_waiters);
         let world = Arc::new(Self {
             server: Arc::new(server),
             longest_wait: AtomicU64::new(0),
@@ -135,6 +135,7 @@ impl World {
             look_from < usize::MAX && self.plan.scenario == Scenario::Turns && self.plan.wake_ups == 0;
         let look_from = if looks_early { usize::MAX } else { look_from };
         provider.engine().notifier.look_from(look_from);
+        process.contacts.wake_ups.begin(provider.engine());
         let worker = |rng| Worker {
             world: Arc::clone(self),
             process: Arc::clone(&process),

@@ -11,7 +11,7 @@ use super::verdict::ONE_ANSWER;
 use super::wish::{How, Wish};
 use super::worker::Worker;
 use super::{between, chance};
-use crate::once::{MarkEnd, Once, OnceGrant};
+use crate::once::Once;
 use crate::store::LeaseId;
 use crate::{DistributedLock, LockContext, LockError, LockGuard};
 
@@ -98,6 +98,7 @@ impl Worker {
         begun: (Instant, DateTime),
     ) -> Result<(), LockError> {
         let succeeds = chance(&mut self.rng, 800);
+        let mut succeeded = None;
         let body = async |context: LockContext| {
             self.check_wait(wish, begun.0);
             let _held = self.begin(&context);
@@ -108,12 +109,23 @@ impl Worker {
                 return Err(JobError::Failed);
             }
             self.note_success(&context, &key);
+            succeeded = Some(key);
             Ok(())
         };
-        match lock.run(body).await {
-            // Whether the mark is confirmed does not change the outcome of the call.
-            Ok(()) | Err(JobError::Failed | JobError::Lock(LockError::Lost { .. })) => {}
-            Err(JobError::Lock(error)) => {
+        let outcome = lock.run(body).await;
+        match (outcome, succeeded) {
+            (Ok(()), Some(key)) => self.check_confirmed(&key),
+            (Ok(()), None) => self.check(false, || format!("{} has succeeded without a run", job.name)),
+            (Err(JobError::Failed | JobError::Lock(LockError::Lost { .. })), _) => {}
+            // The work has succeeded, and its mark is not confirmed.
+            (Err(JobError::Lock(error)), Some(_)) => {
+                let has_trouble = !self.is_untroubled_since(begun.0, std::slice::from_ref(&job.name));
+                let is_expected = has_trouble && matches!(error, LockError::Mongo(_));
+                self.check(is_expected, || {
+                    format!("a mark of {} failed: {error:?}", job.name)
+                });
+            }
+            (Err(JobError::Lock(error)), None) => {
                 self.check_wait(wish, begun.0);
                 return self.job_failed(wish, job, begun, error);
             }
@@ -125,7 +137,6 @@ impl Worker {
         let context = guard.context();
         let _held = self.begin(&context);
         let key = self.begin_job(&context, job);
-        let once = context.lease().once;
         sleep(wish.hold).await;
         self.world.note_progress();
         match self.rng.u8(0..10) {
@@ -140,7 +151,7 @@ impl Worker {
                     Duration::from_secs(600)
                 };
                 if let Ok(Ok(())) = timeout(patience, guard.done()).await {
-                    self.check_settled(&key, once);
+                    self.check_confirmed(&key);
                 }
             }
         }
@@ -172,16 +183,9 @@ impl Worker {
     }
 
     /// Checks a work whose completion was confirmed.
-    fn check_settled(&self, key: &LeaseId, once: Option<OnceGrant>) {
-        let server = &self.world.server;
-        let is_over = once.is_some_and(|once| match once.mark_end {
-            MarkEnd::At(end) => end <= server.memory.date_now(),
-            MarkEnd::After(_) => false,
-        });
-        let is_settled = is_over || server.works.is_settled(key);
-        self.check(is_settled, || {
-            format!("the work of {} is confirmed without a mark", key.name)
-        });
+    fn check_confirmed(&self, key: &LeaseId) {
+        let breach = self.world.server.works.confirmed(key);
+        self.check(breach.is_none(), || breach.unwrap_or_default());
     }
 
     fn job_failed(

@@ -49,13 +49,25 @@ pub(super) struct Knobs {
     pub(super) lost_events: u32,
     /// The number of documents of dead waiters in front of each line at the beginning.
     pub(super) dead_waiters: usize,
+    /// The number of connections in the pool of each process's client; 0 for any number.
+    pub(super) connections: usize,
+    /// The time in milliseconds that the server needs for each command.
+    pub(super) slow_commands: u64,
     /// Whether the server's clock is an hour ahead for a while.
     pub(super) clock_an_hour_ahead: bool,
 }
 
 impl Knobs {
-    #[expect(clippy::too_many_lines, reason = "one table: a row for each scenario")]
     pub(super) fn of(scenario: Scenario, rng: &mut Rng) -> Self {
+        Self {
+            // The driver's default.
+            connections: 10,
+            ..Self::faults(scenario, rng)
+        }
+    }
+
+    #[expect(clippy::too_many_lines, reason = "one table: a row for each scenario")]
+    fn faults(scenario: Scenario, rng: &mut Rng) -> Self {
         let network = *rng.choice(&[5, 50, 300]).unwrap_or(&50);
         let often = *rng.choice(&[20, 100, 300]).unwrap_or(&100);
         let none = Self::default();
@@ -63,7 +75,7 @@ impl Knobs {
         let deletes = rng.bool();
         match scenario {
             Scenario::Calm => none,
-            Scenario::Turns => Self {
+            Scenario::Turns | Scenario::SetTurns => Self {
                 event_delay: 4,
                 ..none
             },
@@ -137,6 +149,10 @@ impl Knobs {
                 network: rng.u32(0..50),
                 ..none
             },
+            Scenario::ManyLeases => Self {
+                slow_commands: *rng.choice(&[50, 80]).unwrap_or(&50),
+                ..none
+            },
             Scenario::Steps => Self {
                 clock_an_hour_ahead: true,
                 ..none
@@ -144,6 +160,13 @@ impl Knobs {
             Scenario::Sets if rng.u8(0..3) == 0 => Self {
                 operators: true,
                 late_effects: if rng.bool() { often } else { 0 },
+                ..none
+            },
+            // An operator takes locks away whose marks are requested. Late effects keep documents from being deleted.
+            Scenario::Marks if rng.u8(0..3) == 0 => Self {
+                operators: true,
+                network: 300,
+                late_effects: 50,
                 ..none
             },
             Scenario::Sets | Scenario::Permits | Scenario::Marks => Self::mixed(rng),

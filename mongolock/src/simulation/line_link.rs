@@ -91,6 +91,7 @@ impl Link {
     }
 
     async fn line_command<T>(&self, run: impl FnOnce(&MemoryStore, bool) -> T) -> Result<T, LockError> {
+        let _connection = self.connection().await;
         sleep(self.between(0, 4)).await;
         let is_wrong = match self.line_fault() {
             Fault::None => false,

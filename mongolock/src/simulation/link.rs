@@ -1,3 +1,4 @@
+use std::collections::HashMap;
 use std::future::pending;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,19 +12,21 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::knobs::Knobs;
 use super::order::{Change, Course, Order, Reply};
+use super::pool::{Connection, Pool};
 use super::process::Process;
 use super::server::{Command, Server};
 use super::trip::{End, Trip};
+use super::wake_ups::{Sent, heard};
 use super::{between, chance, errors};
-use crate::once::MarkEnd;
 use crate::store::IndexState;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::store::{
-    AcquireReply, AcquireRequest, HeldSlots, LockEvent, MarkReply, MemoryStore, RenewReply, RunningLease,
-    RunningLeases,
+    AcquireReply, AcquireRequest, Admissions, DEFAULT_POOL, HeldSlots, LockEvent, MarkReply, MarkRequest,
+    MemoryStore, RenewReply, RunningLease, RunningLeases, StreamFilter,
 };
 use crate::sync::lock;
+use crate::task::driver_call;
 use crate::{LockError, slot};
 
 /// The time for which a call may wait for an unused claim of its own process while no release of it is sent.
@@ -34,6 +37,9 @@ pub(crate) struct Link {
     pub(super) server: Arc<Server>,
     pub(super) process: Arc<Process>,
     pub(super) knobs: Knobs,
+    /// What the library asks before each command.
+    pub(crate) admissions: Arc<Admissions>,
+    pool: Arc<Pool>,
     rng: Mutex<Rng>,
 }
 
@@ -43,6 +49,8 @@ impl Link {
             server: Arc::clone(server),
             process: Arc::clone(process),
             knobs: knobs.clone(),
+            admissions: Admissions::new(DEFAULT_POOL),
+            pool: Pool::new(knobs.connections),
             rng: Mutex::new(rng),
         }
     }
@@ -65,6 +73,7 @@ impl Link {
             kind: Command::Claim,
             keys: vec![key.clone()],
             change: Change::Claim(ask),
+            expiries: HashMap::new(),
             limit,
         };
         let mut answer = match self.request(order).await {
@@ -104,6 +113,7 @@ impl Link {
             kind,
             keys: keys.to_vec(),
             change,
+            expiries: HashMap::new(),
             limit,
         };
         if let Err(error) = self
@@ -125,6 +135,7 @@ impl Link {
         for key in keys {
             let reply = read.remove(&key.name).unwrap_or(AcquireReply::Held {
                 holder: None,
+                held_for: None,
                 remaining: None,
                 dates: None,
             });
@@ -135,17 +146,16 @@ impl Link {
         Ok(replies)
     }
 
-    pub(crate) async fn mark(
-        &self,
-        key: &LeaseId,
-        end: MarkEnd,
-        limit: Duration,
-    ) -> Result<MarkReply, LockError> {
-        self.process.contacts.releases(&key.name);
+    pub(crate) async fn mark(&self, request: &MarkRequest, limit: Duration) -> Result<MarkReply, LockError> {
+        self.process.contacts.releases(&request.key.name);
         let order = Order {
             kind: Command::Release,
-            keys: vec![key.clone()],
-            change: Change::Mark(end),
+            keys: vec![request.key.clone()],
+            change: Change::Mark {
+                token: request.token,
+                end: request.end,
+            },
+            expiries: HashMap::new(),
             limit,
         };
         match self.request(order).await? {
@@ -155,6 +165,7 @@ impl Link {
     }
 
     fn note_reply(&self, key: &LeaseId, answer: &AcquireReply, sent: Instant) {
+        self.process.contacts.wake_ups.replied(key, answer);
         match answer {
             AcquireReply::Acquired { .. } => self.process.contacts.note_reply_without_holder(&key.name),
             AcquireReply::Held { holder, .. } => self.note_held(&key.name, holder.as_ref(), sent),
@@ -207,6 +218,7 @@ impl Link {
             kind: Command::Look,
             keys: keys.collect(),
             change: Change::Look { takeover_margin },
+            expiries: HashMap::new(),
             limit,
         };
         let Reply::Looked(running) = self.request(order).await? else {
@@ -229,18 +241,18 @@ impl Link {
 
     pub(crate) async fn renew(
         &self,
-        keys: &[LeaseId],
-        expiry: Duration,
+        claims: &[(LeaseId, Duration)],
         limit: Duration,
     ) -> Result<RenewReply, LockError> {
         let order = Order {
             kind: Command::Renew,
-            keys: keys.to_vec(),
-            change: Change::Renew(expiry),
+            keys: claims.iter().map(|(key, _)| key.clone()).collect(),
+            change: Change::Renew,
+            expiries: claims.iter().cloned().collect(),
             limit,
         };
         match self.request(order).await? {
-            Reply::Found(found) if found.len() == keys.len() => Ok(RenewReply::All),
+            Reply::Found(found) if found.len() == claims.len() => Ok(RenewReply::All),
             Reply::Found(found) => Ok(RenewReply::Only(found)),
             _ => unreachable!("a renewal gets the reply to a renewal"),
         }
@@ -282,12 +294,14 @@ impl Link {
             kind,
             keys: keys.to_vec(),
             change: Change::Release { min_hold },
+            expiries: HashMap::new(),
             limit,
         };
         Ok(self.request(order).await?)
     }
 
     pub(crate) async fn watch(self: &Arc<Self>) -> Result<Hints, LockError> {
+        let connection = self.pool.check_out().await;
         if self.server.silent.load(Relaxed) {
             pending::<()>().await;
         }
@@ -298,6 +312,7 @@ impl Link {
         Ok(Hints {
             releases: self.server.memory.listen(),
             link: Arc::clone(self),
+            _connection: connection,
         })
     }
 
@@ -314,8 +329,15 @@ impl Link {
     }
 
     async fn request(&self, order: Order) -> Result<Reply, Error> {
+        driver_call(self.send(order)).await
+    }
+
+    async fn send(&self, order: Order) -> Result<Reply, Error> {
+        // A request that is dropped before it has a connection is never sent.
+        let _connection = self.pool.check_out().await;
         let trip = self.trip(&order);
         let number = self.process.contacts.sent();
+        let sent = Sent::new(&self.process, &order);
         if let Some(end) = &trip.end {
             self.server.note(|| {
                 let (kind, name) = (order.kind, order.names());
@@ -338,6 +360,7 @@ impl Link {
             (Some(End::Silence), _) | (None, None) => pending().await,
         };
         self.process.contacts.ended(number, reply.is_ok());
+        sent.ended(reply.is_ok());
         reply
     }
 
@@ -366,6 +389,7 @@ impl Link {
         if !self.server.calm.load(Relaxed) {
             trip.spoil(&self.knobs, order, rng);
         }
+        trip.back += Duration::from_millis(self.knobs.slow_commands);
         if self.server.silent.load(Relaxed) {
             trip.there = None;
             trip.end = Some(if self.server.refuses.load(Relaxed) {
@@ -375,6 +399,11 @@ impl Link {
             });
         }
         trip
+    }
+
+    /// A connection of the process to the server.
+    pub(super) async fn connection(&self) -> Connection {
+        self.pool.check_out().await
     }
 
     fn is_faulty(&self) -> bool {
@@ -390,6 +419,8 @@ impl Link {
 pub(crate) struct Hints {
     releases: broadcast::Receiver<LockEvent>,
     link: Arc<Link>,
+    /// The stream keeps a connection for as long as it is open.
+    _connection: Connection,
 }
 
 impl Hints {
@@ -401,7 +432,8 @@ impl Hints {
         Ok(())
     }
 
-    pub(crate) async fn next(&mut self) -> Result<Option<LockEvent>, LockError> {
+    /// The next event that this filter admits, as the server applies it.
+    pub(crate) async fn next(&mut self, filter: &StreamFilter) -> Result<Option<LockEvent>, LockError> {
         let event = timeout(Duration::from_secs(1), self.releases.recv()).await;
         let mut event = event.ok().and_then(Result::ok);
         if self.link.is_faulty() {
@@ -420,6 +452,10 @@ impl Hints {
         }
         if let Some(LockEvent::Acquired { name, .. }) = &event {
             self.link.process.contacts.heard_of(name);
+        }
+        let event = event.filter(|event| filter.admits(event.name()));
+        if let Some(event) = &event {
+            heard(&self.link.server, &self.link.process, event);
         }
         Ok(event)
     }

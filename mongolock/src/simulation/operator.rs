@@ -27,14 +27,18 @@ impl World {
     async fn release_by_force(self: Arc<Self>, name: String, delay: Duration) {
         let now = self.server.memory.now();
         sleep(delay).await;
+        let holder = self.holder_of(&name);
         let is_meant = self.server.memory.acquired_at(&name).is_some_and(|at| at <= now);
         if is_meant {
-            self.server.ledger.forced(&name, self.holder_of(&name));
+            self.server.ledger.forced(&name, holder.clone());
         }
         let ended = self
             .server
             .memory
             .force_release_at(now, &name, None, Duration::ZERO);
+        if let Some(holder) = holder.filter(|_| ended) {
+            self.server.works.forced(&name, &holder);
+        }
         self.server
             .note(|| format!("{name} is released by force: {ended}"));
         self.server.observe(&name);

@@ -8,9 +8,10 @@ use tokio::time::{Instant, sleep};
 use super::errors;
 use super::process::number_in;
 use super::server::{Command, Server};
+use crate::FencingToken;
 use crate::once::MarkEnd;
 use crate::store::LeaseId;
-use crate::store::{AcquireReply, AcquireRequest, MarkReply, RenewReply, RunningLeases};
+use crate::store::{AcquireReply, AcquireRequest, MarkReply, MarkRequest, RenewReply, RunningLeases};
 
 /// A command on its way to the server.
 #[derive(Clone)]
@@ -18,6 +19,8 @@ pub(super) struct Order {
     pub(super) kind: Command,
     pub(super) keys: Vec<LeaseId>,
     pub(super) change: Change,
+    /// The expiry of each claim that is renewed.
+    pub(super) expiries: HashMap<LeaseId, Duration>,
     /// The server ends the command after this time.
     pub(super) limit: Duration,
 }
@@ -31,8 +34,12 @@ pub(super) enum Change {
     /// The command changes nothing: it reads which of the locks the claims have.
     ReadClaims(AcquireRequest),
     /// The claim is replaced by its mark.
-    Mark(MarkEnd),
-    Renew(Duration),
+    Mark {
+        token: FencingToken,
+        end: MarkEnd,
+    },
+    /// Each claim is renewed for its expiry.
+    Renew,
     Release {
         min_hold: Duration,
     },
@@ -83,7 +90,8 @@ impl Server {
             sleep(course.delay.min(order.limit)).await;
         }
         let mut keys: Vec<&LeaseId> = order.keys.iter().collect();
-        keys.sort_by(|a, b| a.name.cmp(&b.name));
+        // A renewal has a statement for each expiry.
+        keys.sort_by(|a, b| (order.expiries.get(a), &a.name).cmp(&(order.expiries.get(b), &b.name)));
         let (mut found, mut running, mut read) = (HashSet::new(), RunningLeases::new(), HashMap::new());
         for (done, key) in keys.into_iter().enumerate() {
             let is_late = course.delay >= order.limit && done == 0;
@@ -103,13 +111,17 @@ impl Server {
                     let reply = self.memory.read_claim(now, key, ask);
                     read.extend(reply.map(|reply| (Arc::clone(&key.name), reply)));
                 }
-                Change::Mark(end) => return Ok(Reply::Marked(self.mark(now, key, end))),
+                Change::Mark { token, end } => {
+                    let key = key.clone();
+                    let request = MarkRequest { key, token, end };
+                    return Ok(Reply::Marked(self.mark(now, &request)));
+                }
                 Change::Look { takeover_margin } => {
                     let lease = self.memory.running_lease(now, &key.name, takeover_margin);
                     running.extend(lease.map(|lease| (Arc::clone(&key.name), lease)));
                 }
-                Change::Renew(expiry) => {
-                    if self.renew(now, key, expiry) {
+                Change::Renew => {
+                    if self.renew(now, key, order.expiries[key]) {
                         found.insert(key.clone());
                     }
                 }
@@ -128,7 +140,7 @@ impl Server {
     }
 
     fn renew(&self, now: Duration, key: &LeaseId, expiry: Duration) -> bool {
-        let reply = self.memory.renew_at(now, std::slice::from_ref(key), expiry);
+        let reply = self.memory.renew_at(now, &[(key.clone(), expiry)]);
         let has_lock = matches!(reply, RenewReply::All);
         if has_lock {
             self.check_renewal(now, key, expiry);
@@ -153,10 +165,10 @@ impl Server {
         had_lock
     }
 
-    fn mark(&self, now: Duration, key: &LeaseId, end: MarkEnd) -> MarkReply {
-        let reply = self.memory.mark_at(now, key, end);
-        self.observe(&key.name);
-        self.works.marked(key, reply, end);
+    fn mark(&self, now: Duration, request: &MarkRequest) -> MarkReply {
+        let reply = self.memory.mark_at(now, request);
+        self.observe(&request.key.name);
+        self.works.marked(&request.key, reply, request.end);
         reply
     }
 }

@@ -44,8 +44,12 @@ pub(super) enum Scenario {
     Lines,
     /// Processes ask for one lock again and again, and some crash. Those that wait have their turns.
     Turns,
+    /// Processes ask for sets again and again, and some for single locks: all that wait have their turns.
+    SetTurns,
     /// The server's clock is an hour ahead for a while.
     Steps,
+    /// Each process holds a hundred locks of different expiries and more, and the server is slow.
+    ManyLeases,
     /// Calls for several locks, with most of the faults or with operators.
     Sets,
     /// Calls for the permits of semaphores, with most of the faults.
@@ -116,13 +120,26 @@ impl Plan {
         if self.scenario == Scenario::Turns {
             return self.in_turns(rng);
         }
+        if self.scenario == Scenario::ManyLeases {
+            return Self {
+                processes: 1,
+                names: 1000,
+                workers: rng.usize(100..=150),
+                lasts: between(rng, 15_000, 25_000),
+                usual_hold: 10_000,
+                ..self
+            };
+        }
+        if self.scenario == Scenario::SetTurns {
+            return self.in_set_turns(rng);
+        }
         if self.scenario.has_several_kinds() {
             return Self {
                 names: rng.usize(2..=5),
                 permits: rng.u32(1..=4),
                 workers: self.workers.min(6),
                 // The holder of a set that an operator has ended in part must hold it until it has to notice that.
-                usual_hold: if self.knobs.operators {
+                usual_hold: if self.tells_of_forced_ends() {
                     6000
                 } else {
                     *rng.choice(&[2, 20, 200, 1500]).unwrap_or(&20)
@@ -172,12 +189,46 @@ impl Plan {
         plan
     }
 
+    /// A plan with sets that many want: each seed shows another side of their order, see [`Self::set_in_turn`].
+    fn in_set_turns(self, rng: &mut Rng) -> Self {
+        let mut plan = Self {
+            processes: rng.usize(3..=5),
+            names: 3,
+            permits: 1,
+            workers: rng.usize(1..=4),
+            lasts: between(rng, 8000, 12_000),
+            wake_ups: 1000,
+            usual_hold: 5,
+            rest: 0,
+            ..self
+        };
+        match plan.seed % 6 {
+            2 => plan.knobs.dead_waiters = 4,
+            4 => plan.knobs.lost_events = 20,
+            5 => plan.wake_ups = 0,
+            _ => {}
+        }
+        plan
+    }
+
+    /// The names that a call of this process wants in [`Scenario::SetTurns`], in any order: two of a chain of three, one name
+    /// of a set that others want, or a set that all want.
+    pub(super) fn set_in_turn(&self, process: usize, rng: &mut Rng) -> Vec<usize> {
+        let mut names = match self.seed % 6 {
+            1 => vec![process % 3, (process + 1) % 3],
+            3 if process % 2 == 1 => vec![usize::from(self.seed / 6 % 2 == 1)],
+            _ => vec![0, 1],
+        };
+        rng.shuffle(&mut names);
+        names
+    }
+
     pub(super) fn large(scenario: Scenario, seed: u64) -> Self {
         Self {
             processes: 1000,
             names: 100,
             workers: 2,
-            lasts: Duration::from_secs(10),
+            lasts: Duration::from_secs(5),
             wake_ups: 100,
             usual_hold: 500,
             rest: 1000,
@@ -234,10 +285,10 @@ impl Plan {
 
     /// Whether a holder keeps its lock until it releases it.
     pub(super) fn keeps_holds(&self) -> bool {
-        use Scenario::{BlockedDocuments, Calm, Failovers, Neighbours, Sweeps};
+        use Scenario::{BlockedDocuments, Calm, Failovers, ManyLeases, Neighbours, Sweeps};
         matches!(
             self.scenario,
-            BlockedDocuments | Calm | Failovers | Neighbours | Sweeps
+            BlockedDocuments | Calm | Failovers | ManyLeases | Neighbours | Sweeps
         )
     }
 
@@ -296,6 +347,11 @@ impl Scenario {
                 | Self::Permits
                 | Self::Marks
         )
+    }
+
+    /// Whether callers ask again and again and give up never, so that each process must have its turns.
+    pub(super) fn has_turns(self) -> bool {
+        matches!(self, Self::Turns | Self::SetTurns)
     }
 
     /// Whether the calls are for several locks, for permits or for work that may succeed only once.

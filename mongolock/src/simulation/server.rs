@@ -150,10 +150,10 @@ impl Server {
         }
     }
 
-    /// Adds documents of processes that have died while they waited for the first lock.
-    pub(super) fn add_dead_waiters(&self, number: usize) {
+    /// Adds documents of processes that have died while they waited for this name.
+    pub(super) fn add_dead_waiters(&self, name: &str, number: usize) {
         let dead = |_| WaiterEntry {
-            name: Arc::from("0"),
+            name: Arc::from(name),
             provider: ProviderMark::random(),
             owner: Arc::from("dead"),
             waited: None,
@@ -173,6 +173,12 @@ impl Server {
         );
         let mut waiters = lines.get(name).into_iter().flatten();
         waiters.any(|waiter| waiter.owner == owner)
+    }
+
+    /// Whether every process may acquire this lock.
+    pub(super) fn is_free(&self, name: &str) -> bool {
+        let (_, greatest) = self.takeover_margins;
+        self.memory.lease_of(name, greatest).is_none()
     }
 
     /// The time since the beginning.

@@ -1,6 +1,5 @@
 //! Calls for several locks, or for a permit of a semaphore.
 
-use fastrand::Rng;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use super::chance;
 use super::contacts::Present;
 use super::errors;
 use super::ledger::is_live;
-use super::plan::{Plan, Scenario};
+use super::plan::Scenario;
 use super::verdict::ONE_ANSWER;
 use super::wish::{End, How, Wish};
 use super::worker::Worker;
@@ -49,7 +48,7 @@ impl Worker {
     /// Acquires what a random part of the plan's names stands for.
     pub(super) async fn call_target(&mut self) -> Result<(), LockError> {
         let wish = Wish::new(&self.world.plan, &mut self.rng).uncapped();
-        let names = names(&self.world.plan, &mut self.rng, &wish);
+        let names = self.names(&wish);
         let target = self.target(&wish, &names);
         let call = self.begin_target_call(&names);
         let held = match wish.how {
@@ -69,6 +68,21 @@ impl Worker {
         Ok(())
     }
 
+    /// The names of one call in the order of the caller: one lock, or several.
+    fn names(&mut self, wish: &Wish) -> Vec<usize> {
+        let (plan, rng) = (&self.world.plan, &mut self.rng);
+        if plan.scenario == Scenario::SetTurns {
+            return plan.set_in_turn(self.process.number, rng);
+        }
+        if plan.scenario == Scenario::Permits || chance(rng, 250) {
+            return vec![wish.name];
+        }
+        let mut names: Vec<usize> = (0..plan.names).collect();
+        rng.shuffle(&mut names);
+        names.truncate(rng.usize(2..=plan.names.max(2)));
+        names
+    }
+
     fn target(&self, wish: &Wish, names: &[usize]) -> Target {
         let provider = &self.provider;
         if self.world.plan.scenario == Scenario::Permits {
@@ -79,7 +93,7 @@ impl Worker {
             return Target::Semaphore(semaphore);
         }
         match names {
-            [_] => Target::Lock(wish.lock(provider)),
+            [name] => Target::Lock(wish.lock(provider, *name)),
             _ => Target::Set(
                 provider
                     .lock_all(names)
@@ -127,7 +141,7 @@ impl Worker {
 
     /// The names of a call inside the body of a set, which joins at least one of the set's names.
     fn inner_names(&mut self, outer: &[usize]) -> Option<Vec<usize>> {
-        if outer.len() < 2 || !chance(&mut self.rng, 250) {
+        if self.world.plan.scenario != Scenario::Sets || outer.len() < 2 || !chance(&mut self.rng, 250) {
             return None;
         }
         let mut names: Vec<usize> = (0..self.world.plan.names).collect();
@@ -342,15 +356,4 @@ impl Held {
             Self::Permit(permit) => permit.release().await,
         }
     }
-}
-
-/// The names of one call in the order of the caller: one lock, or several.
-fn names(plan: &Plan, rng: &mut Rng, wish: &Wish) -> Vec<usize> {
-    if plan.scenario == Scenario::Permits || chance(rng, 250) {
-        return vec![wish.name];
-    }
-    let mut names: Vec<usize> = (0..plan.names).collect();
-    rng.shuffle(&mut names);
-    names.truncate(rng.usize(2..=plan.names.max(2)));
-    names
 }

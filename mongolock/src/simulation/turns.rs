@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::plan::Plan;
+use super::plan::{Plan, Scenario};
 use super::process::Process;
 use crate::sync::lock;
 
@@ -43,6 +43,9 @@ const JUDGED: usize = 20;
 /// The number of turns of others between two turns of a process that waits, for each process in the fleet.
 const PASSES: usize = 6;
 
+/// The longest time for which a process that waits gets none of the locks that it wants, while others get them.
+const STARVED: Duration = Duration::from_secs(3);
+
 /// The processes that live, and the turns for each name.
 #[derive(Default)]
 pub(super) struct Turns {
@@ -51,12 +54,16 @@ pub(super) struct Turns {
     left_free: Duration,
     /// Whether the mean time is checked for which the lock stays free.
     checks_mean: bool,
+    /// Whether it is checked that no process starves.
+    checks_starving: bool,
 }
 
 #[derive(Default)]
 struct State {
     processes: HashMap<usize, Arc<Process>>,
     names: HashMap<Arc<str>, Record>,
+    /// The time at which a hold of each process last began, or at which its starving was noted.
+    last_holds: HashMap<usize, Instant>,
 }
 
 #[derive(Default)]
@@ -90,6 +97,7 @@ impl Turns {
                 (false, false) => LEFT_FREE,
             },
             checks_mean: !polls && plan.knobs.dead_waiters > 0 && plan.rest == 0,
+            checks_starving: plan.scenario == Scenario::SetTurns,
         }
     }
 
@@ -122,6 +130,38 @@ impl Turns {
         {
             record.patient += 1;
         }
+    }
+
+    /// Notes that a caller of a process holds the locks of these names from now on, and returns what that breaks: another
+    /// process has waited for one of them for too long.
+    pub(super) fn hold_begins(&self, by: usize, names: &[&Arc<str>]) -> Vec<String> {
+        if !self.checks_starving {
+            return Vec::new();
+        }
+        let State {
+            processes,
+            last_holds,
+            ..
+        } = &mut *lock(&self.state);
+        let now = Instant::now();
+        last_holds.insert(by, now);
+        let mut breaches = Vec::new();
+        for (number, process) in processes.iter().filter(|(number, _)| **number != by) {
+            let waits = |name: &&Arc<str>| process.contacts.contact(name).waits_since;
+            let Some(waits_since) = names.iter().filter_map(waits).min() else {
+                continue;
+            };
+            let since = last_holds
+                .get(number)
+                .map_or(waits_since, |last| waits_since.max(*last));
+            if since + STARVED <= now {
+                breaches.push(format!(
+                    "{number} waits for {names:?} and gets nothing for {STARVED:?}, while {by} does"
+                ));
+                last_holds.insert(*number, now);
+            }
+        }
+        breaches
     }
 
     /// What the turns of the whole simulation break.

@@ -45,7 +45,11 @@ impl Wish {
         let name = rng.usize(0..plan.names);
         // The callers of a name usually use the same options: only then can a hold be handed over.
         let unusual = chance(rng, 150);
-        let usual = if plan.holds_many() { 2 } else { name % 5 };
+        let usual = match plan.scenario {
+            _ if plan.holds_many() => 2,
+            Scenario::SetTurns => 1,
+            _ => name % 5,
+        };
         let usual = u64::try_from(usual).unwrap_or(0);
         let expiry = if unusual {
             between(rng, 1000, 5000)
@@ -92,10 +96,16 @@ impl Wish {
             max_hold: wish.max_hold.map(|cap| cap.max(wish.min_hold)),
             ..wish
         };
-        if plan.scenario == Scenario::Turns {
-            return wish.plain(plan);
+        match plan.scenario {
+            Scenario::ManyLeases => Self {
+                // Each name has an expiry of its own.
+                expiry: Duration::from_secs(2) + Duration::from_millis(u64::try_from(name).unwrap_or(0)),
+                renew_interval: None,
+                ..wish.plain(plan)
+            },
+            _ if plan.scenario.has_turns() => wish.plain(plan),
+            _ => wish,
         }
-        wish
     }
 
     /// The same wish without all that makes others wait for longer, or that gives up.
@@ -126,9 +136,9 @@ impl Wish {
         }
     }
 
-    pub(super) fn lock(&self, provider: &LockProvider) -> DistributedLock {
+    pub(super) fn lock(&self, provider: &LockProvider, name: usize) -> DistributedLock {
         let mut lock = provider
-            .lock(self.name)
+            .lock(name)
             .expiry(self.expiry)
             .min_hold(self.min_hold)
             .await_release(self.await_release);

@@ -20,6 +20,9 @@ use crate::{LockContext, LockError, LockGuard, LockProvider};
 /// The time after its timeout within which a call must end.
 const SLACK: Duration = Duration::from_millis(10);
 
+/// The longest wait in [`Scenario::ManyLeases`], where hardly two callers want the same lock.
+const LONGEST_WAIT: Duration = Duration::from_secs(40);
+
 /// A caller in a process.
 pub(super) struct Worker {
     pub(super) world: Arc<World>,
@@ -32,14 +35,14 @@ impl Worker {
     /// Calls until the simulation ends or the provider is shut down.
     pub(super) async fn work(mut self) {
         while !self.world.is_over() {
-            let may_give_up = !self.world.plan.knobs.outages && self.world.plan.scenario != Scenario::Turns;
+            let may_give_up = !self.world.plan.knobs.outages && !self.world.plan.scenario.has_turns();
             let gives_up = may_give_up && chance(&mut self.rng, 200);
             let patience = gives_up.then(|| between(&mut self.rng, 0, 3000));
             let process = Arc::clone(&self.process);
             let scenario = self.world.plan.scenario;
             let call = async {
                 match scenario {
-                    Scenario::Sets | Scenario::Permits => self.call_target().await,
+                    Scenario::Sets | Scenario::SetTurns | Scenario::Permits => self.call_target().await,
                     Scenario::Marks => self.call_job().await,
                     _ => self.call().await,
                 }
@@ -63,7 +66,7 @@ impl Worker {
     async fn call(&mut self) -> Result<(), LockError> {
         let wish = &Wish::new(&self.world.plan, &mut self.rng);
         let call = self.begin_call(wish);
-        let lock = wish.lock(&self.provider);
+        let lock = wish.lock(&self.provider, wish.name);
         let guard = match wish.how {
             How::Run => return self.run(wish).await,
             How::Wait => lock.acquire().await.map(Some),
@@ -92,7 +95,7 @@ impl Worker {
             }
             Ok(())
         };
-        let ran: Result<(), LockError> = wish.lock(&self.provider).run(body).await;
+        let ran: Result<(), LockError> = wish.lock(&self.provider, wish.name).run(body).await;
         match ran {
             Ok(()) => Ok(()),
             Err(LockError::Lost { .. }) => {
@@ -167,6 +170,10 @@ impl Worker {
             world.server.ledger.begin(begun, promise);
             self.process.contacts.hold(&key.name)
         };
+        let names: Vec<&Arc<str>> = lease.keys().map(|key| &key.name).collect();
+        for breach in world.server.turns.hold_begins(process, &names) {
+            self.check(false, || breach);
+        }
         lease.keys().zip(tokens).map(begin).collect()
     }
 
@@ -201,7 +208,10 @@ impl Worker {
 
     /// Checks that the call did not wait beyond its limit, not counting a pause of its process.
     pub(super) fn check_wait(&self, wish: &Wish, begun: Instant) {
-        let Some(limit) = wish.attempt_limit() else { return };
+        let is_without_faults = self.world.plan.scenario == Scenario::ManyLeases;
+        let Some(limit) = wish.attempt_limit().or(is_without_faults.then_some(LONGEST_WAIT)) else {
+            return;
+        };
         let due = (begun + limit).max(self.process.resumed()) + SLACK;
         let waited = begun.elapsed();
         self.check(Instant::now() <= due, || format!("{wish:?} waited {waited:?}"));

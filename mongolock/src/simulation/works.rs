@@ -1,6 +1,6 @@
 //! The works that may succeed only once, as their processes and the server's documents show them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
 use super::process::Process;
+use crate::lock_id;
 use crate::once::{MarkEnd, Once, OnceGrant};
 use crate::store::{AcquireReply, LeaseId, MarkReply};
 use crate::sync::lock;
@@ -22,6 +23,8 @@ pub(super) struct Works(Mutex<State>);
 #[derive(Default)]
 struct State {
     works: HashMap<LeaseId, Work>,
+    /// The claims whose callers were told that the work is done.
+    confirmed: HashSet<LeaseId>,
     /// The time of the server in the first reply to each claim that reached its process.
     first_replies: HashMap<Arc<str>, DateTime>,
     /// The ends of the marks, which the server has written for each name.
@@ -37,6 +40,8 @@ struct Work {
     is_marked: bool,
     /// Whether the server has released the claim because the period was over.
     is_over: bool,
+    /// Whether an operator has taken the lock away: others may do the work.
+    is_forced: bool,
 }
 
 impl Works {
@@ -74,7 +79,11 @@ impl Works {
         for (_, work) in state.works.iter().filter(same) {
             if work.is_marked {
                 breach("begins although it is marked as done");
-            } else if work.succeeded.is_some() && !work.is_over && work.process.is_healthy(HEALTHY_FOR) {
+            } else if work.succeeded.is_some()
+                && !work.is_over
+                && !work.is_forced
+                && work.process.is_healthy(HEALTHY_FOR)
+            {
                 breach("begins although it has succeeded in a process that is healthy");
             }
         }
@@ -84,6 +93,7 @@ impl Works {
             succeeded: None,
             is_marked: false,
             is_over: false,
+            is_forced: false,
         };
         state.works.insert(key.clone(), work);
         breaches
@@ -130,13 +140,32 @@ impl Works {
         })
     }
 
-    /// Whether the mark of this claim was written, or its period was over.
-    pub(super) fn is_settled(&self, key: &LeaseId) -> bool {
-        let state = lock(&self.0);
-        state
-            .works
-            .get(key)
-            .is_some_and(|work| work.is_marked || work.is_over)
+    /// Notes that a caller was told that the work of this claim is done, and returns what that breaks.
+    pub(super) fn confirmed(&self, key: &LeaseId) -> Option<String> {
+        let state = &mut *lock(&self.0);
+        state.confirmed.insert(key.clone());
+        let work = state.works.get(key)?;
+        if !(work.is_marked || work.is_over) {
+            return Some(format!("the work of {} is confirmed without a mark", key.name));
+        }
+        let is_second = |(other, before): (&LeaseId, &Work)| {
+            other != key
+                && other.name == key.name
+                && is_same(before.once.mark_end, work.once.mark_end)
+                && state.confirmed.contains(other)
+        };
+        let is_second = state.works.iter().any(is_second);
+        is_second.then(|| format!("the work of {} is confirmed twice in one period", key.name))
+    }
+
+    /// Notes that an operator has ended the claim with this id, or cleared its mark: then the work may be done again.
+    pub(super) fn forced(&self, name: &str, lock_id: &str) {
+        let works = &mut lock(&self.0).works;
+        works.retain(|key, _| *key.name != *name || lock_id != lock_id::mark_of(&key.lock_id));
+        let claim = |key: &LeaseId| *key.name == *name && *key.lock_id == *lock_id;
+        if let Some((_, work)) = works.iter_mut().find(|(key, _)| claim(key)) {
+            work.is_forced = true;
+        }
     }
 
     /// Whether the server has written a mark for this name that ends then, or is kept for a fixed time.

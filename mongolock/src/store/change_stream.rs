@@ -131,7 +131,7 @@ impl LockStream {
                 Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) | Err(_) => None,
             },
             #[cfg(test)]
-            Source::Simulated(hints) => hints.next().await?,
+            Source::Simulated(hints) => hints.next(&self.filter).await?,
         };
         Ok(event.filter(|event| self.filter.admits(event.name())))
     }

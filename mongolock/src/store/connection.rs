@@ -9,7 +9,7 @@ use mongodb::error::{Error, ErrorKind};
 use mongodb::options::ClientOptions;
 use tokio::time::timeout;
 
-use super::reachability::Reachability;
+use super::ClientObservation;
 use crate::LockError;
 use crate::error::failure::Failure;
 use crate::timing::CLIENT_LIMIT;
@@ -18,7 +18,7 @@ use crate::timing::CLIENT_LIMIT;
 /// and the last one that is shut down ends it.
 pub(crate) struct Connection {
     pub(crate) client: Client,
-    pub(super) reachability: Arc<Reachability>,
+    pub(crate) observation: ClientObservation,
     /// The number of providers that use the client.
     users: AtomicUsize,
 }
@@ -48,11 +48,11 @@ impl Connection {
 pub(crate) async fn connect(uri: &str) -> Result<Arc<Connection>, LockError> {
     let refused = |error| refused(uri, error);
     let mut options = ClientOptions::parse(uri).await.map_err(refused)?;
-    let reachability = Reachability::watch(&mut options);
+    let observation = ClientObservation::begin(&mut options);
     let client = Client::with_options(options).map_err(refused)?;
     Ok(Arc::new(Connection {
         client,
-        reachability,
+        observation,
         users: AtomicUsize::new(0),
     }))
 }

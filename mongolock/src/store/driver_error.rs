@@ -6,6 +6,8 @@ use mongodb::error::{
     TRANSIENT_TRANSACTION_ERROR, WriteFailure,
 };
 
+pub(crate) use crate::error::driver_text::sentence;
+use crate::error::driver_text::{coded, is_refused_connection, is_refused_elsewhere};
 use crate::error::failure::Failure;
 use crate::store::reply::may_be_applied;
 use crate::{LockError, slot};
@@ -29,6 +31,7 @@ const TRANSIENT_LABELS: [&str; 4] = [
 ];
 
 const UNAUTHORIZED: i32 = 13;
+const AUTHENTICATION_FAILED: i32 = 18;
 pub(super) const DUPLICATE_KEY: i32 = 11000;
 /// The codes of "type mismatch", and of `$add` and `$subtract` with a value that is neither a number nor a date.
 const WRONG_TYPE: [i32; 3] = [14, 16554, 16556];
@@ -44,6 +47,12 @@ pub(crate) fn is_transient(error: &LockError) -> bool {
 }
 
 fn is_transient_kind(error: &Error) -> bool {
+    if let Some(failure) = Failure::of(error) {
+        return failure.is_transient();
+    }
+    if is_refused_log_in(error) {
+        return false;
+    }
     if TRANSIENT_LABELS.iter().any(|label| error.contains_label(label)) {
         return true;
     }
@@ -52,9 +61,9 @@ fn is_transient_kind(error: &Error) -> bool {
         ErrorKind::Io(_)
         | ErrorKind::ServerSelection { .. }
         | ErrorKind::ConnectionPoolCleared { .. }
+        // Those that refuse the user are left out above.
+        | ErrorKind::Authentication { .. }
         | ErrorKind::Write(WriteFailure::WriteConcernError(_)) => true,
-        // The driver wraps every error during authentication in this one; the cause says whether the password is wrong.
-        ErrorKind::Authentication { .. } => cause(error).is_some_and(is_transient_kind),
         _ => code(error).is_some_and(|code| TRANSIENT.contains(&code)),
     }
 }
@@ -74,7 +83,7 @@ pub(crate) fn is_permanent(error: &LockError) -> bool {
         return false;
     };
     let refused = match &*error.kind {
-        ErrorKind::Authentication { .. } => !is_transient_kind(error),
+        _ if is_refused_log_in(error) => true,
         ErrorKind::InvalidArgument { .. } => true,
         // After a write concern error the write was made.
         ErrorKind::Write(WriteFailure::WriteConcernError(_)) => false,
@@ -92,9 +101,21 @@ pub(crate) fn is_closed(error: &LockError) -> bool {
 /// authentication does not count: passwords are changed, and servers that fail over refuse authentication with many
 /// errors.
 pub(crate) fn forbids_release(error: &LockError) -> bool {
-    is_closed(error)
-        || is_permanent(error)
-            && !matches!(error, LockError::Mongo(error) if matches!(&*error.kind, ErrorKind::Authentication { .. }))
+    is_closed(error) || is_permanent(error) && !of_driver(error).is_some_and(is_refused_log_in)
+}
+
+/// Whether the server has refused a write for good, such as a validator that does not admit the document: a repetition
+/// gets the same reply, and nothing was written. A failed authentication does not count, as in [`forbids_release`].
+pub(crate) fn refuses_write(error: &LockError) -> bool {
+    let LockError::Mongo(error) = error else {
+        return false;
+    };
+    let is_refusal = match &*error.kind {
+        ErrorKind::Command(_) | ErrorKind::Write(WriteFailure::WriteError(_)) => !is_transient_kind(error),
+        ErrorKind::InvalidArgument { .. } => true,
+        _ => false,
+    };
+    is_refusal && !was_partly_applied(error)
 }
 
 /// Whether the server cannot have applied the command: it has refused it, or has never received it.
@@ -104,7 +125,47 @@ pub(crate) fn was_not_applied(error: &LockError) -> bool {
     };
     match &*driver_error.kind {
         ErrorKind::ServerSelection { .. } | ErrorKind::Authentication { .. } => true,
-        _ => is_permanent(error),
+        _ if is_refused_connection(driver_error) => true,
+        _ => Failure::of(driver_error).is_some_and(Failure::is_unsent) || is_permanent(error),
+    }
+}
+
+/// The error of the driver, unless it is a failure that this library has found itself.
+pub(crate) fn of_driver(error: &LockError) -> Option<&Error> {
+    match error {
+        LockError::Mongo(error) if Failure::of(error).is_none() => Some(error),
+        _ => None,
+    }
+}
+
+/// Whether the server has refused the user, on this connection or on another one. The driver wraps every error during
+/// authentication in one kind; the cause says whether it passes.
+pub(crate) fn is_refused_log_in(error: &Error) -> bool {
+    match &*error.kind {
+        ErrorKind::Authentication { .. } => !cause(error).is_some_and(is_transient_kind),
+        _ => is_refused_elsewhere(error),
+    }
+}
+
+/// Whether the server refuses the user or the command for a missing right.
+pub(crate) fn is_refusal(error: &LockError) -> bool {
+    let LockError::Mongo(error) = error else {
+        return false;
+    };
+    is_refused_log_in(error)
+        || matches!(Failure::of(error), Some(Failure::RefusedLogIn { .. }))
+        || matches!(code(error), Some(UNAUTHORIZED | AUTHENTICATION_FAILED))
+}
+
+/// Whether the server has replied, be it with an error.
+pub(crate) fn is_reply<T>(reply: &Result<T, LockError>) -> bool {
+    match reply {
+        Err(LockError::Mongo(error)) => match Failure::of(error) {
+            Some(failure) => matches!(failure, Failure::BlockedDocument { .. }),
+            None => code(error).is_some(),
+        },
+        // Other errors are about the document in a reply.
+        Ok(_) | Err(_) => true,
     }
 }
 
@@ -146,6 +207,14 @@ pub(crate) fn blocked(name: &str, source: Error) -> LockError {
     Failure::BlockedDocument { name, source }.into_error()
 }
 
+/// The error for a release of these claims that has failed.
+pub(crate) fn of_release(names: &str, error: LockError) -> LockError {
+    match error {
+        LockError::Mongo(error) if is_blocked(&error) => blocked(names, error),
+        error => error,
+    }
+}
+
 /// Whether an error is one of [`blocked`].
 pub(crate) fn is_blocked_document(error: &LockError) -> bool {
     matches!(error, LockError::Mongo(error) if matches!(Failure::of(error), Some(Failure::BlockedDocument { .. })))
@@ -157,6 +226,11 @@ pub(crate) fn blocks(error: &LockError, name: &str) -> bool {
         return false;
     };
     matches!(Failure::of(error), Some(Failure::BlockedDocument { name: blocked, .. }) if blocked == name)
+}
+
+/// Whether there was no reply to the request.
+pub(crate) fn is_no_reply(error: &LockError) -> bool {
+    matches!(error, LockError::Mongo(error) if matches!(Failure::of(error), Some(Failure::NoReply { .. })))
 }
 
 /// Whether no server can be reached by what the driver's heartbeats say.
@@ -196,12 +270,7 @@ pub(crate) fn is_no_transaction(error: &Error) -> bool {
 }
 
 pub(crate) fn code(error: &Error) -> Option<i32> {
-    match &*error.kind {
-        ErrorKind::Command(command) => Some(command.code),
-        ErrorKind::Write(WriteFailure::WriteError(write)) => Some(write.code),
-        ErrorKind::Write(WriteFailure::WriteConcernError(concern)) => Some(concern.code),
-        _ => None,
-    }
+    coded(error).map(|(code, ..)| code)
 }
 
 /// The error for a change stream whose collection was dropped or renamed.

@@ -1,13 +1,16 @@
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::reachability::Reachability;
 use crate::LockError;
 use crate::error::failure::Failure;
 use crate::meter::{CommandKind, CommandMeter};
-use crate::task::with_reply_limit;
+use crate::task::{with_reply_limit, within};
 use crate::timing::CLOSE_LIMIT;
 
 /// The commands and streams of a store that is closed at the end of a shutdown.
@@ -17,16 +20,19 @@ use crate::timing::CLOSE_LIMIT;
 pub(super) struct Gate {
     is_closed: watch::Sender<bool>,
     meter: CommandMeter,
+    /// What is known about the servers of the client.
+    servers: Arc<Reachability>,
 }
 
 /// A stream that is open, counted until it is dropped.
 pub(crate) struct Passage(watch::Receiver<bool>);
 
 impl Gate {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(servers: Arc<Reachability>) -> Self {
         Self {
             is_closed: watch::Sender::new(false),
             meter: CommandMeter::new(),
+            servers,
         }
     }
 
@@ -51,9 +57,37 @@ impl Gate {
         command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
     ) -> Result<T, LockError> {
         let mut counted = Counted::begin(&self.meter, kind);
-        let reply = self.enter()?.run(with_reply_limit(command)).await;
+        let reply = self.enter()?.run(self.send(kind, command)).await;
         counted.is_ok = reply.is_ok();
         reply
+    }
+
+    /// [`Self::run`] for a command that has this limit at the server.
+    pub(super) async fn run_within<T>(
+        &self,
+        limit: Duration,
+        kind: CommandKind,
+        command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
+    ) -> Result<T, LockError> {
+        let mut counted = Counted::begin(&self.meter, kind);
+        let reply = self.enter()?.run(within(limit, command)).await;
+        counted.is_ok = reply.is_ok();
+        reply
+    }
+
+    /// Waits for the reply to a command. Calls learn soon that a command cannot be sent. Others are repeated, and may be
+    /// sent by another client.
+    async fn send<T>(
+        &self,
+        kind: CommandKind,
+        command: Pin<&mut impl Future<Output = Result<T, LockError>>>,
+    ) -> Result<T, LockError> {
+        let reply = with_reply_limit(command);
+        match kind {
+            CommandKind::Acquire | CommandKind::Hello => self.servers.run(true, reply).await,
+            CommandKind::Admin => self.servers.run(false, reply).await,
+            _ => reply.await,
+        }
     }
 
     /// Runs a command for which a caller waits and which may begin after the end of a shutdown.
@@ -64,8 +98,8 @@ impl Gate {
     ) -> Result<T, LockError> {
         let mut counted = Counted::begin(&self.meter, kind);
         let reply = match self.enter() {
-            Ok(mut passage) => passage.run(with_reply_limit(command)).await,
-            Err(_) => with_reply_limit(command).await,
+            Ok(mut passage) => passage.run(self.send(kind, command)).await,
+            Err(_) => self.send(kind, command).await,
         };
         counted.is_ok = reply.is_ok();
         reply
@@ -133,14 +167,13 @@ impl Passage {
 mod tests {
     use std::future::pending;
     use std::pin::pin;
-    use std::sync::Arc;
 
     use super::*;
     use crate::store::driver_error;
 
     #[tokio::test(start_paused = true)]
     async fn closing_ends_commands_and_streams_and_waits_until_they_are_dropped() {
-        let gate = Arc::new(Gate::new());
+        let gate = Arc::new(Gate::new(Arc::default()));
         let stream = gate.enter().unwrap();
         let running = Arc::clone(&gate);
         let command = tokio::spawn(async move {

@@ -1,3 +1,4 @@
+use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use mongodb::error::Error;
@@ -12,16 +13,23 @@ use crate::timing::INDEX_RETRY;
 ///
 /// Locks work without the index; only the documents of unused locks then stay in the collection.
 ///
-/// It implements [`Serialize`] with the name of the variant in `state`, such as `{"state":"ready"}` or
-/// `{"state":"conflict","reason":"..."}`.
+/// `Display` is one short fact. It implements [`Serialize`] with the name of the variant in `state`, such as
+/// `{"state":"ready"}` or `{"state":"conflict","index":"...","reason":"..."}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum IndexState {
     /// The TTL index exists; its build may still be running.
     Ready,
+    /// The collection has no TTL index. Only [`inspect_index`](crate::LockAdmin::inspect_index) returns it.
+    Missing,
+    /// There is no collection; the first acquisition creates it and its index. Only
+    /// [`inspect_index`](crate::LockAdmin::inspect_index) returns it.
+    NoCollection,
     /// Another index on `expiresAt`, or one with the name `expiresAt_ttl`, prevents the creation of the TTL index.
     Conflict {
+        /// The name of that index; `None` if the user may not list the indexes.
+        index: Option<String>,
         /// The index that prevents it, or the server's message.
         reason: String,
     },
@@ -29,12 +37,13 @@ pub enum IndexState {
     Capped,
     /// The collection has the non-simple collation, which ignores separators. Then the permit of a
     /// [`Semaphore`](crate::Semaphore) can be the lock of another name, and names that differ in their accents may be one
-    /// lock. Create the collection without a collation. The TTL index exists.
+    /// lock. Create the collection without a collation. After [`index_state`](crate::LockAdmin::index_state) the TTL index
+    /// exists.
     Collation {
         /// The locale of the collation.
         locale: String,
     },
-    /// The user lacks the privilege to create the index.
+    /// The user lacks the privilege to create the index, or to list the indexes if none is to be created.
     Unauthorized {
         /// The server's message.
         reason: String,
@@ -50,10 +59,10 @@ pub enum IndexState {
 
 impl IndexState {
     pub(crate) fn from_error(error: &Error) -> Self {
-        let reason = error.kind.to_string();
+        let reason = driver_error::sentence(error);
         match driver_error::code(error) {
             // IndexOptionsConflict, IndexKeySpecsConflict
-            Some(85 | 86) => Self::Conflict { reason },
+            Some(85 | 86) => Self::Conflict { index: None, reason },
             Some(13) => Self::Unauthorized { reason },
             _ => Self::Failed { reason },
         }
@@ -66,6 +75,32 @@ impl IndexState {
             other => Self::Failed {
                 reason: other.to_string(),
             },
+        }
+    }
+}
+
+impl Display for IndexState {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready => f.write_str("the TTL index removes the documents of unused locks"),
+            Self::Missing => {
+                f.write_str("there is no TTL index: the documents of unused locks are not removed")
+            }
+            Self::NoCollection => {
+                f.write_str("there is no collection yet: the first acquisition creates it and its TTL index")
+            }
+            Self::Conflict { reason, .. } => f.write_str(reason),
+            Self::Capped => {
+                f.write_str("the collection is capped: the documents of unused locks are not removed")
+            }
+            Self::Collation { locale } => write!(
+                f,
+                "the collection has the collation `{locale}`: different names may be one lock"
+            ),
+            Self::Unauthorized { reason } => {
+                write!(f, "this user may not see or create the TTL index: {reason}")
+            }
+            Self::Failed { reason } => write!(f, "the TTL index was not checked or created: {reason}"),
         }
     }
 }
@@ -98,9 +133,14 @@ mod tests {
         let reason = || "why".to_owned();
         assert_eq!(json(IndexState::Ready), r#"{"state":"ready"}"#);
         assert_eq!(
-            json(IndexState::Conflict { reason: reason() }),
-            r#"{"state":"conflict","reason":"why"}"#
+            json(IndexState::Conflict {
+                index: Some("mine".to_owned()),
+                reason: reason()
+            }),
+            r#"{"state":"conflict","index":"mine","reason":"why"}"#
         );
+        assert_eq!(json(IndexState::Missing), r#"{"state":"missing"}"#);
+        assert_eq!(json(IndexState::NoCollection), r#"{"state":"no_collection"}"#);
         assert_eq!(json(IndexState::Capped), r#"{"state":"capped"}"#);
         let locale = "en".to_owned();
         assert_eq!(

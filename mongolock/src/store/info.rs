@@ -53,6 +53,9 @@ pub struct LockInfo {
     /// A process with several waiters reserves a block of tokens with one acquire request and hands the lock over from
     /// one waiter to the next without another command. The document then has the last token of the block, and the token
     /// of the present holder can be smaller.
+    ///
+    /// In the document of a permit it is only a number that rises: it tells one hold from the next for
+    /// [`only_if`](crate::ForceRelease::only_if), and protects no data.
     pub fencing_token: FencingToken,
     /// The time at which the lock was last acquired from the server.
     #[serde(serialize_with = "as_rfc3339")]

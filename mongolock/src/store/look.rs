@@ -9,6 +9,7 @@ use super::memory::MemoryStore;
 use super::mongo::{MongoStore, millis};
 use super::takeover::{free, margin_after};
 use crate::LockError;
+use crate::task::driver_call;
 
 /// The running leases that a look has found, by the names of their locks. Every other name of the look is free.
 pub(crate) type RunningLeases = HashMap<Arc<str>, RunningLease>;
@@ -18,6 +19,8 @@ pub(crate) type RunningLeases = HashMap<Arc<str>, RunningLease>;
 pub(crate) struct RunningLease {
     /// The id of the claim that has the lock, empty during a minimum hold; `None` if the document has none.
     pub(crate) holder: Option<Arc<str>>,
+    /// The time since the beginning of the lease; `None` if the document has none.
+    pub(crate) held_for: Option<Duration>,
     /// The time until the lock is free by the server's clock if it is neither renewed nor released.
     pub(crate) remaining: Duration,
 }
@@ -43,7 +46,8 @@ impl MongoStore {
         };
         let database = self.background.client().database(&self.background.namespace().db);
         let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
-        let reply = database.run_command(command).selection_criteria(primary).await?;
+        let sending = database.run_command(command).selection_criteria(primary);
+        let reply = driver_call(sending.into_future()).await?;
         let found = reply
             .get_document("cursor")
             .and_then(|cursor| cursor.get_array("firstBatch"));
@@ -55,11 +59,29 @@ impl MongoStore {
 
 /// What a look reads of a document.
 pub(super) fn look_fields(takeover_margin: Duration) -> Document {
-    let remaining = doc! { "$subtract": ["$expiresAt", "$$NOW"] };
-    let is_date = doc! { "$eq": [{ "$type": "$expiresAt" }, "date"] };
-    // A damaged document must not end the query for all others, as a subtraction from another type would.
-    let remaining = doc! { "$cond": [is_date, remaining, Bson::Null] };
-    doc! { "lockId": 1, "free": free(takeover_margin), "remainingMs": remaining }
+    doc! { "lockId": 1, "free": free(takeover_margin), "remainingMs": remaining_ms(), "heldMs": held_ms() }
+}
+
+/// The rest of the lease in milliseconds, as an expression of the server.
+pub(super) fn remaining_ms() -> Document {
+    if_date("$expiresAt", doc! { "$subtract": ["$expiresAt", "$$NOW"] })
+}
+
+/// The milliseconds since the beginning of the lease, as an expression of the server.
+pub(super) fn held_ms() -> Document {
+    if_date("$acquiredAt", doc! { "$subtract": ["$$NOW", "$acquiredAt"] })
+}
+
+/// A damaged document must not end the query for all others, as a subtraction with another type would.
+fn if_date(field: &str, difference: Document) -> Document {
+    let is_date = doc! { "$eq": [{ "$type": field }, "date"] };
+    doc! { "$cond": [is_date, difference, Bson::Null] }
+}
+
+/// The time since the beginning of the lease, from a reply with [`held_ms`].
+pub(super) fn held_for(document: &Document) -> Option<Duration> {
+    let held = document.get_i64("heldMs").ok()?;
+    Some(Duration::from_millis(u64::try_from(held).unwrap_or_default()))
 }
 
 /// The lease in one document of a look; `None` if the lock is free, or if the document is damaged: an acquire request
@@ -78,9 +100,11 @@ pub(super) fn running_lease(
         holder.as_deref().unwrap_or_default(),
         takeover_margin,
     ));
+    let held_for = held_for(document);
     let remaining = document.get_i64("remainingMs").ok()?.saturating_add(margin);
     let lease = RunningLease {
         holder,
+        held_for,
         remaining: Duration::from_millis(u64::try_from(remaining).unwrap_or_default()),
     };
     Some((Arc::from(name), lease))

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use self::retention::Retention;
 use self::waiters::WaiterDocuments;
-use super::{AcquireReply, AcquireRequest, Dates, LockEvent, Page, RenewReply, RunningLease};
+use super::{AcquireReply, AcquireRequest, Admissions, Dates, LockEvent, Page, RenewReply, RunningLease};
 use crate::options::DEFAULT_RETENTION;
 use crate::store::LeaseId;
 use crate::store::info::Seen;
@@ -42,16 +42,19 @@ pub(crate) struct MemoryStore {
     /// The names of released and deleted locks, for the waiters.
     pub(super) events: broadcast::Sender<LockEvent>,
     waiters: WaiterDocuments,
+    /// It admits every command at once.
+    pub(super) admissions: Arc<Admissions>,
     /// The milliseconds by which the simulation has moved the clock.
     #[cfg(test)]
     jumped: AtomicU64,
 }
 
+#[derive(Clone)]
 pub(super) struct Document {
-    lock_id: Arc<str>,
+    pub(super) lock_id: Arc<str>,
     acquired_at: Duration,
-    expires_at: Duration,
-    token: i64,
+    pub(super) expires_at: Duration,
+    pub(super) token: i64,
 }
 
 impl Document {
@@ -92,6 +95,7 @@ impl MemoryStore {
             retention: Mutex::new(Retention::new(DEFAULT_RETENTION)),
             events: broadcast::Sender::new(1024),
             waiters: WaiterDocuments::default(),
+            admissions: Admissions::unlimited(),
             #[cfg(test)]
             jumped: AtomicU64::new(0),
         }
@@ -153,25 +157,26 @@ impl MemoryStore {
             AcquireReply::Held {
                 dates,
                 holder: Some(Arc::clone(&document.lock_id)),
+                held_for: Some(now.saturating_sub(document.acquired_at)),
                 remaining: Some(document.free_at(request.takeover_margin).saturating_sub(now)),
             }
         }
     }
 
-    pub(crate) fn renew(&self, keys: &[LeaseId], expiry: Duration) -> RenewReply {
-        self.renew_at(self.now(), keys, expiry)
+    pub(crate) fn renew(&self, claims: &[(LeaseId, Duration)]) -> RenewReply {
+        self.renew_at(self.now(), claims)
     }
 
-    pub(crate) fn renew_at(&self, now: Duration, keys: &[LeaseId], expiry: Duration) -> RenewReply {
+    pub(crate) fn renew_at(&self, now: Duration, claims: &[(LeaseId, Duration)]) -> RenewReply {
         let mut documents = lock(&self.documents);
         let mut held = std::collections::HashSet::new();
-        for key in keys {
+        for (key, expiry) in claims {
             if let Some(document) = own(&mut documents, key) {
-                document.renew(now, expiry);
+                document.renew(now, *expiry);
                 held.insert(key.clone());
             }
         }
-        if held.len() == keys.len() {
+        if held.len() == claims.len() {
             RenewReply::All
         } else {
             RenewReply::Only(held)
@@ -198,16 +203,16 @@ impl MemoryStore {
         true
     }
 
-    /// Changes the document of this claim, if the claim has the lock, and returns the id that was in the document before.
+    /// Changes the document of this claim, if the claim has the lock, and returns the document as it was before.
     pub(super) fn replace_claim(
         &self,
         key: &LeaseId,
         change: impl FnOnce(&mut Document),
-    ) -> Option<Arc<str>> {
+    ) -> Option<Document> {
         let mut documents = lock(&self.documents);
         let document = documents.get_mut(&key.name)?;
-        let found = Arc::clone(&document.lock_id);
-        if found == key.lock_id {
+        let found = document.clone();
+        if found.lock_id == key.lock_id {
             change(document);
             self.report(&key.name);
         }
@@ -232,6 +237,7 @@ impl MemoryStore {
             .filter(|document| !document.is_free(now, takeover_margin))?;
         Some(RunningLease {
             holder: Some(Arc::clone(&document.lock_id)),
+            held_for: Some(now.saturating_sub(document.acquired_at)),
             remaining: document.free_at(takeover_margin).saturating_sub(now),
         })
     }

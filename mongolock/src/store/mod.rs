@@ -1,6 +1,7 @@
 //! The commands of the protocol, on MongoDB or in memory.
 
 mod admin;
+mod admission;
 #[cfg(any(test, fuzzing))]
 mod any_document;
 mod change_stream;
@@ -8,12 +9,14 @@ mod connection;
 pub(crate) mod driver_error;
 mod filter;
 mod gate;
+mod home;
 mod index_state;
 mod info;
 mod look;
 mod mark;
 mod memory;
 mod mongo;
+mod observation;
 mod reachability;
 pub(crate) mod reply;
 mod several;
@@ -33,6 +36,9 @@ use mongodb::ClientSession;
 use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
+#[cfg(test)]
+pub(crate) use admission::DEFAULT_POOL;
+pub(crate) use admission::{Admission, AdmissionClass, Admissions};
 #[cfg(fuzzing)]
 pub(crate) use any_document::read_document;
 pub(crate) use change_stream::{LockEvent, LockStream, StreamFilter};
@@ -43,9 +49,11 @@ pub use index_state::IndexState;
 pub(crate) use info::Page;
 pub use info::{LockInfo, LockState, WaiterInfo};
 pub(crate) use look::{RunningLease, RunningLeases};
-pub(crate) use mark::MarkReply;
+pub(crate) use mark::{MarkReply, MarkRequest};
 pub(crate) use memory::MemoryStore;
-pub(crate) use mongo::{MongoStore, WAITERS_SUFFIX};
+pub(crate) use mongo::{BackgroundClient, MongoStore, WAITERS_SUFFIX};
+pub use observation::ClientObservation;
+pub(crate) use reachability::Reachability;
 pub(crate) use several::Claimed;
 pub(crate) use slots::HeldSlots;
 pub(crate) use waiters::ProviderMark;
@@ -59,7 +67,7 @@ use crate::options::TtlOptions;
 #[cfg(test)]
 use crate::simulation::Link;
 #[cfg(test)]
-use crate::task::with_reply_limit;
+use crate::task::{with_reply_limit, within};
 use crate::{FencingToken, LockError, slot};
 
 /// What errors call an acquire request.
@@ -115,6 +123,8 @@ pub(crate) enum AcquireReply {
     Held {
         /// The id of the claim that has the lock, empty during a minimum hold; `None` if the reply has none.
         holder: Option<Arc<str>>,
+        /// The time since the beginning of the lease; `None` if the reply has none.
+        held_for: Option<Duration>,
         /// The time until the lock is free, if it is neither renewed nor released; `None` if the reply has none.
         remaining: Option<Duration>,
         /// Present if the request asked for it and the reply names a holder.
@@ -184,6 +194,27 @@ impl Store {
         matches!(self, Self::Mongo(store) if store.gate.is_closed())
     }
 
+    /// What admits the commands on the client of the calls: acquire requests, their copies, and releases.
+    pub(crate) fn admissions(&self) -> &Arc<Admissions> {
+        match self {
+            Self::Mongo(store) => &store.admissions,
+            Self::Memory(store) => &store.admissions,
+            #[cfg(test)]
+            Self::Simulated(link) => &link.admissions,
+        }
+    }
+
+    /// What admits the commands on the client for background work: renewals, background releases, queries about locks, and
+    /// the documents of waiters. It is the same as the other one unless the user has given a client for that.
+    pub(crate) fn background_admissions(&self) -> &Arc<Admissions> {
+        match self {
+            Self::Mongo(store) => &store.background_admissions,
+            Self::Memory(_) => self.admissions(),
+            #[cfg(test)]
+            Self::Simulated(_) => self.admissions(),
+        }
+    }
+
     /// Whether every command ends at once: then a request needs no task, because it cannot be cut off half-way.
     pub(crate) fn never_waits(&self) -> bool {
         matches!(self, Self::Memory(_))
@@ -239,7 +270,7 @@ impl Store {
     /// The error of a request without a reply, with what the driver has said about its connections.
     pub(crate) fn unanswered(&self, request: &str, waited: Duration) -> LockError {
         match self {
-            Self::Mongo(store) => store.unanswered(request, waited).into_error(),
+            Self::Mongo(store) => store.servers.unanswered(request, waited).into_error(),
             Self::Memory(_) => LockError::no_reply(request, waited),
             #[cfg(test)]
             Self::Simulated(_) => LockError::no_reply(request, waited),
@@ -261,6 +292,37 @@ impl Store {
         }
     }
 
+    /// The refusal of the last acquire or renewal, for a missing right or a wrong password; `None` if it was not refused.
+    pub(crate) fn refusal(&self) -> Option<LockError> {
+        match self {
+            Self::Mongo(store) => store.refusal(),
+            Self::Memory(_) => None,
+            #[cfg(test)]
+            Self::Simulated(_) => None,
+        }
+    }
+
+    /// Finds out whether the server still refuses acquires, if it has refused the last acquire or renewal.
+    pub(crate) async fn ask_again(&self) {
+        if let Self::Mongo(store) = self
+            && store.refusal().is_some()
+        {
+            let asking = pin!(store.ask_again());
+            // The store notes the outcome.
+            let _ = store.gate.run(CommandKind::Acquire, asking).await;
+        }
+    }
+
+    /// Whether a request may have taken effect: before the first connection of a client none has.
+    pub(crate) fn has_been_connected(&self) -> bool {
+        match self {
+            Self::Mongo(store) => store.servers.has_been_ready(),
+            Self::Memory(_) => true,
+            #[cfg(test)]
+            Self::Simulated(_) => true,
+        }
+    }
+
     /// The time at which the server last confirmed a write; `None` without a server.
     pub(crate) fn last_confirmed(&self) -> Option<Instant> {
         match self {
@@ -271,23 +333,20 @@ impl Store {
         }
     }
 
-    /// Renews all of these claims. If not all of them have their locks, a second command finds out which do.
+    /// Renews these claims, each for its expiry. If not all of them have their locks, a second command finds out which do.
     pub(crate) async fn renew(
         &self,
-        keys: &[LeaseId],
-        expiry: Duration,
+        claims: &[(LeaseId, Duration)],
         limit: Duration,
     ) -> Result<RenewReply, LockError> {
         match self {
             Self::Mongo(store) => {
-                store
-                    .gate
-                    .run(CommandKind::Renew, pin!(store.renew(keys, expiry, limit)))
-                    .await
+                let renewing = pin!(store.renew(claims, limit));
+                store.gate.run_within(limit, CommandKind::Renew, renewing).await
             }
-            Self::Memory(store) => Ok(store.renew(keys, expiry)),
+            Self::Memory(store) => Ok(store.renew(claims)),
             #[cfg(test)]
-            Self::Simulated(link) => with_reply_limit(link.renew(keys, expiry, limit)).await,
+            Self::Simulated(link) => within(limit, link.renew(claims, limit)).await,
         }
     }
 
@@ -299,41 +358,39 @@ impl Store {
         min_hold: Duration,
         limit: Duration,
     ) -> Result<bool, LockError> {
+        let _admission = self.admissions().admit(AdmissionClass::Release).await;
         match self {
             Self::Mongo(store) => {
+                let releasing = pin!(store.release(keys, min_hold, limit));
                 store
                     .gate
-                    .run(CommandKind::Release, pin!(store.release(keys, min_hold, limit)))
+                    .run_within(limit, CommandKind::Release, releasing)
                     .await
             }
             Self::Memory(store) => Ok(store.release_all(keys, min_hold)),
             #[cfg(test)]
-            Self::Simulated(link) => with_reply_limit(link.release(keys, min_hold, limit)).await,
+            Self::Simulated(link) => within(limit, link.release(keys, min_hold, limit)).await,
         }
     }
 
-    /// Replaces a claim by the mark that its work is done, or releases it if the period is over. Repeating it is harmless.
-    pub(crate) async fn mark(
-        &self,
-        key: &LeaseId,
-        end: MarkEnd,
-        limit: Duration,
-    ) -> Result<MarkReply, LockError> {
+    /// Replaces a claim by the mark that its work is done, or releases it if the period is over. Repeating it is harmless. The
+    /// caller has the admission.
+    pub(crate) async fn mark(&self, request: &MarkRequest, limit: Duration) -> Result<MarkReply, LockError> {
         match self {
             // It ends the hold, as a release does.
             Self::Mongo(store) => {
                 store
                     .gate
-                    .run(CommandKind::Release, pin!(store.mark(key, end, limit)))
+                    .run(CommandKind::Release, pin!(store.mark(request, limit)))
                     .await
             }
-            Self::Memory(store) => Ok(store.mark(key, end)),
+            Self::Memory(store) => Ok(store.mark(request)),
             #[cfg(test)]
-            Self::Simulated(link) => with_reply_limit(link.mark(key, end, limit)).await,
+            Self::Simulated(link) => with_reply_limit(link.mark(request, limit)).await,
         }
     }
 
-    /// Releases those of these claims that have their locks.
+    /// Releases those of these claims that have their locks, in the background. The caller has the admission.
     pub(crate) async fn release_many(
         &self,
         keys: &[LeaseId],
@@ -342,12 +399,10 @@ impl Store {
     ) -> Result<(), LockError> {
         match self {
             Self::Mongo(store) => {
+                let releasing = pin!(store.release_many(keys, min_hold, limit));
                 store
                     .gate
-                    .run(
-                        CommandKind::Release,
-                        pin!(store.release_many(keys, min_hold, limit)),
-                    )
+                    .run_within(limit, CommandKind::Release, releasing)
                     .await
             }
             Self::Memory(store) => {
@@ -355,7 +410,7 @@ impl Store {
                 Ok(())
             }
             #[cfg(test)]
-            Self::Simulated(link) => with_reply_limit(link.release_many(keys, min_hold, limit)).await,
+            Self::Simulated(link) => within(limit, link.release_many(keys, min_hold, limit)).await,
         }
     }
 
@@ -388,6 +443,20 @@ impl Store {
             Self::Memory(_) => IndexState::Ready.into(),
             #[cfg(test)]
             Self::Simulated(link) => link.ensure_index().await.into(),
+        }
+    }
+
+    /// Reads the state of that index. It sends two commands that read.
+    pub(crate) async fn inspect_index(&self, wanted: TtlOptions) -> IndexState {
+        match self {
+            Self::Mongo(store) => {
+                let reading = async { Ok(store.inspect_index(wanted).await) };
+                let read = store.gate.run_always(CommandKind::Index, pin!(reading)).await;
+                read.unwrap_or_else(|error| IndexState::unknown(&error))
+            }
+            Self::Memory(_) => IndexState::Ready,
+            #[cfg(test)]
+            Self::Simulated(link) => link.ensure_index().await,
         }
     }
 
@@ -460,8 +529,8 @@ impl Store {
         }
     }
 
-    /// Looks which of these locks are held, with one query that changes nothing. The caller may drop the future: nothing
-    /// depends on the reply.
+    /// Looks which of these locks are held, with one query that changes nothing. The caller has the admission, and may drop
+    /// the future: nothing depends on the reply.
     pub(crate) async fn look(
         &self,
         names: &[Arc<str>],
@@ -471,15 +540,16 @@ impl Store {
         match self {
             Self::Mongo(store) => {
                 let looking = pin!(store.look(names, takeover_margin, limit));
-                store.gate.run(CommandKind::Look, looking).await
+                store.gate.run_within(limit, CommandKind::Look, looking).await
             }
             Self::Memory(store) => Ok(store.look(names, takeover_margin)),
             #[cfg(test)]
-            Self::Simulated(link) => with_reply_limit(link.look(names, takeover_margin, limit)).await,
+            Self::Simulated(link) => within(limit, link.look(names, takeover_margin, limit)).await,
         }
     }
 
-    /// Looks at all permits of a semaphore, also at those beyond this number. The reply is only a hint, as that to a look.
+    /// Looks at all permits of a semaphore, also at those beyond this number. The reply is only a hint, as that to a look. The
+    /// caller has the admission.
     pub(crate) async fn slots(
         &self,
         semaphore: &str,
@@ -492,13 +562,13 @@ impl Store {
         match self {
             Self::Mongo(store) => {
                 let looking = pin!(store.slots(semaphore, takeover_margin, limit));
-                store.gate.run(CommandKind::Look, looking).await
+                store.gate.run_within(limit, CommandKind::Look, looking).await
             }
             Self::Memory(store) => Ok(store.slots(semaphore, takeover_margin)),
             #[cfg(test)]
             Self::Simulated(link) => {
                 let looking = link.slots(semaphore, permits, takeover_margin, limit);
-                with_reply_limit(looking).await
+                within(limit, looking).await
             }
         }
     }

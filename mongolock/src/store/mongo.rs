@@ -7,20 +7,24 @@ use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{
     Acknowledgment, CollectionOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern,
 };
-use mongodb::{Collection, Database};
+use mongodb::{Client, Collection, Database};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
+use super::admission::{Admissions, DEFAULT_POOL};
 use super::connection::Connection;
 use super::gate::Gate;
+use super::look::{held_for, held_ms};
 use super::reachability::Reachability;
+use super::several::any_of;
+use super::ttl_index::internal_key;
 use super::{AcquireReply, AcquireRequest, Dates, ProviderMark, RenewReply, reply};
-use crate::error::failure::Failure;
 use crate::store::LeaseId;
 use crate::store::driver_error;
 use crate::store::takeover::{free, margin_after};
 use crate::sync::lock;
-use crate::timing::{LATE_COMMAND, PROBE_PRIMARY};
+use crate::task::driver_call;
+use crate::timing::{ASK_AGAIN_EXPIRY, COMMAND_LIMIT, LATE_COMMAND, PROBE_PRIMARY};
 use crate::{FencingToken, LockError, slot};
 
 /// What is added to the name of the collection of the locks for that of their waiters.
@@ -36,29 +40,62 @@ pub(crate) struct MongoStore {
     pub(super) waiters: Collection<Document>,
     /// Held while the index is checked: one check at a time.
     pub(super) index_check: Mutex<()>,
-    /// The client and what it says about the servers, if this library has made it; the events of a client of the
-    /// application do not come here.
+    /// The client, if this library has made it.
     connection: Option<Arc<Connection>>,
+    /// What is known about the servers of the client.
+    pub(super) servers: Arc<Reachability>,
     /// The time at which the server last confirmed a write.
     last_confirmed: std::sync::Mutex<Option<Instant>>,
+    /// What admits the commands that callers wait for.
+    pub(super) admissions: Arc<Admissions>,
+    /// What admits the background work: the same, unless that has a client of its own.
+    pub(super) background_admissions: Arc<Admissions>,
+    /// The refusal of the last acquire or renewal; `None` if it was not refused.
+    refusal: std::sync::Mutex<Option<LockError>>,
     /// What ends the commands at the end of a shutdown.
     pub(super) gate: Arc<Gate>,
     /// Whether the provider no longer uses the client.
     has_left: AtomicBool,
 }
 
+/// A separate client for renewals and other background work.
+#[derive(Clone)]
+pub(crate) struct BackgroundClient {
+    client: Client,
+    /// What admits the commands of all providers on the client.
+    admissions: Arc<Admissions>,
+}
+
+impl BackgroundClient {
+    pub(crate) fn new(client: Client) -> Self {
+        Self {
+            client,
+            // The driver does not tell the size of its pool.
+            admissions: Admissions::new(DEFAULT_POOL),
+        }
+    }
+}
+
 impl MongoStore {
     pub(crate) fn new(
         database: &Database,
-        background: Option<&mongodb::Client>,
+        background: Option<&BackgroundClient>,
         collection: &str,
         connection: Option<Arc<Connection>>,
+        servers: Arc<Reachability>,
     ) -> Self {
         if let Some(connection) = &connection {
             connection.join();
         }
         let locks = collection_of(database, collection);
-        let other = background.map(|client| client.database(database.name()));
+        let admissions = Arc::clone(servers.admissions());
+        let (other, background_admissions) = match background {
+            Some(other) => (
+                Some(other.client.database(database.name())),
+                Arc::clone(&other.admissions),
+            ),
+            None => (None, Arc::clone(&admissions)),
+        };
         let background = match &other {
             Some(other) => collection_of(other, collection),
             None => locks.clone(),
@@ -70,8 +107,12 @@ impl MongoStore {
             waiters: collection_of(other.as_ref().unwrap_or(database), &waiters),
             index_check: Mutex::default(),
             connection,
+            admissions,
+            background_admissions,
+            gate: Arc::new(Gate::new(Arc::clone(&servers))),
+            servers,
             last_confirmed: std::sync::Mutex::default(),
-            gate: Arc::new(Gate::new()),
+            refusal: std::sync::Mutex::default(),
             has_left: AtomicBool::new(false),
         }
     }
@@ -91,24 +132,17 @@ impl MongoStore {
         is_last.then_some(connection)
     }
 
-    pub(super) fn reachability(&self) -> Option<&Reachability> {
-        Some(&self.connection.as_ref()?.reachability)
-    }
-
     /// Whether a primary replies. If none does for a while, any other member may reply: a client that is new knows only
     /// some members, so it must not ask them first.
     pub(super) async fn hello(&self) -> Result<bool, LockError> {
-        let hello = async {
-            let primary = self.hello_from(ReadPreference::Primary);
-            if let Ok(Ok(reply)) = timeout(PROBE_PRIMARY, primary).await {
-                return Ok(reply);
+        let primary = self.hello_from(ReadPreference::Primary);
+        match timeout(PROBE_PRIMARY, primary).await {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(error)) if driver_error::is_permanent(&error) => Err(error),
+            _ => {
+                let secondary = ReadPreference::SecondaryPreferred { options: None };
+                self.hello_from(secondary).await
             }
-            let secondary = ReadPreference::SecondaryPreferred { options: None };
-            self.hello_from(secondary).await
-        };
-        match self.reachability() {
-            Some(reachability) => reachability.unless_unreachable(hello).await,
-            None => hello.await,
         }
     }
 
@@ -126,16 +160,35 @@ impl MongoStore {
         *lock(&self.last_confirmed)
     }
 
-    /// The failure of a request without a reply.
-    pub(super) fn unanswered(&self, request: &str, waited: Duration) -> Failure {
-        match self.reachability() {
-            Some(reachability) => reachability.unanswered(request, waited),
-            None => Failure::NoReply {
-                request: request.to_owned(),
-                waited,
-                note: "; the driver says why it finds no server after `serverSelectionTimeoutMS`".to_owned(),
-            },
+    /// The refusal of the last acquire or renewal; `None` if it was not refused.
+    pub(super) fn refusal(&self) -> Option<LockError> {
+        lock(&self.refusal).clone()
+    }
+
+    /// Notes whether the server refuses acquires and renewals, by the outcome of one of them.
+    pub(super) fn note_outcome<T>(&self, outcome: &Result<T, LockError>) {
+        match outcome {
+            Ok(_) => *lock(&self.refusal) = None,
+            Err(error) if driver_error::is_refusal(error) => *lock(&self.refusal) = Some(error.clone()),
+            // Other errors say nothing about rights.
+            Err(_) => {}
         }
+    }
+
+    /// Asks for an internal lock, which shows whether the server still refuses acquires. It does not matter whether
+    /// another process holds the lock.
+    pub(super) async fn ask_again(&self) -> Result<(), LockError> {
+        let request = AcquireRequest {
+            wants_dates: false,
+            expiry: ASK_AGAIN_EXPIRY,
+            tokens: 1,
+            takeover_margin: Duration::ZERO,
+        };
+        let key = internal_key();
+        if let AcquireReply::Acquired { .. } = self.claim(&key, request, COMMAND_LIMIT).await? {
+            self.release(&[key], Duration::ZERO, COMMAND_LIMIT).await?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn claim(
@@ -144,11 +197,9 @@ impl MongoStore {
         request: AcquireRequest,
         limit: Duration,
     ) -> Result<AcquireReply, LockError> {
-        let claiming = self.send_claim(key, request, limit);
-        match self.reachability() {
-            Some(reachability) => reachability.unless_unreachable(claiming).await,
-            None => claiming.await,
-        }
+        let claimed = self.send_claim(key, request, limit).await;
+        self.note_outcome(&claimed);
+        claimed
     }
 
     async fn send_claim(
@@ -159,7 +210,7 @@ impl MongoStore {
     ) -> Result<AcquireReply, LockError> {
         let mut fields = doc! {
             "_id": 0, "lockId": 1, "fencingToken": 1,
-            "remainingMs": { "$subtract": ["$expiresAt", "$$NOW"] },
+            "remainingMs": { "$subtract": ["$expiresAt", "$$NOW"] }, "heldMs": held_ms(),
         };
         if request.wants_dates {
             fields.extend(doc! { "acquiredAt": 1, "expiresAt": 1, "now": "$$NOW" });
@@ -184,16 +235,11 @@ impl MongoStore {
             // Two clients inserted the first document of a name at the same time, and the other one has the lock.
             Err(error) if driver_error::is_duplicate_key(&error) => Ok(AcquireReply::Held {
                 holder: None,
+                held_for: None,
                 remaining: None,
                 dates: None,
             }),
-            Err(error) if driver_error::is_wrong_type(&error) => Err(corrupt(
-                &key.name,
-                format!(
-                    "a field has a type that the server cannot calculate with ({})",
-                    error.kind
-                ),
-            )),
+            Err(error) if driver_error::is_wrong_type(&error) => Err(corrupt(&key.name, wrong_type(&error))),
             Err(error) if driver_error::is_blocked(&error) => Err(driver_error::blocked(&key.name, error)),
             Err(error) => Err(error.into()),
         }
@@ -201,24 +247,31 @@ impl MongoStore {
 
     pub(crate) async fn renew(
         &self,
-        keys: &[LeaseId],
-        expiry: Duration,
+        renewed: &[(LeaseId, Duration)],
         limit: Duration,
     ) -> Result<RenewReply, LockError> {
-        let renewed = self
-            .update_claims(&self.background, keys, renewal_stage(expiry), limit)
-            .await?;
+        let mut keys: BTreeMap<Duration, Vec<&LeaseId>> = BTreeMap::new();
+        for (key, expiry) in renewed {
+            keys.entry(*expiry).or_default().push(key);
+        }
+        let mut updates = Vec::new();
+        for (expiry, keys) in keys {
+            updates.extend(updates_of(claims(keys), &renewal_stage(expiry)));
+        }
+        let matched = self.update_each(&self.background, updates, limit).await;
+        self.note_outcome(&matched);
+        let matched = matched?;
         // The matched documents count, not the modified ones: a second renewal within one millisecond changes nothing.
-        if renewed == keys.len() as u64 {
+        if matched == renewed.len() as u64 {
             return Ok(RenewReply::All);
         }
         let mut held = HashSet::new();
-        let mut found = self
+        let finding = self
             .background
-            .find(doc! { "$or": claims(keys) })
+            .find(doc! { "$or": claims(renewed.iter().map(|(key, _)| key)) })
             .projection(doc! { "_id": 1, "lockId": 1 })
-            .max_time(limit)
-            .await?;
+            .max_time(limit);
+        let mut found = driver_call(finding.into_future()).await?;
         while found.advance().await? {
             let document = found.current();
             // Name and id count together: an id alone may be that of a set of which another name is lost.
@@ -240,7 +293,8 @@ impl MongoStore {
     ) -> Result<bool, LockError> {
         let released = self
             .update_claims(&self.locks, keys, release_stage(min_hold), limit)
-            .await?;
+            .await
+            .map_err(|error| driver_error::of_release(&any_of(keys), error))?;
         Ok(released == keys.len() as u64)
     }
 
@@ -250,9 +304,15 @@ impl MongoStore {
         min_hold: Duration,
         limit: Duration,
     ) -> Result<(), LockError> {
-        self.update_claims(&self.background, keys, release_stage(min_hold), limit)
-            .await?;
-        Ok(())
+        let released = self
+            .update_claims(&self.background, keys, release_stage(min_hold), limit)
+            .await;
+        match (released, keys) {
+            (Ok(_), _) => Ok(()),
+            (Err(error), [key]) => Err(driver_error::of_release(&key.name, error)),
+            // The claims are then released one by one.
+            (Err(error), _) => Err(error),
+        }
     }
 
     /// Updates the documents of these claims, as long as they have their locks, and returns the number of documents.
@@ -263,7 +323,8 @@ impl MongoStore {
         stage: Document,
         limit: Duration,
     ) -> Result<u64, LockError> {
-        self.update_each(collection, claims(keys), stage, limit).await
+        self.update_each(collection, updates_of(claims(keys), &stage), limit)
+            .await
     }
 
     /// Updates all documents that match the query, and returns their number.
@@ -277,24 +338,18 @@ impl MongoStore {
         stage: Document,
         limit: Duration,
     ) -> Result<u64, LockError> {
-        self.update_each(collection, vec![query], stage, limit).await
+        self.update_each(collection, updates_of(vec![query], &stage), limit)
+            .await
     }
 
-    /// [`Self::update`] for several queries with one command.
+    /// [`Self::update`] for several statements with one command, which the server runs one after the other.
     async fn update_each(
         &self,
         collection: &Collection<Document>,
-        queries: Vec<Document>,
-        stage: Document,
+        updates: Vec<Document>,
         limit: Duration,
     ) -> Result<u64, LockError> {
-        let updates = queries
-            .into_iter()
-            .map(|query| doc! { "q": query, "u": [&stage], "multi": true });
-        let command = doc! {
-            "update": collection.name(),
-            "updates": updates.collect::<Vec<_>>(),
-        };
+        let command = doc! { "update": collection.name(), "updates": updates };
         let reply = self.write(collection, command, limit).await?;
         let matched = reply
             .get_i32("n")
@@ -341,7 +396,8 @@ impl MongoStore {
         command.insert("maxTimeMS", millis(limit).max(1));
         let database = collection.client().database(&collection.namespace().db);
         let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
-        database.run_command(command).selection_criteria(primary).await
+        let sending = database.run_command(command).selection_criteria(primary);
+        driver_call(sending.into_future()).await
     }
 
     /// Notes that the server has confirmed a write.
@@ -409,9 +465,15 @@ pub(super) fn claim(key: &LeaseId) -> Document {
     doc! { "_id": &*key.name, "lockId": &*key.lock_id }
 }
 
+/// The statements that update all documents of these queries.
+fn updates_of(queries: Vec<Document>, stage: &Document) -> Vec<Document> {
+    let update = |query| doc! { "q": query, "u": [stage], "multi": true };
+    queries.into_iter().map(update).collect()
+}
+
 /// The queries for the documents of these claims: one for all claims of single locks, whose ids no other name can have, and
 /// one for each set, which pairs its id with its names.
-fn claims(keys: &[LeaseId]) -> Vec<Document> {
+fn claims<'a>(keys: impl IntoIterator<Item = &'a LeaseId>) -> Vec<Document> {
     let mut single = Vec::new();
     let mut sets: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for key in keys {
@@ -458,6 +520,7 @@ pub(super) fn acquire_reply(
         let margin = margin_after(holder.unwrap_or_default(), request.takeover_margin);
         return Ok(AcquireReply::Held {
             holder: holder.map(Arc::from),
+            held_for: held_for(document),
             remaining: remaining(margin),
             dates,
         });
@@ -493,6 +556,12 @@ pub(super) fn unfit(name: &str, document: &Document, field: &str, wanted: &str) 
         None => format!("`{field}` is missing"),
     };
     corrupt(name, problem)
+}
+
+/// What is wrong with a document of which a field has a type that the server cannot calculate with.
+pub(super) fn wrong_type(error: &mongodb::error::Error) -> String {
+    let said = driver_error::sentence(error);
+    format!("a field has a type that the server cannot calculate with ({said})")
 }
 
 pub(super) fn corrupt(name: &str, problem: String) -> LockError {

@@ -1,109 +1,149 @@
-//! What the driver's monitoring says about the servers of a client that this library has made.
+//! What the driver says about the servers of a client: their heartbeats, its connections and its log-ins.
 
-use std::collections::BTreeMap;
-use std::io;
+mod servers;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::error::{Error, ErrorKind};
-use mongodb::event::EventHandler;
-use mongodb::event::sdam::{SdamEvent, TopologyType};
+use mongodb::error::ErrorKind;
+use mongodb::event::cmap::CmapEvent;
+use mongodb::event::sdam::SdamEvent;
 use mongodb::options::ClientOptions;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
+use self::servers::Servers;
+use super::admission::{Admissions, DEFAULT_POOL};
+use super::driver_error;
+use super::home::Home;
 use crate::LockError;
 use crate::error::failure::Failure;
-use crate::timing::UNREACHABLE;
 
-/// The servers of one client and their last heartbeats.
-pub(crate) struct Reachability(watch::Sender<State>);
-
-#[derive(Default)]
-struct State {
-    /// The known servers by their addresses.
-    servers: BTreeMap<String, Heartbeat>,
-    /// The address of the server whose heartbeat failed last.
-    failed_last: String,
-    /// Since when the last heartbeat of every known server has failed; `None` while one of them has not.
-    outage_since: Option<Instant>,
-    /// The kind of the deployment, as far as the driver knows it.
-    topology: Option<TopologyType>,
+/// The servers of one client, their last heartbeats and log-ins. Without events it knows only what the replies to the
+/// commands of the providers show.
+pub(crate) struct Reachability {
+    servers: watch::Sender<Servers>,
+    /// The runtime of the client.
+    home: Home,
+    /// What admits the commands of all providers on the client.
+    admissions: Arc<Admissions>,
 }
 
-/// The last heartbeat of a server.
-enum Heartbeat {
-    /// There is no reply yet to the first one.
-    Pending,
-    Succeeded,
-    Failed {
-        reason: String,
-        kind: io::ErrorKind,
-    },
+impl Default for Reachability {
+    /// What is known of a client that is not observed. The driver does not tell the size of its pool.
+    fn default() -> Self {
+        Self {
+            servers: watch::Sender::default(),
+            home: Home::default(),
+            admissions: Admissions::new(DEFAULT_POOL),
+        }
+    }
 }
 
 impl Reachability {
-    /// Listens to the monitoring of a client that is made from these options.
-    pub(crate) fn watch(options: &mut ClientOptions) -> Arc<Self> {
-        let reachability = Arc::new(Self(watch::Sender::default()));
-        let listener = Arc::clone(&reachability);
-        options.sdam_event_handler = Some(EventHandler::callback(move |event| listener.note(event)));
-        reachability
+    /// What is known before the first event of a client with these options.
+    pub(super) fn observed(options: &ClientOptions) -> Self {
+        Self {
+            servers: watch::Sender::new(Servers::observed(options.repl_set_name.clone())),
+            home: Home::default(),
+            admissions: Admissions::new(options.max_pool_size.unwrap_or(DEFAULT_POOL)),
+        }
     }
 
-    fn note(&self, event: SdamEvent) {
-        let (address, heartbeat) = match event {
-            SdamEvent::ServerOpening(event) => (event.address, Some(Heartbeat::Pending)),
-            SdamEvent::ServerClosed(event) => (event.address, None),
-            SdamEvent::ServerHeartbeatSucceeded(event) => (event.server_address, Some(Heartbeat::Succeeded)),
-            SdamEvent::ServerHeartbeatFailed(event) => {
-                (event.server_address, Some(Heartbeat::failed(&event.failure)))
-            }
-            SdamEvent::TopologyDescriptionChanged(event) => {
-                let topology = event.new_description.topology_type();
-                return self.0.send_modify(|state| state.topology = Some(topology));
-            }
-            _ => return,
-        };
-        self.0
-            .send_modify(|state| state.set(address.to_string(), heartbeat));
+    /// What admits the commands of all providers on the client.
+    pub(super) fn admissions(&self) -> &Arc<Admissions> {
+        &self.admissions
     }
 
-    /// Runs a request, and fails it when no server could be reached for [`UNREACHABLE`]. The driver itself looks for a
-    /// server for 30 s before it says why there is none.
+    /// Notes the runtime of the client.
+    pub(super) fn settle(&self) {
+        self.home.settle();
+    }
+
+    pub(super) fn note(&self, event: &SdamEvent) {
+        self.servers.send_modify(|servers| servers.note(event));
+    }
+
+    pub(super) fn note_connection(&self, event: &CmapEvent) {
+        self.servers
+            .send_if_modified(|servers| servers.note_connection(event));
+    }
+
+    /// Runs a request, and fails it when it cannot be sent: at once if the servers refuse the user or none belongs to the
+    /// replica set, and after `UNREACHABLE` if no server can be reached and the request is one that `fails_in_outage`.
+    /// The driver itself looks for a server for 30 s before it says why there is none.
     ///
     /// The client's `serverSelectionTimeoutMS` stays as it is. With a short one, every command would fail during an
     /// election, which takes 1 to 12 s: acquire requests, renewals and releases are repeated, but an operator's commands
     /// and those of the index task are not, and have to wait for the new primary. In an election other members still
     /// answer heartbeats, so nothing fails here. Commits and fenced writes use the application's own client.
-    ///
-    /// The outcome of a failed request is not known, as without a reply: a connection may have been open to the last
-    /// moment.
-    pub(crate) async fn unless_unreachable<T>(
+    pub(super) async fn run<T>(
         &self,
+        fails_in_outage: bool,
         request: impl Future<Output = Result<T, LockError>>,
     ) -> Result<T, LockError> {
-        tokio::select! {
-            biased;
-            reply = request => reply,
-            failure = self.outage() => Err(failure.into_error()),
+        self.settle();
+        let begun = Instant::now();
+        let (refused, is_observed) = {
+            let state = self.servers.borrow();
+            (state.refuses(), state.is_observed())
+        };
+        let reply = match refused {
+            // A request that was polled once may have been sent.
+            Some(error) => Err(error),
+            None if !is_observed => request.await,
+            None => tokio::select! {
+                biased;
+                reply = request => reply,
+                error = self.blocked(begun, fails_in_outage) => Err(error),
+            },
+        };
+        self.note_reply(&reply);
+        reply.map_err(|error| self.explained(error))
+    }
+
+    /// Notes what a reply shows, also without events.
+    fn note_reply<T>(&self, reply: &Result<T, LockError>) {
+        let error = reply.as_ref().err().and_then(driver_error::of_driver);
+        if let Some(error) = error.filter(|error| driver_error::is_refused_log_in(error)) {
+            self.servers.send_modify(|state| state.refuse(error));
+        } else if driver_error::is_reply(reply) {
+            // The events of an observed client tell it as well, and earlier. Most replies change nothing.
+            if !self.servers.borrow().is_logged_in() {
+                self.servers.send_modify(Servers::logged_in);
+            }
         }
     }
 
-    /// Resolves when an outage has lasted for [`UNREACHABLE`], counted from the call if it began earlier.
-    async fn outage(&self) -> Failure {
-        let (begun, mut events) = (Instant::now(), self.0.subscribe());
+    /// The cause of an error that only says that the driver has found no server: the log-in was refused before, or the
+    /// runtime of the client has ended.
+    fn explained(&self, error: LockError) -> LockError {
+        let driver_error = driver_error::of_driver(&error).map(|error| &*error.kind);
+        let is_selection = matches!(driver_error, Some(ErrorKind::ServerSelection { .. }));
+        if !is_selection && !driver_error::is_unreachable(&error) {
+            return error;
+        }
+        if self.home.has_ended() {
+            return Failure::EndedRuntime.into_error();
+        }
+        let refused = self.servers.borrow().refused().cloned();
+        refused.filter(|_| is_selection).map_or(error, LockError::Mongo)
+    }
+
+    /// Resolves when a request that began at this time cannot be sent, with the error for it.
+    async fn blocked(&self, begun: Instant, fails_in_outage: bool) -> LockError {
+        let mut events = self.servers.subscribe();
         loop {
-            let since = events.borrow_and_update().outage_since;
+            let end = events.borrow_and_update().gives_up_at(begun, fails_in_outage);
             // It fails only without a sender, which lives as long as `self`.
             let next_event = events.changed();
-            match since.map(|since| since.max(begun) + UNREACHABLE) {
+            match end {
                 None => drop(next_event.await),
                 Some(end) => {
                     if timeout_at(end, next_event).await.is_err()
-                        && let Some(failure) = self.0.borrow().failure()
+                        && let Some(error) = self.servers.borrow().error(begun)
                     {
-                        return failure;
+                        return error;
                     }
                 }
             }
@@ -111,113 +151,50 @@ impl Reachability {
     }
 
     /// The failure of a request without a reply.
-    pub(crate) fn unanswered(&self, request: &str, waited: Duration) -> Failure {
-        let state = self.0.borrow();
-        state.failure().unwrap_or_else(|| Failure::NoReply {
+    pub(super) fn unanswered(&self, request: &str, waited: Duration) -> Failure {
+        let state = self.servers.borrow();
+        let no_reply = || Failure::NoReply {
             request: request.to_owned(),
             waited,
-            note: state.note(),
-        })
-    }
-}
-
-impl State {
-    fn set(&mut self, address: String, heartbeat: Option<Heartbeat>) {
-        match heartbeat {
-            Some(heartbeat) => {
-                if matches!(heartbeat, Heartbeat::Failed { .. }) {
-                    self.failed_last.clone_from(&address);
-                }
-                self.servers.insert(address, heartbeat);
-            }
-            None => drop(self.servers.remove(&address)),
-        }
-        self.outage_since = if self.is_outage() {
-            self.outage_since.or_else(|| Some(Instant::now()))
-        } else {
-            None
+            note: state.note_on_reply(),
         };
+        let refused = state.refused().cloned();
+        let refused = refused.map(|source| Failure::RefusedLogIn { source });
+        state.failure(None).or(refused).unwrap_or_else(no_reply)
     }
 
-    fn is_outage(&self) -> bool {
-        let mut heartbeats = self.servers.values();
-        !self.servers.is_empty() && heartbeats.all(|heartbeat| matches!(heartbeat, Heartbeat::Failed { .. }))
+    /// Whether a connection has ever been ready: before that, no request can have taken effect.
+    pub(super) fn has_been_ready(&self) -> bool {
+        self.servers.borrow().has_been_ready()
     }
-
-    /// The failure of an outage.
-    fn failure(&self) -> Option<Failure> {
-        self.outage_since?;
-        // The server whose heartbeat failed last may have left the deployment.
-        let last = self.servers.get_key_value(&self.failed_last);
-        let (address, heartbeat) = last.or_else(|| self.servers.first_key_value())?;
-        match heartbeat {
-            Heartbeat::Failed { reason, kind } => Some(Failure::Unreachable {
-                address: address.clone(),
-                reason: reason.clone(),
-                kind: *kind,
-                others: self.servers.len() - 1,
-            }),
-            Heartbeat::Pending | Heartbeat::Succeeded => None,
-        }
-    }
-
-    /// Why there may be no reply, for the end of a sentence; empty if the heartbeats show no reason.
-    fn note(&self) -> String {
-        let mut heartbeats = self.servers.values();
-        let is_connected = heartbeats.any(|heartbeat| matches!(heartbeat, Heartbeat::Succeeded));
-        match self.topology {
-            // A load balancer gets no heartbeats.
-            Some(TopologyType::LoadBalanced) => String::new(),
-            _ if !is_connected && !self.servers.is_empty() => {
-                let addresses: Vec<&str> = self.servers.keys().map(String::as_str).collect();
-                format!(": there is no connection to {} yet", addresses.join(", "))
-            }
-            Some(TopologyType::ReplicaSetNoPrimary) => ": the replica set has no primary".to_owned(),
-            _ => String::new(),
-        }
-    }
-}
-
-impl Heartbeat {
-    fn failed(failure: &Error) -> Self {
-        match &*failure.kind {
-            ErrorKind::Io(error) => Self::Failed {
-                reason: without_code(&error.to_string()),
-                kind: error.kind(),
-            },
-            kind => Self::Failed {
-                reason: kind.to_string(),
-                kind: io::ErrorKind::Other,
-            },
-        }
-    }
-}
-
-/// The text of an I/O error without the number that the standard library appends to it.
-fn without_code(text: &str) -> String {
-    let text = text.split_once(" (os error ").map_or(text, |(text, _)| text);
-    text.to_owned()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use mongodb::event::sdam::TopologyType;
+
+    use super::servers::Heartbeat;
     use super::*;
+    use crate::timing::UNREACHABLE;
 
     impl Reachability {
         fn new() -> Self {
-            Self(watch::Sender::default())
+            Self::observed(&ClientOptions::default())
         }
 
         fn heartbeat(&self, address: &str, heartbeat: Heartbeat) {
-            self.0
-                .send_modify(|state| state.set(address.to_owned(), Some(heartbeat)));
+            self.servers.send_modify(|state| {
+                state.set(address.to_owned(), heartbeat);
+            });
         }
 
         /// The time after which a request without a reply fails, and the error; `None` if it does not within a minute.
         async fn fails_after(&self) -> Option<(Duration, String)> {
             let begun = Instant::now();
             let request = std::future::pending::<Result<(), LockError>>();
-            let failing = self.unless_unreachable(request);
+            let failing = self.run(true, request);
             let failed = tokio::time::timeout(Duration::from_secs(60), failing).await;
             let error = failed.ok()?.unwrap_err();
             Some((begun.elapsed(), error.to_string()))
@@ -292,7 +269,9 @@ mod tests {
         servers.heartbeat("a:1", Heartbeat::Succeeded);
         assert_eq!(text(&servers), plain);
         let no_primary = Some(TopologyType::ReplicaSetNoPrimary);
-        servers.0.send_modify(|state| state.topology = no_primary);
+        servers
+            .servers
+            .send_modify(|servers| servers.topology = no_primary);
         assert_eq!(text(&servers), format!("{plain}: the replica set has no primary"));
         servers.heartbeat("a:1", refused());
         assert_eq!(
@@ -306,7 +285,7 @@ mod tests {
         let servers = Reachability::new();
         servers.heartbeat("a:1", Heartbeat::Succeeded);
         servers.heartbeat("b:2", refused());
-        servers.0.send_modify(|state| state.set("a:1".to_owned(), None));
+        servers.servers.send_modify(|servers| servers.closed("a:1"));
         let (_, error) = servers.fails_after().await.expect("b:2 is alone");
         assert!(error.contains("b:2"), "{error}");
     }

@@ -1,6 +1,6 @@
 //! Claims on several locks at once, which have one id in common.
 
-#[cfg(test)]
+#[cfg(all(test, server_tests))]
 mod tests;
 
 use std::collections::HashMap;
@@ -9,10 +9,12 @@ use std::time::Duration;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{ReadPreference, SelectionCriteria};
 
+use super::look::{held_ms, remaining_ms};
 use super::memory::MemoryStore;
-use super::mongo::{MongoStore, acquire_reply, claim_stage, corrupt, millis};
+use super::mongo::{MongoStore, acquire_reply, claim_stage, corrupt, millis, wrong_type};
 use super::{AcquireReply, AcquireRequest, LeaseId, driver_error, reply};
 use crate::LockError;
+use crate::task::driver_call;
 
 /// The replies for several claims in their order. The error of their query says nothing about the claims themselves, which
 /// the command before it may have made, however the query has failed.
@@ -29,14 +31,10 @@ impl MongoStore {
         request: AcquireRequest,
         limit: Duration,
     ) -> Result<Claimed, LockError> {
-        let claiming = async {
-            self.send_claims(keys, request, limit).await?;
-            Ok(self.read_claims(keys, request, limit).await)
-        };
-        match self.reachability() {
-            Some(reachability) => reachability.unless_unreachable(claiming).await,
-            None => claiming.await,
-        }
+        let sent = self.send_claims(keys, request, limit).await;
+        self.note_outcome(&sent);
+        sent?;
+        Ok(self.read_claims(keys, request, limit).await)
     }
 
     /// Sends one upsert for each lock. They do not wait for each other: a lock that is held, or another client that inserts
@@ -64,13 +62,7 @@ impl MongoStore {
         };
         let failed = index.and_then(|index| keys.get(index));
         Err(match failed {
-            Some(key) if driver_error::is_wrong_type(&error) => corrupt(
-                &key.name,
-                format!(
-                    "a field has a type that the server cannot calculate with ({})",
-                    error.kind
-                ),
-            ),
+            Some(key) if driver_error::is_wrong_type(&error) => corrupt(&key.name, wrong_type(&error)),
             _ if driver_error::is_blocked_update(&error) => {
                 let names = failed.map_or_else(|| any_of(keys), |key| key.name.to_string());
                 driver_error::blocked(&names, error)
@@ -82,13 +74,12 @@ impl MongoStore {
     /// What the documents of these locks say, confirmed by a majority: with less, a failover could take an acquisition back.
     async fn read_claims(&self, keys: &[LeaseId], request: AcquireRequest, limit: Duration) -> Claimed {
         let names: Vec<&str> = keys.iter().map(|key| &*key.name).collect();
-        let is_date = doc! { "$eq": [{ "$type": "$expiresAt" }, "date"] };
-        let remaining = doc! { "$subtract": ["$expiresAt", "$$NOW"] };
         let command = doc! {
             "find": self.locks.name(),
             "filter": { "_id": { "$in": names } },
-            // A damaged document must not end the query for the others, as a subtraction from another type would.
-            "projection": { "lockId": 1, "fencingToken": 1, "remainingMs": { "$cond": [is_date, remaining, Bson::Null] } },
+            "projection": {
+                "lockId": 1, "fencingToken": 1, "remainingMs": remaining_ms(), "heldMs": held_ms(),
+            },
             "batchSize": i64::try_from(keys.len()).unwrap_or(i64::MAX),
             "singleBatch": true,
             "readConcern": { "level": "majority" },
@@ -96,7 +87,8 @@ impl MongoStore {
         };
         let database = self.locks.client().database(&self.locks.namespace().db);
         let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
-        let reply = database.run_command(command).selection_criteria(primary).await?;
+        let sending = database.run_command(command).selection_criteria(primary);
+        let reply = driver_call(sending.into_future()).await?;
         let found = reply
             .get_document("cursor")
             .and_then(|cursor| cursor.get_array("firstBatch"));
@@ -112,6 +104,7 @@ impl MongoStore {
             // Another client has deleted the document in the meantime.
             None => Ok(AcquireReply::Held {
                 holder: None,
+                held_for: None,
                 remaining: None,
                 dates: None,
             }),
@@ -121,7 +114,7 @@ impl MongoStore {
 }
 
 /// The names of these locks for an error that is the error of one of them, which the server does not name.
-fn any_of(keys: &[LeaseId]) -> String {
+pub(super) fn any_of(keys: &[LeaseId]) -> String {
     const SHOWN: usize = 3;
     let shown: Vec<&str> = keys.iter().take(SHOWN).map(|key| &*key.name).collect();
     let shown = shown.join("` or `");

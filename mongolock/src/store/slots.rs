@@ -9,6 +9,7 @@ use mongodb::options::{ReadPreference, SelectionCriteria};
 use super::look::{RunningLease, look_fields, running_lease};
 use super::memory::MemoryStore;
 use super::mongo::{MongoStore, millis};
+use crate::task::driver_call;
 use crate::{LockError, slot};
 
 /// The permits of a semaphore that are held, by their numbers; every other permit is free.
@@ -37,7 +38,8 @@ impl MongoStore {
         };
         let database = self.locks.client().database(&self.locks.namespace().db);
         let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
-        let reply = database.run_command(command).selection_criteria(primary).await?;
+        let sending = database.run_command(command).selection_criteria(primary);
+        let reply = driver_call(sending.into_future()).await?;
         let found = reply
             .get_document("cursor")
             .and_then(|cursor| cursor.get_array("firstBatch"));

@@ -44,10 +44,21 @@ impl MongoStore {
             Ok(Listed::Proved(state)) => Ok(state.into()),
             // Without a document there is no lock that a build could delay.
             Ok(Listed::NoCollection) => Ok(self.build(wanted).await.into()),
-            Ok(Listed::Open) => self.make_index(wanted).await,
+            Ok(Listed::Open | Listed::Forbidden(_)) => self.make_index(wanted).await,
             Err(error) => Err(error.into()),
         };
         checked.unwrap_or_else(|error| IndexState::unknown(&error).into())
+    }
+
+    /// The state of the index as it is. Nothing is created.
+    pub(crate) async fn inspect_index(&self, wanted: TtlOptions) -> IndexState {
+        match self.listed(wanted).await {
+            Ok(Listed::Proved(IndexState::Ready)) => self.with_options(IndexState::Ready).await,
+            Ok(Listed::Proved(state)) => state,
+            Ok(Listed::NoCollection) => IndexState::NoCollection,
+            Ok(Listed::Open) => self.with_options(IndexState::Missing).await,
+            Ok(Listed::Forbidden(error)) | Err(error) => IndexState::from_error(&error),
+        }
     }
 
     /// Creates the index where it can work: at once while no lock has a document, and else in one process at a time.
@@ -72,7 +83,7 @@ impl MongoStore {
     /// process builds again before the pause is over.
     async fn build_alone(&self, wanted: TtlOptions) -> Result<IndexCheck, LockError> {
         let pause = Duration::from_secs(fastrand::u64(INDEX_BUILD_PAUSE));
-        let key = build_key();
+        let key = internal_key();
         let request = AcquireRequest {
             wants_dates: false,
             expiry: pause,
@@ -85,7 +96,7 @@ impl MongoStore {
         // Another process may have built it since the last listing.
         let state = match self.listed(wanted).await? {
             Listed::Proved(state) => state,
-            Listed::NoCollection | Listed::Open => self.build(wanted).await,
+            Listed::NoCollection | Listed::Open | Listed::Forbidden(_) => self.build(wanted).await,
         };
         if matches!(state, IndexState::Failed { .. }) {
             return Ok(IndexCheck { state, next: pause });
@@ -144,19 +155,20 @@ impl MongoStore {
         Ok(hello.contains_key("setName") || hello.get_str("msg").is_ok_and(|msg| msg == "isdbgrid"))
     }
 
-    /// The state of an index that is ready, by the options of its collection: one on a capped collection removes nothing,
-    /// and a collation changes which names are the same. Without the right to list collections it counts as an ordinary one.
-    async fn with_options(&self, ready: IndexState) -> IndexState {
+    /// The state of the collection by its options, or else this one of its index: an index on a capped collection removes
+    /// nothing, and a collation changes which names are the same. Without the right to list collections it counts as an
+    /// ordinary one.
+    async fn with_options(&self, index: IndexState) -> IndexState {
         let database = self.background.client().database(&self.background.namespace().db);
         let own = doc! { "name": self.background.name() };
         let Ok(mut found) = database.list_collections().filter(own).await else {
-            return ready;
+            return index;
         };
         if !matches!(found.advance().await, Ok(true)) {
-            return ready;
+            return index;
         }
         let Ok(collection) = found.deserialize_current() else {
-            return ready;
+            return index;
         };
         if collection.options.capped == Some(true) {
             return IndexState::Capped;
@@ -165,7 +177,7 @@ impl MongoStore {
             Some(collation) if collation.locale != SIMPLE => IndexState::Collation {
                 locale: collation.locale,
             },
-            _ => ready,
+            _ => index,
         }
     }
 
@@ -193,7 +205,8 @@ fn not_built() -> IndexState {
     }
 }
 
-fn build_key() -> LeaseId {
+/// A claim on the internal lock.
+pub(super) fn internal_key() -> LeaseId {
     LeaseId {
         name: Arc::from(BUILD_LOCK),
         lock_id: lock_id::new(BUILD_OWNER, Uuid::new_v4()),

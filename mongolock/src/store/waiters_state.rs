@@ -39,9 +39,12 @@ impl From<IndexState> for WaitersState {
             // The waiters are found by their names as they are.
             IndexState::Ready | IndexState::Collation { .. } => Self::Ready,
             IndexState::Unauthorized { reason } => Self::Unauthorized { reason },
-            IndexState::Conflict { reason } | IndexState::Failed { reason } => Self::Failed { reason },
+            IndexState::Conflict { reason, .. } | IndexState::Failed { reason } => Self::Failed { reason },
             IndexState::Capped => Self::Failed {
                 reason: "the collection is capped".to_owned(),
+            },
+            IndexState::Missing | IndexState::NoCollection => Self::Failed {
+                reason: "the indexes are missing".to_owned(),
             },
         }
     }

@@ -25,6 +25,7 @@ mod listeners;
 mod memory;
 mod names;
 mod order;
+mod order_sets;
 mod plot;
 mod processes;
 mod queue;
@@ -45,7 +46,7 @@ use crate::report::Report;
 use crate::setting::Setting;
 
 /// The groups with what they measure, and how long they take, exactly and with `--quick`.
-const GROUPS: [(&str, &str, &str); 18] = [
+const GROUPS: [(&str, &str, &str); 19] = [
     (
         "uncontended",
         "acquire and release, beside two floors",
@@ -91,6 +92,11 @@ const GROUPS: [(&str, &str, &str); 18] = [
         "order-many",
         "many processes, and many tasks in few processes",
         "3 min / 40 s",
+    ),
+    (
+        "order-sets",
+        "the order between processes that want several locks",
+        "5 min / 1 min",
     ),
     (
         "sets",
@@ -185,6 +191,7 @@ async fn measure(group: &str, setting: &Setting, report: &mut Report) -> anyhow:
         "order-foreign" => order::foreign(setting, report).await,
         "order-mixed" => order::mixed(setting, report).await,
         "order-many" => order::many(setting, report).await,
+        "order-sets" => order_sets::measure(setting, report).await,
         "sets" => sets::measure(setting, report).await,
         "names" => names::measure(setting, report).await,
         "waiters" => waiters::measure(setting, report).await,

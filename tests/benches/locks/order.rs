@@ -271,6 +271,7 @@ async fn compete(setting: &Setting, shape: &Shape<'_>, turn: usize) -> anyhow::R
     let name = format!("order:{}:{}:{turn}", shape.name, shape.dead);
     let queueing = |client, tasks| Queueing {
         name: name.clone(),
+        sets: Vec::new(),
         client,
         providers: shape.providers,
         tasks,

@@ -1,4 +1,5 @@
-//! The processes of the group `order`: tasks that ask for one lock again and again for a fixed time.
+//! The processes of the groups `order` and `order-sets`: tasks that ask for one lock, or for sets, again and again for a fixed
+//! time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +34,9 @@ pub(crate) enum Client {
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Queueing {
     pub(crate) name: String,
+    /// The names of the locks that the tasks want by turns, one or several at once; without any they want the lock of that
+    /// name.
+    pub(crate) sets: Vec<Vec<String>>,
     pub(crate) client: Client,
     /// The number of providers, each with the same number of tasks.
     pub(crate) providers: usize,
@@ -67,14 +71,20 @@ pub(crate) async fn queue(uri: &str, database: &str, queueing: Queueing) -> anyh
     let ends = begins + queueing.counted;
     let mut working = JoinSet::new();
     let every = providers.iter().enumerate();
-    for (number, provider) in every.flat_map(|of| std::iter::repeat_n(of, queueing.tasks)) {
+    let every = every.flat_map(|of| std::iter::repeat_n(of, queueing.tasks));
+    for (task, (number, provider)) in every.enumerate() {
         let (provider, name) = (provider.clone(), queueing.name.clone());
+        let names = queueing.sets.get(task % queueing.sets.len().max(1)).cloned();
         let locks = database.collection("distributed_locks");
         working.spawn(async move {
             let mut sections = if queueing.client == Client::Dotnet {
                 dotnet(&locks, &name, ends).await?
             } else {
-                ours(&provider, &name, ends).await?
+                match names {
+                    Some(names) if names.len() > 1 => ours_of_set(&provider, names, ends).await?,
+                    Some(names) => ours(&provider, names.first().unwrap_or(&name), ends).await?,
+                    None => ours(&provider, &name, ends).await?,
+                }
             };
             for section in &mut sections {
                 section.process = number;
@@ -105,6 +115,20 @@ async fn ours(provider: &LockProvider, name: &str, ends: Duration) -> anyhow::Re
     while clock::now() < ends {
         let asked = clock::now();
         noted.push(lock.run(move |_| section(asked)).await?);
+    }
+    Ok(noted)
+}
+
+async fn ours_of_set(
+    provider: &LockProvider,
+    names: Vec<String>,
+    ends: Duration,
+) -> anyhow::Result<Vec<Section>> {
+    let set = provider.lock_all(names).acquire_timeout(Duration::from_secs(120));
+    let mut noted = Vec::new();
+    while clock::now() < ends {
+        let asked = clock::now();
+        noted.push(set.run(move |_| section(asked)).await?);
     }
     Ok(noted)
 }

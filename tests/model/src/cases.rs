@@ -285,7 +285,8 @@ const DONE: Done = Done {
     renewals: 1,
     copies: 1,
     crashes: 1,
-    period_end: 6,
+    period: 4,
+    horizon: 6,
     ends: Ends::Mark,
 };
 
@@ -321,7 +322,7 @@ fn other_models() -> [Case; 6] {
 }
 
 /// The other questions, with one rule missing.
-fn other_broken_models() -> [Case; 9] {
+fn other_broken_models() -> [Case; 10] {
     let commits = "no transaction commits after a later holder has the lock";
     let gap = "a lock that is awaited is not free for long";
     let ends = "every call gets its locks in the end";
@@ -360,9 +361,17 @@ fn other_broken_models() -> [Case; 9] {
         ),
         breaks(
             "a lock that is released when the work is done",
-            "one call at most is told that it has done the work",
+            "one call at most is told that it has done the work of a period",
             Done {
                 ends: Ends::Release,
+                ..DONE
+            },
+        ),
+        breaks(
+            "a claim that is gone after its period counts as released",
+            "one call at most is told that it has done the work of a period",
+            Done {
+                ends: Ends::MarkOrGoneLater,
                 ..DONE
             },
         ),

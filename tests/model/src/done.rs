@@ -1,14 +1,21 @@
 //! Work that may succeed only once in a period: the claim is replaced by a mark that lasts until the period ends.
+//!
+//! The periods follow one another without a gap, and the model goes on into the second one: copies of a request arrive
+//! when the mark of their period has ended.
 
 use stateright::{Model, Property};
 
-use crate::protocol::{ClaimId, Document, LockId, Reply, Rules, Time, mark, own};
+use crate::protocol::{ClaimId, Document, Found, LockId, MarkRequest, Reply, Rules, Time, mark};
 
 /// How a process finds out that its mark stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ends {
-    /// The reply has the document as it was before: a copy of the request finds the mark of the first one.
+    /// The reply has the document as it was before: a copy of the request finds the mark of the first one, or the
+    /// release with which it has ended a claim after the period.
     Mark,
+    /// The same, but after the period a copy that finds no claim takes that for a release by the first request. Wrong:
+    /// others may have had the lock.
+    MarkOrGoneLater,
     /// The reply says only whether the claim was found. Wrong: a copy does not find it.
     MarkByClaim,
     /// The lock is released. Wrong: the next process does the work again.
@@ -24,8 +31,10 @@ pub(crate) struct Done {
     /// How many copies of requests that mark are sent.
     pub(crate) copies: u8,
     pub(crate) crashes: u8,
-    /// When the period ends, by the server's clock.
-    pub(crate) period_end: Time,
+    /// How long a period lasts, by the server's clock.
+    pub(crate) period: Time,
+    /// When the model ends, by the server's clock.
+    pub(crate) horizon: Time,
     pub(crate) ends: Ends,
 }
 
@@ -33,15 +42,18 @@ pub(crate) struct Done {
 pub(crate) enum Phase {
     Idle,
     Running {
-        claim: ClaimId,
+        request: MarkRequest,
         deadline: Time,
     },
     /// The work has succeeded, and requests that mark the lock are on their way.
     Marking {
-        claim: ClaimId,
+        request: MarkRequest,
+        is_repeated: bool,
     },
-    /// The call has returned that the work was done.
-    Done,
+    /// The call has returned that the work of the period with this end was done.
+    Done {
+        end: Time,
+    },
     /// The call has returned that the lock was lost.
     Lost,
     /// The call has returned that another one had done the work.
@@ -51,10 +63,20 @@ pub(crate) enum Phase {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Message {
-    Mark(ClaimId),
-    /// The reply, with whether the mark stands as far as the process can tell.
-    Marked(ClaimId, bool),
+    Mark(MarkRequest),
+    Marked(ClaimId, MarkReply),
     Release(ClaimId),
+}
+
+/// What the reply to a request for a mark tells the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum MarkReply {
+    /// The work is done: the mark stands, or the claim was released after its period.
+    Done,
+    /// The claim is gone.
+    Gone,
+    /// The period is over, and the process takes a claim that is gone for released if it has repeated its request.
+    GoneLater,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -87,40 +109,61 @@ pub(crate) enum Action {
 }
 
 impl Done {
-    fn is_marked(&self, state: &State) -> bool {
-        let is_mark = |document: &Document| matches!(document.lock_id, LockId::Done(_));
-        state.document.as_ref().is_some_and(is_mark) && state.now < self.period_end
+    /// The end of the period that this time belongs to.
+    fn end_of_period(&self, now: Time) -> Time {
+        (now / self.period + 1) * self.period
+    }
+
+    /// Whether the mark of a period stands that is not over.
+    fn is_marked(state: &State) -> bool {
+        let is_mark = |document: &Document| {
+            matches!(document.lock_id, LockId::Done(_)) && state.now < document.expires_at
+        };
+        state.document.as_ref().is_some_and(is_mark)
+    }
+
+    /// What a process learns from what its request for a mark has found.
+    fn mark_reply(&self, found: Found) -> MarkReply {
+        let is_done = match self.ends {
+            Ends::MarkByClaim => found.had_claim,
+            Ends::Mark | Ends::MarkOrGoneLater | Ends::Release => found.is_complete,
+        };
+        match self.ends {
+            _ if is_done => MarkReply::Done,
+            Ends::MarkOrGoneLater if found.is_over => MarkReply::GoneLater,
+            _ => MarkReply::Gone,
+        }
     }
 
     fn arrives(&self, state: &mut State, message: Message) {
         let now = state.now;
         match message {
-            Message::Mark(claim) => {
-                let stands = match self.ends {
-                    Ends::Release => {
-                        self.rules.release(&mut state.document, claim, now);
-                        true
-                    }
-                    Ends::Mark => {
-                        let found = mark(&mut state.document, claim, self.period_end);
-                        found == Some(LockId::Claim(claim)) || found == Some(LockId::Done(claim))
-                    }
-                    Ends::MarkByClaim => {
-                        let found = own(&mut state.document, claim).is_some();
-                        mark(&mut state.document, claim, self.period_end);
-                        found
-                    }
+            Message::Mark(request) => {
+                let reply = if self.ends == Ends::Release {
+                    self.rules.release(&mut state.document, request.claim, now);
+                    MarkReply::Done
+                } else {
+                    self.mark_reply(mark(&mut state.document, request, now))
                 };
-                state.messages.push(Message::Marked(claim, stands));
+                state.messages.push(Message::Marked(request.claim, reply));
             }
-            Message::Marked(claim, stands) => {
-                let marks = |phase: &&mut Phase| **phase == Phase::Marking { claim };
+            Message::Marked(claim, reply) => {
+                let marks = |phase: &&mut Phase| marked_claim(**phase) == Some(claim);
                 let Some(phase) = state.processes.iter_mut().find(marks) else {
                     return;
                 };
-                *phase = if stands { Phase::Done } else { Phase::Lost };
-                let id = state.document.map(|document| document.lock_id);
-                state.has_denied_mark |= !stands && id == Some(LockId::Done(claim));
+                let Phase::Marking { request, is_repeated } = *phase else {
+                    return;
+                };
+                let is_done = reply == MarkReply::Done || (reply == MarkReply::GoneLater && is_repeated);
+                *phase = if is_done {
+                    Phase::Done { end: request.end }
+                } else {
+                    Phase::Lost
+                };
+                let own = |document: &Document| document.lock_id == LockId::Done(claim);
+                let stands = state.document.as_ref().is_some_and(own) && now < request.end;
+                state.has_denied_mark |= !is_done && stands;
             }
             Message::Release(claim) => {
                 self.rules.release(&mut state.document, claim, now);
@@ -132,19 +175,35 @@ impl Done {
 impl State {
     fn claim_of(&self, process: usize) -> Option<ClaimId> {
         match self.processes[process] {
-            Phase::Running { claim, .. } | Phase::Marking { claim } => Some(claim),
+            Phase::Running { request, .. } | Phase::Marking { request, .. } => Some(request.claim),
             _ => None,
         }
     }
 
     fn tidy(&mut self) {
-        let processes = self.processes.clone();
+        let marking: Vec<_> = self.processes.iter().copied().filter_map(marked_claim).collect();
         self.messages.retain(|message| match message {
-            Message::Marked(claim, _) => processes.contains(&Phase::Marking { claim: *claim }),
+            Message::Marked(claim, _) => marking.contains(claim),
             Message::Mark(_) | Message::Release(_) => true,
         });
         self.messages.sort_unstable();
         self.processes.sort_unstable();
+    }
+}
+
+/// The end of the period whose work a process was told to have done.
+fn done_until(phase: &Phase) -> Option<Time> {
+    match phase {
+        Phase::Done { end } => Some(*end),
+        _ => None,
+    }
+}
+
+/// The claim whose mark a process has requested.
+fn marked_claim(phase: Phase) -> Option<ClaimId> {
+    match phase {
+        Phase::Marking { request, .. } => Some(request.claim),
+        _ => None,
     }
 }
 
@@ -168,8 +227,7 @@ impl Model for Done {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        // The model ends with the period.
-        if state.now + 1 < self.period_end {
+        if state.now < self.horizon {
             actions.push(Action::TimePasses);
         }
         for (process, phase) in state.processes.iter().enumerate() {
@@ -213,12 +271,17 @@ impl Model for Done {
             Action::Call { process } => {
                 let claim = ClaimId(state.claims);
                 state.claims += 1;
-                let was_marked = self.is_marked(&state);
+                let was_marked = Self::is_marked(&state);
                 match self.rules.claim(&mut state.document, claim, now, 1) {
-                    Reply::Acquired { remaining, .. } => {
+                    Reply::Acquired {
+                        remaining,
+                        last_token,
+                    } => {
                         state.has_begun_again |= was_marked;
+                        let end = self.end_of_period(now);
+                        let token = last_token;
                         state.processes[process] = Phase::Running {
-                            claim,
+                            request: MarkRequest { claim, token, end },
                             deadline: now + remaining,
                         };
                     }
@@ -237,12 +300,15 @@ impl Model for Done {
                 }
             }
             Action::Succeed { process } => {
-                let Phase::Running { claim, deadline } = state.processes[process] else {
+                let Phase::Running { request, deadline } = state.processes[process] else {
                     return None;
                 };
                 state.processes[process] = if now < deadline {
-                    state.messages.push(Message::Mark(claim));
-                    Phase::Marking { claim }
+                    state.messages.push(Message::Mark(request));
+                    Phase::Marking {
+                        request,
+                        is_repeated: false,
+                    }
                 } else {
                     Phase::Lost
                 };
@@ -258,8 +324,11 @@ impl Model for Done {
             }
             Action::RepeatMark { process } => {
                 state.copies += 1;
-                let claim = state.claim_of(process)?;
-                state.messages.push(Message::Mark(claim));
+                let Phase::Marking { request, is_repeated } = &mut state.processes[process] else {
+                    return None;
+                };
+                *is_repeated = true;
+                state.messages.push(Message::Mark(*request));
             }
             Action::Arrives(message) | Action::IsLost(message) => {
                 let at = state.messages.iter().position(|other| *other == message)?;
@@ -276,14 +345,13 @@ impl Model for Done {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(
-                "one call at most is told that it has done the work",
+                "one call at most is told that it has done the work of a period",
                 |_, state: &State| {
-                    state
-                        .processes
-                        .iter()
-                        .filter(|phase| **phase == Phase::Done)
-                        .count()
-                        <= 1
+                    let ends = state.processes.iter().filter_map(done_until);
+                    ends.enumerate().all(|(index, end)| {
+                        let mut before = state.processes.iter().filter_map(done_until).take(index);
+                        before.all(|other| other != end)
+                    })
                 },
             ),
             Property::always(
@@ -299,9 +367,15 @@ impl Model for Done {
             Property::sometimes(
                 "a process crashes, and another one does the work",
                 |_, state: &State| {
-                    state.processes.contains(&Phase::Crashed) && state.processes.contains(&Phase::Done)
+                    state.processes.contains(&Phase::Crashed)
+                        && state.processes.iter().any(|phase| done_until(phase).is_some())
                 },
             ),
+            Property::sometimes("the work is done in two periods", |model, state: &State| {
+                let first = |phase: &Phase| done_until(phase) == Some(model.period);
+                let second = |phase: &Phase| done_until(phase) == Some(2 * model.period);
+                state.processes.iter().any(first) && state.processes.iter().any(second)
+            }),
             Property::sometimes("a process that was too slow is told so", |_, state: &State| {
                 state.processes.contains(&Phase::Lost)
             }),

@@ -188,14 +188,51 @@ impl Rules {
     }
 }
 
-/// Replaces a claim by the mark of its work, `mark_stage`, and returns what the document had before.
-pub(crate) fn mark(at: &mut Option<Document>, claim: ClaimId, until: Time) -> Option<LockId> {
-    let found = at.map(|document| document.lock_id);
+/// A request that marks the work of a claim as done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct MarkRequest {
+    /// The claim that has the lock.
+    pub(crate) claim: ClaimId,
+    /// The token in the document of the claim.
+    pub(crate) token: Token,
+    /// When the period of the work ends.
+    pub(crate) end: Time,
+}
+
+/// What a request for a mark has found in the document.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    /// The claim had the lock.
+    pub(crate) had_claim: bool,
+    /// The mark of the claim stands, or the claim had the lock until the end of its period and is released.
+    pub(crate) is_complete: bool,
+    /// The period was over.
+    pub(crate) is_over: bool,
+}
+
+/// Replaces a claim by the mark of its work, or releases it after its period: `mark_stage` and `MarkRequest::reply`.
+pub(crate) fn mark(at: &mut Option<Document>, request: MarkRequest, now: Time) -> Found {
+    let MarkRequest { claim, token, end } = request;
+    let (is_over, before) = (now >= end, *at);
+    let had = |id: LockId| before.is_some_and(|document| document.lock_id == id);
+    let (had_claim, had_mark) = (had(LockId::Claim(claim)), had(LockId::Done(claim)));
+    let was_released = before.is_some_and(|document| {
+        document.lock_id == LockId::Released && document.token == token && document.expires_at >= end
+    });
     if let Some(document) = own(at, claim) {
-        document.lock_id = LockId::Done(claim);
-        document.expires_at = until;
+        if is_over {
+            self::end(document, now);
+        } else {
+            document.lock_id = LockId::Done(claim);
+            document.expires_at = end;
+        }
     }
-    found
+    let is_last = before.is_some_and(|document| document.token == token);
+    Found {
+        had_claim,
+        is_complete: had_mark || was_released || (had_claim && (!is_over || is_last)),
+        is_over,
+    }
 }
 
 /// The document of this claim, as long as the claim has the lock.

@@ -31,6 +31,17 @@ async fn patterns(
     Ok(locked())
 }
 
+/// Both are bound by a pattern, as the state of a web framework often is.
+struct State<T>(T);
+
+#[distributed_lock(name = "state:<id>", provider = locks)]
+async fn provider_from_a_pattern(
+    State(locks): State<LockProvider>,
+    (id, _): (u8, u8),
+) -> Result<String, LockError> {
+    Ok(locked())
+}
+
 #[distributed_lock(name = "a:<id>")]
 async fn moved(id: String) -> Result<usize, LockError> {
     let task = tokio::spawn(async move { id.len() });
@@ -111,6 +122,8 @@ async fn every_pattern_and_name() -> Result<(), LockError> {
         .scope(async {
             let point = Point { x: 1, y: 2 };
             let pair = Pair(9, String::new());
+            let locks = State(LockProvider::in_memory());
+            assert_eq!(provider_from_a_pattern(locks, (1, 2)).await?, "state:1");
             let name = patterns(point, (3, 4), [5, 0, 6], &(7, 8), pair, 0).await?;
             assert_eq!(name, "1:2:3:4:5:6:7:8:9");
             assert_eq!(moved("abc".to_owned()).await?, 3);

@@ -69,6 +69,41 @@ fn generic_answer<T: Clone>(value: &T, _: &Busy) -> anyhow::Result<T> {
     Ok(value.clone())
 }
 
+#[distributed_lock(name = "busy", on_busy = answer_as::<String, _>)]
+async fn with_turbofish(id: u64) -> Result<String, LockError> {
+    Ok(id.to_string())
+}
+
+fn answer_as<T: From<&'static str>, U>(_: &U, _: &Busy) -> Result<T, LockError> {
+    Ok("busy".into())
+}
+
+trait Answers {
+    fn answer(id: &u64, busy: &Busy) -> Result<String, LockError>;
+}
+
+impl Answers for Service {
+    fn answer(id: &u64, busy: &Busy) -> Result<String, LockError> {
+        Ok(format!("{} is busy for {id}", busy.name))
+    }
+}
+
+#[distributed_lock(name = "busy", on_busy = <T as Answers>::answer)]
+async fn of_a_trait<T: Answers>(id: u64) -> Result<String, LockError> {
+    Ok(id.to_string())
+}
+
+macro_rules! busy {
+    ($function:ident, $answer:path) => {
+        #[distributed_lock(name = "busy", on_busy = $answer, expiry = "30s")]
+        async fn $function(id: u64) -> Result<String, LockError> {
+            Ok(id.to_string())
+        }
+    };
+}
+
+busy!(generated, answer_as::<String, u64>);
+
 struct Service {
     name: String,
 }
@@ -131,6 +166,9 @@ async fn the_function_makes_the_return_value() -> anyhow::Result<()> {
         let names = || vec![String::new(), String::new()];
         assert!(matches!(owns(7, names()).await, Reply::Busy(7, _)));
         assert_eq!(generic(3).await?, 3);
+        assert_eq!(with_turbofish(3).await?, "busy");
+        assert_eq!(of_a_trait::<Service>(3).await?, "busy is busy for 3");
+        assert_eq!(generated(3).await?, "busy");
         let mut service = service();
         assert_eq!(service.by_reference(1).await?, "busy is busy for s 1");
         assert_eq!(service.by_mutable_reference(2).await?, "busy is busy for s 2");

@@ -3,7 +3,7 @@
 #![deny(warnings)]
 
 use async_trait::async_trait;
-use mongolock::{LockContext, LockError, LockProvider, distributed_lock};
+use mongolock::{LockContext, LockError, LockName, LockProvider, distributed_lock};
 
 #[distributed_lock(name = "a:<id>")]
 async fn last(id: u64, #[lock] lock: LockContext) -> Result<String, LockError> {
@@ -49,6 +49,27 @@ fn lock(provider: &LockProvider) -> LockProvider {
 #[distributed_lock(name = "function", provider = lock(&provider))]
 async fn beside_a_function(provider: LockProvider, #[lock] lock: LockContext) -> Result<String, LockError> {
     Ok(lock.name().to_owned())
+}
+
+/// The provider and the name have variables of their own with the name of the argument.
+#[distributed_lock(name = Fixed { text: { let lock = "own"; lock } }, provider = { let lock = own_provider(); lock })]
+async fn beside_variables(#[lock] lock: LockContext) -> Result<String, LockError> {
+    Ok(lock.name().to_owned())
+}
+
+#[distributed_lock(name = "closure", provider = [own_provider()].into_iter().find(|lock| !lock.held().is_empty()).unwrap_or_else(own_provider))]
+async fn beside_a_closure(#[lock] lock: LockContext) -> Result<String, LockError> {
+    Ok(lock.name().to_owned())
+}
+
+fn own_provider() -> LockProvider {
+    LockProvider::in_memory()
+}
+
+#[derive(LockName)]
+#[lock("fixed:<text>")]
+struct Fixed<'a> {
+    text: &'a str,
 }
 
 #[distributed_lock(name = "e", on_busy = "skip")]
@@ -127,6 +148,28 @@ macro_rules! job {
 
 job!(generated, held);
 
+macro_rules! typed {
+    ($first:ident, $second:ident, $ty:ty, $returned:ty, #[$lock:meta]) => {
+        #[distributed_lock(name = "typed")]
+        async fn $first(#[$lock] lock: $ty) -> $returned {
+            Ok(lock.name().to_owned())
+        }
+
+        #[distributed_lock(name = "typed")]
+        async fn $second(#[lock] lock: ($ty), id: u64) -> $returned {
+            Ok(format!("{} {id}", lock.name()))
+        }
+    };
+}
+
+typed!(typed, typed_in_parentheses, LockContext, Result<String, LockError>, #[lock]);
+typed!(with_path, with_path_in_parentheses, (mongolock::LockContext), Result<String, LockError>, #[lock]);
+
+#[distributed_lock(name = "parentheses")]
+async fn in_parentheses(#[lock] lock: (LockContext)) -> Result<String, LockError> {
+    Ok(lock.name().to_owned())
+}
+
 fn send<F: Future + Send>(future: F) -> F {
     future
 }
@@ -154,6 +197,13 @@ async fn the_lock_is_an_argument() -> Result<(), LockError> {
             assert_eq!(service.with_default().await?, "default");
             assert_eq!(service.above_a_span(1).await?, "h:eu!");
             assert!(generated().await? > 0);
+            assert_eq!(beside_variables().await?, "fixed:own");
+            assert_eq!(beside_a_closure().await?, "closure");
+            assert_eq!(typed().await?, "typed");
+            assert_eq!(typed_in_parentheses(1).await?, "typed 1");
+            assert_eq!(with_path().await?, "typed");
+            assert_eq!(with_path_in_parentheses(1).await?, "typed 1");
+            assert_eq!(in_parentheses().await?, "parentheses");
             Ok(())
         })
         .await

@@ -5,7 +5,8 @@ use mongodb::bson::{Document, doc};
 use mongodb::{Collection, Database};
 use mongolock::{DistributedLock, IndexState, LockError, LockProvider};
 use mongolock_tests::{
-    AMPLE, BEFORE_EXPIRY, Server, TestDb, lock_document, locks, must, stable_client, test_db,
+    AMPLE, BEFORE_EXPIRY, Commands, Server, TestDb, lock_document, locks, must, recorded, stable_client,
+    test_db,
 };
 use tokio::time::timeout;
 
@@ -94,6 +95,16 @@ impl Fixture {
     /// filled collection sends commands and writes a document of its own.
     pub(crate) async fn until_indexed(&self) {
         assert_eq!(self.provider.admin().index_state().await, IndexState::Ready);
+    }
+
+    /// A patient provider of another process that has had its first lock, and the commands that it sends from then on.
+    pub(crate) async fn recorded_patient(&self) -> (LockProvider, Commands) {
+        self.until_indexed().await;
+        let (database, commands) = recorded(self.db(), &[]).await;
+        let provider = patient(&database);
+        acquire_and_release(&provider.lock("warm")).await;
+        commands.clear();
+        (provider, commands)
     }
 
     pub(crate) async fn document(&self, name: &str) -> Option<Document> {

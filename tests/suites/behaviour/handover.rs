@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use mongodb::bson::doc;
 use mongolock::{FencingToken, LockError, LockProvider};
-use mongolock_tests::{AMPLE, BEFORE_EXPIRY, recorded};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conformance::conformance;
-use crate::fixture::{Fixture, acquire_and_release, assert_released, patient};
+use crate::fixture::{Fixture, acquire_and_release, assert_released};
 
 conformance!(
     waiters_acquire_in_the_order_of_their_arrival,
@@ -217,11 +217,7 @@ async fn names_that_were_used_once_leave_no_work(fixture: Fixture) {
 #[tokio::test]
 async fn a_hand_over_costs_no_command() {
     let fixture = Fixture::mongodb().await;
-    fixture.until_indexed().await;
-    let (database, commands) = recorded(fixture.db(), &[]).await;
-    let provider = patient(&database);
-    acquire_and_release(&provider.lock("warm")).await;
-    commands.clear();
+    let (provider, commands) = fixture.recorded_patient().await;
     let holds = noted_queue(&provider, 200).await.len();
     let trips = commands.count("findAndModify") + commands.count("update");
     assert_eq!(holds, 200);

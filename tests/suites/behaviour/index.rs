@@ -85,7 +85,7 @@ async fn index_state_names_the_problem() {
     create(&foreign, "expiresAt_ttl", Some(Duration::ZERO)).await;
     let state = foreign.provider.admin().index_state().await;
     assert!(
-        matches!(&state, IndexState::Conflict { reason } if reason.contains("expiresAt_ttl")),
+        matches!(&state, IndexState::Conflict { reason, .. } if reason.contains("expiresAt_ttl")),
         "{state:?}"
     );
 

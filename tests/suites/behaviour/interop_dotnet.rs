@@ -190,12 +190,12 @@ async fn locks_work_with_the_dotnet_index() {
     next.release().await.unwrap();
     assert!(matches!(
         fixture.provider.admin().index_state().await,
-        IndexState::Conflict { reason } if !reason.contains("takeover_margin")
+        IndexState::Conflict { reason, .. } if !reason.contains("takeover_margin")
     ));
     let builder = fixture.provider.to_builder().takeover_margin(AMPLE);
     let with_margin = builder.build().unwrap().admin().index_state().await;
     assert!(
-        matches!(&with_margin, IndexState::Conflict { reason } if reason.contains("takeover_margin of 60s")),
+        matches!(&with_margin, IndexState::Conflict { reason, .. } if reason.contains("takeover_margin of 60s")),
         "{with_margin:?}"
     );
 }

@@ -26,6 +26,7 @@ mod protocol;
 mod release_by_hand;
 mod rights;
 mod semaphore;
+mod set_handover;
 mod several_locks;
 mod shutdown;
 mod stable_api;

@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::fixture::Fixture;
 
-/// The number of acquire requests of waiting calls that may be in flight in one provider.
+/// The number of commands that may be in flight in one provider, however large the pool of its client is.
 const ADMITTED: usize = 128;
 
 /// A late reply, which comes before the time after which a reply is overdue.
@@ -153,34 +153,37 @@ async fn ten_thousand_awaited_locks_cost_few_commands() {
     drop(waiters);
 }
 
-/// A provider with room for all its requests in the pool of its client, whose acquire requests the server answers late;
-/// and the largest number of them that were in flight at a time.
-async fn answered_late(fixture: &Fixture) -> (LockProvider, Arc<InFlight>, FailPointGuard) {
+/// A provider whose client has a pool of this size, and whose acquire requests the server answers late; and the largest
+/// number of them that were in flight at a time.
+async fn answered_late(fixture: &Fixture, pool: usize) -> (LockProvider, Arc<InFlight>, FailPointGuard) {
     let in_flight = Arc::new(InFlight::default());
     let app_name = format!("appName={}", fixture.db().name());
-    let uri = with_parameter(&with_parameter(fixture.db().uri(), &app_name), "maxPoolSize=1000");
+    let pool_size = format!("maxPoolSize={pool}");
+    let uri = with_parameter(&with_parameter(fixture.db().uri(), &app_name), &pool_size);
     let mut options = must(stable_options(uri).await);
     let counting = Arc::clone(&in_flight);
     options.command_event_handler = Some(EventHandler::callback(move |event| counting.count(&event)));
+    let observation = LockProvider::observe(&mut options);
     let client = Client::with_options(options).unwrap();
     let database = client.database(fixture.db().name());
     let provider = LockProvider::builder(&database)
+        .observation(&observation)
         .acquire_timeout(AMPLE)
         .build()
         .unwrap();
     assert_eq!(provider.admin().index_state().await, IndexState::Ready);
-    open_connections(fixture, &database).await;
+    open_connections(fixture, &database, pool.min(ADMITTED * 2)).await;
     let point = FailPoint::on(&["findAndModify"]).always().block(LATE);
     let point = must(point.enable_for(fixture.db()).await);
     (provider, in_flight, point)
 }
 
-/// Opens more connections than there are requests in flight, so that opening them takes no time from the requests.
-async fn open_connections(fixture: &Fixture, database: &Database) {
+/// Opens as many connections as there may be requests in flight, so that opening them takes no time from the requests.
+async fn open_connections(fixture: &Fixture, database: &Database, count: usize) {
     let point = FailPoint::on(&["ping"]).always().block(LATE * 2);
     let point = must(point.enable_for(fixture.db()).await);
     let mut pings = JoinSet::new();
-    for _ in 0..ADMITTED * 2 {
+    for _ in 0..count {
         let database = database.clone();
         pings.spawn(async move { database.run_command(doc! { "ping": 1 }).await.unwrap() });
     }
@@ -215,26 +218,29 @@ impl InFlight {
     }
 }
 
-/// The requests of waiting calls are sent a bounded number at a time, also over a pool that has room for all of them.
+/// The requests of waiting calls are sent a bounded number at a time: two connections of a small pool stay free, and a pool
+/// that has room for all of them is not used up either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn first_requests_are_sent_a_few_at_a_time() {
-    let fixture = Fixture::mongodb().await;
-    let (provider, in_flight, point) = answered_late(&fixture).await;
-    let waiters = wait_for(&provider, ADMITTED * 2);
-    in_flight.until(ADMITTED / 2).await;
-    must(point.clear().await);
-    timeout(AMPLE, all_served(waiters))
-        .await
-        .expect("all have their turn");
-    let most = in_flight.most.load(SeqCst);
-    assert!(most <= ADMITTED, "{most}");
+    for (pool, admitted) in [(10, 8), (1000, ADMITTED)] {
+        let fixture = Fixture::mongodb().await;
+        let (provider, in_flight, point) = answered_late(&fixture, pool).await;
+        let waiters = wait_for(&provider, ADMITTED * 2);
+        in_flight.until(admitted / 2).await;
+        must(point.clear().await);
+        timeout(AMPLE, all_served(waiters))
+            .await
+            .expect("all have their turn");
+        let most = in_flight.most.load(SeqCst);
+        assert!(most <= admitted, "{most} over a pool of {pool}");
+    }
 }
 
 /// A call whose time is up before its first request was sent cannot say that the lock is held.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_was_never_sent_is_not_busy() {
     let fixture = Fixture::mongodb().await;
-    let (provider, in_flight, point) = answered_late(&fixture).await;
+    let (provider, in_flight, point) = answered_late(&fixture, 1000).await;
     let waiters = wait_for(&provider, ADMITTED * 2);
     in_flight.until(ADMITTED / 2).await;
     let late = provider.lock("late").acquire_timeout(LATE / 10);

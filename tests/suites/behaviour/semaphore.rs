@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use mongolock::{
-    FencedExt, FencingToken, IndexState, LockContext, LockError, LockFilter, LockProvider, LockState,
+    Fenced, FencedExt, FencingToken, IndexState, LockContext, LockError, LockFilter, LockProvider, LockState,
     LossReason, Permit, distributed_lock,
 };
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY, must, names, recorded, test_db};
@@ -339,11 +339,16 @@ async fn a_permit_has_no_fencing_token(fixture: Fixture) {
         .insert_one(doc! { "_id": 1 })
         .await;
     let error = written.unwrap_err();
-    assert!(
-        matches!(&error, LockError::InvalidOption { .. })
-            && error.to_string().contains("a permit has no fencing token"),
-        "{error}"
+    assert!(matches!(error, LockError::NoFencingToken), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "fenced write refused: a permit has no fencing token"
     );
+    // A value in memory accepts any token at first.
+    let value = Fenced::new(0);
+    let written = value.write(context.fencing_token(), |value| *value = 1);
+    assert!(matches!(written, Err(LockError::NoFencingToken)), "{written:?}");
+    assert_eq!(value.read(|value, _| *value), 0);
     permit.release().await.unwrap();
 }
 

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::error::Error as _;
 use std::time::Duration;
 
+use mongodb::bson::doc;
 use mongodb::error::{Error, ErrorKind};
-use mongolock::{LockError, LockProvider};
-use mongolock_tests::{FailPoint, Server, ServerOptions, test_db, transaction_on, with_parameter};
+use mongolock::{IndexState, LockError, LockProvider};
+use mongolock_tests::{AMPLE, FailPoint, Server, ServerOptions, test_db, transaction_on, with_parameter};
 
 use crate::{STEPPED_DOWN, assert_free, closed_address, connect, fail, until_indexed};
 
@@ -120,6 +121,86 @@ async fn a_blocked_document_is_told_once() {
     let source = error.source().and_then(|source| source.downcast_ref::<Error>());
     assert!(source.is_some(), "{error:?}");
     is_told_once(&error);
+}
+
+/// A release in the background goes on. Meanwhile the caller learns the same as that of an acquire in this state.
+#[tokio::test]
+async fn a_release_of_a_blocked_document_has_the_words_of_an_acquire() {
+    let db = test_db().await;
+    let provider = LockProvider::new(db.database());
+    assert_free(&provider, "reported").await;
+    let guard = provider.lock("released").await.unwrap();
+    until_indexed(&provider).await;
+    let other = db.connect_again().await.unwrap();
+    let mut session = transaction_on(&other, &["reported", "released"]).await;
+    let (error, acquire) = tokio::join!(guard.release(), error_within(&provider, 1500));
+    let error = error.unwrap_err();
+    let text = acquire.to_string().replace("`reported`", "`released`");
+    assert!(text.contains("an open transaction"), "{text}");
+    assert_eq!(error.to_string(), text);
+    assert_eq!(error.help(), acquire.help());
+    let source = error.source().and_then(|source| source.downcast_ref::<Error>());
+    assert!(source.is_some(), "{error:?}");
+    is_told_once(&error);
+    session.abort_transaction().await.unwrap();
+    assert_free(&provider, "released").await;
+}
+
+/// The server's own text has the whole command in it, and the driver's the whole reply.
+#[tokio::test]
+async fn no_text_of_the_library_has_a_dump_of_the_driver_in_it() {
+    let server = Server::start(ServerOptions::single().auth()).await.unwrap();
+    let app = server.client().await.unwrap().database("app");
+    let create = doc! { "createUser": "anna", "pwd": "anna", "roles": [] };
+    app.run_command(create).await.unwrap();
+    let uri = server.uri().replace("root:secret@", "anna:anna@");
+    let uri = uri.replace("authSource=admin", "authSource=app");
+    let provider = LockProvider::connect(&uri).await.unwrap();
+    let lock = provider.lock("refused").acquire_timeout(AMPLE);
+    let error = lock.acquire().await.unwrap_err();
+    let source = error.source().unwrap_or_else(|| panic!("{error}")).to_string();
+    assert!(
+        source.contains("findAndModify") && source.contains("lsid"),
+        "{source}"
+    );
+    let health = serde_json::to_string(&provider.health().await).unwrap();
+    let IndexState::Unauthorized { reason } = provider.admin().index_state().await else {
+        panic!("the user may not create an index");
+    };
+    let told = "error 13, Unauthorized";
+    for text in [error.to_string(), health, reason] {
+        assert!(text.contains(told), "{text}");
+        assert!(text.len() < 600, "{text}");
+        for dump in ["$", "lsid", "kind:", "Kind:", "labels"] {
+            assert!(!text.contains(dump), "{text}");
+        }
+    }
+
+    let documents =
+        doc! { "insert": "distributed_locks", "documents": [{ "_id": "damaged", "fencingToken": "none" }] };
+    app.run_command(documents).await.unwrap();
+    let provider = LockProvider::connect(server.uri()).await.unwrap();
+    let provider = provider.to_builder().database("app").build().unwrap();
+    for text in [
+        provider
+            .lock("damaged")
+            .try_acquire()
+            .await
+            .unwrap_err()
+            .to_string(),
+        provider
+            .lock_all(["damaged", "other"])
+            .try_acquire()
+            .await
+            .unwrap_err()
+            .to_string(),
+    ] {
+        assert!(text.contains("damaged") && text.len() < 200, "{text}");
+        assert!(
+            !text.contains("kind:") && !text.contains("PlanExecutor"),
+            "{text}"
+        );
+    }
 }
 
 /// A client of the application sends its events to the application only: the driver's own error is passed on when there is one,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mongodb::bson::doc;
 use mongolock::{Health, LockProvider};
 use mongolock_tests::{AMPLE, Fault, Server, ServerOptions, eventually, must};
 use tokio::time::Instant;
@@ -133,4 +134,41 @@ async fn a_set_without_a_primary_is_reachable() {
     must(primary.restart().await);
     until_ready(&provider).await;
     assert!(provider.health().await.has_primary);
+}
+
+/// The server replies to `hello`, and refuses every acquire and renewal.
+#[tokio::test]
+async fn a_user_without_rights_is_not_ready_until_it_has_them() {
+    let server = Server::start(ServerOptions::single().auth()).await.unwrap();
+    let app = server.client().await.unwrap().database("app");
+    let run = async |command| must(app.run_command(command).await);
+    run(doc! { "createUser": "anna", "pwd": "anna", "roles": [] }).await;
+    let uri = server.uri().replace("root:secret@", "anna:anna@");
+    let uri = uri.replace("authSource=admin", "authSource=app");
+    let client = mongodb::Client::with_uri_str(&uri).await.unwrap();
+    let builder = LockProvider::builder(&client.database("app")).renew_interval(Duration::from_millis(200));
+    let provider = builder.build().unwrap();
+    let is_refused = async || {
+        assert!(!provider.is_ready().await);
+        let health = provider.health().await;
+        assert!(health.is_reachable && health.has_primary, "{health:?}");
+        let error = health.error.expect("the refusal").to_string();
+        assert_eq!(error, "MongoDB refused an operation (error 13, Unauthorized)");
+    };
+    let lock = provider.lock("refused").acquire_timeout(AMPLE);
+    let refused = lock.acquire().await.unwrap_err();
+    assert!(refused.to_string().contains("Unauthorized"), "{refused}");
+    is_refused().await;
+    // A service whose balancer sends it nothing while it is not ready finds its rights all the same.
+    run(doc! { "grantRolesToUser": "anna", "roles": ["readWrite"] }).await;
+    until_ready(&provider).await;
+    assert!(provider.health().await.error.is_none());
+    let guard = provider.lock("held").await.unwrap();
+    run(doc! { "revokeRolesFromUser": "anna", "roles": ["readWrite"] }).await;
+    let unready = async || (!provider.is_ready().await).then_some(());
+    must(eventually(AMPLE, "a refused renewal", unready).await);
+    is_refused().await;
+    run(doc! { "grantRolesToUser": "anna", "roles": ["readWrite"] }).await;
+    until_ready(&provider).await;
+    guard.release().await.unwrap();
 }

@@ -350,8 +350,31 @@ const PROCESSES: usize = 4;
 const TASKS: i64 = 6;
 const TURNS: i64 = 5;
 
+/// The tokens of one turn, of the locks in their order.
+type Tokens = [i64; 2];
+
+/// The tokens that a process has printed with its turn.
+fn tokens(printed: &str) -> Tokens {
+    let mut tokens = printed.split(' ').map(|token| token.parse().unwrap());
+    [tokens.next().unwrap(), tokens.next().unwrap()]
+}
+
+/// Whether the second turn has taken the claims of the first one over in its process: a new claim has tokens by the clock.
+fn is_handed_over(before: Tokens, after: Tokens) -> bool {
+    before.map(|token| token + 1) == after
+}
+
+/// Reads the turns of a process until it has handed its locks over: then it is in the middle of a row.
+async fn until_in_a_row(process: &mut Actor) -> Vec<Tokens> {
+    let mut turns = vec![tokens(&process.until("turn").await)];
+    while !turns.windows(2).any(|pair| is_handed_over(pair[0], pair[1])) {
+        turns.push(tokens(&process.until("turn").await));
+    }
+    turns
+}
+
 /// Processes that name two locks in opposite orders make progress, never hold them at the same time, and leave nothing
-/// behind, although one of them is killed in the middle.
+/// behind, although one of them is killed while it hands the locks over. The tokens of both locks rise from turn to turn.
 #[tokio::test]
 async fn processes_with_opposite_orders_do_not_deadlock() {
     let db = test_db().await;
@@ -361,23 +384,38 @@ async fn processes_with_opposite_orders_do_not_deadlock() {
         .map(|_| Actor::start("lock_sets::contend", &db, expiry, &[]))
         .collect();
     let mut killed = Actor::start("lock_sets::contend", &db, expiry, &[]);
-    for _ in 0..3 {
-        killed.until("turn").await;
-    }
+    let mut all = until_in_a_row(&mut killed).await;
     killed.signal(Signal::KILL);
+    let mut handed_over = 0;
     for process in &mut processes {
-        process.until("done").await;
+        let mut turns = Vec::new();
+        loop {
+            let (word, rest) = process.next().await;
+            match &*word {
+                "turn" => turns.push(tokens(&rest)),
+                "done" => break,
+                // What has failed is counted as lost.
+                _ => {}
+            }
+        }
+        handed_over += turns
+            .windows(2)
+            .filter(|pair| is_handed_over(pair[0], pair[1]))
+            .count();
+        all.extend(turns);
     }
+    assert!(handed_over > 0, "no process has handed its locks over");
+    all.sort_unstable();
+    let rise = |pair: &[Tokens]| pair[0][0] < pair[1][0] && pair[0][1] < pair[1][1];
+    assert!(all.windows(2).all(rise), "{all:?}");
     let counted = counter(db.database()).await;
     let done = i64::try_from(PROCESSES).unwrap() * TASKS * TURNS;
     assert!(
         counted >= done && counted <= done + TASKS * TURNS,
         "{counted} of {done} turns"
     );
-    // A killed process may have read the counter and not written it; nobody else has lost a turn.
-    let (reads, lost) = (document_of(&db, "reads").await, document_of(&db, "lost").await);
-    let unwritten = reads - counted;
-    assert!((0..=1).contains(&unwritten), "{unwritten} turns were overwritten");
+    let (written, lost) = (document_of(&db, "written").await, document_of(&db, "lost").await);
+    assert_eq!(written, counted, "turns were overwritten");
     assert_eq!(lost, 0);
     until_none_is_held(db.database(), AMPLE).await;
 }
@@ -388,9 +426,9 @@ async fn counter(database: &Database) -> i64 {
     let filter = doc! { "_id": "turns" };
     let found = counters.find_one(filter.clone()).await.unwrap();
     if found.is_none() {
-        for name in ["turns", "reads", "lost"] {
+        for name in ["turns", "lost"] {
             counters
-                .insert_one(doc! { "_id": name, "value": 0_i64 })
+                .insert_one(doc! { "_id": name, "value": 0_i64, "written": 0_i64 })
                 .await
                 .unwrap();
         }
@@ -398,10 +436,16 @@ async fn counter(database: &Database) -> i64 {
     found.map_or(0, |found| found.get_i64("value").unwrap())
 }
 
-async fn document_of(db: &TestDb, name: &str) -> i64 {
+/// How often the counter was written, or how many turns have failed.
+async fn document_of(db: &TestDb, what: &str) -> i64 {
+    let (id, field) = if what == "lost" {
+        ("lost", "value")
+    } else {
+        ("turns", what)
+    };
     let counters = db.database().collection::<Document>("counters");
-    let found = counters.find_one(doc! { "_id": name }).await.unwrap().unwrap();
-    found.get_i64("value").unwrap()
+    let found = counters.find_one(doc! { "_id": id }).await.unwrap().unwrap();
+    found.get_i64(field).unwrap()
 }
 
 /// A part: tasks that name two locks in opposite orders. Under the locks each reads a counter and writes it back plus one,
@@ -422,14 +466,13 @@ async fn contend() {
         tasks.spawn(async move {
             for _ in 0..TURNS {
                 let ended = set
-                    .run(async |_| {
+                    .run(async |lock| {
                         let read = counters.find_one(doc! { "_id": "turns" }).await?;
                         let next = read.and_then(|read| read.get_i64("value").ok()).unwrap() + 1;
-                        let reads = doc! { "$inc": { "value": 1_i64 } };
-                        counters.update_one(doc! { "_id": "reads" }, reads).await?;
-                        let write = doc! { "$set": { "value": next } };
+                        let write = doc! { "$set": { "value": next }, "$inc": { "written": 1_i64 } };
                         counters.update_one(doc! { "_id": "turns" }, write).await?;
-                        say("turn");
+                        let [a, b] = ["a", "b"].map(|name| lock.fencing_token_of(name).unwrap());
+                        say(format_args!("turn {a} {b}"));
                         Ok::<_, LockError>(())
                     })
                     .await;

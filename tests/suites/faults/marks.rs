@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use mongodb::Database;
 use mongodb::bson::doc;
-use mongolock::{DistributedLock, LockError, LockProvider, LockState};
+use mongodb::error::ErrorKind;
+use mongolock::{DistributedLock, LockError, LockGuard, LockProvider, LockState, distributed_lock};
 use mongolock_tests::{
     AMPLE, BEFORE_EXPIRY, FailPoint, Fault, Proxy, TestDb, change_lock, eventually, must, test_db,
 };
@@ -14,8 +15,16 @@ use tokio::time::{sleep, timeout};
 use crate::actor::{Actor, Part, order, say};
 use crate::{STEPPED_DOWN, document, fail, through_proxy, warm_up};
 
-/// A lease that ends several times while a reply of 2 s is missing, and is renewed often.
-const SHORT: Duration = Duration::from_millis(1500);
+/// A lease that is renewed several times within the 2 s after which a request is repeated, and ends before a second
+/// repetition.
+const SHORT: Duration = Duration::from_secs(3);
+
+/// A period that a test waits for, and that is long enough for what happens in it.
+const PERIOD: Duration = Duration::from_secs(6);
+
+/// The error codes of a missing privilege, and of a document that a validator refuses.
+const UNAUTHORIZED: i32 = 13;
+const DOCUMENT_VALIDATION: i32 = 121;
 
 fn unfair(database: &Database, owner: &str) -> LockProvider {
     let builder = LockProvider::builder(database).owner(owner).fair(false);
@@ -39,6 +48,14 @@ fn tick(provider: &LockProvider) -> DistributedLock {
         .once()
 }
 
+/// Whether the server has refused the mark with this error.
+fn is_refused(outcome: &Result<(), LockError>, code: i32) -> bool {
+    let Err(LockError::Mongo(error)) = outcome else {
+        return false;
+    };
+    matches!(&*error.kind, ErrorKind::Command(error) if error.code == code)
+}
+
 async fn state(provider: &LockProvider) -> LockState {
     provider
         .admin()
@@ -47,6 +64,16 @@ async fn state(provider: &LockProvider) -> LockState {
         .unwrap()
         .expect("it has a document")
         .state
+}
+
+/// Waits until a period has just begun by the server's clock.
+async fn until_next_period(provider: &LockProvider, period: Duration) {
+    let clock = provider.lock("clock").await.unwrap();
+    let info = provider.admin().get("clock").await.unwrap().unwrap();
+    clock.release().await.unwrap();
+    let millis = i64::try_from(period.as_millis()).unwrap();
+    let left = millis - info.acquired_at.timestamp_millis().rem_euclid(millis);
+    sleep(Duration::from_millis(left.unsigned_abs() + 50)).await;
 }
 
 async fn assert_done_by_worker(db: &TestDb) {
@@ -144,13 +171,167 @@ async fn a_release_at_the_end_of_the_period_is_no_loss() {
     assert_eq!(document(db.database(), "tick").await.get_str("lockId"), Ok(""));
 }
 
-/// An election interrupts the mark.
+/// A hold of this provider at the beginning of a period, which an operator has ended through the other one.
+async fn taken_away(provider: &LockProvider, other: &LockProvider) -> LockGuard {
+    until_next_period(other, PERIOD).await;
+    let guard = provider.lock("tick").once_per(PERIOD).acquire().await.unwrap();
+    assert!(other.admin().force_release("tick").await.unwrap());
+    guard
+}
+
+/// The first request for the mark is lost, and the reply to its repetition is that the lock was lost.
+async fn assert_repeated_mark_is_lost(proxy: &Proxy, guard: LockGuard) {
+    let lost = proxy.inject(Fault::drop_request().command("findAndModify"));
+    let outcome = guard.done().await;
+    assert_eq!(lost.hits(), 1);
+    assert!(matches!(outcome, Err(LockError::Lost { .. })), "{outcome:?}");
+}
+
+/// An operator takes the lock away, another instance does the work, and its mark ends with the period. The repetition of a
+/// lost request finds neither claim nor mark, and must not take that for a release by the first request.
+#[tokio::test]
+async fn one_instance_at_most_is_told_that_it_has_done_the_work_of_a_period() {
+    let db = test_db().await;
+    let (proxy, provider) = worker(&db).await;
+    let other = unfair(db.database(), "other");
+    let first = taken_away(&provider, &other).await;
+    let second = other.lock("tick").once_per(PERIOD).acquire().await.unwrap();
+    second.done().await.unwrap();
+    let marked = document(db.database(), "tick").await;
+    until_next_period(&other, PERIOD).await;
+    assert_repeated_mark_is_lost(&proxy, first).await;
+    assert_eq!(document(db.database(), "tick").await, marked);
+}
+
+/// The lock is taken away before the end of the period, in which another instance may have done the work.
+#[tokio::test]
+async fn a_lock_that_was_taken_away_during_its_period_is_lost() {
+    let db = test_db().await;
+    let (proxy, provider) = worker(&db).await;
+    let other = unfair(db.database(), "other");
+    let guard = taken_away(&provider, &other).await;
+    until_next_period(&other, PERIOD).await;
+    assert_repeated_mark_is_lost(&proxy, guard).await;
+}
+
+/// Another instance has acquired the lock, and releases it after the period: the document looks as after a release by the
+/// first request but for its token.
+#[tokio::test]
+async fn the_release_of_another_instance_is_not_taken_for_ones_own() {
+    let db = test_db().await;
+    let (proxy, provider) = worker(&db).await;
+    let other = unfair(db.database(), "other");
+    let first = taken_away(&provider, &other).await;
+    let second = other.lock("tick").once_per(PERIOD).acquire().await.unwrap();
+    until_next_period(&other, PERIOD).await;
+    second.release().await.unwrap();
+    assert_repeated_mark_is_lost(&proxy, first).await;
+}
+
+/// The collection has got a validator that refuses marks. The caller gets the server's error, the request is not repeated,
+/// and the lock is released.
+#[tokio::test]
+async fn a_mark_that_the_server_refuses_for_good_ends_the_hold() {
+    let db = test_db().await;
+    let (proxy, provider) = worker(&db).await;
+    let guard = provider.lock("tick").once().acquire().await.unwrap();
+    let context = guard.context();
+    let validator = doc! { "lockId": { "$not": { "$regex": "^done:" } } };
+    let refusing = doc! { "collMod": "distributed_locks", "validator": validator };
+    let admin = must(db.without_stable_api().await);
+    admin.run_command(refusing).await.unwrap();
+    let requests = proxy.seen("findAndModify");
+    let outcome = guard.done().await;
+    assert!(is_refused(&outcome, DOCUMENT_VALIDATION), "{outcome:?}");
+    assert!(context.is_lost());
+    let free = async || {
+        unfair(db.database(), "other")
+            .lock("tick")
+            .try_acquire()
+            .await
+            .unwrap()
+    };
+    let next = must(eventually(BEFORE_EXPIRY, "the release of the lock", free).await);
+    assert_eq!(proxy.seen("findAndModify"), requests + 1);
+    next.release().await.unwrap();
+}
+
+/// The work has succeeded, and another instance will do it again: the call does not hide that.
+#[tokio::test]
+async fn a_run_whose_mark_is_refused_is_no_success() {
+    let db = test_db().await;
+    let provider = unfair(db.database(), "worker");
+    warm_up(&provider).await;
+    let refuse = async || {
+        fail(
+            &db,
+            FailPoint::on(&["findAndModify"])
+                .times(1)
+                .error_code(UNAUTHORIZED),
+        )
+        .await
+    };
+
+    let mut refusing = None;
+    let body = async |_| {
+        refusing = Some(refuse().await);
+        Ok::<_, LockError>(())
+    };
+    let outcome = tick(&provider).run(body).await;
+    drop(refusing);
+    assert!(is_refused(&outcome, UNAUTHORIZED), "{outcome:?}");
+
+    for fails in [false, true] {
+        let mut refusing = None;
+        let outcome = continued(&provider, async || refusing = Some(refuse().await), fails).await;
+        drop(refusing);
+        if fails {
+            // No mark is requested: the next command is the release, which is an `update`.
+            assert!(matches!(outcome, Err(LockError::NoProvider)), "{outcome:?}");
+        } else {
+            assert!(is_refused(&outcome, UNAUTHORIZED), "{outcome:?}");
+        }
+    }
+}
+
+#[distributed_lock(name = "continued", once = true, on_lost = "continue", provider = provider)]
+async fn continued(
+    provider: &LockProvider,
+    before_end: impl AsyncFnOnce(),
+    fails: bool,
+) -> Result<(), LockError> {
+    before_end().await;
+    if fails { Err(LockError::NoProvider) } else { Ok(()) }
+}
+
+/// No reply to any request for the mark arrives while the call waits for one.
+#[tokio::test]
+async fn a_run_whose_mark_is_not_confirmed_is_no_success() {
+    let db = test_db().await;
+    let (proxy, provider) = worker(&db).await;
+    let body = async |_| {
+        proxy.inject(Fault::swallow_request().command("findAndModify").times(100));
+        Ok::<_, LockError>(())
+    };
+    let outcome = provider.lock("tick").once().run(body).await;
+    let Err(error @ LockError::Mongo(_)) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(error.to_string(), "MongoDB did not answer the mark within 6.0 s");
+    // The request is repeated, and the mark is written as soon as the server is there.
+    proxy.clear_faults();
+    let done = async || (state(&provider).await == LockState::Done).then_some(());
+    must(eventually(BEFORE_EXPIRY, "the mark", done).await);
+}
+
+/// An election interrupts the mark. The driver looks for the primary for half a second after each error, so that a short
+/// lease could end meanwhile.
 #[tokio::test]
 async fn a_mark_is_repeated_after_a_failover() {
     let db = test_db().await;
     let provider = unfair(db.database(), "worker");
     warm_up(&provider).await;
-    let guard = tick(&provider).acquire().await.unwrap();
+    let guard = provider.lock("tick").once().acquire().await.unwrap();
     let point = FailPoint::on(&["findAndModify"])
         .times(3)
         .error_code(STEPPED_DOWN);
@@ -213,21 +394,13 @@ async fn a_grant_after_the_end_of_the_period_is_released() {
     let db = test_db().await;
     let (proxy, provider) = worker(&db).await;
     let (direct, period) = (unfair(db.database(), "other"), Duration::from_secs(6));
-    let millis = i64::try_from(period.as_millis()).unwrap();
-    let server_time = async || {
-        let clock = direct.lock("clock").await.unwrap();
-        let info = direct.admin().get("clock").await.unwrap().unwrap();
-        clock.release().await.unwrap();
-        info.acquired_at.timestamp_millis()
-    };
-    let left = async || millis - server_time().await.rem_euclid(millis);
-    sleep(Duration::from_millis(left().await.unsigned_abs() + 100)).await;
+    until_next_period(&direct, period).await;
 
     let holder = direct.lock("tick").acquire().await.unwrap();
     let late = proxy.inject(Fault::delay_reply(Duration::from_millis(1900)).command("findAndModify"));
     let lock = provider.lock("tick").once_per(period);
     let waiting = tokio::spawn(async move { lock.run(async |_| Ok::<_, LockError>(())).await });
-    sleep(Duration::from_millis(left().await.unsigned_abs() + 50)).await;
+    until_next_period(&direct, period).await;
     assert_eq!(late.hits(), 1);
     holder.release().await.unwrap();
     let outcome = timeout(BEFORE_EXPIRY, waiting).await.unwrap().unwrap();

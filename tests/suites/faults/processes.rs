@@ -130,7 +130,7 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
             ("LD_PRELOAD", shim.display().to_string()),
             ("MONGOLOCK_CLOCK_SHIFT", shift.to_string()),
         ];
-        let mut wrong = Actor::holder(&db, Duration::from_secs(1), &environment);
+        let mut wrong = Actor::holder(&db, Duration::from_secs(2), &environment);
         let clock: i64 = wrong.until("clock").await.parse().unwrap();
         let true_clock = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -147,7 +147,7 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
         // The process holds and renews the lock for several expiries.
         let held: i64 = wrong.until("held").await.parse().unwrap();
         let rival = patient(db.database()).lock("actor");
-        let end = Instant::now() + Duration::from_secs(3);
+        let end = Instant::now() + Duration::from_secs(5);
         while Instant::now() < end {
             assert!(rival.try_acquire().await.unwrap().is_none());
             sleep(Duration::from_millis(50)).await;
@@ -157,7 +157,7 @@ async fn a_wall_clock_that_is_an_hour_off_changes_nothing() {
         assert!(next.fencing_token().get() > held);
 
         // A process with a wrong clock also waits for a held lock.
-        let mut waiting = Actor::holder(&db, Duration::from_secs(1), &environment);
+        let mut waiting = Actor::holder(&db, Duration::from_secs(2), &environment);
         waiting.until("clock").await;
         assert!(
             timeout(Duration::from_millis(1500), waiting.until("held"))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongolock::LockProvider;
-use mongolock_tests::{shared, test_db};
+use mongolock_tests::{AMPLE, BEFORE_EXPIRY, shared, test_db};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{assert_free, connect, patient, with_expiry};
@@ -97,4 +97,49 @@ async fn a_leaked_guard_ends_at_max_hold() {
     );
     assert!(context.is_lost());
     here.release().await.unwrap();
+}
+
+/// Each `#[tokio::test]` has a runtime of its own, so a provider that they share outlives the runtime of its client.
+#[test]
+fn a_client_whose_runtime_has_ended_is_named_as_the_cause() {
+    let main = runtime();
+    let db = main.block_on(test_db());
+    let uri = main.block_on(async { shared().await.unwrap().uri() });
+    for is_connected in [true, false] {
+        let first = runtime();
+        let provider = first.block_on(async {
+            let provider = if is_connected {
+                let connected = LockProvider::connect(&uri).await.unwrap();
+                connected.to_builder().database(db.name()).build().unwrap()
+            } else {
+                LockProvider::new(&connect(uri, db.name()).await)
+            };
+            assert_free(&provider, "first").await;
+            provider
+        });
+        // A runtime that lives can use the provider of another one that does.
+        std::thread::scope(|scope| {
+            let (end, ended) = tokio::sync::oneshot::channel::<()>();
+            let driven = scope.spawn(|| first.block_on(ended));
+            main.block_on(async { assert_free(&provider, "second").await });
+            end.send(()).unwrap();
+            driven.join().unwrap().unwrap();
+        });
+        drop(first);
+        main.block_on(async {
+            let begun = tokio::time::Instant::now();
+            let lock = provider.lock("third").acquire_timeout(AMPLE);
+            for error in [
+                lock.acquire().await.unwrap_err(),
+                lock.try_acquire().await.unwrap_err(),
+                provider.health().await.error.expect("no server replies"),
+                provider.admin().get("third").await.unwrap_err(),
+            ] {
+                let text = "the MongoDB client belongs to a tokio runtime that has ended";
+                assert_eq!(error.to_string(), text);
+                assert!(error.help().contains("#[tokio::test]"), "{}", error.help());
+            }
+            assert!(begun.elapsed() < BEFORE_EXPIRY, "{:?}", begun.elapsed());
+        });
+    }
 }

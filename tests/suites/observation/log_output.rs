@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mongodb::bson::doc;
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{AMPLE, FailPoint, eventually, must, test_db};
+use mongolock_tests::{AMPLE, FailPoint, Server, ServerOptions, eventually, must, test_db};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::Level;
@@ -147,12 +147,12 @@ fn a_stale_write_is_found() {
     is_found(&events, async |_, _| write_stale().await);
 }
 
-/// The events of failing commands have the driver's text in them.
+/// The events of failing commands have the server's words in them.
 #[test]
 fn failing_renewals_and_releases_are_found() {
     let events = [
         ("mongolock.renewal_failed", Level::WARN, "Unauthorized"),
-        ("mongolock.release_failed", Level::WARN, "Command failed"),
+        ("mongolock.release_failed", Level::WARN, "Failing command"),
     ];
     is_found(&events, async |_, log| {
         let db = test_db().await;
@@ -166,6 +166,98 @@ fn failing_renewals_and_releases_are_found() {
         log.until_logged("mongolock.renewal_failed").await;
         assert!(matches!(guard.release().await, Err(LockError::Mongo(_))));
         point.clear().await.unwrap();
+    });
+}
+
+/// Runs a scenario, and asserts that no event says that a release has failed.
+fn no_release_fails(scenario: impl AsyncFn()) {
+    let log = Log::default();
+    let plain = tracing_subscriber::fmt().with_ansi(false);
+    observed_by(plain.with_writer(log.clone()).finish(), async |_| {
+        scenario().await;
+    });
+    let failed = log.lines("mongolock.release_failed");
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// Nothing was ever acquired, so nothing can be left behind.
+#[test]
+fn a_wrong_password_is_no_failed_release() {
+    let server = tokio::runtime::Runtime::new().unwrap();
+    let server = server
+        .block_on(Server::start(ServerOptions::single().auth()))
+        .unwrap();
+    let wrong = server.uri().replace("root:secret@", "root:wrong@");
+    no_release_fails(async || {
+        let client = mongodb::Client::with_uri_str(&wrong).await.unwrap();
+        for provider in [
+            LockProvider::connect(&wrong).await.unwrap(),
+            LockProvider::new(&client.database("app")),
+        ] {
+            let provider = provider
+                .to_builder()
+                .expiry(Duration::from_secs(2))
+                .build()
+                .unwrap();
+            let calls = (0..8).map(|call| {
+                let lock = provider.lock(format!("closed:{call}"));
+                lock.acquire_timeout(Duration::from_secs(1)).acquire()
+            });
+            for outcome in futures_util::future::join_all(calls).await {
+                assert!(matches!(outcome, Err(LockError::Mongo(_))), "{outcome:?}");
+            }
+            let set = provider
+                .lock_all(["a", "b"])
+                .acquire_timeout(Duration::from_secs(1));
+            assert!(set.acquire().await.is_err());
+            // A release in the background is given up when the lease would have ended.
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            provider.shutdown().await;
+        }
+    });
+}
+
+/// The server is not there, and a wait was cancelled.
+#[test]
+fn an_unreachable_server_is_no_failed_release() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    no_release_fails(async || {
+        let provider = LockProvider::connect(format!("mongodb://{address}/"))
+            .await
+            .unwrap();
+        let provider = provider
+            .to_builder()
+            .expiry(Duration::from_secs(2))
+            .build()
+            .unwrap();
+        provider.lock("down").try_acquire().await.unwrap_err();
+        let lock = provider.lock("down").acquire_timeout(Duration::from_secs(1));
+        lock.acquire().await.unwrap_err();
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        provider.shutdown().await;
+    });
+}
+
+/// The server has confirmed that the claim is gone, or has released it during the shutdown.
+#[test]
+fn a_hold_that_is_gone_is_no_failed_release_after_a_shutdown() {
+    no_release_fails(async || {
+        let db = test_db().await;
+        for is_forced in [true, false] {
+            let provider = LockProvider::new(db.database());
+            let lock = provider.lock("gone").renew_interval(Duration::from_millis(50));
+            let guard = lock.acquire().await.unwrap();
+            if is_forced {
+                assert!(provider.admin().force_release("gone").await.unwrap());
+                guard.lost().await;
+            }
+            provider.shutdown().await;
+            drop(guard);
+            // The release of a dropped guard has a task of its own.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
     });
 }
 

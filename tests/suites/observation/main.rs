@@ -388,6 +388,7 @@ fn finished_work_is_an_event() {
 fn a_mark_that_is_repeated_or_given_up_is_an_event() {
     const STEPPED_DOWN: i32 = 189;
     const UNAUTHORIZED: i32 = 13;
+    const INVALID_OPTIONS: i32 = 72;
     let outcome_of = |code: i32, name: &'static str| {
         observed(async move |_| {
             let db = test_db().await;
@@ -404,10 +405,21 @@ fn a_mark_that_is_repeated_or_given_up_is_an_event() {
     let NotedEvent { level, fields, .. } = notes.event("mongolock.done_retrying").unwrap();
     assert_eq!((level, &*fields.0["lock.name"]), (Level::WARN, "\"repeated\""));
     assert!(notes.event("mongolock.done").is_some() && notes.event("mongolock.done_failed").is_none());
-    let notes = outcome_of(UNAUTHORIZED, "given up");
-    let NotedEvent { level, fields, .. } = notes.event("mongolock.done_failed").unwrap();
-    assert_eq!((level, &*fields.0["lock.name"]), (Level::ERROR, "\"given up\""));
-    assert!(notes.event("mongolock.done").is_none());
+    for code in [UNAUTHORIZED, INVALID_OPTIONS] {
+        let notes = outcome_of(code, "given up");
+        let NotedEvent { level, fields, .. } = notes.event("mongolock.done_failed").unwrap();
+        assert_eq!((level, &*fields.0["lock.name"]), (Level::ERROR, "\"given up\""));
+        assert!(
+            fields.0["error"].contains(&code.to_string()),
+            "{}",
+            fields.0["error"]
+        );
+        assert!(notes.event("mongolock.done").is_none() && notes.event("mongolock.done_retrying").is_none());
+        assert!(
+            notes.event("mongolock.released").is_some(),
+            "the lock is released"
+        );
+    }
 }
 
 /// The length of the period is chosen so that a period has just begun by the store's clock.

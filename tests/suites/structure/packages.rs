@@ -1,4 +1,4 @@
-//! What the packages of the two crates contain.
+//! What the packages of the crates contain, and what the library says before it is built.
 
 use std::env;
 use std::fs;
@@ -28,6 +28,77 @@ fn packaged(crate_name: &str) -> Vec<String> {
     );
     let listing = String::from_utf8_lossy(&output.stdout);
     listing.lines().map(str::to_owned).collect()
+}
+
+const PACKAGES: [&str; 3] = ["mongolock", "mongolock-macros", "mongolock-cli"];
+
+/// A dependency without a version is left out of the manifest of a package, and with it goes what needs it.
+#[test]
+fn no_package_has_a_test_that_needs_the_workspace() {
+    let server_tests = ["src/store/several/tests.rs", "src/store/waiters/tests.rs"];
+    for crate_name in PACKAGES {
+        let files = packaged(crate_name);
+        for file in &files {
+            assert!(!file.starts_with("tests/"), "{crate_name}/{file}");
+            let path = workspace().join(crate_name).join(file);
+            let is_source = path.extension().is_some_and(|extension| extension == "rs");
+            let text = is_source.then(|| fs::read_to_string(&path).expect("it is packaged"));
+            assert!(
+                text.is_none_or(|text| !text.contains("mongolock_tests")),
+                "{crate_name}/{file} needs a crate that is not published"
+            );
+        }
+        for left_out in server_tests {
+            assert!(
+                !files.iter().any(|file| file == left_out),
+                "{crate_name}/{left_out}"
+            );
+        }
+    }
+    for left_out in server_tests {
+        assert!(
+            workspace().join("mongolock").join(left_out).exists(),
+            "{left_out}"
+        );
+    }
+}
+
+/// What the build script of the library prints with these features.
+fn build_script(features: &[&str]) -> String {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = directory.path().join("build");
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let source = workspace().join("mongolock/build.rs");
+    let compiled = Command::new(rustc)
+        .args(["--edition", "2024", "-o"])
+        .arg(&program)
+        .arg(source)
+        .status();
+    assert!(compiled.expect("rustc runs").success());
+    let mut run = Command::new(program);
+    run.current_dir(workspace().join("mongolock")).env_clear();
+    for feature in features {
+        run.env(format!("CARGO_FEATURE_{feature}"), "1");
+    }
+    let output = run.output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The driver has a message of its own, which names features of the driver. Cargo builds the script before the driver.
+#[test]
+fn a_build_without_tls_names_the_features_of_the_library() {
+    let said = build_script(&["BSON_2"]);
+    let error = said.lines().find_map(|line| line.strip_prefix("cargo::error="));
+    let error = error.expect("it is an error");
+    for part in ["`rustls-tls`", "`openssl-tls`", "of mongolock"] {
+        assert!(error.contains(part), "{error}");
+    }
+    for feature in ["RUSTLS_TLS", "OPENSSL_TLS"] {
+        let said = build_script(&[feature]);
+        assert!(!said.contains("cargo::error="), "{said}");
+        assert!(said.contains("cargo::rustc-cfg=server_tests"), "{said}");
+    }
 }
 
 #[test]

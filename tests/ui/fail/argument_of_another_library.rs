@@ -15,4 +15,19 @@ async fn third() -> Result<(), LockError> {
     Ok(())
 }
 
+#[distributed_lock(name = "job", limit = 5)]
+async fn limited() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(name = "job", max_concurrent = 5)]
+async fn concurrent() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(name = "job", daily)]
+async fn daily() -> Result<(), LockError> {
+    Ok(())
+}
+
 fn main() {}

@@ -10,6 +10,11 @@ async fn in_the_provider(#[lock] lock: LockContext) -> Result<(), LockError> {
     lock.ensure_held()
 }
 
+#[distributed_lock(name = "job", provider = { let lock = provider_of(&lock); lock })]
+async fn in_the_own_variable_of_the_provider(#[lock] lock: LockContext) -> Result<(), LockError> {
+    lock.ensure_held()
+}
+
 fn provider_of(_: &LockContext) -> LockProvider {
     LockProvider::in_memory()
 }

@@ -8,6 +8,7 @@
 mod round;
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -15,20 +16,22 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span};
 
+use super::attempt::late_outcome;
 use super::pacing::Pacing;
 use super::period::CallPeriod;
 use super::query;
 use super::{Acquire, Waiting};
+use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
 use crate::meter::LockMeter;
 use crate::name::RenderedName;
 use crate::opaque::boxed;
 use crate::options::Options;
-use crate::queue::{AdmissionClass, FrontStatus, Holder};
-use crate::store::driver_error;
-use crate::timing::LOOK_LIMIT;
-use crate::{LockError, task, trace};
+use crate::queue::{Holder, SetNames};
+use crate::store::{AdmissionClass, driver_error};
+use crate::timing::{LINE_POLL, LOOK_LIMIT};
+use crate::{Busy, LockError, task, trace};
 use round::{Round, RoundOutcome};
 
 /// The number of rounds after which the locks are acquired one by one.
@@ -45,6 +48,8 @@ pub(crate) struct AcquireSeveral<'a> {
     engine: &'a Arc<Engine>,
     /// The names in their order, each once.
     names: &'a [RenderedName],
+    /// The same names: with them a caller in the queue of the first name says which set it takes over whole.
+    set: SetNames,
     /// The place of the name that stands for the set in errors and events.
     first: usize,
     options: &'a Arc<Options>,
@@ -61,6 +66,35 @@ pub(crate) struct AcquireSeveral<'a> {
 pub(crate) struct BusyLock {
     pub(crate) name: Arc<str>,
     pub(crate) holder: Holder,
+}
+
+/// The rounds of a call in which a lock was held.
+#[derive(Default)]
+struct Rounds {
+    number: u32,
+    /// The name whose lock was held in the last one, by its place, and the claim that had it. The call waits for it.
+    awaited: Option<(usize, Arc<str>)>,
+}
+
+impl Rounds {
+    /// Counts a round in which the lock of this name was held, and returns whether it was the last one of [`ROUNDS`]. Rounds
+    /// without a look may meet the same holder again and do not count then: the call would go on to hold other locks while it
+    /// waits for that one.
+    fn was_last(&mut self, index: usize, holder: &Holder) -> bool {
+        let awaited = holder.lock_id().map(|lock_id| (index, Arc::clone(lock_id)));
+        let is_same = awaited.is_some() && awaited == self.awaited;
+        self.number += u32::from(!is_same);
+        self.awaited = awaited;
+        self.number >= ROUNDS
+    }
+}
+
+/// What the call has in this process.
+enum Turns {
+    /// The turns of all names.
+    All(Vec<Turn>),
+    /// A hold of the whole set, which was handed over and is delivered.
+    TakenOver(Hold),
 }
 
 /// What the call does after a round.
@@ -87,6 +121,7 @@ impl<'a> AcquireSeveral<'a> {
         Self {
             engine,
             names,
+            set: names.iter().map(|name| Arc::clone(name.text())).collect(),
             first,
             options,
             is_inside_hold,
@@ -111,7 +146,7 @@ impl<'a> AcquireSeveral<'a> {
             }
         };
         waiting.end(&span, &outcome);
-        outcome?.map_err(|busy| busy.holder.timeout_error(&busy.name, self.begun.elapsed()))
+        outcome?.map_err(|busy| self.timeout_error(&busy))
     }
 
     /// Tries to acquire all locks, or returns the first one that is held.
@@ -128,6 +163,26 @@ impl<'a> AcquireSeveral<'a> {
 
     fn waiting(&self) -> Waiting<'_> {
         Waiting::begin(self.engine, Some(&self.meter), self.begun)
+    }
+
+    /// The names, for the queue of the first of them.
+    pub(super) fn set(&self) -> SetNames {
+        Arc::clone(&self.set)
+    }
+
+    /// A hold of the whole set that was handed over with the turn of the first name. The turns of the others come with it.
+    pub(super) fn take_over(&self, turn: &Turn) -> Option<Hold> {
+        match turn.take_over()?.take(&self.set, self.options) {
+            Ok(hold) => {
+                let hold = hold.standing_for(self.first);
+                hold.lease().report(trace::acquired);
+                Some(hold)
+            }
+            Err(other) => {
+                turn.put_back(other);
+                None
+            }
+        }
     }
 
     /// The queues of all names.
@@ -150,6 +205,7 @@ impl<'a> AcquireSeveral<'a> {
             name: &self.names[index],
             options,
             is_inside_hold: self.is_inside_hold,
+            set: (index == 0).then_some(self),
             meter: None,
             begun,
             period: CallPeriod::default(),
@@ -166,9 +222,9 @@ impl<'a> AcquireSeveral<'a> {
             return result;
         }
         let index = self.awaited.load(Relaxed);
-        match entries[index].front().status() {
-            FrontStatus::Held(holder) => Ok(Err(self.busy(index, holder))),
-            status => Err(self.single(index).gave_up_error(&entries[index], status)),
+        match entries[index].front().status().holder() {
+            Ok(holder) => Ok(Err(self.busy(index, holder))),
+            Err(status) => Err(self.single(index).gave_up_error(&entries[index], status)),
         }
     }
 
@@ -178,10 +234,11 @@ impl<'a> AcquireSeveral<'a> {
         entries: &[Arc<Entry>],
         deadline: Instant,
     ) -> Result<Result<Hold, BusyLock>, LockError> {
-        let mut kept = None;
+        let (mut kept, mut backoff) = (None, self.engine.backoff());
         loop {
-            let turns = match try_turns(entries, kept.take()) {
-                Ok(turns) => turns,
+            let turns = match self.try_turns(entries, kept.take()) {
+                Ok(Turns::TakenOver(hold)) => return Ok(Ok(hold)),
+                Ok(Turns::All(turns)) => turns,
                 Err(index) => {
                     self.awaited.store(index, Relaxed);
                     match self.single(index).turn_unless_busy(&entries[index]).await? {
@@ -193,15 +250,14 @@ impl<'a> AcquireSeveral<'a> {
             };
             release_handed_over(&turns).await;
             let mut turns: Vec<Option<Turn>> = turns.into_iter().map(Some).collect();
-            let mut pacing = self.pacing(entries, 0);
             match self
-                .round(entries, &mut turns, &mut pacing, Some(deadline), None)
+                .round(entries, &mut turns, &mut backoff, Some(deadline), None, None)
                 .await?
             {
                 Step::Acquired(hold) => return Ok(Ok(self.deliver(hold, entries, turns))),
                 Step::Busy { index, holder, .. } => return Ok(Err(self.busy(index, holder))),
                 Step::Again(pause) => {
-                    drop((turns, pacing));
+                    drop(turns);
                     sleep(pause).await;
                 }
             }
@@ -242,27 +298,36 @@ impl<'a> AcquireSeveral<'a> {
         deadline: Option<Instant>,
     ) -> Result<Option<Hold>, LockError> {
         let mut kept: Option<(usize, Turn)> = None;
-        // The pauses belong to the name that the call waits for.
-        let mut pacing: Option<(usize, Pacing<'_>)> = None;
-        let (mut rounds, mut has_left_place, mut class) = (0, false, AdmissionClass::First);
+        // The name that the call has waited for, and the number of replies that found its lock held. The pauses themselves last
+        // no longer than the turn of the name.
+        let mut waited = None;
+        let mut backoff = self.engine.backoff();
+        let (mut rounds, mut has_left_place, mut class) = (Rounds::default(), false, AdmissionClass::First);
         loop {
-            let Some(turns) = self.turns(entries, kept.take()).await else {
-                return Ok(None);
+            let turns = match self.turns(entries, kept.take()).await {
+                Some(Turns::TakenOver(hold)) => return Ok(Some(hold)),
+                Some(Turns::All(turns)) => turns,
+                None => return Ok(None),
             };
             if !has_left_place && let Some(index) = self.held_back() {
                 has_left_place = true;
                 let turn = turns.into_iter().nth(index);
-                let mut place = self.pacing(entries, index);
-                place.wait_for_place(deadline, false).await;
+                if let Some(turn) = &turn {
+                    self.pacing(turn).wait_for_place(deadline, false).await;
+                }
                 kept = turn.map(|turn| (index, turn));
-                pacing = Some((index, place));
                 continue;
             }
             let mut turns: Vec<Option<Turn>> = turns.into_iter().map(Some).collect();
-            let at = pacing.as_ref().map_or(0, |(index, _)| *index);
-            let (_, own) = pacing.get_or_insert_with(|| (at, self.pacing(entries, at)));
             match self
-                .round(entries, &mut turns, own, deadline, Some(class))
+                .round(
+                    entries,
+                    &mut turns,
+                    &mut backoff,
+                    deadline,
+                    Some(class),
+                    rounds.awaited.clone(),
+                )
                 .await?
             {
                 Step::Acquired(hold) => return Ok(Some(self.deliver(hold, entries, turns))),
@@ -275,54 +340,61 @@ impl<'a> AcquireSeveral<'a> {
                     lock_id,
                     holder,
                 } => {
-                    rounds += 1;
+                    entries[0].budget().shrink();
                     class = AdmissionClass::Woken;
-                    if rounds == ROUNDS {
+                    if rounds.was_last(index, &holder) {
                         return Ok(None);
                     }
                     // From here on the call holds nothing but the turn of the one name that it waits for.
                     let turn = turns.swap_remove(index);
                     drop(turns);
-                    if pacing.as_ref().is_none_or(|(awaited, _)| *awaited != index) {
-                        pacing = Some((index, self.pacing(entries, index)));
-                    }
-                    if let Some((_, pacing)) = &mut pacing {
-                        self.wait_until_free(index, &entries[index], pacing, &lock_id, holder)
+                    if let Some(turn) = &turn {
+                        let replies = waited.filter(|(place, _)| *place == index);
+                        let replies = replies.map_or(0, |(_, replies)| replies);
+                        let mut pacing = self.pacing(turn).after_replies(replies);
+                        self.wait_until_free(turn.entry(), &mut pacing, &lock_id, holder)
                             .await?;
+                        waited = Some((index, pacing.held_replies()));
                     }
-                    // Two calls that have each taken a part must not come again at the same time.
-                    sleep(Duration::from_micros(fastrand::u64(0..2_000))).await;
                     kept = turn.map(|turn| (index, turn));
                 }
             }
         }
     }
 
-    /// Waits in the queue of one name until its lock looks free. It looks and does not claim: a claim of this name alone
-    /// would keep the lock from others, and a round at each look would write the free locks again and again.
+    /// Waits in the queue of one name until its lock looks free, or until it is time for a round without a look. It looks and
+    /// does not claim: a claim of this name alone would keep the lock from others, and a round at each look would write the
+    /// free locks again and again.
     async fn wait_until_free(
         &self,
-        index: usize,
         entry: &Arc<Entry>,
         pacing: &mut Pacing<'_>,
         lock_id: &Arc<str>,
         mut holder: Holder,
     ) -> Result<(), LockError> {
-        let name = self.names[index].text();
+        let name = entry.name();
         loop {
             let remaining = holder.remaining();
             let pause = pacing.after_held(lock_id, false, remaining);
             trace::waiting(name, remaining, pause);
             pacing.pause(pause).await;
+            if self.asks_in_its_place(name) {
+                return Ok(());
+            }
             loop {
                 match self.look(name, entry).await {
                     Ok(Some(other)) => {
                         holder = other;
                         break;
                     }
-                    Ok(None) => return Ok(()),
+                    Ok(None) => {
+                        // Two calls that have each taken a part must not come again at the same time.
+                        sleep(Duration::from_micros(fastrand::u64(0..2_000))).await;
+                        return Ok(());
+                    }
                     Err(error) => {
-                        let pause = self.failed(std::slice::from_ref(entry), pacing, error)?;
+                        let pause = pacing.after_error();
+                        self.failed(std::slice::from_ref(entry), error, pause)?;
                         pacing.pause(pause).await;
                     }
                 }
@@ -330,22 +402,31 @@ impl<'a> AcquireSeveral<'a> {
         }
     }
 
+    /// Whether the call sends its round without a look: it gets no events of releases and stands first in line, and its round would
+    /// come too late after a look. Not while one holder keeps the lock for long, because each round takes the other locks
+    /// for a moment.
+    fn asks_in_its_place(&self, name: &Arc<str>) -> bool {
+        let Engine { lines, notifier, .. } = &**self.engine;
+        let is_held_for_long = || lines.polling_pause(name).is_none_or(|pause| pause > LINE_POLL);
+        lines.ahead(name) == Some(0) && !notifier.hears_of(name) && !is_held_for_long()
+    }
+
     /// The holder of a lock; `None` if the lock looks free, or is held by a claim that this process has given up.
     async fn look(&self, name: &Arc<str>, entry: &Arc<Entry>) -> Result<Option<Holder>, LockError> {
         let margin = self.engine.config.options.takeover_margin;
         let (store, names) = (Arc::clone(&self.engine.store), [Arc::clone(name)]);
-        let looking = async move { store.look(&names, margin, LOOK_LIMIT).await };
-        let mut running = query::start(self.engine, entry, looking).await?;
-        let Some(lease) = running.remove(name) else {
+        let looking = || async move { store.look(&names, margin, LOOK_LIMIT).await };
+        let mut running = query::start(&self.engine.store, entry, looking).await?;
+        let is_given_up = |id: &Arc<str>| self.engine.renewer.given_up.find(id).is_some();
+        let lease = running.remove(name);
+        let Some(lease) = lease.filter(|lease| !lease.holder.as_ref().is_some_and(is_given_up)) else {
+            entry.front().set_no_holder();
             return Ok(None);
         };
         if let Some(id) = &lease.holder {
-            if self.engine.renewer.given_up.find(id).is_some() {
-                return Ok(None);
-            }
             self.engine.lines.held_by(name, id);
         }
-        let holder = Holder::new(lease.holder, Some(lease.remaining));
+        let holder = Holder::of_lease(&lease);
         entry.front().set_holder(holder.clone());
         Ok(Some(holder))
     }
@@ -355,13 +436,19 @@ impl<'a> AcquireSeveral<'a> {
         &self,
         entries: &[Arc<Entry>],
         turns: &mut [Option<Turn>],
-        pacing: &mut Pacing<'_>,
+        backoff: &mut Backoff,
         deadline: Option<Instant>,
         class: Option<AdmissionClass>,
+        awaited: Option<(usize, Arc<str>)>,
     ) -> Result<Step, LockError> {
-        let mut round = Round::new(self.engine, self.options, self.first, entries);
+        let mut round = Round::new(self.engine, self.options, self.first, awaited, entries);
+        let mut late = None;
         loop {
-            let error = match round.request(deadline, class).await {
+            let outcome = match late.take() {
+                Some(outcome) => outcome,
+                None => round.request(deadline, class).await,
+            };
+            let error = match outcome {
                 RoundOutcome::RuntimeStopped => return Err(self.shut_down_error()),
                 _ if self.engine.refuses(self.is_inside_hold) => return Err(self.shut_down_error()),
                 RoundOutcome::Acquired(hold) if !hold.lease().is_over() => return Ok(Step::Acquired(hold)),
@@ -391,18 +478,18 @@ impl<'a> AcquireSeveral<'a> {
                             holder,
                         });
                     };
-                    match boxed(single.release_given_up(key, min_hold)).await {
+                    match boxed(single.release_given_up(&entries[index], key, min_hold)).await {
                         Ok(()) => return Ok(Step::Again(Duration::ZERO)),
                         Err(error) => {
-                            let entry = std::slice::from_ref(&entries[index]);
-                            return self.failed(entry, pacing, error).map(Step::Again);
+                            let (entry, pause) = (std::slice::from_ref(&entries[index]), backoff.next());
+                            return self.failed(entry, error, pause).map(|()| Step::Again(pause));
                         }
                     }
                 }
                 // The last known status is "held", and the server had too little time to confirm it.
                 RoundOutcome::OutOfTime(_) if self.is_held(entries) => {
                     round.give_back(turns.iter_mut().map(Option::take).collect());
-                    return Ok(Step::Again(pacing.after_error()));
+                    return Ok(Step::Again(backoff.next()));
                 }
                 RoundOutcome::OutOfTime(error) | RoundOutcome::Failed(error) => error,
             };
@@ -410,28 +497,22 @@ impl<'a> AcquireSeveral<'a> {
             if class.is_none() && driver_error::is_unreachable(&error) {
                 return Err(error);
             }
-            let pause = self.failed(entries, pacing, error)?;
+            let pause = backoff.next();
+            self.failed(entries, error, pause)?;
             // A document that a foreign transaction blocks must not keep the other locks from their waiters.
             if is_blocked || !round.may_repeat() {
                 round.give_back(turns.iter_mut().map(Option::take).collect());
                 return Ok(Step::Again(pause));
             }
-            sleep(pause).await;
+            late = late_outcome(pin!(round.next_outcome()), pin!(sleep(pause))).await;
         }
     }
 
-    /// Notes a request that has failed, and returns the pause before the next one; an error that is not transient ends the
-    /// call.
-    fn failed(
-        &self,
-        entries: &[Arc<Entry>],
-        pacing: &mut Pacing<'_>,
-        error: LockError,
-    ) -> Result<Duration, LockError> {
+    /// Notes a request that has failed, and after which the call pauses; an error that is not transient ends the call.
+    fn failed(&self, entries: &[Arc<Entry>], error: LockError, pause: Duration) -> Result<(), LockError> {
         if !driver_error::is_transient(&error) {
             return Err(error);
         }
-        let pause = pacing.after_error();
         trace::retrying(self.names[self.first].text(), &error, pause);
         if driver_error::is_blocked_document(&error) {
             // The other locks are not concerned: tries of them in this process must not end with this error.
@@ -448,17 +529,17 @@ impl<'a> AcquireSeveral<'a> {
                 entry.front().set_failed(error.clone());
             }
         }
-        Ok(pause)
+        Ok(())
     }
 
     /// Whether the last known status of the lock that the call waits for is "held".
     fn is_held(&self, entries: &[Arc<Entry>]) -> bool {
         let entry = &entries[self.awaited.load(Relaxed)];
-        matches!(entry.front().status(), FrontStatus::Held(_))
+        entry.front().status().holder().is_ok()
     }
 
-    /// Acquires the locks one after the other, each as a single lock; `None` if one was lost in the meantime, and all of
-    /// them are given back.
+    /// Acquires the locks one after the other, each as a single lock, unless the whole set is handed over while the call
+    /// waits for the first; `None` if one was lost in the meantime, and all of them are given back.
     async fn one_by_one(&self, deadline: Option<Instant>) -> Result<Option<Hold>, LockError> {
         let mut holds: Vec<Hold> = Vec::with_capacity(self.names.len());
         for index in 0..self.names.len() {
@@ -469,52 +550,61 @@ impl<'a> AcquireSeveral<'a> {
                 acquire_timeout: left.map(|left| left.max(Duration::from_millis(1))),
                 min_hold: Duration::ZERO,
                 max_hold: None,
-                await_release: true,
+                // Each request reserves tokens, with which the set can be handed over.
+                await_release: false,
                 ..Options::clone(self.options)
             });
             let acquire = self.part(index, &options, Instant::now());
-            tokio::select! {
+            let hold = tokio::select! {
                 biased;
-                acquired = boxed(acquire.wait()) => holds.push(acquired.map_err(|error| self.in_set(error))?),
+                acquired = boxed(acquire.wait()) => acquired.map_err(|error| self.in_set(error))?,
                 () = first_end(&holds) => return Ok(None),
+            };
+            if hold.lease().is_set_of(&self.set) {
+                note_held(&hold, &self.join());
+                hold.lease().measure(&self.meter);
+                return Ok(Some(hold));
             }
+            holds.push(hold);
         }
+        let first = self.engine.queues.join(self.names[0].text());
+        first.budget().restart_row(first.waiting());
         let hold = Hold::joined(holds, self.first, self.options, &self.meter);
         Ok(hold.filter(|hold| !hold.lease().is_over()))
     }
 
     /// The error of one of the locks as that of the whole call.
     fn in_set(&self, error: LockError) -> LockError {
-        match error {
-            LockError::Timeout {
-                name,
-                holder,
-                remaining,
-                ..
-            } => LockError::Timeout {
-                name,
-                waited: self.begun.elapsed(),
-                holder,
-                remaining,
-            },
-            other => other,
+        match Busy::from_error(error) {
+            Ok(busy) => LockError::timeout(busy, self.begun.elapsed()),
+            Err(other) => other,
         }
+    }
+
+    fn timeout_error(&self, busy: &BusyLock) -> LockError {
+        busy.holder
+            .timeout_error(&busy.name, self.begun.elapsed(), &self.engine.mark)
     }
 
     /// Waits until this call has the turns of all names. While one of them is missing it waits for that one alone.
     ///
     /// `None` if one was missing [`TURNS`] times: a turn that is given back passes to the next caller of its name, and several
     /// calls could go on to pass turns to each other for ever.
-    async fn turns(&self, entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Option<Vec<Turn>> {
+    async fn turns(&self, entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Option<Turns> {
         let mut missing = 0;
         let turns = loop {
-            match try_turns(entries, kept.take()) {
-                Ok(turns) => break turns,
+            match self.try_turns(entries, kept.take()) {
+                Ok(Turns::All(turns)) => break turns,
+                Ok(taken_over @ Turns::TakenOver(_)) => return Some(taken_over),
                 Err(_) if missing == TURNS => return None,
                 Err(index) => {
                     missing += 1;
                     self.awaited.store(index, Relaxed);
-                    let turn = entries[index].turn().await;
+                    let set = (index == 0).then(|| self.set());
+                    let turn = entries[index].turn_for(set).await;
+                    if let Some(hold) = self.take_over(&turn) {
+                        return Some(Turns::TakenOver(self.deliver_taken_over(hold, entries, turn)));
+                    }
                     release_handed_over(std::slice::from_ref(&turn)).await;
                     kept = Some((index, turn));
                 }
@@ -532,7 +622,7 @@ impl<'a> AcquireSeveral<'a> {
         if !pause.is_zero() {
             sleep(pause).await;
         }
-        Some(turns)
+        Some(Turns::All(turns))
     }
 
     /// The first name that this process leaves to others at present.
@@ -572,17 +662,44 @@ impl<'a> AcquireSeveral<'a> {
 
     /// Delivers the hold to the caller: the turns go with the lease, and the waiters behind wait for its holder.
     fn deliver(&self, hold: Hold, entries: &[Arc<Entry>], turns: Vec<Option<Turn>>) -> Hold {
-        for entry in entries {
-            entry.front().set_held(Holder::local(&hold.lease().key.lock_id));
-        }
+        note_held(&hold, entries);
         let turns = turns.into_iter().flatten().collect();
         hold.lease().deliver_set(turns, &self.meter);
         hold
     }
 
-    /// The pauses of a call that waits for this name.
-    fn pacing<'b>(&'b self, entries: &'b [Arc<Entry>], index: usize) -> Pacing<'b> {
-        Pacing::new(self.engine, self.names[index].text(), &entries[index], self.begun)
+    /// The same for a hold that was handed over, whose other turns it has.
+    fn deliver_taken_over(&self, hold: Hold, entries: &[Arc<Entry>], turn: Turn) -> Hold {
+        note_held(&hold, entries);
+        hold.lease().deliver(turn, Some(&self.meter));
+        hold
+    }
+
+    /// The turns of all names, unless a hold of the whole set comes with that of the first one. Otherwise the place of the
+    /// first name whose turn another caller has; the others pass on then, with the holds that were handed over with them.
+    fn try_turns(&self, entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Result<Turns, usize> {
+        let mut turns = Vec::with_capacity(entries.len());
+        for (index, entry) in entries.iter().enumerate() {
+            let own = kept.take_if(|(own, _)| *own == index).map(|(_, turn)| turn);
+            if let Some(turn) = own.or_else(|| entry.try_turn()) {
+                if index == 0
+                    && let Some(hold) = self.take_over(&turn)
+                {
+                    return Ok(Turns::TakenOver(self.deliver_taken_over(hold, entries, turn)));
+                }
+                turns.push(turn);
+            } else {
+                let later = kept.map(|(_, turn)| turn);
+                turns.into_iter().chain(later).for_each(Turn::pass_on);
+                return Err(index);
+            }
+        }
+        Ok(Turns::All(turns))
+    }
+
+    /// The pauses of a call that waits for the name of this turn.
+    fn pacing<'b>(&'b self, turn: &'b Turn) -> Pacing<'b> {
+        Pacing::new(self.engine, turn, self.begun)
     }
 
     fn busy(&self, index: usize, holder: Holder) -> BusyLock {
@@ -597,21 +714,13 @@ impl<'a> AcquireSeveral<'a> {
     }
 }
 
-/// The turns of all names, or the place of the first one whose turn another caller has; the others pass on then, with the
-/// holds that were handed over with them.
-fn try_turns(entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Result<Vec<Turn>, usize> {
-    let mut turns = Vec::with_capacity(entries.len());
-    for (index, entry) in entries.iter().enumerate() {
-        let own = kept.take_if(|(own, _)| *own == index).map(|(_, turn)| turn);
-        if let Some(turn) = own.or_else(|| entry.try_turn()) {
-            turns.push(turn);
-        } else {
-            let later = kept.map(|(_, turn)| turn);
-            turns.into_iter().chain(later).for_each(Turn::pass_on);
-            return Err(index);
-        }
+/// Notes in the queues of all names that this process has the locks.
+fn note_held(hold: &Hold, entries: &[Arc<Entry>]) {
+    for (entry, key) in entries.iter().zip(hold.lease().keys()) {
+        entry
+            .front()
+            .set_held(Holder::local(&key.lock_id, hold.lease().acquired));
     }
-    Ok(turns)
 }
 
 /// Resolves when one of the leases is over.
@@ -662,6 +771,29 @@ mod tests {
         hold.release().await.unwrap();
     }
 
+    /// A call that acquires the locks one by one waits for the first, and the holder of the same set hands all of them over.
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_waits_for_the_first_lock_takes_the_whole_set_over() {
+        let provider = LockProvider::in_memory();
+        // Its request reserves tokens.
+        let holder = provider.lock_all(["a", "b"]).await_release(false);
+        let guard = holder.acquire().await.unwrap();
+        let token = guard.fencing_token_of("b").unwrap();
+        let names = ["a", "b"].map(RenderedName::new);
+        let options = Arc::default();
+        let call = AcquireSeveral::new(provider.engine(), &names, 1, &options, false);
+        let release = async {
+            tokio::task::yield_now().await;
+            guard.release().await.unwrap();
+        };
+        let (acquired, ()) = tokio::join!(call.one_by_one(None), release);
+        let mut hold = acquired.unwrap().unwrap();
+        assert!(hold.lease().is_handed_over());
+        assert_eq!(hold.lease().name(), "b");
+        assert_eq!(hold.lease().token.get(), token.get() + 1);
+        hold.release().await.unwrap();
+    }
+
     /// The minimum hold begins when the caller has all locks.
     #[tokio::test(start_paused = true)]
     async fn a_lock_that_is_given_back_has_no_minimum_hold() {
@@ -682,6 +814,20 @@ mod tests {
         assert!(free.is_ok() && begun.elapsed() < Duration::from_secs(30));
     }
 
+    #[test]
+    fn rounds_that_meet_the_same_holder_count_once() {
+        let mut rounds = Rounds::default();
+        let held_by = |id: Option<&str>| Holder::new(id.map(Arc::from), None, None);
+        let met = [Some("one"), Some("one"), Some("two"), Some("two"), None];
+        let last = met.map(|id| rounds.was_last(0, &held_by(id)));
+        assert_eq!(last, [false, false, false, false, true]);
+        let mut unnamed = Rounds::default();
+        assert_eq!(
+            [(); 3].map(|()| unnamed.was_last(0, &held_by(None))),
+            [false, false, true]
+        );
+    }
+
     #[tokio::test]
     async fn free_locks_are_acquired_by_the_first_round() {
         let provider = LockProvider::in_memory();
@@ -689,8 +835,8 @@ mod tests {
         let call = AcquireSeveral::new(provider.engine(), &names, 0, &options, false);
         let entries = call.join();
         let mut turns: Vec<_> = entries.iter().map(Entry::try_turn).collect();
-        let mut pacing = call.pacing(&entries, 0);
-        let round = call.round(&entries, &mut turns, &mut pacing, None, None);
+        let mut backoff = provider.engine().backoff();
+        let round = call.round(&entries, &mut turns, &mut backoff, None, None, None);
         assert!(matches!(round.await, Ok(Step::Acquired(_))));
     }
 }

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use std::future::Future;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
-use super::super::attempt::{limit_until, poll_first};
+use super::super::attempt::{HANDOVERS, given_up_after, limit_until, longest_limit, poll_first};
 use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
 use crate::lease::{Entry, Hold, Lease, Member, QueueSlot, RequestPermit, SetGrant, Turn, without_margin};
 use crate::line::OwnAcquisition;
 use crate::options::Options;
-use crate::queue::{Admission, AdmissionClass, Holder, Overdue, RequestNumber};
-use crate::store::{AcquireReply, AcquireRequest, Claimed, LeaseId, driver_error};
-use crate::timing::{ACQUIRE_ALLOWED_POLL, ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY};
+use crate::queue::{Holder, RequestNumber};
+use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, Claimed, LeaseId, driver_error};
+use crate::timing::{ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY};
 use crate::{FencingToken, LockError, task, trace};
 
 /// How many times the request of one round is sent: after that its claims are given back, so that a round whose outcome
@@ -38,6 +38,10 @@ pub(super) struct Round {
     requests: Vec<JoinHandle<Option<Reply>>>,
     /// The number of requests that were sent.
     sent: usize,
+    /// Whether the last request has failed.
+    has_failed: bool,
+    /// The number of tokens of each name that every request asks for: the reply to any of them is read with the same number.
+    tokens: i64,
     /// Whether the round has become a lease, which then releases the claims.
     is_lease: bool,
 }
@@ -48,6 +52,9 @@ struct Shared {
     options: Arc<Options>,
     /// The place of the name that stands for the set.
     first: usize,
+    /// The name that the call has waited for, by its place, and the claim that had the lock: if it has it still, the call goes
+    /// on to wait for that one.
+    awaited: Option<(usize, Arc<str>)>,
     /// The queues of the names, which keep a shutdown waiting for replies.
     entries: Vec<Arc<Entry>>,
     /// What is known about the request, for each name.
@@ -89,10 +96,9 @@ struct Request {
     /// The number in the queue of each name.
     numbers: Arc<[RequestNumber]>,
     limit: Duration,
+    tokens: i64,
     _permit: RequestPermit,
-    admission: Option<Admission>,
-    /// Present if another request of the round is without a reply.
-    copy: Option<Overdue>,
+    _admission: Admission,
 }
 
 impl Round {
@@ -100,6 +106,7 @@ impl Round {
         engine: &Arc<Engine>,
         options: &Arc<Options>,
         first: usize,
+        awaited: Option<(usize, Arc<str>)>,
         entries: &[Arc<Entry>],
     ) -> Self {
         let lock_id = engine.mark.new_set_id(&engine.owner);
@@ -112,6 +119,7 @@ impl Round {
             keys: entries.iter().map(key).collect(),
             options: Arc::clone(options),
             first,
+            awaited,
             entries: entries.to_vec(),
             copies: entries.iter().map(|_| Arc::new(Copies::of_set())).collect(),
         };
@@ -120,6 +128,8 @@ impl Round {
             numbers: Arc::default(),
             requests: Vec::new(),
             sent: 0,
+            has_failed: false,
+            tokens: 1,
             is_lease: false,
         }
     }
@@ -146,7 +156,16 @@ impl Round {
         for entry in &shared.entries {
             entry.front().request_due();
         }
-        let (admission, permit) = shared.permits(class).await;
+        let class = if self.has_failed {
+            AdmissionClass::Repeated
+        } else {
+            class.unwrap_or(AdmissionClass::Woken)
+        };
+        let (admission, permit) = tokio::select! {
+            biased;
+            outcome = self.next_outcome() => return outcome,
+            allowed = shared.permits(class) => allowed,
+        };
         let entries = shared.entries.iter();
         self.numbers = entries.map(|entry| entry.front().request_sent()).collect();
         self.send(permit, admission, deadline);
@@ -155,26 +174,34 @@ impl Round {
             if let Ok(outcome) = timeout_at(overdue, self.next_outcome()).await {
                 return outcome;
             }
-            if self.may_repeat()
-                && let Some(permit) = shared.entries[0].try_request_permit()
-                && shared.engine.queues.overdue.allow_copy()
-            {
-                self.send(permit, None, deadline);
+            if !self.may_repeat() {
+                continue;
+            }
+            tokio::select! {
+                biased;
+                outcome = self.next_outcome() => return outcome,
+                (admission, permit) = shared.permits(AdmissionClass::Copy) => {
+                    self.send(permit, admission, deadline);
+                }
             }
         }
     }
 
-    fn send(&mut self, permit: RequestPermit, admission: Option<Admission>, deadline: Option<Instant>) {
+    fn send(&mut self, permit: RequestPermit, admission: Admission, deadline: Option<Instant>) {
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return;
+        }
+        // The set is handed over to callers that wait for its first name.
+        if self.sent == 0 && (self.shared.entries[0].others_wait() || !self.shared.options.await_release) {
+            self.tokens = HANDOVERS;
         }
         let request = Request {
             shared: Arc::clone(&self.shared),
             numbers: Arc::clone(&self.numbers),
-            limit: limit_until(deadline),
+            limit: limit_until(deadline).min(longest_limit(&admission)),
+            tokens: self.tokens,
             _permit: permit,
-            admission,
-            copy: (!self.requests.is_empty()).then(|| self.shared.engine.queues.overdue.begin()),
+            _admission: admission,
         };
         for copies in &self.shared.copies {
             copies.sent();
@@ -184,7 +211,7 @@ impl Round {
     }
 
     /// The outcome of the next request in flight; waits forever if there is none.
-    async fn next_outcome(&mut self) -> RoundOutcome {
+    pub(super) async fn next_outcome(&mut self) -> RoundOutcome {
         loop {
             match poll_fn(|cx| poll_first(&mut self.requests, |request| Pin::new(request).poll(cx))).await {
                 Ok(Some(reply)) => return self.outcome(reply),
@@ -202,6 +229,7 @@ impl Round {
     }
 
     fn outcome(&mut self, reply: Reply) -> RoundOutcome {
+        self.has_failed = reply.result.is_err();
         match reply.result {
             Ok(replies) => self.read(reply.sent, replies),
             Err(error) if reply.limit < SLOW_REPLY && driver_error::is_blocked_document(&error) => {
@@ -215,26 +243,36 @@ impl Round {
     /// with the first of its claims.
     fn read(&mut self, sent: Instant, replies: Vec<AcquireReply>) -> RoundOutcome {
         let shared = Arc::clone(&self.shared);
+        if let Some((index, lock_id)) = &shared.awaited
+            && let Some(AcquireReply::Held {
+                holder: Some(holder),
+                held_for,
+                remaining,
+                ..
+            }) = replies.get(*index)
+            && holder == lock_id
+        {
+            let holder = Holder::new(Some(Arc::clone(holder)), *held_for, *remaining);
+            return shared.busy(sent, *index, holder);
+        }
         let mut lasts = shared.options.expiry;
         let mut members = Vec::with_capacity(replies.len());
         for (index, reply) in replies.into_iter().enumerate() {
             match reply {
                 AcquireReply::Held {
-                    holder, remaining, ..
-                } => {
-                    return RoundOutcome::Busy {
-                        index,
-                        lock_id: holder.clone(),
-                        holder: Holder::new(holder, remaining),
-                    };
-                }
+                    holder,
+                    held_for,
+                    remaining,
+                    ..
+                } => return shared.busy(sent, index, Holder::new(holder, held_for, remaining)),
                 AcquireReply::Acquired {
                     last_token,
                     remaining,
                     ..
                 } => {
                     lasts = remaining.map_or(lasts, |remaining| lasts.min(remaining));
-                    members.push(shared.member(index, last_token));
+                    let token = FencingToken::new(last_token.get() - (self.tokens - 1));
+                    members.push(shared.member(index, (token, last_token)));
                 }
             }
         }
@@ -273,6 +311,9 @@ impl Round {
             let turn = turns.next().flatten();
             // A name whose claim cannot have its lock gets no command, and its turn passes on.
             let given_up = shared.copies[index].give_up();
+            if given_up && let Some(turn) = &turn {
+                turn.front().release_sent();
+            }
             given_up.then(|| shared.release(index, turn))
         });
         let releases: Vec<BackgroundRelease> = releases.collect();
@@ -291,8 +332,18 @@ impl Drop for Round {
 }
 
 impl Shared {
-    fn member(&self, index: usize, token: FencingToken) -> Member {
-        Member::new(self.keys[index].clone(), token, &self.copies[index])
+    /// The outcome of a round in which the lock of this name is held.
+    fn busy(&self, sent: Instant, index: usize, holder: Holder) -> RoundOutcome {
+        self.engine.lines.note_round_trip(sent.elapsed());
+        RoundOutcome::Busy {
+            index,
+            lock_id: holder.lock_id().cloned(),
+            holder,
+        }
+    }
+
+    fn member(&self, index: usize, tokens: (FencingToken, FencingToken)) -> Member {
+        Member::new(self.keys[index].clone(), tokens, &self.copies[index])
     }
 
     /// The release of one claim. A round has had no minimum hold, because no caller had the locks.
@@ -331,20 +382,9 @@ impl Shared {
     }
 
     /// Waits until another request for these names, and another one of the provider, may be sent. Cancel safe.
-    async fn permits(&self, class: Option<AdmissionClass>) -> (Option<Admission>, RequestPermit) {
+    async fn permits(&self, class: AdmissionClass) -> (Admission, RequestPermit) {
         let permit = self.entries[0].request_permit().await;
-        loop {
-            let admission = match class {
-                Some(class) => Some(self.engine.queues.admissions.admit(class).await),
-                None => None,
-            };
-            let has_others = self.entries[0].has_other_requests();
-            if self.engine.queues.overdue.allow_request(has_others) {
-                return (admission, permit);
-            }
-            drop(admission);
-            sleep(ACQUIRE_ALLOWED_POLL).await;
-        }
+        (self.engine.store.admissions().admit(class).await, permit)
     }
 }
 
@@ -363,7 +403,6 @@ impl Request {
                 .map_or_else(driver_error::is_blocked_document, |_| true)
         };
         if result.as_ref().is_some_and(is_from_server) {
-            shared.engine.queues.overdue.answered();
             for (entry, number) in shared.entries.iter().zip(&*self.numbers) {
                 entry.front().replied(*number);
             }
@@ -390,7 +429,6 @@ impl Request {
     }
 
     async fn result(&mut self) -> Option<Result<Claimed, LockError>> {
-        let admission = self.admission.take();
         let Shared {
             engine,
             keys,
@@ -399,18 +437,12 @@ impl Request {
         } = &*self.shared;
         let command = AcquireRequest {
             expiry: options.expiry,
-            tokens: 1,
+            tokens: self.tokens,
             takeover_margin: engine.config.options.takeover_margin,
             wants_dates: false,
         };
         let request = engine.store.claim_several(keys, command, self.limit);
-        let result = if self.copy.is_some() {
-            timeout(ACQUIRE_NO_REPLY, request).await
-        } else {
-            let request = engine.queues.overdue.count_admitted(admission, request);
-            timeout(ACQUIRE_NO_REPLY, request).await
-        };
-        result.ok()
+        task::reply_within(given_up_after(self.limit), request).await
     }
 }
 
@@ -424,11 +456,12 @@ mod tests {
         let provider = LockProvider::in_memory();
         let engine = provider.engine();
         let entries = ["a", "b"].map(|name| engine.queues.join(&Arc::from(name)));
-        let mut round = Round::new(engine, &Arc::default(), 0, &entries);
+        let mut round = Round::new(engine, &Arc::default(), 0, None, &entries);
         for _ in 0..MOST_REQUESTS {
             assert!(round.may_repeat());
             let permit = entries[0].request_permit().await;
-            round.send(permit, None, None);
+            let admission = engine.store.admissions().admit(AdmissionClass::Copy).await;
+            round.send(permit, admission, None);
         }
         assert!(!round.may_repeat());
     }

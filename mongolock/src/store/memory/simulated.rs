@@ -47,6 +47,7 @@ impl MemoryStore {
         } else {
             AcquireReply::Held {
                 holder: Some(Arc::clone(&document.lock_id)),
+                held_for: Some(now.saturating_sub(document.acquired_at)),
                 remaining: left(document.free_at(request.takeover_margin)),
                 dates: None,
             }

@@ -44,6 +44,7 @@ fn mongodb(database: &Database) -> Store {
         None,
         "distributed_locks",
         None,
+        Arc::default(),
     )))
 }
 
@@ -146,18 +147,20 @@ async fn a_renewal_pairs_names_and_ids(store: Store) {
     claim(&store, &set).await;
     let single = keys(&["q"]).remove(0);
     let reply = store
-        .renew(&[set[0].clone(), single.clone()], AMPLE, COMMAND_LIMIT)
+        // Each in a statement of its own.
+        .renew(&[(set[0].clone(), AMPLE), (single.clone(), AMPLE * 2)], COMMAND_LIMIT)
         .await
         .unwrap();
     assert!(reply.includes(&set[0]) && !reply.includes(&single), "{reply:?}");
 
-    let all = store.renew(&set, AMPLE, COMMAND_LIMIT).await.unwrap();
+    let claims: Vec<_> = set.iter().map(|key| (key.clone(), AMPLE)).collect();
+    let all = store.renew(&claims, COMMAND_LIMIT).await.unwrap();
     assert!(set.iter().all(|key| all.includes(key)));
     store
         .release(&set[1..], Duration::ZERO, COMMAND_LIMIT)
         .await
         .unwrap();
-    let rest = store.renew(&set, AMPLE, COMMAND_LIMIT).await.unwrap();
+    let rest = store.renew(&claims, COMMAND_LIMIT).await.unwrap();
     assert!(rest.includes(&set[0]) && !rest.includes(&set[1]), "{rest:?}");
 }
 

@@ -24,15 +24,17 @@ pub(super) enum Listed {
     Proved(IndexState),
     /// The collection is missing, and with it the index.
     NoCollection,
-    /// The index is missing and no other index conflicts with it, or the user may not list the indexes.
+    /// The index is missing and no other index conflicts with it.
     Open,
+    /// The user may not list the indexes, as this error says.
+    Forbidden(Error),
 }
 
 impl Listed {
     pub(super) fn proved(self) -> Option<IndexState> {
         match self {
             Self::Proved(state) => Some(state),
-            Self::NoCollection | Self::Open => None,
+            Self::NoCollection | Self::Open | Self::Forbidden(_) => None,
         }
     }
 }
@@ -47,7 +49,7 @@ impl MongoStore {
             Err(error) => {
                 return match driver_error::code(&error) {
                     Some(NAMESPACE_NOT_FOUND) => Ok(Listed::NoCollection),
-                    Some(UNAUTHORIZED) => Ok(Listed::Open),
+                    Some(UNAUTHORIZED) => Ok(Listed::Forbidden(error)),
                     _ => Err(error),
                 };
             }
@@ -107,10 +109,18 @@ fn conflict(index: &Document, wanted: TtlOptions) -> IndexState {
         ),
         None => String::new(),
     };
-    let reason = format!(
-        "the index {index} conflicts with {INDEX_NAME} on expiresAt with expireAfterSeconds {seconds}{margin}"
-    );
-    IndexState::Conflict { reason }
+    let name = index.get_str("name").unwrap_or_default();
+    let fields = index.get_document("key").map_or(0, Document::len);
+    let reason = match kept {
+        Some(kept) if fields == 1 => {
+            format!("the index `{name}` removes documents after {kept} s, and not after {seconds} s{margin}")
+        }
+        _ => format!(
+            "the index `{name}` takes the place of {INDEX_NAME} on expiresAt with expireAfterSeconds {seconds}{margin}"
+        ),
+    };
+    let index = index.get_str("name").ok().map(str::to_owned);
+    IndexState::Conflict { index, reason }
 }
 
 #[cfg(test)]
@@ -166,7 +176,7 @@ mod tests {
     fn a_conflict_says_whether_the_index_ends_the_takeover_margin_early() {
         for (seconds, ends_early) in [(0, true), (59, true), (60, false), (3600, false)] {
             let index = doc! { "key": { "expiresAt": 1 }, "name": INDEX_NAME, "expireAfterSeconds": seconds };
-            let Some(IndexState::Conflict { reason }) = proved_by(&index, WANTED) else {
+            let Some(IndexState::Conflict { reason, .. }) = proved_by(&index, WANTED) else {
                 panic!("{index} is no conflict");
             };
             assert_eq!(reason.contains("takeover_margin of 60s"), ends_early, "{reason}");

@@ -60,6 +60,11 @@ impl ProviderMark {
         uuid.is_some_and(|uuid| uuid.as_bytes()[15] == OF_SET)
     }
 
+    /// Whether the `lockId` is that of a claim of this provider.
+    pub(crate) fn is_in(&self, lock_id: &str) -> bool {
+        Self::in_lock_id(lock_id) == Some(self.as_str())
+    }
+
     /// The mark in a `lockId`; `None` after a release, and for the claim of another program.
     pub(crate) fn in_lock_id(lock_id: &str) -> Option<&str> {
         let (_, uuid) = lock_id.rsplit_once('#')?;

@@ -8,7 +8,7 @@ mod check;
 mod index;
 mod mark;
 mod mongo;
-#[cfg(test)]
+#[cfg(all(test, server_tests))]
 mod tests;
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 
 pub(crate) use self::mark::ProviderMark;
-use super::{IndexState, Store, WaiterInfo, WaitersState};
+use super::{AdmissionClass, IndexState, Store, WaiterInfo, WaitersState};
 use crate::LockError;
 use crate::meter::CommandKind;
 
@@ -78,10 +78,11 @@ impl Store {
         entries: &[WaiterEntry],
         limit: Duration,
     ) -> Result<(), LockError> {
+        let _admission = self.background_admissions().admit(AdmissionClass::Release).await;
         match self {
             Self::Mongo(store) => {
                 let moving = pin!(store.move_to_end(entries, limit));
-                store.gate.run(CommandKind::Line, moving).await
+                store.gate.run_within(limit, CommandKind::Line, moving).await
             }
             Self::Memory(store) => {
                 store.move_to_end(entries);
@@ -99,11 +100,13 @@ impl Store {
         names: &[Arc<str>],
         limit: Duration,
     ) -> Result<(), LockError> {
+        let _admission = self.background_admissions().admit(AdmissionClass::Release).await;
         match self {
             Self::Mongo(store) => {
                 store
                     .gate
-                    .run(
+                    .run_within(
+                        limit,
                         CommandKind::Line,
                         pin!(store.prolong_waits(provider, names, limit)),
                     )
@@ -125,11 +128,16 @@ impl Store {
         names: &[Arc<str>],
         limit: Duration,
     ) -> Result<(), LockError> {
+        let _admission = self.background_admissions().admit(AdmissionClass::Release).await;
         match self {
             Self::Mongo(store) => {
                 store
                     .gate
-                    .run(CommandKind::Line, pin!(store.leave_lines(provider, names, limit)))
+                    .run_within(
+                        limit,
+                        CommandKind::Line,
+                        pin!(store.leave_lines(provider, names, limit)),
+                    )
                     .await
             }
             Self::Memory(store) => {
@@ -143,11 +151,12 @@ impl Store {
 
     /// The lines of these names, with one query.
     pub(crate) async fn lines(&self, names: &[Arc<str>], limit: Duration) -> Result<Lines, LockError> {
+        let _admission = self.background_admissions().admit(AdmissionClass::Release).await;
         match self {
             Self::Mongo(store) => {
                 store
                     .gate
-                    .run(CommandKind::Line, pin!(store.lines(names, limit)))
+                    .run_within(limit, CommandKind::Line, pin!(store.lines(names, limit)))
                     .await
             }
             Self::Memory(store) => Ok(store.lines(names)),

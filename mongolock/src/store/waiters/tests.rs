@@ -48,7 +48,13 @@ fn memory() -> Store {
 }
 
 fn mongodb(database: &Database) -> Store {
-    Store::Mongo(Opaque::new(MongoStore::new(database, None, "locks", None)))
+    Store::Mongo(Opaque::new(MongoStore::new(
+        database,
+        None,
+        "locks",
+        None,
+        Arc::default(),
+    )))
 }
 
 fn documents(db: &TestDb) -> Collection<Document> {
@@ -483,7 +489,7 @@ async fn the_commands_are_those_of_hints() {
 async fn the_indexes_are_created_once_and_remove_the_dead() {
     let db = test_db().await;
     let (database, commands) = recorded(&db, &[]).await;
-    let store = MongoStore::new(&database, None, "locks", None);
+    let store = MongoStore::new(&database, None, "locks", None, Arc::default());
     assert_eq!(store.ensure_waiters_indexes().await, IndexState::Ready);
     assert_eq!(commands.count("createIndexes"), 1);
     let build = commands

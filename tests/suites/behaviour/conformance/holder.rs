@@ -5,6 +5,7 @@ use std::time::Duration;
 use mongolock::{DistributedLock, LockError, LockProvider, distributed_lock};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 
 use super::conformance;
 use crate::fixture::Fixture;
@@ -14,6 +15,8 @@ conformance!(
     a_busy_call_names_the_holder,
     waiters_behind_the_front_learn_of_the_holder,
     the_remaining_time_is_counted_down,
+    a_hold_is_as_long_as_the_servers_clock_says,
+    a_set_and_a_semaphore_tell_it_as_well,
     a_holder_in_this_process_is_the_own_owner,
     a_minimum_hold_has_no_holder,
 );
@@ -26,6 +29,16 @@ const SHORT: Duration = Duration::from_millis(500);
 
 #[distributed_lock(name = "busy", on_busy = "fail")]
 async fn failing() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(name = ["busy", "free"], on_busy = "fail")]
+async fn failing_set() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(name = "full", permits = 1, on_busy = "fail")]
+async fn failing_permit() -> Result<(), LockError> {
     Ok(())
 }
 
@@ -42,6 +55,23 @@ fn holder(error: &LockError) -> (Option<&str>, Option<Duration>) {
     }
 }
 
+/// How long the holder has had the lock, and whether that is this process.
+fn hold(error: &LockError) -> (Option<Duration>, bool) {
+    match error {
+        LockError::Timeout {
+            held_for,
+            in_this_process,
+            ..
+        }
+        | LockError::Busy {
+            held_for,
+            in_this_process,
+            ..
+        } => (*held_for, *in_this_process),
+        other => panic!("{other:?}"),
+    }
+}
+
 async fn error_of(lock: DistributedLock) -> LockError {
     lock.acquire().await.unwrap_err()
 }
@@ -52,11 +82,11 @@ fn names(owner: &str, error: &LockError) {
     assert_eq!(named, Some(owner), "{error}");
     let remaining = remaining.expect("a reply had it");
     assert!(BEFORE_EXPIRY < remaining && remaining <= EXPIRY, "{remaining:?}");
+    let (held_for, in_this_process) = hold(error);
+    assert!(held_for.is_some() && !in_this_process, "{error:?}");
     let text = error.to_string();
-    assert!(
-        text.contains(&format!("the lease of {owner} runs for ")),
-        "{text}"
-    );
+    assert!(text.contains(&format!("held by {owner} (for ")), "{text}");
+    assert!(text.ends_with(" left of its lease)"), "{text}");
 }
 
 async fn a_timeout_names_the_holder(fixture: Fixture) {
@@ -110,14 +140,68 @@ async fn the_remaining_time_is_counted_down(fixture: Fixture) {
     );
 }
 
+/// The time counts from the beginning of the hold, which is before the first contact of the caller's process, and renewals
+/// do not begin it anew.
+async fn a_hold_is_as_long_as_the_servers_clock_says(fixture: Fixture) {
+    let passed = Duration::from_millis(1500);
+    let begun = Instant::now();
+    let lock = fixture.process("billing-1").lock("busy");
+    let held = lock.renew_interval(passed / 5).acquire().await.unwrap();
+    sleep(passed).await;
+    let error = fixture.provider.scope(failing()).await.unwrap_err();
+    let (held_for, in_this_process) = hold(&error);
+    let held_for = held_for.expect("a reply had it");
+    // The server's times are whole milliseconds.
+    let blur = Duration::from_millis(2);
+    assert!(
+        passed <= held_for + blur && held_for <= begun.elapsed() + blur,
+        "{held_for:?}"
+    );
+    assert!(!in_this_process);
+    held.release().await.unwrap();
+}
+
+async fn a_set_and_a_semaphore_tell_it_as_well(fixture: Fixture) {
+    let rival = fixture.process("billing-1");
+    let _held = rival.lock("busy").await.unwrap();
+    let _permit = rival.semaphore("full", 1).acquire().await.unwrap();
+    let set = fixture.provider.scope(failing_set()).await.unwrap_err();
+    names("billing-1", &set);
+    let permit = fixture.provider.scope(failing_permit()).await.unwrap_err();
+    names("billing-1", &permit);
+}
+
+/// The provider recognises its own holds, also where a reply names them, and whatever the owners of other processes are
+/// called.
 async fn a_holder_in_this_process_is_the_own_owner(fixture: Fixture) {
     let provider: LockProvider = fixture.process("us");
+    let begun = Instant::now();
     let _held = provider.lock("busy").await.unwrap();
     let waited = error_of(provider.lock("busy").acquire_timeout(SHORT)).await;
-    assert_eq!(holder(&waited), (Some("us"), None));
-    assert!(waited.to_string().ends_with("us holds it"), "{waited}");
     let failed = provider.scope(failing()).await.unwrap_err();
-    assert_eq!(holder(&failed), (Some("us"), None));
+    for error in [&waited, &failed] {
+        assert_eq!(holder(error), (Some("us"), None));
+        let (held_for, in_this_process) = hold(error);
+        assert!(
+            in_this_process && held_for.is_some_and(|held| held <= begun.elapsed()),
+            "{error:?}"
+        );
+    }
+    let text = waited.to_string();
+    assert!(text.contains(": held by this process (for "), "{text}");
+    let text = failed.to_string();
+    assert!(
+        text.starts_with("lock `busy` is held by this process (for "),
+        "{text}"
+    );
+
+    let _permit = provider.semaphore("full", 1).acquire().await.unwrap();
+    let full = provider.scope(failing_permit()).await.unwrap_err();
+    assert!(hold(&full).1, "{full}");
+
+    let namesake = fixture.process("us").scope(failing()).await.unwrap_err();
+    assert_eq!(holder(&namesake).0, Some("us"));
+    assert!(!hold(&namesake).1, "{namesake}");
 }
 
 async fn a_minimum_hold_has_no_holder(fixture: Fixture) {
@@ -131,5 +215,9 @@ async fn a_minimum_hold_has_no_holder(fixture: Fixture) {
         remaining.is_some_and(|remaining| BEFORE_EXPIRY < remaining),
         "{remaining:?}"
     );
-    assert!(error.to_string().contains("it is taken for "), "{error}");
+    assert_eq!(hold(&error), (None, false));
+    assert!(
+        error.to_string().contains("held by an unknown holder ("),
+        "{error}"
+    );
 }

@@ -1,0 +1,131 @@
+//! The widths of the columns of a table: those of its content, and less where a line would not fit.
+
+use crate::text::{cut, width};
+
+/// The space between two columns.
+pub(crate) const SPACE: usize = 2;
+
+/// No column is cut to less, which leaves some of each end of a name.
+const NARROWEST: usize = 12;
+
+/// A column of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Text that may be cut.
+    Long,
+    /// A word.
+    Word,
+    /// A number or a time, at the right.
+    Number,
+}
+
+/// The heading of a column and its kind.
+pub(crate) type Column = (&'static str, Kind);
+
+/// The columns of a table, each as wide as the widest cell that it has had.
+#[derive(Debug, Clone)]
+pub(crate) struct Columns<const N: usize> {
+    columns: [Column; N],
+    widths: [usize; N],
+}
+
+impl<const N: usize> Columns<N> {
+    pub(crate) fn new(columns: [Column; N]) -> Self {
+        Self {
+            columns,
+            widths: columns.map(|(heading, _)| width(heading)),
+        }
+    }
+
+    /// Makes room for a row.
+    pub(crate) fn widen(&mut self, cells: &[String; N]) {
+        for (own, cell) in self.widths.iter_mut().zip(cells) {
+            *own = width(cell).max(*own);
+        }
+    }
+
+    /// The widths on lines of this length; those of the content if it is not limited. The widest text is cut first.
+    pub(crate) fn widths(&self, length: Option<usize>) -> [usize; N] {
+        let mut widths = self.widths;
+        let Some(length) = length else { return widths };
+        let length = length.saturating_sub(SPACE * N.saturating_sub(1));
+        while widths.iter().sum::<usize>() > length {
+            let long = widths.iter_mut().zip(&self.columns);
+            let long = long.filter(|(width, (_, kind))| *kind == Kind::Long && **width > NARROWEST);
+            let Some((widest, _)) = long.max_by_key(|(width, _)| **width) else {
+                break;
+            };
+            *widest -= 1;
+        }
+        widths
+    }
+
+    pub(crate) fn headings(&self) -> [String; N] {
+        self.columns.map(|(heading, _)| heading.to_owned())
+    }
+
+    /// The cells with these widths.
+    pub(crate) fn cells(&self, cells: &[String; N], widths: &[usize; N]) -> [String; N] {
+        std::array::from_fn(|at| {
+            let (cell, kind) = (cut(&cells[at], widths[at]), self.columns[at].1);
+            let space = " ".repeat(widths[at].saturating_sub(width(&cell)));
+            match kind {
+                Kind::Number => format!("{space}{cell}"),
+                Kind::Long | Kind::Word => format!("{cell}{space}"),
+            }
+        })
+    }
+
+    /// The row as a line.
+    pub(crate) fn line(&self, cells: &[String; N], widths: &[usize; N]) -> String {
+        let line = self.cells(cells, widths).join(&" ".repeat(SPACE));
+        line.trim_end().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(cells: [&str; 3]) -> [String; 3] {
+        cells.map(str::to_owned)
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_content_unless_the_line_is_too_long() {
+        let mut table = Columns::new([
+            ("NAME", Kind::Long),
+            ("WAITERS", Kind::Number),
+            ("OWNER", Kind::Long),
+        ]);
+        let rows = [
+            row(["a", "2", "web-1:1"]),
+            row(["report:the-name-is-rather-long:42", "-", "web-1:12345"]),
+        ];
+        for row in &rows {
+            table.widen(row);
+        }
+        let lines = |length: Option<usize>| {
+            let widths = table.widths(length);
+            let all = [&table.headings(), &rows[0], &rows[1]];
+            all.map(|row| table.line(row, &widths))
+        };
+        assert_eq!(
+            lines(None),
+            [
+                "NAME                               WAITERS  OWNER",
+                "a                                        2  web-1:1",
+                "report:the-name-is-rather-long:42        -  web-1:12345",
+            ]
+        );
+        assert_eq!(
+            lines(Some(42)),
+            [
+                "NAME                  WAITERS  OWNER",
+                "a                           2  web-1:1",
+                "report:the\u{2026}r-long:42        -  web-1:12345",
+            ]
+        );
+        assert_eq!(table.widths(Some(0)), [12, 7, 11], "it is never cut to nothing");
+    }
+}

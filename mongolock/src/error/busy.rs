@@ -1,0 +1,115 @@
+use std::time::Duration;
+
+use crate::LockError;
+
+/// The holder of a lock that a call could not acquire, for the function of `on_busy = path`.
+///
+/// The function gets a reference to each argument of the call, and then this value; what it returns, the call returns.
+///
+/// ```
+/// use mongolock::{Busy, LockError, LockProvider, distributed_lock};
+///
+/// #[distributed_lock(name = "report:<id>", on_busy = in_progress)]
+/// async fn rebuild_report(id: u64) -> Result<String, LockError> {
+///     Ok(format!("report {id} is rebuilt"))
+/// }
+///
+/// fn in_progress(id: &u64, busy: &Busy) -> Result<String, LockError> {
+///     let holder = busy.holder.as_deref().unwrap_or("another instance");
+///     Ok(format!("{holder} rebuilds report {id}"))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), LockError> {
+/// let provider = LockProvider::in_memory().to_builder().owner("billing-1").build()?;
+/// let guard = provider.lock("report:7").await?;
+/// assert_eq!(provider.scope(rebuild_report(7)).await?, "billing-1 rebuilds report 7");
+/// # guard.release().await
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Busy {
+    /// The lock's name.
+    pub name: String,
+    /// The owner of the lease that the last attempt found; `None` if no reply named one: the lock has no owner during a
+    /// minimum hold or if another program holds it, and a call may end before its first reply. It is the provider's own
+    /// owner if this process holds the lock.
+    pub holder: Option<String>,
+    /// Whether a caller of the same provider holds the lock, in this process.
+    pub in_this_process: bool,
+    /// How long the present holder has had the lock by the server's clock: the value of the last reply that named it, and
+    /// the time since. A hold is as long as its work: a lock that is held for minutes will hardly be free in a second.
+    /// `None` if no reply named a holder.
+    ///
+    /// If only an event of the change stream named it, the time counts from that event, a few milliseconds later than the
+    /// hold. A hold of this process counts from its own beginning.
+    pub held_for: Option<Duration>,
+    /// The rest of the holder's lease by the server's value, less the time since its reply, with the takeover margin; zero
+    /// if it has passed. `None` if no reply had it, or if a caller in this process holds the lock (calls that have joined one
+    /// hold get the rest of their own lease).
+    ///
+    /// **The lock is not free after this time.** Do not use it as a `Retry-After`: the holder renews its lease until the work
+    /// ends. It only says when the lock becomes free if the holder has crashed. For a service choose a pause by the length of
+    /// the work, or by [`held_for`](Self::held_for).
+    pub remaining: Option<Duration>,
+}
+
+impl Busy {
+    /// The value for a lock of which nothing is known but that it is held, for tests of a program's own functions. The
+    /// other fields can be set afterwards.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mongolock::Busy;
+    ///
+    /// fn in_progress(busy: &Busy) -> String {
+    ///     let holder = busy.holder.as_deref().unwrap_or("another instance");
+    ///     format!("{holder} has held it for {:?}", busy.held_for.unwrap_or_default())
+    /// }
+    ///
+    /// let mut busy = Busy::new("report:7");
+    /// busy.holder = Some("billing-1".to_owned());
+    /// busy.held_for = Some(Duration::from_secs(12));
+    /// assert_eq!(in_progress(&busy), "billing-1 has held it for 12s");
+    /// ```
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            holder: None,
+            in_this_process: false,
+            held_for: None,
+            remaining: None,
+        }
+    }
+
+    /// The value for an error that says that the lock is busy; every other error is returned.
+    pub(crate) fn from_error(error: LockError) -> Result<Self, LockError> {
+        match error {
+            LockError::Busy {
+                name,
+                holder,
+                in_this_process,
+                held_for,
+                remaining,
+            }
+            | LockError::Timeout {
+                name,
+                holder,
+                in_this_process,
+                held_for,
+                remaining,
+                ..
+            } => Ok(Self {
+                name,
+                holder,
+                in_this_process,
+                held_for,
+                remaining,
+            }),
+            other => Err(other),
+        }
+    }
+}

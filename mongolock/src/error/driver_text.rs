@@ -1,0 +1,147 @@
+//! What the driver's errors say, without the commands and replies that they quote.
+
+use mongodb::error::{Error, ErrorKind, WriteFailure};
+
+/// The longest text of the server that is repeated, in characters.
+const MOST: usize = 300;
+
+/// The server's code for a log-in with a wrong user or password, as a text quotes it of which no typed error is left.
+const AUTHENTICATION_FAILED: &str = "code: 18,";
+
+/// The code of an error of the server, and the code's name and message.
+pub(crate) fn coded(error: &Error) -> Option<(i32, &str, &str)> {
+    match &*error.kind {
+        ErrorKind::Command(error) => Some((error.code, &error.code_name, &error.message)),
+        ErrorKind::Write(WriteFailure::WriteError(error)) => {
+            let name = error.code_name.as_deref().unwrap_or_default();
+            Some((error.code, name, &error.message))
+        }
+        ErrorKind::Write(WriteFailure::WriteConcernError(error)) => {
+            Some((error.code, &error.code_name, &error.message))
+        }
+        _ => None,
+    }
+}
+
+/// One sentence about an error: its code, the code's name, and its words.
+pub(crate) fn sentence(error: &Error) -> String {
+    match coded(error) {
+        Some((code, "", _)) => format!("error {code}: {}", words(error)),
+        Some((code, name, _)) => format!("error {code}, {name}: {}", words(error)),
+        None => words(error),
+    }
+}
+
+/// The words of an error, without its code. Commands, replies and causes that the driver or the server quotes are cut.
+pub(crate) fn words(error: &Error) -> String {
+    if let Some((.., message)) = coded(error) {
+        // The last part says what is wrong, and the others in which step of the server.
+        let (_, message) = message.rsplit_once(" :: caused by :: ").unwrap_or(("", message));
+        return shortened(&without_command(message));
+    }
+    match &*error.kind {
+        ErrorKind::ConnectionPoolCleared { message, .. } => shortened(cause_of_clearing(message)),
+        ErrorKind::ServerSelection { message, .. } => of_selection(message),
+        kind => shortened(&kind.to_string()),
+    }
+}
+
+/// Whether the driver has refused a connection because the log-in on another one was refused.
+pub(crate) fn is_refused_elsewhere(error: &Error) -> bool {
+    match &*error.kind {
+        ErrorKind::ConnectionPoolCleared { message, .. } => message.contains(AUTHENTICATION_FAILED),
+        _ => false,
+    }
+}
+
+/// Whether the driver has refused a connection before the command was sent. It has the same kind of error for a
+/// connection that it closes while a command waits for its reply.
+pub(crate) fn is_refused_connection(error: &Error) -> bool {
+    match &*error.kind {
+        ErrorKind::ConnectionPoolCleared { message, .. } => message.starts_with("Connection pool for "),
+        _ => false,
+    }
+}
+
+/// Of a command that is quoted as a whole, the name and the collection stand for all of it. Other quotations, such as
+/// that of an index, are the cause.
+fn without_command(message: &str) -> String {
+    let quoted = message.split_once("execute command { ");
+    match quoted.and_then(|(before, command)| Some((before, command.split_once(", ")?.0))) {
+        Some((before, first)) => format!("{before}execute command {{ {first}, … }}"),
+        None => message.to_owned(),
+    }
+}
+
+/// The error that has cleared a pool, without its labels and causes.
+fn cause_of_clearing(message: &str) -> &str {
+    let (_, cause) = message.split_once("failed with: Kind: ").unwrap_or(("", message));
+    cause.split_once(", labels: ").map_or(cause, |(cause, _)| cause)
+}
+
+/// Why no server was selected: the driver's first words, and the servers that have failed.
+fn of_selection(message: &str) -> String {
+    let (said, topology) = message.split_once(" Topology: ").unwrap_or((message, ""));
+    let servers = topology.split("{ Address: ").skip(1).filter_map(|server| {
+        let (address, rest) = server.split_once(", Type: ")?;
+        let (_, error) = rest.split_once("Error: Kind: ")?;
+        let (reason, _) = error.split_once(", labels: ")?;
+        Some(format!("{address}: {reason}"))
+    });
+    let servers: Vec<String> = servers.collect();
+    if servers.is_empty() {
+        shortened(said)
+    } else {
+        shortened(&format!(
+            "{} ({})",
+            said.trim_end_matches('.'),
+            servers.join("; ")
+        ))
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quoted_command_is_cut_after_its_collection() {
+        let refused =
+            "not authorized on app to execute command { findAndModify: \"locks\", query: { _id: \"a\" } }";
+        let short = "not authorized on app to execute command { findAndModify: \"locks\", … }";
+        assert_eq!(without_command(refused), short);
+        for kept in [
+            "no quotation",
+            "dup key: { _id: \"a\" }",
+            "Requested index: { v: 2, name: \"b\" }",
+        ] {
+            assert_eq!(without_command(kept), kept);
+        }
+    }
+
+    #[test]
+    fn the_cause_of_a_cleared_pool_and_the_failed_servers_are_named() {
+        let cleared = "Connection pool for a:1 cleared because another operation failed with: Kind: SCRAM failure: no., \
+                       labels: {}, source: Some(Error { kind: Command(CommandError { code: 18, code_name: \"A\" }) })";
+        assert_eq!(cause_of_clearing(cleared), "SCRAM failure: no.");
+        let message = "Server selection timeout: No available servers. Topology: { Type: Unknown, Servers: [ { Address: \
+                       a:1, Type: Unknown, Error: Kind: I/O error: refused, labels: {}, source: None }, { Address: b:2, \
+                       Type: Unknown } ] }";
+        let short = "Server selection timeout: No available servers (a:1: I/O error: refused)";
+        assert_eq!(of_selection(message), short);
+        assert_eq!(of_selection("no topology"), "no topology");
+    }
+
+    #[test]
+    fn a_long_text_is_shortened() {
+        assert_eq!(shortened("short"), "short");
+        assert_eq!(shortened(&"ü".repeat(MOST + 1)), "ü".repeat(MOST) + "…");
+    }
+}
