@@ -13,8 +13,8 @@ use mongolock_tests::test_db;
 async fn stale_and_next() -> (FencingToken, FencingToken) {
     let db = test_db().await;
     let lock = LockProvider::new(db.database()).lock("resource");
-    let lock = lock.expiry(Duration::from_millis(100));
-    let stale = lock.clone().max_hold(Duration::ZERO).acquire().await.unwrap();
+    let short = lock.clone().expiry(Duration::from_millis(100));
+    let stale = short.max_hold(Duration::ZERO).acquire().await.unwrap();
     let next = lock.acquire().await.unwrap();
     assert!(stale.is_lost());
     let tokens = (stale.fencing_token(), next.fencing_token());

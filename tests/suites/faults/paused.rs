@@ -16,12 +16,12 @@ use crate::noted::{acquire, acquired, ended, release, tell};
 use crate::{LONG_EXPIRY, until_indexed};
 
 /// The number of processes at a time. Each plays [`SCENES`] scenes, so there are fifty scenes in total.
-const LANES: usize = 5;
+const LANES: usize = 10;
 /// The number of scenes that each process plays, one after the other.
-const SCENES: usize = 10;
+const SCENES: usize = 5;
 
-/// The lease that ends while its holder is stopped.
-const SHORT: Duration = Duration::from_millis(200);
+/// The lease that ends while its holder is stopped. Beside other work, the holder must reach its read before that.
+const SHORT: Duration = Duration::from_secs(2);
 
 /// The number of the test process in histories.
 const RIVAL: usize = 0;

@@ -68,9 +68,9 @@ fn the_background_task_starts_again_on_the_next_runtime() {
     for round in 0..3 {
         let runtime = runtime();
         runtime.block_on(async {
-            let lock = provider.lock("again").expiry(Duration::from_millis(1500));
+            let lock = provider.lock("again").expiry(Duration::from_secs(2));
             let guard = lock.acquire().await.unwrap();
-            tokio::time::sleep(Duration::from_secs(2)).await;
+            tokio::time::sleep(Duration::from_secs(3)).await;
             assert!(!guard.is_lost(), "the lease is renewed in round {round}");
             guard.release().await.unwrap();
         });
@@ -84,7 +84,7 @@ async fn a_leaked_guard_ends_at_max_hold() {
     let provider = patient(db.database());
     let lock = provider
         .lock("leaked")
-        .expiry(Duration::from_millis(1500))
+        .expiry(Duration::from_secs(2))
         .max_hold(Duration::from_secs(3));
     let guard = lock.acquire().await.unwrap();
     let context = guard.context();
