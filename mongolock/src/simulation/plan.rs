@@ -322,6 +322,36 @@ impl Plan {
 }
 
 impl Scenario {
+    pub(super) const ALL: [Self; 27] = [
+        Self::Calm,
+        Self::Network,
+        Self::Pauses,
+        Self::Crashes,
+        Self::Everything,
+        Self::Leaps,
+        Self::LateCommands,
+        Self::BlockedDocuments,
+        Self::PartialBatches,
+        Self::Repetitions,
+        Self::LongLeases,
+        Self::SilentConnections,
+        Self::TypedErrors,
+        Self::Operators,
+        Self::Sweeps,
+        Self::Neighbours,
+        Self::Outages,
+        Self::Failovers,
+        Self::Margins,
+        Self::Lines,
+        Self::Turns,
+        Self::SetTurns,
+        Self::Steps,
+        Self::ManyLeases,
+        Self::Sets,
+        Self::Permits,
+        Self::Marks,
+    ];
+
     pub(super) fn has_pauses(self) -> bool {
         matches!(
             self,
