@@ -1,6 +1,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use crate::moment::Luck;
+
 /// The pauses between attempts: each is a random time between the minimum and three times the pause before it, so that
 /// many waiters spread out
 /// ([*Exponential Backoff And Jitter*](https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/), "decorrelated").
@@ -19,10 +21,11 @@ impl Backoff {
         }
     }
 
-    pub(crate) fn next(&mut self) -> Duration {
+    /// The next pause.
+    pub(crate) fn next(&mut self, luck: Luck) -> Duration {
         let (min, max) = (*self.range.start(), *self.range.end());
         let high = (self.last * 3).clamp(min, max);
-        self.last = min + high.saturating_sub(min).mul_f64(fastrand::f64());
+        self.last = luck.between(min, high);
         self.last
     }
 }
@@ -35,7 +38,7 @@ mod tests {
     fn pauses_stay_in_their_range_and_grow_and_differ() {
         let range = Duration::from_millis(10)..=Duration::from_millis(800);
         let mut backoff = Backoff::new(range.clone());
-        let pauses: Vec<_> = (0..10_000).map(|_| backoff.next()).collect();
+        let pauses: Vec<_> = (0..10_000).map(|_| backoff.next(Luck::draw())).collect();
         assert!(pauses.iter().all(|pause| range.contains(pause)));
         assert!(pauses.iter().any(|pause| *pause > Duration::from_millis(400)));
         assert!(pauses.windows(2).all(|pair| pair[0] != pair[1]));
@@ -44,6 +47,6 @@ mod tests {
     #[test]
     fn a_fixed_interval_stays_fixed() {
         let mut backoff = Backoff::new(Duration::from_millis(50)..=Duration::from_millis(50));
-        assert!((0..100).all(|_| backoff.next() == Duration::from_millis(50)));
+        assert!((0..100).all(|_| backoff.next(Luck::draw()) == Duration::from_millis(50)));
     }
 }

@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout};
 use crate::backoff::Backoff;
 use crate::lease::renewer::Renewer;
 use crate::lease::{CancelShield, Lease, OpenCommit};
+use crate::moment::Luck;
 use crate::options::not_once;
 use crate::store::driver_error;
 use crate::store::reply::labelled;
@@ -180,7 +181,7 @@ async fn commit(
             ),
         };
         was_unknown |= error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT);
-        let pause = backoff.next();
+        let pause = backoff.next(Luck::draw());
         if is_unknown(&error) && Instant::now() + pause < until {
             tokio::time::sleep(pause).await;
             continue;

@@ -32,6 +32,7 @@ mod lock;
 mod lock_id;
 mod lock_set;
 mod meter;
+mod moment;
 mod name;
 mod notifier;
 mod once;

@@ -375,7 +375,9 @@ impl DistributedLock {
             OnBusy::Wait => acquire.wait().await?,
             OnBusy::TryOnce => {
                 let tried = acquire.try_once().await?;
-                tried.map_err(|holder| holder.busy_error(self.name.text(), &self.engine.mark))?
+                tried.map_err(|holder| {
+                    holder.busy_error(tokio::time::Instant::now(), self.name.text(), &self.engine.mark)
+                })?
             }
         };
         Ok(RunningHold::own(

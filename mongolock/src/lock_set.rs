@@ -264,7 +264,10 @@ impl LockSet {
                 OnBusy::Wait => self.acquiring().wait().await?,
                 OnBusy::TryOnce => {
                     let tried = self.acquiring().try_once().await?;
-                    tried.map_err(|busy| busy.holder.busy_error(&busy.name, &self.engine.mark))?
+                    tried.map_err(|busy| {
+                        busy.holder
+                            .busy_error(tokio::time::Instant::now(), &busy.name, &self.engine.mark)
+                    })?
                 }
             };
             return Ok(RunningHold::own(
@@ -305,10 +308,9 @@ impl LockSet {
             let acquire = Acquire::new(&self.engine, name, &options, true);
             return match on_busy {
                 OnBusy::Wait => acquire.wait().await,
-                OnBusy::TryOnce => acquire
-                    .try_once()
-                    .await?
-                    .map_err(|holder| holder.busy_error(name.text(), &self.engine.mark)),
+                OnBusy::TryOnce => acquire.try_once().await?.map_err(|holder| {
+                    holder.busy_error(tokio::time::Instant::now(), name.text(), &self.engine.mark)
+                }),
             };
         }
         let acquire = AcquireSeveral::new(&self.engine, rest, 0, &options, true);
@@ -316,7 +318,10 @@ impl LockSet {
             OnBusy::Wait => acquire.wait().await,
             OnBusy::TryOnce => {
                 let tried = acquire.try_once().await?;
-                tried.map_err(|busy| busy.holder.busy_error(&busy.name, &self.engine.mark))
+                tried.map_err(|busy| {
+                    busy.holder
+                        .busy_error(tokio::time::Instant::now(), &busy.name, &self.engine.mark)
+                })
             }
         }
     }

@@ -269,7 +269,9 @@ impl Semaphore {
             OnBusy::Wait => self.acquiring().wait().await?,
             OnBusy::TryOnce => {
                 let tried = self.acquiring().try_once().await?;
-                tried.map_err(|holder| holder.busy_error(self.name(), &self.engine.mark))?
+                tried.map_err(|holder| {
+                    holder.busy_error(tokio::time::Instant::now(), self.name(), &self.engine.mark)
+                })?
             }
         };
         Ok(RunningHold::own(

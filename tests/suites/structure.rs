@@ -1,7 +1,9 @@
 //! The imports between the modules of a crate form no cycle, and the layers of the runtime import only from the top
-//! down. The sources of the two crates are read as text, and every cycle is reported with the imports that form it. The links in the
-//! guide lead to pages and items that exist.
+//! down. The sources of the two crates are read as text, and every cycle is reported with the imports that form it. What decides
+//! when the library acts reads no clock. The links in the guide lead to pages and items that exist.
 
+#[path = "structure/decisions.rs"]
+mod decisions;
 #[path = "structure/documentation.rs"]
 mod documentation;
 #[path = "structure/graph.rs"]
@@ -80,9 +82,26 @@ const RUNTIME_LAYERS: &[Layer] = &[
         name: "values and tools",
         modules: &[
             "error", "duration", "token", "output", "name", "lock_id", "slot", "once", "opaque", "options",
-            "timing", "backoff", "sync", "task", "meter", "trace",
+            "timing", "moment", "backoff", "sync", "task", "meter", "trace",
         ],
     },
+];
+
+/// The files of the runtime that decide when it acts. They read no clock, draw nothing and wait for nothing.
+const DECISIONS: &[&str] = &[
+    "acquire/period.rs",
+    "backoff.rs",
+    "lease/book.rs",
+    "lease/given_up.rs",
+    "line/line.rs",
+    "line/order.rs",
+    "line/recent.rs",
+    "notifier/cost.rs",
+    "notifier/filter.rs",
+    "notifier/waiters.rs",
+    "queue/fairness.rs",
+    "queue/front_state.rs",
+    "queue/holder.rs",
 ];
 
 fn workspace() -> PathBuf {
@@ -120,4 +139,14 @@ fn the_runtime_imports_from_the_top_down() {
         &Graph::of_folders(&read("mongolock")),
         RUNTIME_LAYERS,
     ));
+}
+
+#[test]
+fn what_decides_reads_no_clock_and_draws_nothing() {
+    let refused = DECISIONS.iter().flat_map(|file| {
+        let path = workspace().join("mongolock/src").join(file);
+        let source = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
+        decisions::refused(file, &source)
+    });
+    assert_none(&refused.collect::<Vec<String>>());
 }

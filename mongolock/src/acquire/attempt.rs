@@ -70,7 +70,7 @@ struct Shared {
     options: Arc<Options>,
     /// The entry in the queue, which keeps a shutdown waiting for replies.
     entry: Arc<Entry>,
-    copies: Arc<Copies>,
+    copies: Copies,
     /// The name of the semaphore, if the lock is one of its permits.
     semaphore: Option<Arc<str>>,
 }
@@ -157,7 +157,7 @@ impl Attempt {
             },
             options: Arc::clone(options),
             entry: Arc::clone(entry),
-            copies: Arc::default(),
+            copies: Copies::default(),
             semaphore,
         };
         Self {
@@ -395,11 +395,7 @@ impl Attempt {
         let grant = Grant {
             token: FencingToken::new(last_token.get() - (self.tokens - 1)),
             last_token,
-            copies: self
-                .shared
-                .copies
-                .may_take_effect()
-                .then(|| Arc::clone(&self.shared.copies)),
+            copies: self.shared.copies.if_unsettled(),
             sent,
             lasts,
             semaphore: self.shared.semaphore.clone(),
@@ -420,7 +416,7 @@ impl Attempt {
         let Shared { engine, entry, .. } = &*self.shared;
         // The waiters for a permit wait for any of its semaphore.
         let name = entry.name();
-        entry.budget().begin_row(request, entry.waiting());
+        entry.budget().begin_row(Instant::now(), request, entry.waiting());
         let acquired = OwnAcquisition {
             request,
             waiting_since: entry.waiting_since(),
@@ -442,7 +438,7 @@ impl Shared {
     }
 
     /// Releases the claim in the background, and again later if one of the copies may take effect late.
-    fn release(&self, copies: Option<Arc<Copies>>) {
+    fn release(&self, copies: Option<Copies>) {
         let (key, entry) = (self.key.clone(), Arc::clone(&self.entry));
         let release = BackgroundRelease::of_claim(key, self.options.taken_for(), entry, copies);
         self.engine.renewer.release_in_background(vec![release]);
@@ -452,7 +448,7 @@ impl Shared {
 impl Drop for Attempt {
     fn drop(&mut self) {
         if !self.is_lease && self.shared.copies.give_up() {
-            self.shared.release(Some(Arc::clone(&self.shared.copies)));
+            self.shared.release(Some(self.shared.copies.clone()));
         }
     }
 }
@@ -465,11 +461,8 @@ impl Request {
         if result.as_ref().is_some_and(is_from_server) {
             self.shared.entry.front().replied(self.number);
         }
-        if self
-            .shared
-            .copies
-            .answered(sent, result.as_ref().map(Result::as_ref))
-        {
+        let reply = result.as_ref().map(Result::as_ref);
+        if !self.shared.copies.answered(sent, [reply]).is_empty() {
             self.shared.release(None);
         }
         Some(Reply {

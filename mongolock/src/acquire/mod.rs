@@ -22,6 +22,7 @@ use crate::acquire::period::CallPeriod;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
 use crate::meter::{AcquireOutcome, LockMeter};
+use crate::moment::Luck;
 use crate::name::RenderedName;
 use crate::once::{MarkEnd, Once};
 use crate::opaque::boxed;
@@ -274,7 +275,7 @@ impl<'a> Acquire<'a> {
                 }
                 Step::Held(holder) => {
                     turn.budget().shrink();
-                    let remaining = holder.remaining();
+                    let remaining = holder.remaining(Instant::now());
                     let pause = pacing.after_held(attempt.lock_id(), self.options.once.is_some(), remaining);
                     trace::waiting(self.name(), remaining, pause);
                     pause
@@ -349,7 +350,7 @@ impl<'a> Acquire<'a> {
                 if let Some(lock_id) = &lock_id {
                     self.engine.lines.held_by(self.name(), lock_id);
                 }
-                let holder = Holder::new(lock_id.clone(), held_for, remaining);
+                let holder = Holder::new(Instant::now(), lock_id.clone(), held_for, remaining);
                 let holder = self.unless_done(holder, lock_id.as_deref(), dates)?;
                 let Some((key, min_hold)) = self.given_up(lock_id) else {
                     entry.front().set_holder(holder.clone());
@@ -380,7 +381,7 @@ impl<'a> Acquire<'a> {
     /// another holder.
     fn given_up(&self, holder: Option<Arc<str>>) -> Option<(LeaseId, Duration)> {
         let lock_id = holder?;
-        let min_hold = self.engine.renewer.given_up.find(&lock_id)?;
+        let min_hold = self.engine.renewer.given_up.find(Instant::now(), &lock_id)?;
         let name = Arc::clone(self.name());
         Some((LeaseId { name, lock_id }, min_hold))
     }
@@ -417,12 +418,10 @@ impl<'a> Acquire<'a> {
     /// when the hand-over budget of this process is used up.
     async fn take_over_or_yield(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
         let taken_over = self.take_over_hold(entry, turn).await;
-        if taken_over.is_none() {
-            let yield_to_others = turn.budget().yield_to_others();
-            if let Some(moment) = yield_to_others {
-                turn.budget().grow();
-                tokio::time::sleep(moment).await;
-            }
+        if taken_over.is_none()
+            && let Some(pause) = yields(turn)
+        {
+            tokio::time::sleep(pause).await;
         }
         taken_over
     }
@@ -503,7 +502,8 @@ impl<'a> Acquire<'a> {
         };
         let period_end = async {
             let period = entry.front().until_period(known).await;
-            CallPeriod::until_end_of(period).await;
+            // By this process's clock, a period does not end before its end at the server.
+            tokio::time::sleep_until(period.ends).await;
         };
         tokio::select! {
             biased;
@@ -555,8 +555,12 @@ impl<'a> Acquire<'a> {
         if self.period.known().is_some() {
             return;
         }
-        self.period
-            .answered(once, now, self.waited.get().copied().unwrap_or_default());
+        self.period.answered(
+            Instant::now(),
+            once,
+            now,
+            self.waited.get().copied().unwrap_or_default(),
+        );
         if let Once::PerPeriod(period) = once
             && once.is_close_to_boundary(now)
             && self.engine.is_first_warning(self.name())
@@ -607,7 +611,12 @@ impl<'a> Acquire<'a> {
     }
 
     fn timeout_error(&self, holder: &Holder) -> LockError {
-        holder.timeout_error(self.name(), self.begun.elapsed(), &self.engine.mark)
+        holder.timeout_error(
+            Instant::now(),
+            self.name(),
+            self.begun.elapsed(),
+            &self.engine.mark,
+        )
     }
 
     fn shut_down_error(&self) -> LockError {
@@ -615,6 +624,13 @@ impl<'a> Acquire<'a> {
             name: self.name().to_string(),
         }
     }
+}
+
+/// The pause of a caller before its request, if the row of hand-overs before it has used its time up.
+fn yields(turn: &Turn) -> Option<Duration> {
+    let mut budget = turn.budget();
+    let must_yield = budget.must_yield();
+    must_yield.then(|| budget.yield_to_others(Luck::draw()))
 }
 
 /// One call that waits for a lock, or for several. It was cancelled if it is dropped before its end.

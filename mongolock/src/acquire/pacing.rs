@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::lease::Turn;
+use crate::moment::Luck;
 use crate::notifier::{Counted, Subscription};
 
 /// The number of "held" replies after which a waiter registers for wake-ups: shorter waits are not worth it.
@@ -70,7 +71,7 @@ impl<'a> Pacing<'a> {
     /// The pause after a request that ended with an error.
     pub(crate) fn after_error(&mut self) -> Duration {
         self.is_resting = false;
-        self.backoff.next()
+        self.backoff.next(Luck::draw())
     }
 
     /// The longest pause after a reply to a request of this claim that found the lock held; a wake-up may end it early, and
@@ -98,13 +99,12 @@ impl<'a> Pacing<'a> {
             lines.set_width(name, self.width);
         }
         self.is_resting = self.subscription.is_some();
-        match &self.subscription {
-            Some(subscription) => {
-                subscription.set_claim(lock_id, ends_with_mark);
-                subscription.rest(remaining)
-            }
-            None => until_free(self.backoff.next(), remaining),
+        if let Some(subscription) = &self.subscription {
+            subscription.set_claim(lock_id, ends_with_mark);
+            return subscription.rest(remaining);
         }
+        let pause = self.backoff.next(Luck::draw());
+        until_free(Luck::draw(), pause, remaining)
     }
 
     /// Waits before the first request while this provider leaves the lock to others: after its own release, or because they
@@ -151,9 +151,8 @@ impl<'a> Pacing<'a> {
 }
 
 /// Shortens a pause to the remaining time of the holder's lease by the server's clock: a longer one would be useless.
-fn until_free(pause: Duration, remaining: Option<Duration>) -> Duration {
-    let just_after = Duration::from_millis(1 + fastrand::u64(0..10));
-    remaining.map_or(pause, |remaining| pause.min(remaining + just_after))
+fn until_free(luck: Luck, pause: Duration, remaining: Option<Duration>) -> Duration {
+    remaining.map_or(pause, |remaining| pause.min(remaining + luck.millis(1..=10)))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use mongodb::bson::DateTime;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::once::Once;
 use crate::queue::Period;
@@ -15,15 +15,15 @@ use crate::queue::Period;
 pub(super) struct CallPeriod(OnceLock<Period>);
 
 impl CallPeriod {
-    /// Notes an answer with this time of the server; only the first one counts. The call waited for this time before its
+    /// Notes an answer with this time of the server, which has arrived at this time; only the first one counts. The call waited for this time before its
     /// first request.
-    pub(super) fn answered(&self, once: Once, now: DateTime, waited: Duration) {
+    pub(super) fn answered(&self, at: Instant, once: Once, now: DateTime, waited: Duration) {
         let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         let begun = DateTime::from_millis(now.timestamp_millis().saturating_sub(millis(waited)));
         if let Some(end) = once.period_end(begun) {
             let left = end.timestamp_millis().saturating_sub(now.timestamp_millis());
             let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
-            let ends = Instant::now() + left;
+            let ends = at + left;
             self.0.get_or_init(|| Period { end, ends });
         }
     }
@@ -45,10 +45,5 @@ impl CallPeriod {
     /// Whether this time of the server is after the period.
     pub(super) fn is_over_at(&self, now: DateTime) -> bool {
         self.0.get().is_some_and(|period| period.end <= now)
-    }
-
-    /// Waits until a period ends by this process's clock, which is not before its end at the server.
-    pub(super) async fn until_end_of(period: Period) {
-        sleep_until(period.ends).await;
     }
 }

@@ -21,6 +21,7 @@ use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
 use crate::meter::LockMeter;
+use crate::moment::Luck;
 use crate::name::RenderedName;
 use crate::opaque::boxed;
 use crate::options::Options;
@@ -161,7 +162,7 @@ impl<'a> AcquirePermit<'a> {
             match rounds.await? {
                 Rounds::Acquired(hold) => return Ok(Ok(hold)),
                 Rounds::Full(holder) => return Ok(Err(holder)),
-                Rounds::Lost => sleep(backoff.next()).await,
+                Rounds::Lost => sleep(backoff.next(Luck::draw())).await,
             }
         }
     }
@@ -186,7 +187,7 @@ impl<'a> AcquirePermit<'a> {
                 },
             }
             // A caller before this one is about to claim what is free.
-            if let Ok(turn) = timeout(backoff.next(), &mut turn).await {
+            if let Ok(turn) = timeout(backoff.next(Luck::draw()), &mut turn).await {
                 return Ok(Ok(turn));
             }
         }
@@ -221,7 +222,7 @@ impl<'a> AcquirePermit<'a> {
                 Rounds::Acquired(hold) => return Ok(hold),
                 Rounds::Full(holder) => {
                     class = AdmissionClass::Woken;
-                    let remaining = holder.remaining();
+                    let remaining = holder.remaining(Instant::now());
                     let pause = pacing.after_held(&call_id, false, remaining);
                     trace::waiting(self.name.text(), remaining, pause);
                     pause
@@ -323,7 +324,7 @@ impl<'a> AcquirePermit<'a> {
                     let Some((key, min_hold)) = given_up else {
                         entry
                             .front()
-                            .set_holder(Holder::new(lock_id, held_for, remaining));
+                            .set_holder(Holder::new(Instant::now(), lock_id, held_for, remaining));
                         return Ok(None);
                     };
                     match boxed(self.call().release_given_up(entry, key, min_hold)).await {
@@ -350,7 +351,7 @@ impl<'a> AcquirePermit<'a> {
 
     /// The claim on a permit and its minimum hold, if this process has given it up.
     fn given_up(&self, id: &Arc<str>, lock_id: &Arc<str>) -> Option<(LeaseId, Duration)> {
-        let min_hold = self.engine.renewer.given_up.find(lock_id)?;
+        let min_hold = self.engine.renewer.given_up.find(Instant::now(), lock_id)?;
         let (name, lock_id) = (Arc::clone(id), Arc::clone(lock_id));
         Some((LeaseId { name, lock_id }, min_hold))
     }
@@ -386,7 +387,7 @@ impl<'a> AcquirePermit<'a> {
         }
         let is_given_up = |number: &u32| {
             let holder = held.get(number).and_then(|lease| lease.holder.as_ref());
-            holder.is_some_and(|id| self.engine.renewer.given_up.find(id).is_some())
+            holder.is_some_and(|id| self.engine.renewer.given_up.find(Instant::now(), id).is_some())
         };
         let (given_up, others): (Vec<u32>, Vec<u32>) = (0..self.permits).partition(is_given_up);
         let free = others.into_iter().filter(|number| !held.contains_key(number));
@@ -404,7 +405,7 @@ impl<'a> AcquirePermit<'a> {
         }
         let own = held.iter().filter(|(number, _)| **number < self.permits);
         let first = own.map(|(_, lease)| lease).min_by_key(|lease| lease.remaining);
-        Found::Full(first.map_or_else(Holder::default, Holder::of_lease))
+        Found::Full(first.map_or_else(Holder::default, |lease| Holder::of_lease(Instant::now(), lease)))
     }
 
     /// The permits that are held.
@@ -427,7 +428,7 @@ impl<'a> AcquirePermit<'a> {
         if !driver_error::is_transient(&error) || (class.is_none() && driver_error::is_unreachable(&error)) {
             return Err(error);
         }
-        let pause = backoff.next();
+        let pause = backoff.next(Luck::draw());
         trace::retrying(self.name.text(), &error, pause);
         entry.front().set_failed(error);
         Ok(pause)

@@ -8,10 +8,12 @@ use tokio::time::Instant;
 use super::{Entry, QueueSlot};
 use crate::backoff::Backoff;
 use crate::lease::Lease;
+use crate::lease::book::NextRelease;
 use crate::lease::copies::Copies;
 use crate::lease::given_up::{GivenUp, Pending};
 use crate::lease::renewal::BATCH;
 use crate::lease::renewer::Renewer;
+use crate::moment::Luck;
 use crate::store::{AdmissionClass, LeaseId, driver_error};
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPEAT_LIMIT};
 use crate::{LockError, trace};
@@ -34,7 +36,7 @@ pub(crate) struct BackgroundRelease {
     /// own.
     failures: u32,
     /// The acquire requests of the claim, if one of them may take effect late: the id is then released again after this.
-    copies: Option<Arc<Copies>>,
+    copies: Option<Copies>,
     /// Whether the only reason for this release is an acquire request that may have taken effect late.
     is_late: bool,
     /// The entry of the id among the ids that this process has given up.
@@ -67,7 +69,7 @@ impl BackgroundRelease {
         key: LeaseId,
         taken_for: Duration,
         entry: Arc<Entry>,
-        copies: Option<Arc<Copies>>,
+        copies: Option<Copies>,
     ) -> Self {
         Self {
             copies,
@@ -76,7 +78,7 @@ impl BackgroundRelease {
     }
 
     /// Releases a claim of a set that does not become a lease: nobody has had a turn.
-    pub(crate) fn of_round(key: LeaseId, taken_for: Duration, slot: QueueSlot, copies: Arc<Copies>) -> Self {
+    pub(crate) fn of_round(key: LeaseId, taken_for: Duration, slot: QueueSlot, copies: Copies) -> Self {
         Self {
             copies: Some(copies),
             is_turn: false,
@@ -86,7 +88,7 @@ impl BackgroundRelease {
 
     /// Releases the claims of a lease that has ended: one release for each of its names.
     pub(super) fn of_lease(lease: &Lease, slot: QueueSlot) -> Vec<Self> {
-        let of_claim = |key: &LeaseId, copies: Option<&Arc<Copies>>, slot| Self {
+        let of_claim = |key: &LeaseId, copies: Option<&Copies>, slot| Self {
             copies: copies.cloned(),
             ..Self::new(key.clone(), lease.min_hold(), lease.options.taken_for(), slot)
         };
@@ -105,12 +107,11 @@ impl BackgroundRelease {
     /// later if an acquire request of it may still take effect, and otherwise `None`. As long as the server has not
     /// confirmed a release with the minimum hold, every release has it.
     fn next(&self, is_confirmed: bool) -> Option<Self> {
-        let copies = Arc::clone(self.copies.as_ref()?);
-        let is_late = !copies.end_release();
-        let at = if is_late {
-            copies.next_release()?
-        } else {
-            Instant::now()
+        let copies = self.copies.clone()?;
+        let (at, is_late) = match copies.release_ended() {
+            NextRelease::Never => return None,
+            NextRelease::Now => (Instant::now(), false),
+            NextRelease::At(at) => (at, true),
         };
         let min_hold = if is_confirmed {
             Duration::ZERO
@@ -264,7 +265,7 @@ pub(crate) async fn send(renewer: Arc<Renewer>, mut batch: Vec<BackgroundRelease
         };
         drop(admission);
         batch = batch.into_iter().map(BackgroundRelease::without_turn).collect();
-        let pause = backoff.next();
+        let pause = backoff.next(Luck::draw());
         if driver_error::forbids_release(&error) || Instant::now() + pause >= last_end {
             return give_up(&renewer, batch, &error);
         }
@@ -322,14 +323,14 @@ mod tests {
     }
 
     /// Requests of a claim of a set, one of which is without a reply.
-    fn unanswered() -> Arc<Copies> {
-        let copies = Arc::new(Copies::of_set());
+    fn unanswered() -> Copies {
+        let copies = Copies::of_set(1).remove(0);
         copies.sent();
         copies
     }
 
-    fn of_round(copies: &Arc<Copies>) -> BackgroundRelease {
-        BackgroundRelease::of_round(key(), TAKEN_FOR, QueueSlot::Nothing, Arc::clone(copies))
+    fn of_round(copies: &Copies) -> BackgroundRelease {
+        BackgroundRelease::of_round(key(), TAKEN_FOR, QueueSlot::Nothing, copies.clone())
     }
 
     #[tokio::test(start_paused = true)]
@@ -351,7 +352,7 @@ mod tests {
         let copies = unanswered();
         let release = of_round(&copies);
         copies.begin_release();
-        copies.answered(Instant::now(), None);
+        copies.answered(Instant::now(), [None]);
         let next = release.next(true).unwrap();
         assert!(!next.is_late);
         assert_eq!(next.at, Instant::now());
@@ -387,9 +388,9 @@ mod tests {
         release.announce(&given_up);
         let next = release.next(true);
         drop(release);
-        assert!(given_up.find(&key().lock_id).is_some());
+        assert!(given_up.find(Instant::now(), &key().lock_id).is_some());
         drop(next);
-        assert!(given_up.find(&key().lock_id).is_none());
+        assert!(given_up.find(Instant::now(), &key().lock_id).is_none());
     }
 
     /// Neither the release nor a waiter of this process may end the claim before.
@@ -399,9 +400,9 @@ mod tests {
         let mut release = of_round(&unanswered()).unused_from(unused_from);
         assert_eq!(release.at, unused_from);
         release.announce(&given_up);
-        assert!(given_up.find(&key().lock_id).is_none());
+        assert!(given_up.find(Instant::now(), &key().lock_id).is_none());
         tokio::time::sleep_until(unused_from).await;
-        assert!(given_up.find(&key().lock_id).is_some());
+        assert!(given_up.find(Instant::now(), &key().lock_id).is_some());
     }
 
     #[tokio::test(start_paused = true)]

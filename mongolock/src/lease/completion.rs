@@ -15,6 +15,7 @@ use super::release::{self, BegunRelease};
 use super::renewer::Renewer;
 use super::{Lease, margin};
 use crate::backoff::Backoff;
+use crate::moment::Luck;
 use crate::once::MarkEnd;
 use crate::store::{AdmissionClass, MarkReply, MarkRequest, driver_error};
 use crate::timing::{MARK_LIMIT, MARK_NO_REPLY, MARK_OVERDUE};
@@ -52,7 +53,7 @@ async fn complete(renewer: Arc<Renewer>, lease: Arc<Lease>, end: MarkEnd) -> Res
                 renewer.released(releases, true);
                 return Ok(was_held);
             }
-            Some(Err(error)) => (error, backoff.next()),
+            Some(Err(error)) => (error, backoff.next(Luck::draw())),
             None => (LockError::no_reply("mark", MARK_OVERDUE), Duration::ZERO),
         };
         // The next waiter in this process sends requests of its own, and finds out by itself whether the server works.

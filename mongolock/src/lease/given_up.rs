@@ -54,9 +54,9 @@ impl GivenUp {
     }
 
     /// The minimum hold with which the id is to be released, if it may be released now.
-    pub(crate) fn find(&self, lock_id: &str) -> Option<Duration> {
+    pub(crate) fn find(&self, now: Instant, lock_id: &str) -> Option<Duration> {
         let entry = lock(&self.ids).get(lock_id).copied()?;
-        (entry.unused_from <= Instant::now()).then_some(entry.min_hold)
+        (entry.unused_from <= now).then_some(entry.min_hold)
     }
 }
 
@@ -94,19 +94,19 @@ mod tests {
         let later = Instant::now() + Duration::from_secs(1);
         let first = given_up.add(&id, Duration::ZERO, later);
         assert_eq!(
-            given_up.find(&id),
+            given_up.find(Instant::now(), &id),
             None,
             "the work of its last holder may still go on"
         );
         tokio::time::sleep_until(later).await;
-        assert_eq!(given_up.find(&id), Some(Duration::ZERO));
+        assert_eq!(given_up.find(Instant::now(), &id), Some(Duration::ZERO));
         let min_hold = Duration::from_secs(5);
         let second = given_up.add(&id, min_hold, later);
         let third = second.clone();
         drop((first, second));
-        assert_eq!(given_up.find(&id), Some(min_hold));
+        assert_eq!(given_up.find(Instant::now(), &id), Some(min_hold));
         drop(third);
-        assert_eq!(given_up.find(&id), None);
+        assert_eq!(given_up.find(Instant::now(), &id), None);
         assert!(lock(&given_up.ids).is_empty());
     }
 }

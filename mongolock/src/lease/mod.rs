@@ -13,6 +13,7 @@
 //! A release that finds the claim gone is reported as "gone" by [`release`], after the lease has ended.
 
 pub(crate) mod background_release;
+pub(crate) mod book;
 mod commits;
 mod completion;
 pub(crate) mod copies;
@@ -61,7 +62,7 @@ pub(crate) struct Grant {
     /// The last of the tokens that were reserved for hand-overs in this process.
     pub(crate) last_token: FencingToken,
     /// The acquire requests of the claim, if one of them may still take effect: then its id is released late as well.
-    pub(crate) copies: Option<Arc<Copies>>,
+    pub(crate) copies: Option<Copies>,
     /// The time before the request was sent: the lease cannot have begun earlier.
     pub(crate) sent: Instant,
     /// The time from `sent` for which the lease lasts.
@@ -99,7 +100,7 @@ pub(crate) struct Lease {
     /// The slot in the queue. It is kept here and not in the guard, so that a lost lease passes its turn on at once.
     slot: Mutex<QueueSlot>,
     /// The acquire requests of the claim, if one of them may still take effect.
-    copies: Option<Arc<Copies>>,
+    copies: Option<Copies>,
     /// Whether a renewal was sent and not confirmed: the claim may last longer than this process knows.
     unconfirmed: AtomicBool,
     /// Whether a caller has received the hold: from then on a minimum hold applies.
@@ -545,7 +546,7 @@ impl Lease {
     /// acquire request can bring it back, and after a shutdown something else releases it.
     pub(super) fn may_have_claim(&self) -> bool {
         let copies = self.copies.as_ref();
-        let may_return = || copies.is_some_and(|copies| copies.may_take_effect());
+        let may_return = || copies.is_some_and(Copies::may_take_effect);
         (!self.is_gone() || may_return()) && !self.released_by_shutdown.load(Ordering::Relaxed)
     }
 

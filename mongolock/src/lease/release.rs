@@ -16,6 +16,7 @@ use super::renewer::Renewer;
 use super::{Entry, Lease, QueueSlot, Turn};
 use crate::backoff::Backoff;
 use crate::meter::HandoverKind;
+use crate::moment::Luck;
 use crate::queue::Rivals;
 use crate::store::{LeaseId, driver_error};
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT};
@@ -145,7 +146,11 @@ fn leave(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> Optio
     let (turn, others) = turn_to_hand_over(renewer, lease, deadline)?;
     lease.put_slot(others);
     // A caller that waits already was not given the hold, because others have their turn now.
-    if !turn.others_wait() && lease.has_token_left() && turn.budget().allows_handover(rivals(renewer, lease))
+    if !turn.others_wait()
+        && lease.has_token_left()
+        && turn
+            .budget()
+            .allows_handover(Instant::now(), rivals(renewer, lease))
     {
         Some(turn.leave(Handover::Unreleased(Unreleased::new(lease, deadline, renewer))))
     } else {
@@ -159,7 +164,11 @@ fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> b
     let Some((turn, others)) = turn_to_hand_over(renewer, lease, deadline) else {
         return false;
     };
-    let next = if takes_over(&turn, lease) && turn.budget().allows_handover(rivals(renewer, lease)) {
+    let next = if takes_over(&turn, lease)
+        && turn
+            .budget()
+            .allows_handover(Instant::now(), rivals(renewer, lease))
+    {
         lease.successor(deadline)
     } else {
         None
@@ -276,7 +285,7 @@ pub(super) async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<boo
         for release in &mut releases {
             release.announce(&renewer.given_up);
         }
-        let pause = backoff.next();
+        let pause = backoff.next(Luck::draw());
         if !driver_error::is_transient(&error) || Instant::now() + pause >= by {
             renewer.release_in_background(each_alone(releases, Instant::now() + pause));
             return Err(error);

@@ -21,7 +21,7 @@ pub(crate) struct Member {
     /// The last of the tokens that were reserved for hand-overs in this process.
     pub(super) last_token: FencingToken,
     /// The acquire requests of the claim, if one of them may still take effect.
-    pub(super) copies: Option<Arc<Copies>>,
+    pub(super) copies: Option<Copies>,
 }
 
 impl Member {
@@ -29,13 +29,13 @@ impl Member {
     pub(crate) fn new(
         key: LeaseId,
         (token, last_token): (FencingToken, FencingToken),
-        copies: &Arc<Copies>,
+        copies: &Copies,
     ) -> Self {
         Self {
             key,
             token,
             last_token,
-            copies: copies.may_take_effect().then(|| Arc::clone(copies)),
+            copies: copies.if_unsettled(),
         }
     }
 }

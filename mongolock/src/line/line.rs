@@ -86,10 +86,10 @@ impl Line {
 
     /// Notes that a caller waits since this time. Operators see it in the document, where it is written after a while:
     /// most waits of a provider that stands in line are short. Returns whether the document is to be written.
-    pub(super) fn note_wait(&mut self, since: Instant) -> bool {
+    pub(super) fn note_wait(&mut self, now: Instant, since: Instant) -> bool {
         // The caller whose wait is shown may have left.
         let is_shown = self.shown_wait.is_some_and(|shown| since < shown + LINE_SHOWN);
-        let is_new = !is_shown && self.wanted.is_none() && since.elapsed() >= LINE_SHOWN;
+        let is_new = !is_shown && self.wanted.is_none() && now - since >= LINE_SHOWN;
         if is_new {
             self.want_place(Some(since), true);
         }
@@ -143,17 +143,17 @@ impl Line {
     }
 
     /// This provider has released the lock.
-    pub(super) fn released(&mut self) {
+    pub(super) fn released(&mut self, now: Instant) {
         // The event of the next acquisition may arrive before the reply to the release.
-        if self.was_last && self.order.others_wait() {
-            self.standing_back = Some(Instant::now() + self.order.stand_back(self.has_stream));
+        if self.was_last && self.order.others_wait(now) {
+            self.standing_back = Some(now + self.order.stand_back(self.has_stream));
         }
-        self.may_be_idle();
+        self.may_be_idle(now);
     }
 
     /// Another provider has the lock. If it is not the one that was known to have it, it has acquired it. Returns whether
     /// the document is to be written, because this provider asks for a longer moment.
-    pub(super) fn held_by(&mut self, lock_id: &Arc<str>) -> bool {
+    pub(super) fn held_by(&mut self, now: Instant, lock_id: &Arc<str>) -> bool {
         let known = self
             .holder
             .as_ref()
@@ -163,26 +163,26 @@ impl Line {
         }
         self.holder = Some(Holder {
             lock_id: Arc::clone(lock_id),
-            since: Instant::now(),
+            since: now,
         });
         // A claim for a set may be given back at once, because another lock of the set is held. It counts all the same:
         // sets that count for nothing would leave each other the moments of all, and the releaser would win. A provider that
         // gives a claim back keeps its document, so that the next reading has it in its place again.
         let asks_for_more = self
             .order
-            .acquired_by(ProviderMark::in_lock_id(lock_id), self.width);
+            .acquired_by(now, ProviderMark::in_lock_id(lock_id), self.width);
         self.standing_back = None;
         self.was_last = false;
         asks_for_more && self.want_longer_moment()
     }
 
     /// The pause of a waiter that polls.
-    pub(super) fn polling_pause(&self) -> Duration {
+    pub(super) fn polling_pause(&self, now: Instant) -> Duration {
         let place = u32::try_from(self.ahead()).unwrap_or(u32::MAX);
         let held_for = self
             .holder
             .as_ref()
-            .map_or(Duration::ZERO, |holder| holder.since.elapsed());
+            .map_or(Duration::ZERO, |holder| now - holder.since);
         LINE_POLL
             .saturating_mul(place.max(1))
             .max(held_for / LINE_POLL_PART)
@@ -196,13 +196,13 @@ impl Line {
     }
 
     /// How long this provider leaves a lock that was released to others.
-    pub(super) fn moments_ahead(&self) -> Duration {
+    pub(super) fn moments_ahead(&self, now: Instant) -> Duration {
         let moments = if self.ahead() == 0 {
             Duration::ZERO
         } else {
             self.order.moments_ahead()
         };
-        if self.leaves_moment_to_strangers() {
+        if self.leaves_moment_to_strangers(now) {
             moments.max(LINE_STRANGER_MOMENT)
         } else {
             moments
@@ -210,10 +210,10 @@ impl Line {
     }
 
     /// After its own release a program that stands in no line asks again at once, before anybody hears of the release.
-    fn leaves_moment_to_strangers(&self) -> bool {
+    fn leaves_moment_to_strangers(&self, now: Instant) -> bool {
         let was_stranger = |holder: &Holder| ProviderMark::in_lock_id(&holder.lock_id).is_none();
         let was_last = !self.was_last && self.holder.as_ref().is_some_and(was_stranger);
-        self.order.has_stranger() && !was_last
+        self.order.has_stranger(now) && !was_last
     }
 
     /// The time that this provider asks for besides its usual moment.
@@ -230,11 +230,11 @@ impl Line {
         self.width = width.max(1);
     }
 
-    pub(super) fn rivals(&self) -> Rivals {
-        if self.order.others_wait() {
+    pub(super) fn rivals(&self, now: Instant) -> Rivals {
+        if self.order.others_wait(now) {
             Rivals::Wait {
                 has_stream: self.has_stream,
-                has_stranger: self.order.has_stranger(),
+                has_stranger: self.order.has_stranger(now),
             }
         } else {
             Rivals::None
@@ -243,17 +243,16 @@ impl Line {
 
     /// Until when this provider leaves a lock that may be free to others: to anyone after its own release, and to those
     /// before it in line; `None` if it does not.
-    pub(super) fn place_until(&self) -> Option<Instant> {
-        let now = Instant::now();
+    pub(super) fn place_until(&self, now: Instant) -> Option<Instant> {
         let after_release = self.standing_back.filter(|until| *until > now);
-        let moments = self.moments_ahead();
+        let moments = self.moments_ahead(now);
         let in_line = (!moments.is_zero()).then(|| now + moments);
         after_release.max(in_line)
     }
 
     /// Notes that the last user of the name may have left.
-    pub(super) fn may_be_idle(&mut self) {
-        self.idle_since = Some(Instant::now());
+    pub(super) fn may_be_idle(&mut self, now: Instant) {
+        self.idle_since = Some(now);
     }
 
     /// The time at which it is to be checked whether the provider leaves the line.
@@ -317,8 +316,9 @@ mod tests {
     }
 
     /// Its provider stands behind this one from then on, and one in front that has died has let a turn pass.
-    #[tokio::test]
-    async fn an_acquisition_for_a_set_is_a_turn() {
+    #[test]
+    fn an_acquisition_for_a_set_is_a_turn() {
+        let now = Instant::now();
         let [first, last] = [(); 2].map(|()| ProviderMark::random());
         let user: User = Weak::<()>::new();
         let mut line = Line::new(user, true);
@@ -326,22 +326,23 @@ mod tests {
             &[waiter("dead", 1), waiter(first.as_str(), 2), waiter("own", 3)],
             "own",
         );
-        line.released();
+        line.released(now);
         assert!(line.standing_back.is_some());
-        line.held_by(&first.new_set_id("first"));
+        line.held_by(now, &first.new_set_id("first"));
         assert_eq!(line.ahead(), 1);
         assert!(line.standing_back.is_none());
         for _ in 0..4 {
-            line.held_by(&last.new_set_id("last"));
+            line.held_by(now, &last.new_set_id("last"));
         }
         assert_eq!(line.ahead(), 1);
-        line.held_by(&last.new_set_id("last"));
+        line.held_by(now, &last.new_set_id("last"));
         assert_eq!(line.ahead(), 0, "six turns have passed");
     }
 
     /// Two of those that wait for one of three permits may stand before another one that asks at once.
-    #[tokio::test]
-    async fn the_first_of_several_permits_leave_each_other_no_moments() {
+    #[test]
+    fn the_first_of_several_permits_leave_each_other_no_moments() {
+        let now = Instant::now();
         let user: User = Weak::<()>::new();
         let mut line = Line::new(user, true);
         line.read(
@@ -351,8 +352,8 @@ mod tests {
         assert_eq!(line.ahead(), 3);
         line.set_width(3);
         assert_eq!(line.ahead(), 1);
-        assert!(!line.moments_ahead().is_zero());
+        assert!(!line.moments_ahead(now).is_zero());
         line.set_width(4);
-        assert_eq!((line.ahead(), line.moments_ahead()), (0, Duration::ZERO));
+        assert_eq!((line.ahead(), line.moments_ahead(now)), (0, Duration::ZERO));
     }
 }

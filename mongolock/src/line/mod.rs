@@ -112,7 +112,7 @@ impl Lines {
             is_fair,
             state: Mutex::default(),
             known: AtomicUsize::new(0),
-            recent: RecentReleases::new(),
+            recent: RecentReleases::new(Instant::now()),
             keep: Notify::new(),
         }
     }
@@ -159,7 +159,7 @@ impl Lines {
             self.ensure_keeper(state);
             return;
         }
-        if !self.is_fair || state.is_stopped || state.is_refused() {
+        if !self.is_fair || state.is_stopped || state.is_refused(Instant::now()) {
             return;
         }
         let mut line = Line::new(user, has_stream);
@@ -203,18 +203,19 @@ impl Lines {
     /// Notes a name that is acquired again soon after its release. Its caller never waits, so that it would never hear of
     /// those who do.
     fn note_retaken(&self, name: &Arc<str>) -> bool {
-        if !self.recent.contains(name) {
+        let now = Instant::now();
+        if !self.recent.contains(now, name) {
             return false;
         }
         let mut state = lock(&self.state);
-        if state.is_refused() || state.is_stopped {
+        if state.is_refused(now) || state.is_stopped {
             return false;
         }
         if state.retaken.len() < RETAKEN_MOST && !state.retaken.contains(name) {
             state.retaken.push(Arc::clone(name));
         }
         // One task reads for all calls that come before it runs.
-        state.begins_to_read_retaken()
+        state.begins_to_read_retaken(now)
     }
 
     /// Notes that this provider has released a lock. If others wait for it, the next caller in this process leaves it to
@@ -224,8 +225,9 @@ impl Lines {
             return;
         }
         let name = slot::awaited(name);
-        self.recent.add(name);
-        if self.with_line(name, Line::released).is_some() {
+        let now = Instant::now();
+        self.recent.add(now, name);
+        if self.with_line(name, |line| line.released(now)).is_some() {
             self.keep.notify_one();
         }
     }
@@ -242,7 +244,10 @@ impl Lines {
 
     /// Notes that a caller has stopped to wait.
     pub(crate) fn waiter_left(&self, name: &str) {
-        if self.with_line(name, Line::may_be_idle).is_some() {
+        if self
+            .with_line(name, |line| line.may_be_idle(Instant::now()))
+            .is_some()
+        {
             self.keep.notify_one();
         }
     }
@@ -254,7 +259,7 @@ impl Lines {
 
     /// How long this provider waits after a release, so that those before it in line can acquire the lock.
     pub(crate) fn moments_ahead(&self, name: &str) -> Duration {
-        self.with_line(name, |line| line.moments_ahead())
+        self.with_line(name, |line| line.moments_ahead(Instant::now()))
             .unwrap_or_default()
     }
 
@@ -273,7 +278,7 @@ impl Lines {
         let line = state.names.get_mut(name)?;
         let ahead = line.ahead();
         let is_polling_new = !expects_stream && line.note_polling();
-        if line.note_wait(since) || is_polling_new {
+        if line.note_wait(Instant::now(), since) || is_polling_new {
             self.settle(state, name);
         }
         Some(ahead)
@@ -287,7 +292,7 @@ impl Lines {
     /// The pause of a waiter that polls, by its place and by the time for which the present holder has the lock: a lock that
     /// is held for long is seldom free soon. `None` if it does not stand in the line of this name.
     pub(crate) fn polling_pause(&self, name: &str) -> Option<Duration> {
-        self.with_line(name, |line| line.polling_pause())
+        self.with_line(name, |line| line.polling_pause(Instant::now()))
     }
 
     /// Notes the holder that an event, a reply or a look has named. Another one than before shows that a turn has passed.
@@ -302,7 +307,7 @@ impl Lines {
         if state
             .names
             .get_mut(name)
-            .is_some_and(|line| line.held_by(lock_id))
+            .is_some_and(|line| line.held_by(Instant::now(), lock_id))
         {
             self.settle(state, name);
         }
@@ -310,25 +315,24 @@ impl Lines {
 
     /// What this provider knows of others that want the lock.
     pub(crate) fn rivals(&self, name: &str) -> Rivals {
-        self.with_line(name, |line| line.rivals())
+        self.with_line(name, |line| line.rivals(Instant::now()))
             .unwrap_or(Rivals::Unknown)
     }
 
     /// Until when the next caller leaves a lock that may be free to others; `None` if it does not.
     pub(crate) fn place_until(&self, name: &str) -> Option<Instant> {
-        self.with_line(name, |line| line.place_until())?
+        self.with_line(name, |line| line.place_until(Instant::now()))?
     }
 }
 
 impl State {
-    fn is_refused(&self) -> bool {
-        self.refused_until.is_some_and(|until| until > Instant::now())
+    fn is_refused(&self, now: Instant) -> bool {
+        self.refused_until.is_some_and(|until| until > now)
     }
 
     /// Whether the lines of the names that were acquired again are to be read now. The pauses grow from the first such name
     /// on: others that begin to wait then are found soon, and a process that is alone sends few queries.
-    fn begins_to_read_retaken(&mut self) -> bool {
-        let now = Instant::now();
+    fn begins_to_read_retaken(&mut self, now: Instant) -> bool {
         let pause = match self.retaken_read {
             Some((last, pause)) if now < last + pause => return false,
             Some((last, pause)) if now < last + LINE_RETAKEN_EVERY * 2 => (pause * 2).min(LINE_RETAKEN_EVERY),

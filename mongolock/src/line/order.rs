@@ -130,8 +130,7 @@ impl Order {
     /// Notes that another provider has acquired the lock; `None` if the holder is not one of ours. It goes to the end of
     /// the line. If it was not one of the first ones, as many as `width` says, the first one has let a turn pass. Returns
     /// whether this provider was one of the first ones and asks for a longer moment from now on.
-    pub(crate) fn acquired_by(&mut self, provider: Option<&str>, width: usize) -> bool {
-        let now = Instant::now();
+    pub(crate) fn acquired_by(&mut self, now: Instant, provider: Option<&str>, width: usize) -> bool {
         self.acquired_by_other = Some(now);
         if provider.is_none() {
             self.acquired_by_stranger = Some(now);
@@ -217,14 +216,14 @@ impl Order {
 
     /// Whether other providers want the lock: they stand in line, or one of them has acquired it a moment ago. Those who
     /// cannot stand in line are known only by the latter.
-    pub(crate) fn others_wait(&self) -> bool {
-        let is_recent = |at: Instant| at.elapsed() < LINE_REMEMBER;
+    pub(crate) fn others_wait(&self, now: Instant) -> bool {
+        let is_recent = |at: Instant| now - at < LINE_REMEMBER;
         self.others.iter().any(Other::is_counted) || self.acquired_by_other.is_some_and(is_recent)
     }
 
     /// Whether a program without a place in line wants the lock, as far as is known.
-    pub(crate) fn has_stranger(&self) -> bool {
-        let is_recent = |at: Instant| at.elapsed() < LINE_STRANGER;
+    pub(crate) fn has_stranger(&self, now: Instant) -> bool {
+        let is_recent = |at: Instant| now - at < LINE_STRANGER;
         self.acquired_by_stranger.is_some_and(is_recent)
     }
 
@@ -265,8 +264,8 @@ mod tests {
         order
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn only_those_before_its_own_document_are_left_their_moments() {
+    #[test]
+    fn only_those_before_its_own_document_are_left_their_moments() {
         assert_eq!(order(&["own", "a", "b"]).moments_ahead(), Duration::ZERO);
         assert_eq!(order(&["a", "own", "b"]).moments_ahead(), MOMENT);
         assert_eq!(
@@ -278,27 +277,29 @@ mod tests {
         assert_eq!(order(&many).moments_ahead(), LINE_MOMENTS_MAX);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_provider_that_acquires_is_not_ahead_any_more_but_still_wants_the_lock() {
+    #[test]
+    fn a_provider_that_acquires_is_not_ahead_any_more_but_still_wants_the_lock() {
+        let now = Instant::now();
         let mut order = order(&["a", "b", "own"]);
-        order.acquired_by(Some("a"), 1);
+        order.acquired_by(now, Some("a"), 1);
         assert_eq!(order.ahead(), 1);
-        order.acquired_by(Some("b"), 1);
+        order.acquired_by(now, Some("b"), 1);
         assert_eq!(order.ahead(), 0);
-        assert!(order.others_wait());
+        assert!(order.others_wait(now));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn the_first_that_lets_turns_pass_is_not_counted_until_it_moves() {
+    #[test]
+    fn the_first_that_lets_turns_pass_is_not_counted_until_it_moves() {
+        let now = Instant::now();
         let mut order = order(&["dead", "dead too", "own"]);
         for turn in 0..PASSES {
             assert_eq!(order.ahead(), 2, "after {turn} turns");
-            order.acquired_by(Some("other"), 1);
+            order.acquired_by(now, Some("other"), 1);
         }
         assert_eq!(order.ahead(), 1);
         for turn in 0..PASSES / 2 {
             assert_eq!(order.ahead(), 1, "after {turn} more turns");
-            order.acquired_by(None, 1);
+            order.acquired_by(now, None, 1);
         }
         assert_eq!(order.ahead(), 0);
         order.read(&line(&["dead", "dead too", "own"]), "own");
@@ -310,11 +311,12 @@ mod tests {
     }
 
     /// For three permits the first three in line ask at once, and only an acquisition from behind them passes the first.
-    #[tokio::test(start_paused = true)]
-    async fn for_several_permits_several_stand_first() {
+    #[test]
+    fn for_several_permits_several_stand_first() {
+        let now = Instant::now();
         for (provider, passes) in [("first", 0), ("third", 0), ("fourth", 1), ("stranger", 1)] {
             let mut order = order(&["first", "second", "third", "fourth", "own"]);
-            order.acquired_by(Some(provider), 3);
+            order.acquired_by(now, Some(provider), 3);
             assert_eq!(order.others[0].passes, passes, "{provider}");
             let left = if provider == "stranger" { 4 } else { 3 };
             assert_eq!(order.ahead(), left, "{provider}");
@@ -322,36 +324,39 @@ mod tests {
     }
 
     /// A process that was too slow for its turns, and then acquires the lock, wants it again.
-    #[tokio::test(start_paused = true)]
-    async fn who_acquires_the_lock_is_alive() {
+    #[test]
+    fn who_acquires_the_lock_is_alive() {
+        let mut now = Instant::now();
         let mut order = order(&["slow", "own"]);
         for _ in 0..PASSES {
-            order.acquired_by(Some("other"), 1);
+            order.acquired_by(now, Some("other"), 1);
         }
-        tokio::time::sleep(LINE_REMEMBER).await;
-        assert!(!order.others_wait(), "it seems to be dead");
-        order.acquired_by(Some("slow"), 1);
-        tokio::time::sleep(LINE_REMEMBER).await;
-        assert!(order.others_wait());
+        now += LINE_REMEMBER;
+        assert!(!order.others_wait(now), "it seems to be dead");
+        order.acquired_by(now, Some("slow"), 1);
+        now += LINE_REMEMBER;
+        assert!(order.others_wait(now));
         assert_eq!(order.ahead(), 0, "it has gone to the end");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn many_short_lived_providers_are_not_remembered() {
+    #[test]
+    fn many_short_lived_providers_are_not_remembered() {
+        let now = Instant::now();
         let mut order = order(&["a", "own"]);
-        order.acquired_by(Some("a"), 1);
+        order.acquired_by(now, Some("a"), 1);
         for number in 0..10_000 {
-            order.acquired_by(Some(&number.to_string()), 1);
+            order.acquired_by(now, Some(&number.to_string()), 1);
         }
         assert!(order.acquired_since.len() <= ACQUIRED_MOST + 1);
         assert!(order.has_acquired_since("a"), "it stands in line");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn who_asks_for_a_longer_moment_is_alive() {
+    #[test]
+    fn who_asks_for_a_longer_moment_is_alive() {
+        let now = Instant::now();
         let mut order = order(&["slow", "own"]);
         for _ in 0..PASSES {
-            order.acquired_by(Some("other"), 1);
+            order.acquired_by(now, Some("other"), 1);
         }
         let mut later = line(&["slow", "own"]);
         order.read(&later, "own");
@@ -362,18 +367,19 @@ mod tests {
     }
 
     /// Its requests come later than others expect, because it is far away or its machine is busy.
-    #[tokio::test(start_paused = true)]
-    async fn who_is_overtaken_as_the_first_asks_for_a_longer_moment_for_a_while() {
+    #[test]
+    fn who_is_overtaken_as_the_first_asks_for_a_longer_moment_for_a_while() {
+        let now = Instant::now();
         let mut order = order(&["own", "a", "b"]);
-        assert!(!order.acquired_by(Some("stranger"), 1) && !order.acquired_by(None, 1));
+        assert!(!order.acquired_by(now, Some("stranger"), 1) && !order.acquired_by(now, None, 1));
         assert_eq!(order.extra(), Duration::ZERO, "they stand in no line");
-        assert!(order.acquired_by(Some("a"), 1));
+        assert!(order.acquired_by(now, Some("a"), 1));
         assert_eq!(order.extra(), LINE_MARGIN);
-        assert!(order.acquired_by(Some("b"), 1) && order.acquired_by(Some("a"), 1));
+        assert!(order.acquired_by(now, Some("b"), 1) && order.acquired_by(now, Some("a"), 1));
         assert_eq!(order.extra(), LINE_EXTRA_MAX);
-        assert!(!order.acquired_by(Some("a"), 1), "there is a longest time");
+        assert!(!order.acquired_by(now, Some("a"), 1), "there is a longest time");
         order.acquired();
-        assert!(!order.acquired_by(Some("b"), 1));
+        assert!(!order.acquired_by(now, Some("b"), 1));
         assert_eq!(order.extra(), LINE_EXTRA_MAX, "it is not the first any more");
         for _ in 0..EXTRA_PARTS * 8 {
             order.read(&line(&["own", "a", "b"]), "own");
@@ -382,15 +388,16 @@ mod tests {
         assert!(order.extra() < Duration::from_millis(1));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_releaser_stands_back_for_those_in_line_and_for_recent_strangers() {
+    #[test]
+    fn a_releaser_stands_back_for_those_in_line_and_for_recent_strangers() {
+        let mut now = Instant::now();
         let mut alone = order(&["own"]);
-        assert!(!alone.others_wait());
-        alone.acquired_by(None, 1);
-        assert!(alone.others_wait());
-        tokio::time::sleep(LINE_REMEMBER).await;
-        assert!(!alone.others_wait());
-        assert!(order(&["own", "a"]).others_wait());
+        assert!(!alone.others_wait(now));
+        alone.acquired_by(now, None, 1);
+        assert!(alone.others_wait(now));
+        now += LINE_REMEMBER;
+        assert!(!alone.others_wait(now));
+        assert!(order(&["own", "a"]).others_wait(now));
         assert_eq!(alone.stand_back(true), STAND_BACK);
         assert_eq!(alone.stand_back(false), STAND_BACK_POLLING);
     }

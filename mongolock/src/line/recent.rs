@@ -17,24 +17,24 @@ pub(super) struct RecentReleases {
 }
 
 impl RecentReleases {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Self {
-            start: Instant::now(),
+            start: now,
             cells: (0..CELLS).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
-    pub(super) fn add(&self, name: &str) {
+    pub(super) fn add(&self, now: Instant, name: &str) {
         let (cell, hash) = self.cell(name);
-        cell.store(hash | u64::from(self.now()), Relaxed);
+        cell.store(hash | u64::from(self.millis(now)), Relaxed);
     }
 
     /// Whether the name was released within [`LINE_RETAKEN`].
-    pub(super) fn contains(&self, name: &str) -> bool {
+    pub(super) fn contains(&self, now: Instant, name: &str) -> bool {
         let (cell, hash) = self.cell(name);
         let value = cell.load(Relaxed);
         let at = low_half(value);
-        value >> 32 == hash >> 32 && u128::from(self.now().wrapping_sub(at)) < LINE_RETAKEN.as_millis()
+        value >> 32 == hash >> 32 && u128::from(self.millis(now).wrapping_sub(at)) < LINE_RETAKEN.as_millis()
     }
 
     fn cell(&self, name: &str) -> (&AtomicU64, u64) {
@@ -47,8 +47,8 @@ impl RecentReleases {
     }
 
     /// The time in milliseconds, which begins anew after 49 days.
-    fn now(&self) -> u32 {
-        low_half(u64::try_from(self.start.elapsed().as_millis()).unwrap_or_default())
+    fn millis(&self, now: Instant) -> u32 {
+        low_half(u64::try_from((now - self.start).as_millis()).unwrap_or_default())
     }
 }
 

@@ -8,7 +8,7 @@ use mongodb::bson::DateTime;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use tokio::time::{Instant, advance};
+use tokio::time::Instant;
 
 use super::line::Line;
 use super::order::Order;
@@ -114,8 +114,8 @@ impl Rules {
         self.judge();
     }
 
-    fn acquired_by(&mut self, provider: Option<&str>) {
-        self.acquired_by_other = Some(Instant::now());
+    fn acquired_by(&mut self, now: Instant, provider: Option<&str>) {
+        self.acquired_by_other = Some(now);
         self.acquired_since.extend(provider.map(str::to_owned));
         let first = self
             .others
@@ -165,8 +165,8 @@ impl Rules {
         first.map(|known| &known.document)
     }
 
-    fn others_wait(&self) -> bool {
-        let is_recent = |at: Instant| at.elapsed() < LINE_REMEMBER;
+    fn others_wait(&self, now: Instant) -> bool {
+        let is_recent = |at: Instant| now - at < LINE_REMEMBER;
         self.living().is_some() || self.acquired_by_other.is_some_and(is_recent)
     }
 
@@ -178,16 +178,10 @@ impl Rules {
     }
 }
 
-fn in_virtual_time(test: impl Future<Output = Result<(), TestCaseError>>) -> Result<(), TestCaseError> {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(test)
-}
-
-async fn follows_the_rules(events: Vec<(u64, Event)>) -> Result<(), TestCaseError> {
-    let (mut order, mut rules) = (Order::default(), Rules::default());
+fn follows_the_rules(events: Vec<(u64, Event)>) -> Result<(), TestCaseError> {
+    let (mut order, mut rules, mut now) = (Order::default(), Rules::default(), Instant::now());
     for (later, event) in events {
-        advance(Duration::from_millis(later)).await;
+        now += Duration::from_millis(later);
         match event {
             Event::Read(places, own) => {
                 let line = line_of(&in_order(places), own);
@@ -196,8 +190,8 @@ async fn follows_the_rules(events: Vec<(u64, Event)>) -> Result<(), TestCaseErro
             }
             Event::AcquiredBy(provider) => {
                 let provider = provider.map(|provider| provider.to_string());
-                order.acquired_by(provider.as_deref(), 1);
-                rules.acquired_by(provider.as_deref());
+                order.acquired_by(now, provider.as_deref(), 1);
+                rules.acquired_by(now, provider.as_deref());
             }
             Event::Acquired => {
                 order.acquired();
@@ -206,7 +200,7 @@ async fn follows_the_rules(events: Vec<(u64, Event)>) -> Result<(), TestCaseErro
         }
         prop_assert_eq!(order.ahead(), rules.ahead().count());
         prop_assert_eq!(order.moments_ahead(), rules.moments());
-        prop_assert_eq!(order.others_wait(), rules.others_wait());
+        prop_assert_eq!(order.others_wait(now), rules.others_wait(now));
         prop_assert_eq!(order.stand_back(true), rules.stand_back(STAND_BACK));
         prop_assert_eq!(order.stand_back(false), rules.stand_back(STAND_BACK_POLLING));
     }
@@ -214,11 +208,11 @@ async fn follows_the_rules(events: Vec<(u64, Event)>) -> Result<(), TestCaseErro
 }
 
 /// Whatever stands in the documents, a free lock is left alone for a bounded time, and for a bounded number of turns.
-async fn keeps_its_bounds(events: Vec<(u64, Event)>, has_stream: bool) -> Result<(), TestCaseError> {
+fn keeps_its_bounds(events: Vec<(u64, Event)>, has_stream: bool) -> Result<(), TestCaseError> {
     let queue: Arc<dyn Send + Sync> = Arc::new(());
     let user = || -> User { Arc::downgrade(&queue) };
     let mut line = Line::new(user(), has_stream);
-    let (mut claims, mut documents) = (0, 0);
+    let (mut claims, mut documents, mut now) = (0, 0, Instant::now());
     let mut next_claim = |provider: Option<u8>| -> Arc<str> {
         claims += 1;
         provider.map_or_else(
@@ -227,14 +221,14 @@ async fn keeps_its_bounds(events: Vec<(u64, Event)>, has_stream: bool) -> Result
         )
     };
     for (later, event) in events {
-        advance(Duration::from_millis(later)).await;
+        now += Duration::from_millis(later);
         match event {
             Event::Read(places, own) => {
                 let read = line_of(&places, own);
                 documents = read.len();
                 line.read(&read, OWN);
             }
-            Event::AcquiredBy(provider) => drop(line.held_by(&next_claim(provider))),
+            Event::AcquiredBy(provider) => drop(line.held_by(now, &next_claim(provider))),
             Event::Acquired => {
                 line.acquired(OwnAcquisition {
                     request: Duration::ZERO,
@@ -242,33 +236,30 @@ async fn keeps_its_bounds(events: Vec<(u64, Event)>, has_stream: bool) -> Result
                     user: user(),
                     has_stream,
                 });
-                line.released();
+                line.released(now);
             }
         }
-        prop_assert!(line.moments_ahead() <= LINE_MOMENTS_MAX);
+        prop_assert!(line.moments_ahead(now) <= LINE_MOMENTS_MAX);
         let longest = LINE_MOMENTS_MAX + LINE_MARGIN;
-        prop_assert!(
-            line.place_until()
-                .is_none_or(|until| until <= Instant::now() + longest)
-        );
+        prop_assert!(line.place_until(now).is_none_or(|until| until <= now + longest));
         // The callers add these to the present time.
-        prop_assert!(Instant::now().checked_add(line.polling_pause()).is_some());
+        prop_assert!(now.checked_add(line.polling_pause(now)).is_some());
     }
     for _ in 0..6 * (documents + 1) {
-        line.held_by(&next_claim(None));
+        line.held_by(now, &next_claim(None));
     }
-    prop_assert_eq!((line.ahead(), line.moments_ahead()), (0, Duration::ZERO));
+    prop_assert_eq!((line.ahead(), line.moments_ahead(now)), (0, Duration::ZERO));
     Ok(())
 }
 
 proptest! {
     #[test]
     fn the_order_follows_its_rules(events in events(sound_place())) {
-        in_virtual_time(follows_the_rules(events))?;
+        follows_the_rules(events)?;
     }
 
     #[test]
     fn any_documents_cost_order_only(events in events(any_place()), has_stream in any::<bool>()) {
-        in_virtual_time(keeps_its_bounds(events, has_stream))?;
+        keeps_its_bounds(events, has_stream)?;
     }
 }

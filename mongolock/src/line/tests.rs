@@ -465,7 +465,7 @@ async fn standing_back_ends_by_itself() {
     let (queue, stranger) = (Queue::new(), claim_of_a_stranger(1));
     for (has_stream, longest) in [(true, STAND_BACK), (false, STAND_BACK_POLLING)] {
         let mut line = behind(&[], &queue, has_stream);
-        line.held_by(&stranger);
+        line.held_by(Instant::now(), &stranger);
         line.acquired(OwnAcquisition {
             request: Duration::ZERO,
             waiting_since: None,
@@ -473,12 +473,16 @@ async fn standing_back_ends_by_itself() {
             has_stream,
         });
         sleep(LINE_REMEMBER.saturating_sub(SETTLES)).await;
-        line.released();
-        assert_eq!(line.place_until(), Some(Instant::now() + longest));
+        line.released(Instant::now());
+        assert_eq!(line.place_until(Instant::now()), Some(Instant::now() + longest));
         sleep(LINE_STRANGER).await;
-        assert_eq!(line.place_until(), None);
-        line.released();
-        assert_eq!(line.place_until(), None, "the stranger has not come back");
+        assert_eq!(line.place_until(Instant::now()), None);
+        line.released(Instant::now());
+        assert_eq!(
+            line.place_until(Instant::now()),
+            None,
+            "the stranger has not come back"
+        );
     }
 }
 
@@ -490,7 +494,7 @@ async fn a_claim_that_is_named_often_is_one_turn() {
     for turn in 0..6 {
         assert_eq!(line.ahead(), 1, "turn {turn}");
         for _ in 0..10 {
-            line.held_by(&claim_of_a_stranger(turn));
+            line.held_by(Instant::now(), &claim_of_a_stranger(turn));
         }
     }
     assert_eq!(line.ahead(), 0);
@@ -500,16 +504,23 @@ async fn a_claim_that_is_named_often_is_one_turn() {
 async fn who_polls_pauses_by_its_place_and_by_the_age_of_the_hold() {
     let queue = Queue::new();
     let first = behind(&[], &queue, false);
-    assert_eq!(first.polling_pause(), LINE_POLL);
+    assert_eq!(first.polling_pause(Instant::now()), LINE_POLL);
     let mut line = behind(&["a", "b", "c"], &queue, false);
-    assert_eq!(line.polling_pause(), LINE_POLL * 3);
-    line.held_by(&claim_of_a_stranger(1));
-    assert_eq!(line.polling_pause(), LINE_POLL * 3, "the hold has just begun");
+    assert_eq!(line.polling_pause(Instant::now()), LINE_POLL * 3);
+    line.held_by(Instant::now(), &claim_of_a_stranger(1));
+    assert_eq!(
+        line.polling_pause(Instant::now()),
+        LINE_POLL * 3,
+        "the hold has just begun"
+    );
     sleep(Duration::from_secs(8)).await;
-    line.held_by(&claim_of_a_stranger(1));
-    assert_eq!(line.polling_pause(), Duration::from_secs(8) / LINE_POLL_PART);
-    line.held_by(&claim_of_a_stranger(2));
-    assert_eq!(line.polling_pause(), LINE_POLL * 3);
+    line.held_by(Instant::now(), &claim_of_a_stranger(1));
+    assert_eq!(
+        line.polling_pause(Instant::now()),
+        Duration::from_secs(8) / LINE_POLL_PART
+    );
+    line.held_by(Instant::now(), &claim_of_a_stranger(2));
+    assert_eq!(line.polling_pause(Instant::now()), LINE_POLL * 3);
 }
 
 /// After a failover to a clock that is behind, the end of the line is in the future.

@@ -43,10 +43,10 @@ pub(super) struct StreamCost {
 }
 
 impl StreamCost {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Self {
-            opened: Instant::now(),
-            since: Instant::now(),
+            opened: now,
+            since: now,
             useless: 0,
             empty: VecDeque::new(),
             shortest: None,
@@ -55,16 +55,21 @@ impl StreamCost {
     }
 
     /// Notes that a stream was opened.
-    pub(super) fn opened(&mut self) {
+    pub(super) fn opened(&mut self, now: Instant) {
         *self = Self {
             pause: self.pause,
-            ..Self::new()
+            ..Self::new(now)
         };
     }
 
     /// Decides between the stream and polling: after a reply of the stream it returns how long the process is to poll
     /// before it opens a stream again, or `None` if the stream is worth its cost. Each time in a row takes longer.
-    pub(super) fn polling_pause(&mut self, reply: StreamReply, awaited: usize) -> Option<Duration> {
+    pub(super) fn polling_pause(
+        &mut self,
+        now: Instant,
+        reply: StreamReply,
+        awaited: usize,
+    ) -> Option<Duration> {
         match reply {
             StreamReply::Use | StreamReply::Switched => {}
             StreamReply::Useless => self.useless += 1,
@@ -79,27 +84,25 @@ impl StreamCost {
                 }
             }
         }
-        if !(self.has_too_many_events(awaited) || self.is_late()) {
+        if !(self.has_too_many_events(now, awaited) || self.is_late()) {
             return None;
         }
-        if self.opened.elapsed() >= STREAM_PROVED {
+        if now - self.opened >= STREAM_PROVED {
             self.pause = STREAM_POLL_MIN;
         }
-        // The pause varies by a fifth, so that many processes do not open their streams at the same time.
-        let pause = self.pause.mul_f64(0.8 + 0.4 * fastrand::f64());
-        self.pause = (self.pause * 2).min(STREAM_POLL_MAX);
-        Some(pause)
+        let next = (self.pause * 2).min(STREAM_POLL_MAX);
+        Some(std::mem::replace(&mut self.pause, next))
     }
 
     /// Whether more useless events arrived in the last window than polling would look at locks, which costs less for each
     /// lock than an event.
-    fn has_too_many_events(&mut self, awaited: usize) -> bool {
-        let lasted = self.since.elapsed();
+    fn has_too_many_events(&mut self, now: Instant, awaited: usize) -> bool {
+        let lasted = now - self.since;
         if lasted < STREAM_COST_WINDOW {
             return false;
         }
         let per_second = f64::from(self.useless) / lasted.as_secs_f64();
-        (self.since, self.useless) = (Instant::now(), 0);
+        (self.since, self.useless) = (now, 0);
         let awaited = f64::from(u32::try_from(awaited).unwrap_or(u32::MAX));
         per_second > f64::from(STREAM_USELESS_EVENTS).max(awaited)
     }
@@ -134,25 +137,26 @@ mod tests {
     };
 
     /// A stream that was just opened, with its first replies.
-    fn open(cost: &mut StreamCost) {
-        cost.opened();
-        assert_eq!(cost.polling_pause(AT_ONCE, 1), None);
-        assert_eq!(cost.polling_pause(PROMPT, 1), None);
+    fn open(now: Instant, cost: &mut StreamCost) {
+        cost.opened(now);
+        assert_eq!(cost.polling_pause(now, AT_ONCE, 1), None);
+        assert_eq!(cost.polling_pause(now, PROMPT, 1), None);
     }
 
     /// Notes so many replies of each second for this time, and returns the pause if there is one.
-    async fn pause_for(
+    fn pause_for(
+        now: &mut Instant,
         cost: &mut StreamCost,
         time: Duration,
         per_second: u32,
         reply: StreamReply,
         awaited: usize,
     ) -> Option<Duration> {
-        let end = Instant::now() + time;
-        while Instant::now() < end {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+        let end = *now + time;
+        while *now < end {
+            *now += Duration::from_secs(1);
             for _ in 0..per_second {
-                if let Some(pause) = cost.polling_pause(reply, awaited) {
+                if let Some(pause) = cost.polling_pause(*now, reply, awaited) {
                     return Some(pause);
                 }
             }
@@ -162,77 +166,63 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    #[tokio::test(start_paused = true)]
-    async fn many_useless_events_end_the_stream() {
+    #[test]
+    fn many_useless_events_end_the_stream() {
+        let mut now = Instant::now();
         let (few, many) = (STREAM_USELESS_EVENTS / 2, STREAM_USELESS_EVENTS * 2);
-        let mut cost = StreamCost::new();
-        assert!(
-            pause_for(&mut cost, MINUTE, few, StreamReply::Useless, 70)
-                .await
-                .is_none()
-        );
-        assert!(
-            pause_for(&mut cost, MINUTE, many, StreamReply::Use, 70)
-                .await
-                .is_none()
-        );
+        let mut cost = StreamCost::new(now);
+        assert!(pause_for(&mut now, &mut cost, MINUTE, few, StreamReply::Useless, 70).is_none());
+        assert!(pause_for(&mut now, &mut cost, MINUTE, many, StreamReply::Use, 70).is_none());
         // Polling for so many locks would cost more.
         let all = many as usize * 2;
-        assert!(
-            pause_for(&mut cost, MINUTE, many, StreamReply::Useless, all)
-                .await
-                .is_none()
-        );
-        cost.opened();
-        let pause = pause_for(&mut cost, MINUTE, many, StreamReply::Useless, 70).await;
-        assert!(
-            pause.is_some_and(|pause| pause >= STREAM_POLL_MIN.mul_f64(0.79)),
-            "{pause:?}"
-        );
+        assert!(pause_for(&mut now, &mut cost, MINUTE, many, StreamReply::Useless, all).is_none());
+        cost.opened(now);
+        let pause = pause_for(&mut now, &mut cost, MINUTE, many, StreamReply::Useless, 70);
+        assert_eq!(pause, Some(STREAM_POLL_MIN));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn late_replies_end_the_stream_unless_they_are_few() {
-        let mut cost = StreamCost::new();
-        assert!(pause_for(&mut cost, MINUTE, 1, PROMPT, 1).await.is_none());
+    #[test]
+    fn late_replies_end_the_stream_unless_they_are_few() {
+        let mut now = Instant::now();
+        let mut cost = StreamCost::new(now);
+        assert!(pause_for(&mut now, &mut cost, MINUTE, 1, PROMPT, 1).is_none());
         let short = Duration::from_secs(STREAM_LATE_REPLIES as u64 / 2);
-        assert!(pause_for(&mut cost, short, 1, LATE, 1).await.is_none());
-        assert!(pause_for(&mut cost, MINUTE, 1, PROMPT, 1).await.is_none());
-        assert!(pause_for(&mut cost, MINUTE, 1, LATE, 1).await.is_some());
+        assert!(pause_for(&mut now, &mut cost, short, 1, LATE, 1).is_none());
+        assert!(pause_for(&mut now, &mut cost, MINUTE, 1, PROMPT, 1).is_none());
+        assert!(pause_for(&mut now, &mut cost, MINUTE, 1, LATE, 1).is_some());
     }
 
     /// A server that is far away is not busy.
-    #[tokio::test(start_paused = true)]
-    async fn the_way_to_the_server_does_not_count_as_late() {
-        let mut cost = StreamCost::new();
+    #[test]
+    fn the_way_to_the_server_does_not_count_as_late() {
+        let mut now = Instant::now();
+        let mut cost = StreamCost::new(now);
         let far = StreamReply::Empty {
             after: STREAM_AWAIT + STREAM_LATE * 5,
         };
-        assert_eq!(cost.polling_pause(AT_ONCE, 1), None);
-        assert!(pause_for(&mut cost, MINUTE, 1, far, 1).await.is_none());
+        assert_eq!(cost.polling_pause(now, AT_ONCE, 1), None);
+        assert!(pause_for(&mut now, &mut cost, MINUTE, 1, far, 1).is_none());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn polling_lasts_longer_each_time_in_a_row() {
-        let mut cost = StreamCost::new();
+    #[test]
+    fn polling_lasts_longer_each_time_in_a_row() {
+        let mut now = Instant::now();
+        let mut cost = StreamCost::new(now);
         let mut last = Duration::ZERO;
         for _ in 0..3 {
-            open(&mut cost);
-            let pause = pause_for(&mut cost, MINUTE, 1, LATE, 1).await.unwrap();
+            open(now, &mut cost);
+            let pause = pause_for(&mut now, &mut cost, MINUTE, 1, LATE, 1).unwrap();
             assert!(pause > last, "{pause:?} after {last:?}");
             last = pause;
         }
         for _ in 0..10 {
-            open(&mut cost);
-            last = pause_for(&mut cost, MINUTE, 1, LATE, 1).await.unwrap();
+            open(now, &mut cost);
+            last = pause_for(&mut now, &mut cost, MINUTE, 1, LATE, 1).unwrap();
         }
-        assert!(last <= STREAM_POLL_MAX.mul_f64(1.2), "{last:?}");
-        open(&mut cost);
-        assert!(pause_for(&mut cost, STREAM_PROVED, 1, PROMPT, 1).await.is_none());
-        let pause = pause_for(&mut cost, MINUTE, 1, LATE, 1).await.unwrap();
-        assert!(
-            pause <= STREAM_POLL_MIN.mul_f64(1.2),
-            "it was worth its cost: {pause:?}"
-        );
+        assert_eq!(last, STREAM_POLL_MAX);
+        open(now, &mut cost);
+        assert!(pause_for(&mut now, &mut cost, STREAM_PROVED, 1, PROMPT, 1).is_none());
+        let pause = pause_for(&mut now, &mut cost, MINUTE, 1, LATE, 1);
+        assert_eq!(pause, Some(STREAM_POLL_MIN), "it was worth its cost");
     }
 }

@@ -24,10 +24,10 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Self {
             present: StreamFilter::Names(Arc::default()),
-            next_switch: Instant::now(),
+            next_switch: now,
             left: VecDeque::new(),
         }
     }
@@ -42,26 +42,31 @@ impl Filter {
     }
 
     /// Notes that a change of the filter begins. The next one comes later, because each costs the server a new stream.
-    pub(super) fn begin_switch(&mut self) {
-        self.next_switch = Instant::now() + FILTER_SWITCH;
+    pub(super) fn begin_switch(&mut self, now: Instant) {
+        self.next_switch = now + FILTER_SWITCH;
     }
 
     /// Notes that the waiter for a lock has left.
-    pub(super) fn leave(&mut self, name: &Arc<str>) {
-        self.forget_left();
+    pub(super) fn leave(&mut self, now: Instant, name: &Arc<str>) {
+        self.forget_left(now);
         self.left.retain(|(_, left)| left != name);
         // More of them than a filter can have need not be remembered.
         if self.left.len() < FILTER_MOST {
-            self.left.push_back((Instant::now(), Arc::clone(name)));
+            self.left.push_back((now, Arc::clone(name)));
         }
     }
 
     /// The filter of a stream that is opened now.
-    pub(super) fn at_opening(&mut self, waiters: &Waiters, in_line: &[Arc<str>]) -> StreamFilter {
+    pub(super) fn at_opening(
+        &mut self,
+        now: Instant,
+        waiters: &Waiters,
+        in_line: &[Arc<str>],
+    ) -> StreamFilter {
         if waiters.len() > FILTER_MOST {
             return StreamFilter::All;
         }
-        let names = self.names(waiters, in_line);
+        let names = self.names(now, waiters, in_line);
         if names.len() > FILTER_MOST {
             StreamFilter::All
         } else {
@@ -72,26 +77,27 @@ impl Filter {
     /// The filter that the stream shall have, if it is another one and may be changed at this time.
     pub(super) fn due_switch(
         &mut self,
+        now: Instant,
         waiters: &Waiters,
         in_line: impl FnOnce() -> Vec<Arc<str>>,
     ) -> Option<StreamFilter> {
-        if self.next_switch > Instant::now() {
+        if self.next_switch > now {
             return None;
         }
         match &self.present {
             StreamFilter::All if waiters.len() >= FILTER_FEW => None,
             StreamFilter::All => {
-                let names = self.names(waiters, &in_line());
+                let names = self.names(now, waiters, &in_line());
                 (names.len() < FILTER_FEW).then(|| StreamFilter::Names(Arc::new(names)))
             }
             StreamFilter::Names(present) if waiters.names().all(|name| present.contains(name)) => None,
-            StreamFilter::Names(_) => Some(self.at_opening(waiters, &in_line())),
+            StreamFilter::Names(_) => Some(self.at_opening(now, waiters, &in_line())),
         }
     }
 
     /// The names that are awaited, or were within [`FILTER_KEEPS`], and those in whose lines this provider stands.
-    fn names(&mut self, waiters: &Waiters, in_line: &[Arc<str>]) -> BTreeSet<Arc<str>> {
-        self.forget_left();
+    fn names(&mut self, now: Instant, waiters: &Waiters, in_line: &[Arc<str>]) -> BTreeSet<Arc<str>> {
+        self.forget_left(now);
         let left = self.left.iter().map(|(_, name)| name);
         waiters
             .names()
@@ -101,12 +107,8 @@ impl Filter {
             .collect()
     }
 
-    fn forget_left(&mut self) {
-        while self
-            .left
-            .front()
-            .is_some_and(|(at, _)| at.elapsed() >= FILTER_KEEPS)
-        {
+    fn forget_left(&mut self, now: Instant) {
+        while self.left.front().is_some_and(|(at, _)| now - *at >= FILTER_KEEPS) {
             self.left.pop_front();
         }
     }
@@ -124,48 +126,57 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn names_leave_the_filter_above_one_number_and_return_below_another() {
-        let mut filter = Filter::new();
+    #[test]
+    fn names_leave_the_filter_above_one_number_and_return_below_another() {
+        let now = Instant::now();
+        let mut filter = Filter::new(now);
         assert_eq!(
-            has_names(Some(&filter.at_opening(&waiters(FILTER_MOST), &[]))),
+            has_names(Some(&filter.at_opening(now, &waiters(FILTER_MOST), &[]))),
             Some(FILTER_MOST)
         );
         assert_eq!(
-            filter.at_opening(&waiters(FILTER_MOST + 1), &[]),
+            filter.at_opening(now, &waiters(FILTER_MOST + 1), &[]),
             StreamFilter::All
         );
         filter.set(StreamFilter::All);
-        assert_eq!(filter.due_switch(&waiters(FILTER_MOST), Vec::new), None);
-        assert_eq!(filter.due_switch(&waiters(FILTER_FEW), Vec::new), None);
-        let few = filter.due_switch(&waiters(FILTER_FEW - 1), Vec::new);
+        assert_eq!(filter.due_switch(now, &waiters(FILTER_MOST), Vec::new), None);
+        assert_eq!(filter.due_switch(now, &waiters(FILTER_FEW), Vec::new), None);
+        let few = filter.due_switch(now, &waiters(FILTER_FEW - 1), Vec::new);
         assert_eq!(has_names(few.as_ref()), Some(FILTER_FEW - 1));
         filter.set(few.unwrap());
         assert_eq!(
-            filter.due_switch(&waiters(FILTER_MOST + 1), Vec::new),
+            filter.due_switch(now, &waiters(FILTER_MOST + 1), Vec::new),
             Some(StreamFilter::All)
         );
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_change_waits_for_the_one_before_it() {
-        let mut filter = Filter::new();
+    #[test]
+    fn a_change_waits_for_the_one_before_it() {
+        let mut now = Instant::now();
+        let mut filter = Filter::new(now);
         assert!(
-            filter.due_switch(&waiters(1), Vec::new).is_some(),
+            filter.due_switch(now, &waiters(1), Vec::new).is_some(),
             "the first one is made at once"
         );
-        filter.begin_switch();
-        assert!(filter.due_switch(&waiters(1), Vec::new).is_none());
-        tokio::time::sleep(FILTER_SWITCH).await;
-        assert!(filter.due_switch(&waiters(1), Vec::new).is_some());
+        filter.begin_switch(now);
+        assert!(filter.due_switch(now, &waiters(1), Vec::new).is_none());
+        now += FILTER_SWITCH;
+        assert!(filter.due_switch(now, &waiters(1), Vec::new).is_some());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_name_stays_for_a_moment_after_its_waiter() {
-        let mut filter = Filter::new();
-        filter.leave(&Arc::from("left"));
-        assert_eq!(has_names(Some(&filter.at_opening(&waiters(2), &[]))), Some(3));
-        tokio::time::sleep(FILTER_KEEPS).await;
-        assert_eq!(has_names(Some(&filter.at_opening(&waiters(2), &[]))), Some(2));
+    #[test]
+    fn a_name_stays_for_a_moment_after_its_waiter() {
+        let mut now = Instant::now();
+        let mut filter = Filter::new(now);
+        filter.leave(now, &Arc::from("left"));
+        assert_eq!(
+            has_names(Some(&filter.at_opening(now, &waiters(2), &[]))),
+            Some(3)
+        );
+        now += FILTER_KEEPS;
+        assert_eq!(
+            has_names(Some(&filter.at_opening(now, &waiters(2), &[]))),
+            Some(2)
+        );
     }
 }

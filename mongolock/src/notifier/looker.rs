@@ -10,6 +10,7 @@ use tracing::Instrument;
 use super::waiters::Waiter;
 use super::{ReleaseNotifier, State};
 use crate::lease::Entry;
+use crate::moment::Luck;
 use crate::queue::{Holder, RequestNumber};
 use crate::store::{AdmissionClass, RunningLeases, driver_error};
 use crate::sync::lock;
@@ -230,7 +231,10 @@ impl ReleaseNotifier {
             if let Some(lock_id) = &lease.holder {
                 self.lines.held_by(name, lock_id);
             }
-            waiter.entry.front().set_holder(Holder::of_lease(lease));
+            waiter
+                .entry
+                .front()
+                .set_holder(Holder::of_lease(Instant::now(), lease));
             if waiter.is_resting() {
                 let pause = self.rest(&mut state, name, Some(lease.remaining));
                 rests.push((name, lease.remaining, pause));
@@ -244,7 +248,7 @@ impl ReleaseNotifier {
     }
 
     fn has_given_up(&self, lock_id: &str) -> bool {
-        self.given_up.find(lock_id).is_some()
+        self.given_up.find(Instant::now(), lock_id).is_some()
     }
 
     /// A query has failed: to its waiters it is a failed request, which is repeated. After a lasting error each of them
@@ -259,11 +263,11 @@ impl ReleaseNotifier {
                 continue;
             };
             waiter.entry.front().set_failed(error.clone());
-            let pause = waiter.backoff.next();
+            let pause = waiter.backoff.next(Luck::draw());
             if !is_transient {
                 state.wake(name);
             } else if waiter.is_resting() {
-                state.waiters.rest(name, pause, None);
+                state.waiters.rest(Instant::now(), name, pause, None);
                 first_pause.get_or_insert(pause);
             }
         }

@@ -30,6 +30,7 @@ use crate::backoff::Backoff;
 use crate::lease::Turn;
 use crate::lease::given_up::GivenUp;
 use crate::line::Lines;
+use crate::moment::Luck;
 use crate::options::Config;
 use crate::queue::Holder;
 use crate::store::Store;
@@ -92,6 +93,7 @@ struct State {
 impl ReleaseNotifier {
     /// A notifier with a change stream, unless wake-ups are switched off.
     pub(crate) fn new(store: Arc<Store>, lines: Arc<Lines>, given_up: Arc<GivenUp>, config: &Config) -> Self {
+        let now = Instant::now();
         let state = State {
             waiters: Waiters::default(),
             looker: Looker::default(),
@@ -100,11 +102,11 @@ impl ReleaseNotifier {
             } else {
                 StreamState::Off
             },
-            filter: Filter::new(),
-            cost: StreamCost::new(),
+            filter: Filter::new(now),
+            cost: StreamCost::new(now),
             stream_task: None,
-            last_reply: Instant::now(),
-            last_used: Instant::now(),
+            last_reply: now,
+            last_used: now,
             look_from: LOOK_FROM,
             is_stopped: false,
         };
@@ -126,18 +128,19 @@ impl ReleaseNotifier {
         let woken = Arc::new(Notify::new());
         let (entry, mut state) = (turn.entry(), lock(&self.state));
         let is_outdated = state.reports(entry.name());
-        let waiter = Waiter::new(&woken, entry, backoff, is_outdated);
+        let now = Instant::now();
+        let waiter = Waiter::new(now, &woken, entry, backoff, is_outdated);
         state.waiters.add(waiter);
-        state.last_used = Instant::now();
+        state.last_used = now;
         drop(state);
         Subscription::new(self, turn, woken)
     }
 
     /// Removes a waiter, which is to be dropped without the mutex.
     fn unsubscribe(&self, name: &Arc<str>) -> Option<Waiter> {
-        let mut state = lock(&self.state);
-        state.last_used = Instant::now();
-        state.filter.leave(name);
+        let (mut state, now) = (lock(&self.state), Instant::now());
+        state.last_used = now;
+        state.filter.leave(now, name);
         let removed = state.waiters.remove(name);
         if state.waiters.is_empty() {
             self.look.notify_one();
@@ -175,22 +178,22 @@ impl ReleaseNotifier {
             Duration::ZERO
         } else if is_reported {
             let pause = ahead.map_or(POLL_BESIDE_STREAM, |_| LINE_SILENCE);
-            // The pause varies by a fifth, so that many processes do not look at the same time.
-            pause.mul_f64(0.8 + 0.4 * fastrand::f64())
+            Luck::draw().spread(pause)
         } else if let Some(pause) = self.lines.polling_pause(name) {
             let (least, most) = (*self.retry_interval.start(), *self.retry_interval.end());
-            pause.mul_f64(0.8 + 0.4 * fastrand::f64()).clamp(least, most)
+            Luck::draw().spread(pause).clamp(least, most)
         } else if state.stream.is_too_costly() {
             waiter
                 .backoff
-                .next()
+                .next(Luck::draw())
                 .min(STREAM_POLL_PAUSE.max(*self.retry_interval.start()))
         } else {
-            waiter.backoff.next()
+            waiter.backoff.next(Luck::draw())
         };
         // A lease that ends is followed in the order of the line as well.
-        let until_free = remaining.map(|remaining| remaining + self.lines.moments_ahead(name));
-        let pause = state.waiters.rest(name, pause, until_free);
+        let just_after = |left: Duration| left + Luck::draw().millis(1..=10);
+        let until_free = remaining.map(|left| just_after(left + self.lines.moments_ahead(name)));
+        let pause = state.waiters.rest(Instant::now(), name, pause, until_free);
         self.reschedule(state);
         pause
     }
@@ -247,7 +250,12 @@ impl ReleaseNotifier {
         if waiter.is_resting() && !waiter.is_outdated && self.lines.has(name) {
             // A request or a query that has no reply yet stays known as one.
             if !is_looking && !waiter.entry.has_requests() {
-                let holder = Holder::new(Some(Arc::clone(lock_id)), Some(Duration::ZERO), None);
+                let holder = Holder::new(
+                    Instant::now(),
+                    Some(Arc::clone(lock_id)),
+                    Some(Duration::ZERO),
+                    None,
+                );
                 waiter.entry.front().set_held(holder);
             }
             self.rest(&mut state, name, None);

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::cost::StreamReply;
 use super::{ReleaseNotifier, State};
 use crate::backoff::Backoff;
+use crate::moment::Luck;
 use crate::store::{LockEvent, LockStream, StreamFilter, driver_error};
 use crate::sync::lock;
 use crate::timing::{LINE_FAR, LINE_FAR_PAUSE, STREAM_IDLE, STREAM_REPLY, STREAM_UNAVAILABLE};
@@ -66,7 +67,7 @@ impl ReleaseNotifier {
     pub(super) fn opened(self: &Arc<Self>, filter: &StreamFilter) {
         let mut state = lock(&self.state);
         state.filter.set(filter.clone());
-        state.cost.opened();
+        state.cost.opened(Instant::now());
         self.set_stream(&mut state, StreamState::Open);
         self.lines.reread();
     }
@@ -113,9 +114,12 @@ impl ReleaseNotifier {
         if stream.is_switching() {
             return None;
         }
-        let filter = state.filter.due_switch(&state.waiters, || self.lines.names());
+        let now = Instant::now();
+        let filter = state
+            .filter
+            .due_switch(now, &state.waiters, || self.lines.names());
         if filter.is_some() {
-            state.filter.begin_switch();
+            state.filter.begin_switch(now);
         }
         filter
     }
@@ -125,8 +129,7 @@ impl ReleaseNotifier {
         trace::wake_up_failed(error);
         let is_unavailable = driver_error::is_unavailable_stream(error);
         if is_unavailable {
-            // The pause varies by a fifth, so that many processes do not try again at the same time.
-            let pause = STREAM_UNAVAILABLE.mul_f64(0.8 + 0.4 * fastrand::f64());
+            let pause = Luck::draw().spread(STREAM_UNAVAILABLE);
             let unavailable = StreamState::Unavailable(Instant::now() + pause);
             self.set_stream(&mut lock(&self.state), unavailable);
         }
@@ -142,7 +145,10 @@ impl ReleaseNotifier {
     /// How long to poll instead of reading the stream, if it costs more than it brings.
     fn polling_pause(&self, reply: StreamReply) -> Option<Duration> {
         let state = &mut *lock(&self.state);
-        state.cost.polling_pause(reply, state.waiters.len())
+        let pause = state
+            .cost
+            .polling_pause(Instant::now(), reply, state.waiters.len())?;
+        Some(Luck::draw().spread(pause))
     }
 
     /// Whether all waiters stand far back in their lines, so that they need to hear of each release only after a pause.
@@ -177,7 +183,9 @@ async fn run(notifier: Arc<ReleaseNotifier>) {
     loop {
         let filter = {
             let state = &mut *lock(&notifier.state);
-            state.filter.at_opening(&state.waiters, &notifier.lines.names())
+            state
+                .filter
+                .at_opening(Instant::now(), &state.waiters, &notifier.lines.names())
         };
         match notifier.store.watch(filter).await {
             Ok(stream) => {
@@ -202,7 +210,7 @@ async fn run(notifier: Arc<ReleaseNotifier>) {
         if notifier.close_if_idle() {
             return;
         }
-        tokio::time::sleep(backoff.next()).await;
+        tokio::time::sleep(backoff.next(Luck::draw())).await;
     }
 }
 

@@ -57,7 +57,13 @@ struct Due {
 }
 
 impl Waiter {
-    pub(super) fn new(woken: &Arc<Notify>, entry: &Arc<Entry>, backoff: Backoff, is_outdated: bool) -> Self {
+    pub(super) fn new(
+        now: Instant,
+        woken: &Arc<Notify>,
+        entry: &Arc<Entry>,
+        backoff: Backoff,
+        is_outdated: bool,
+    ) -> Self {
         Self {
             name: Arc::clone(entry.name()),
             woken: Arc::clone(woken),
@@ -65,7 +71,7 @@ impl Waiter {
             claim: None,
             ends_with_mark: false,
             backoff,
-            since: Instant::now(),
+            since: now,
             due: None,
             look: 0,
             looks: false,
@@ -120,11 +126,14 @@ impl Waiters {
         self.names.remove(name)
     }
 
-    /// Has a waiter rest until this time, or until its lock is free: the lease ends at that time by the server's clock.
-    pub(super) fn rest(&mut self, name: &Arc<str>, pause: Duration, remaining: Option<Duration>) -> Duration {
-        let now = Instant::now();
-        let until_free =
-            remaining.map(|remaining| remaining + Duration::from_millis(1 + fastrand::u64(0..10)));
+    /// Has a waiter rest for this time, or until its lock is free, if that is earlier.
+    pub(super) fn rest(
+        &mut self,
+        now: Instant,
+        name: &Arc<str>,
+        pause: Duration,
+        until_free: Option<Duration>,
+    ) -> Duration {
         let (pause, early) = match until_free {
             Some(until_free) if until_free < pause => (until_free, Duration::ZERO),
             _ => (pause, pause / EARLY_PART),
@@ -260,7 +269,13 @@ pub(super) mod tests {
             let name = Arc::from(number.to_string());
             let entry = Queues::new().join(&name);
             let backoff = Backoff::new(Duration::from_millis(10)..=Duration::from_millis(800));
-            waiters.add(Waiter::new(&Arc::default(), &entry, backoff, false));
+            waiters.add(Waiter::new(
+                Instant::now(),
+                &Arc::default(),
+                &entry,
+                backoff,
+                false,
+            ));
         }
         waiters
     }
@@ -269,39 +284,45 @@ pub(super) mod tests {
         number.to_string().into()
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn waiters_are_due_a_little_early_but_not_before_a_lease_ends() {
+    #[test]
+    fn waiters_are_due_a_little_early_but_not_before_a_lease_ends() {
         let mut waiters = waiters(3);
         let (pause, longest) = (Duration::from_secs(8), Duration::from_secs(10));
-        let due = |waiters: &Waiters| waiters.due(Instant::now(), longest, usize::MAX);
-        assert_eq!(waiters.rest(&name(0), pause, None), pause);
-        let until_free = waiters.rest(&name(1), pause, Some(pause * 7 / 8 + Duration::from_millis(900)));
+        let mut now = Instant::now();
+        let due = |now, waiters: &Waiters| waiters.due(now, longest, usize::MAX);
+        assert_eq!(waiters.rest(now, &name(0), pause, None), pause);
+        let until_free = waiters.rest(
+            now,
+            &name(1),
+            pause,
+            Some(pause * 7 / 8 + Duration::from_millis(900)),
+        );
         assert!(until_free < pause);
-        assert!(waiters.first_due().is_some() && due(&waiters).is_empty());
-        tokio::time::sleep(pause * (EARLY_PART - 1) / EARLY_PART).await;
-        assert_eq!(due(&waiters), [name(0)]);
-        tokio::time::sleep(pause / EARLY_PART).await;
-        assert_eq!(due(&waiters), [name(1), name(0)]);
-        assert_eq!(waiters.due(Instant::now(), longest, 1), [name(1)]);
+        assert!(waiters.first_due().is_some() && due(now, &waiters).is_empty());
+        now += pause * (EARLY_PART - 1) / EARLY_PART;
+        assert_eq!(due(now, &waiters), [name(0)]);
+        now += pause / EARLY_PART;
+        assert_eq!(due(now, &waiters), [name(1), name(0)]);
+        assert_eq!(waiters.due(now, longest, 1), [name(1)]);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn waiters_whose_locks_are_reported_from_now_on_are_due_at_once() {
-        let mut waiters = waiters(3);
+    #[test]
+    fn waiters_whose_locks_are_reported_from_now_on_are_due_at_once() {
+        let (mut waiters, now) = (waiters(3), Instant::now());
         let pause = Duration::from_secs(8);
-        waiters.rest(&name(0), pause, None);
-        waiters.rest(&name(1), pause, None);
+        waiters.rest(now, &name(0), pause, None);
+        waiters.rest(now, &name(1), pause, None);
         waiters.outdate(|name| name != "1");
-        assert_eq!(waiters.due(Instant::now(), Duration::ZERO, usize::MAX), [name(0)]);
+        assert_eq!(waiters.due(now, Duration::ZERO, usize::MAX), [name(0)]);
         // One that sends a request at this time is due as soon as it rests.
         assert!(waiters.get("2").unwrap().is_outdated && !waiters.get("1").unwrap().is_outdated);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_waiter_that_is_awake_or_gone_is_not_due() {
-        let mut waiters = waiters(2);
+    #[test]
+    fn a_waiter_that_is_awake_or_gone_is_not_due() {
+        let (mut waiters, now) = (waiters(2), Instant::now());
         for number in 0..2 {
-            waiters.rest(&name(number), Duration::ZERO, None);
+            waiters.rest(now, &name(number), Duration::ZERO, None);
         }
         waiters.wake_up("0");
         assert!(waiters.remove("1").is_some());

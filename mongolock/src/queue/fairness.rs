@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::moment::Luck;
 use crate::timing::{
     HANDOVER_MAX, HANDOVER_MAX_SLOW, HANDOVER_MIN, HANDOVER_OPEN, HANDOVER_POLLING, HANDOVER_REQUESTS,
 };
@@ -99,8 +100,7 @@ impl HandoverBudget {
     /// Begins a row of hand-overs when the lock was acquired from the server by a request that took this time, while this
     /// number of callers waits. On a slow server the row is longer: each row costs the server two commands, and short rows
     /// would make it slower still.
-    pub(crate) fn begin_row(&mut self, request: Duration, waiting: usize) {
-        let now = Instant::now();
+    pub(crate) fn begin_row(&mut self, now: Instant, request: Duration, waiting: usize) {
         self.row = Some(Row {
             begun: now,
             hold_begun: now,
@@ -111,9 +111,8 @@ impl HandoverBudget {
     }
 
     /// Begins the row anew, because the caller has the other locks of its set only now, while this number of callers waits.
-    pub(crate) fn restart_row(&mut self, waiting: usize) {
+    pub(crate) fn restart_row(&mut self, now: Instant, waiting: usize) {
         if let Some(row) = &mut self.row {
-            let now = Instant::now();
             *row = Row {
                 begun: now,
                 hold_begun: now,
@@ -125,9 +124,8 @@ impl HandoverBudget {
     }
 
     /// Whether the present row of hand-overs may go on with the next hold, which begins now then.
-    pub(crate) fn allows_handover(&mut self, rivals: Rivals) -> bool {
+    pub(crate) fn allows_handover(&mut self, now: Instant, rivals: Rivals) -> bool {
         let Some(row) = &mut self.row else { return false };
-        let now = Instant::now();
         let age = now - row.begun;
         // The next hold takes as long as the present one, as far as is known.
         let age_then = age + (now - row.hold_begun);
@@ -151,14 +149,16 @@ impl HandoverBudget {
         allows
     }
 
+    /// Whether the last row of hand-overs has used up its time, so that other processes have their chance now.
     pub(crate) fn must_yield(&self) -> bool {
         self.is_used_up
     }
 
-    /// The pause before the next acquire request, in which other processes can acquire the lock; `None` unless the last
-    /// row of hand-overs has used up its time.
-    pub(crate) fn yield_to_others(&mut self) -> Option<Duration> {
-        std::mem::take(&mut self.is_used_up).then(|| Duration::from_millis(fastrand::u64(2..=5)))
+    /// The pause before the next acquire request, in which other processes can acquire the lock. The next row may be longer.
+    pub(crate) fn yield_to_others(&mut self, luck: Luck) -> Duration {
+        self.is_used_up = false;
+        self.grow();
+        luck.millis(2..=5)
     }
 
     /// Shortens the budget, because another process holds the lock.
@@ -169,7 +169,7 @@ impl HandoverBudget {
 
     /// Doubles the budget for the next row of hand-overs, unless another process was seen of late; it is shortened again if
     /// another process takes the lock.
-    pub(crate) fn grow(&mut self) {
+    fn grow(&mut self) {
         if let Some(left) = self.short_rows.checked_sub(1) {
             self.short_rows = left;
             return;
@@ -202,83 +202,83 @@ mod tests {
     use super::*;
 
     /// The length of a row after a request of this length.
-    async fn row_length(budget: &mut HandoverBudget, request: Duration) -> Duration {
+    fn row_length(budget: &mut HandoverBudget, request: Duration, rivals: Rivals) -> Duration {
         let begun = Instant::now();
-        budget.begin_row(request, 0);
-        while budget.allows_handover(Rivals::Unknown) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+        let mut now = begun;
+        budget.begin_row(now, request, 0);
+        while budget.allows_handover(now, rivals) {
+            now += Duration::from_millis(1);
         }
-        begun.elapsed()
+        now - begun
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn the_budget_grows_while_no_other_process_wants_the_lock() {
+    #[test]
+    fn the_budget_grows_while_no_other_process_wants_the_lock() {
         let (mut budget, fast) = (HandoverBudget::default(), Duration::ZERO);
-        assert!(budget.yield_to_others().is_none());
-        assert_eq!(row_length(&mut budget, fast).await, HANDOVER_MIN);
-        assert!(budget.yield_to_others().is_some() && budget.yield_to_others().is_none());
+        assert!(!budget.must_yield());
+        assert_eq!(row_length(&mut budget, fast, Rivals::Unknown), HANDOVER_MIN);
+        assert!(budget.must_yield());
         for _ in 0..10 {
             budget.grow();
         }
-        assert_eq!(row_length(&mut budget, fast).await, HANDOVER_MAX);
+        assert_eq!(row_length(&mut budget, fast, Rivals::Unknown), HANDOVER_MAX);
         budget.shrink();
         for _ in 0..=SHORT_ROWS {
-            assert_eq!(row_length(&mut budget, fast).await, HANDOVER_MIN);
+            assert_eq!(row_length(&mut budget, fast, Rivals::Unknown), HANDOVER_MIN);
             budget.grow();
         }
-        assert_eq!(row_length(&mut budget, fast).await, HANDOVER_MIN * 2);
+        assert_eq!(row_length(&mut budget, fast, Rivals::Unknown), HANDOVER_MIN * 2);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn without_rivals_a_row_has_the_longest_time() {
-        let (mut budget, begun) = (HandoverBudget::default(), Instant::now());
-        budget.begin_row(Duration::ZERO, 0);
-        while budget.allows_handover(Rivals::None) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        assert_eq!(begun.elapsed(), HANDOVER_MAX);
+    #[test]
+    fn without_rivals_a_row_has_the_longest_time() {
+        let mut budget = HandoverBudget::default();
+        assert_eq!(
+            row_length(&mut budget, Duration::ZERO, Rivals::None),
+            HANDOVER_MAX
+        );
         assert!(!budget.must_yield());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_slow_server_makes_a_row_longer_up_to_a_limit() {
+    #[test]
+    fn a_slow_server_makes_a_row_longer_up_to_a_limit() {
         let mut budget = HandoverBudget::default();
         let request = HANDOVER_MIN * 2;
         assert_eq!(
-            row_length(&mut budget, request).await,
+            row_length(&mut budget, request, Rivals::Unknown),
             request * HANDOVER_REQUESTS
         );
         assert_eq!(
-            row_length(&mut budget, HANDOVER_MAX_SLOW).await,
+            row_length(&mut budget, HANDOVER_MAX_SLOW, Rivals::Unknown),
             HANDOVER_MAX_SLOW
         );
     }
 
     /// The number of holds in a row for which others wait, with holds of 3 ms.
-    async fn holds_beside_rivals(waiting: usize, has_stranger: bool) -> usize {
-        let mut budget = HandoverBudget::default();
-        budget.begin_row(Duration::ZERO, waiting);
+    fn holds_beside_rivals(waiting: usize, has_stranger: bool) -> usize {
+        let (mut budget, mut now) = (HandoverBudget::default(), Instant::now());
+        budget.begin_row(now, Duration::ZERO, waiting);
         let mut holds = 1;
         loop {
-            tokio::time::sleep(Duration::from_millis(3)).await;
+            now += Duration::from_millis(3);
             let rivals = Rivals::Wait {
                 has_stream: true,
                 has_stranger,
             };
-            if !budget.allows_handover(rivals) {
+            if !budget.allows_handover(now, rivals) {
                 return holds;
             }
             holds += 1;
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn beside_rivals_a_row_has_a_hold_for_each_caller_and_some_more_up_to_its_time() {
+    #[test]
+    fn beside_rivals_a_row_has_a_hold_for_each_caller_and_some_more_up_to_its_time() {
         let mut rows = Vec::new();
         for waiting in [1, 2, 3, 4, 31] {
             let (usual, short) = (
-                holds_beside_rivals(waiting, false).await,
-                holds_beside_rivals(waiting, true).await,
+                holds_beside_rivals(waiting, false),
+                holds_beside_rivals(waiting, true),
             );
             rows.push((usual, short));
         }
@@ -314,22 +314,15 @@ mod tests {
     }
 
     /// A call that acquires the locks of a set one by one may wait long for the last.
-    #[tokio::test(start_paused = true)]
-    async fn a_row_that_begins_anew_has_its_whole_time() {
+    #[test]
+    fn a_row_that_begins_anew_has_its_whole_time() {
         let (mut budget, request) = (HandoverBudget::default(), HANDOVER_MIN * 2);
-        budget.begin_row(request, 0);
-        tokio::time::sleep(HANDOVER_MAX_SLOW).await;
-        assert!(!budget.allows_handover(Rivals::Unknown));
-        budget.restart_row(0);
-        tokio::time::sleep((request * HANDOVER_REQUESTS).saturating_sub(Duration::from_millis(1))).await;
-        assert!(budget.allows_handover(Rivals::Unknown));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_time_of_the_request_does_not_count_against_the_row() {
-        let mut budget = HandoverBudget::default();
-        tokio::time::sleep(HANDOVER_MIN * 2).await;
-        budget.begin_row(HANDOVER_MIN * 2, 0);
-        assert!(budget.allows_handover(Rivals::Unknown));
+        let mut now = Instant::now();
+        budget.begin_row(now, request, 0);
+        now += HANDOVER_MAX_SLOW;
+        assert!(!budget.allows_handover(now, Rivals::Unknown));
+        budget.restart_row(now, 0);
+        now += (request * HANDOVER_REQUESTS).saturating_sub(Duration::from_millis(1));
+        assert!(budget.allows_handover(now, Rivals::Unknown));
     }
 }

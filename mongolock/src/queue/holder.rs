@@ -34,11 +34,11 @@ pub(crate) struct Period {
 impl Holder {
     /// The holder that a reply has just named.
     pub(crate) fn new(
+        now: Instant,
         lock_id: Option<Arc<str>>,
         held_for: Option<Duration>,
         remaining: Option<Duration>,
     ) -> Self {
-        let now = Instant::now();
         Self {
             lock_id,
             since: held_for.and_then(|held_for| now.checked_sub(held_for)),
@@ -48,8 +48,8 @@ impl Holder {
     }
 
     /// The holder that a look has just found.
-    pub(crate) fn of_lease(lease: &RunningLease) -> Self {
-        Self::new(lease.holder.clone(), lease.held_for, Some(lease.remaining))
+    pub(crate) fn of_lease(now: Instant, lease: &RunningLease) -> Self {
+        Self::new(now, lease.holder.clone(), lease.held_for, Some(lease.remaining))
     }
 
     /// A caller in this process since this time, whose lease is renewed without this queue knowing.
@@ -77,29 +77,34 @@ impl Holder {
     }
 
     /// The time until the lock is free without a renewal; zero if it has passed.
-    pub(crate) fn remaining(&self) -> Option<Duration> {
-        self.until
-            .map(|until| until.saturating_duration_since(Instant::now()))
+    pub(crate) fn remaining(&self, now: Instant) -> Option<Duration> {
+        self.until.map(|until| until.saturating_duration_since(now))
     }
 
-    pub(crate) fn timeout_error(&self, name: &str, waited: Duration, own: &ProviderMark) -> LockError {
-        LockError::timeout(self.busy(name, own), waited)
+    pub(crate) fn timeout_error(
+        &self,
+        now: Instant,
+        name: &str,
+        waited: Duration,
+        own: &ProviderMark,
+    ) -> LockError {
+        LockError::timeout(self.busy(now, name, own), waited)
     }
 
-    pub(crate) fn busy_error(&self, name: &str, own: &ProviderMark) -> LockError {
-        LockError::busy(self.busy(name, own))
+    pub(crate) fn busy_error(&self, now: Instant, name: &str, own: &ProviderMark) -> LockError {
+        LockError::busy(self.busy(now, name, own))
     }
 
     /// What a caller of the provider with this mark learns of the lock.
-    fn busy(&self, name: &str, own: &ProviderMark) -> Busy {
+    fn busy(&self, now: Instant, name: &str, own: &ProviderMark) -> Busy {
         let mut busy = Busy::new(name);
         // A lock that is taken by a minimum hold has no holder.
         if let Some(id) = self.lock_id.as_deref().filter(|id| !id.is_empty()) {
             busy.holder = lock_id::owner(id).map(str::to_owned);
             busy.in_this_process = own.is_in(id);
-            busy.held_for = self.since.map(|since| since.elapsed());
+            busy.held_for = self.since.map(|since| now - since);
         }
-        busy.remaining = self.remaining();
+        busy.remaining = self.remaining(now);
         busy
     }
 }
@@ -108,55 +113,59 @@ impl Holder {
 mod tests {
     use super::*;
 
-    fn busy(holder: &Holder) -> Busy {
-        holder.busy("n", &ProviderMark::random())
+    fn busy(now: Instant, holder: &Holder) -> Busy {
+        holder.busy(now, "n", &ProviderMark::random())
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn the_remaining_time_counts_down_to_zero_and_the_hold_goes_on() {
+    #[test]
+    fn the_remaining_time_counts_down_to_zero_and_the_hold_goes_on() {
+        let mut now = Instant::now();
         let second = Duration::from_secs(1);
-        tokio::time::advance(second * 9).await;
-        let holder = Holder::new(Some(Arc::from("a#b#1")), Some(second * 7), Some(second * 2));
-        assert_eq!(busy(&holder).holder.as_deref(), Some("a#b"));
+        now += second * 9;
+        let holder = Holder::new(now, Some(Arc::from("a#b#1")), Some(second * 7), Some(second * 2));
+        assert_eq!(busy(now, &holder).holder.as_deref(), Some("a#b"));
         for (elapsed, remaining) in [(0, 2), (1, 1), (2, 0), (3, 0)] {
-            let seen = busy(&holder);
+            let seen = busy(now, &holder);
             assert_eq!(seen.remaining, Some(second * remaining));
             assert_eq!(seen.held_for, Some(second * (7 + elapsed)));
-            tokio::time::advance(second).await;
+            now += second;
         }
     }
 
     /// An id of the provider itself has its mark, whatever the owners are called.
-    #[tokio::test]
-    async fn a_hold_of_the_provider_itself_is_one_of_this_process() {
+    #[test]
+    fn a_hold_of_the_provider_itself_is_one_of_this_process() {
+        let now = Instant::now();
         let (own, other) = (ProviderMark::random(), ProviderMark::random());
-        let holder = Holder::local(&own.new_lock_id("us"), Instant::now());
-        assert!(holder.busy("n", &own).in_this_process);
-        assert!(!holder.busy("n", &other).in_this_process);
-        assert!(!busy(&Holder::default()).in_this_process);
+        let holder = Holder::local(&own.new_lock_id("us"), now);
+        assert!(holder.busy(now, "n", &own).in_this_process);
+        assert!(!holder.busy(now, "n", &other).in_this_process);
+        assert!(!busy(now, &Holder::default()).in_this_process);
     }
 
     #[test]
     fn a_call_passes_on_the_period_that_it_has_learned() {
+        let now = Instant::now();
         let period = Period {
             end: DateTime::from_millis(1),
-            ends: Instant::now(),
+            ends: now,
         };
         assert!(Holder::default().period().is_none());
         let known = Holder::default().in_period(Some(period)).period();
         assert_eq!(known.map(|known| known.end), Some(period.end));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn an_id_without_an_owner_names_no_holder() {
+    #[test]
+    fn an_id_without_an_owner_names_no_holder() {
+        let now = Instant::now();
         let zero = Some(Duration::ZERO);
-        let of_id = |id: &str| busy(&Holder::new(Some(Arc::from(id)), zero, None));
+        let of_id = |id: &str| busy(now, &Holder::new(now, Some(Arc::from(id)), zero, None));
         // During a minimum hold the lock has no holder, and another program has no owner.
         assert_eq!((of_id("").holder, of_id("").held_for), (None, None));
         let other_program = of_id("0b3c8f6e4b7a4c0f9a5c");
         assert_eq!((other_program.holder, other_program.held_for), (None, zero));
-        assert_eq!(busy(&Holder::default()), Busy::new("n"));
-        let local = busy(&Holder::local(&Arc::from("us#1"), Instant::now()));
+        assert_eq!(busy(now, &Holder::default()), Busy::new("n"));
+        let local = busy(now, &Holder::local(&Arc::from("us#1"), now));
         assert_eq!((local.holder.as_deref(), local.remaining), (Some("us"), None));
     }
 }

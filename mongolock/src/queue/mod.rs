@@ -2,6 +2,7 @@
 
 mod fairness;
 mod front;
+mod front_state;
 mod handed_over;
 mod holder;
 
@@ -15,7 +16,8 @@ use tokio::time::Instant;
 
 use fairness::HandoverBudget;
 pub(crate) use fairness::Rivals;
-pub(crate) use front::{Front, FrontStatus, RequestNumber};
+pub(crate) use front::Front;
+pub(crate) use front_state::{FrontStatus, RequestNumber};
 use handed_over::HandedOver;
 pub(crate) use holder::{Holder, Period};
 
@@ -128,7 +130,7 @@ impl<H> Entry<H> {
             turn: Semaphore::new(1),
             handed_over: HandedOver::new(),
             begun: Mutex::default(),
-            front: Front::new(),
+            front: Front::default(),
             requests: Semaphore::new(MAX_REQUESTS),
             budget: Mutex::new(HandoverBudget::default()),
             freed: Notify::new(),

@@ -20,11 +20,12 @@ use super::attempt::late_outcome;
 use super::pacing::Pacing;
 use super::period::CallPeriod;
 use super::query;
-use super::{Acquire, Waiting};
+use super::{Acquire, Waiting, yields};
 use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
 use crate::meter::LockMeter;
+use crate::moment::Luck;
 use crate::name::RenderedName;
 use crate::opaque::boxed;
 use crate::options::Options;
@@ -374,7 +375,7 @@ impl<'a> AcquireSeveral<'a> {
     ) -> Result<(), LockError> {
         let name = entry.name();
         loop {
-            let remaining = holder.remaining();
+            let remaining = holder.remaining(Instant::now());
             let pause = pacing.after_held(lock_id, false, remaining);
             trace::waiting(name, remaining, pause);
             pacing.pause(pause).await;
@@ -417,7 +418,7 @@ impl<'a> AcquireSeveral<'a> {
         let (store, names) = (Arc::clone(&self.engine.store), [Arc::clone(name)]);
         let looking = || async move { store.look(&names, margin, LOOK_LIMIT).await };
         let mut running = query::start(&self.engine.store, entry, looking).await?;
-        let is_given_up = |id: &Arc<str>| self.engine.renewer.given_up.find(id).is_some();
+        let is_given_up = |id: &Arc<str>| self.engine.renewer.given_up.find(Instant::now(), id).is_some();
         let lease = running.remove(name);
         let Some(lease) = lease.filter(|lease| !lease.holder.as_ref().is_some_and(is_given_up)) else {
             entry.front().set_no_holder();
@@ -426,7 +427,7 @@ impl<'a> AcquireSeveral<'a> {
         if let Some(id) = &lease.holder {
             self.engine.lines.held_by(name, id);
         }
-        let holder = Holder::of_lease(&lease);
+        let holder = Holder::of_lease(Instant::now(), &lease);
         entry.front().set_holder(holder.clone());
         Ok(Some(holder))
     }
@@ -481,7 +482,8 @@ impl<'a> AcquireSeveral<'a> {
                     match boxed(single.release_given_up(&entries[index], key, min_hold)).await {
                         Ok(()) => return Ok(Step::Again(Duration::ZERO)),
                         Err(error) => {
-                            let (entry, pause) = (std::slice::from_ref(&entries[index]), backoff.next());
+                            let (entry, pause) =
+                                (std::slice::from_ref(&entries[index]), backoff.next(Luck::draw()));
                             return self.failed(entry, error, pause).map(|()| Step::Again(pause));
                         }
                     }
@@ -489,7 +491,7 @@ impl<'a> AcquireSeveral<'a> {
                 // The last known status is "held", and the server had too little time to confirm it.
                 RoundOutcome::OutOfTime(_) if self.is_held(entries) => {
                     round.give_back(turns.iter_mut().map(Option::take).collect());
-                    return Ok(Step::Again(backoff.next()));
+                    return Ok(Step::Again(backoff.next(Luck::draw())));
                 }
                 RoundOutcome::OutOfTime(error) | RoundOutcome::Failed(error) => error,
             };
@@ -497,7 +499,7 @@ impl<'a> AcquireSeveral<'a> {
             if class.is_none() && driver_error::is_unreachable(&error) {
                 return Err(error);
             }
-            let pause = backoff.next();
+            let pause = backoff.next(Luck::draw());
             self.failed(entries, error, pause)?;
             // A document that a foreign transaction blocks must not keep the other locks from their waiters.
             if is_blocked || !round.may_repeat() {
@@ -568,7 +570,7 @@ impl<'a> AcquireSeveral<'a> {
             holds.push(hold);
         }
         let first = self.engine.queues.join(self.names[0].text());
-        first.budget().restart_row(first.waiting());
+        first.budget().restart_row(Instant::now(), first.waiting());
         let hold = Hold::joined(holds, self.first, self.options, &self.meter);
         Ok(hold.filter(|hold| !hold.lease().is_over()))
     }
@@ -582,8 +584,12 @@ impl<'a> AcquireSeveral<'a> {
     }
 
     fn timeout_error(&self, busy: &BusyLock) -> LockError {
-        busy.holder
-            .timeout_error(&busy.name, self.begun.elapsed(), &self.engine.mark)
+        busy.holder.timeout_error(
+            Instant::now(),
+            &busy.name,
+            self.begun.elapsed(),
+            &self.engine.mark,
+        )
     }
 
     /// Waits until this call has the turns of all names. While one of them is missing it waits for that one alone.
@@ -613,11 +619,7 @@ impl<'a> AcquireSeveral<'a> {
         release_handed_over(&turns).await;
         let mut pause = Duration::ZERO;
         for turn in &turns {
-            let yields = turn.budget().yield_to_others();
-            if let Some(moment) = yields {
-                turn.budget().grow();
-                pause = pause.max(moment);
-            }
+            pause = pause.max(yields(turn).unwrap_or_default());
         }
         if !pause.is_zero() {
             sleep(pause).await;
@@ -817,7 +819,7 @@ mod tests {
     #[test]
     fn rounds_that_meet_the_same_holder_count_once() {
         let mut rounds = Rounds::default();
-        let held_by = |id: Option<&str>| Holder::new(id.map(Arc::from), None, None);
+        let held_by = |id: Option<&str>| Holder::new(Instant::now(), id.map(Arc::from), None, None);
         let met = [Some("one"), Some("one"), Some("two"), Some("two"), None];
         let last = met.map(|id| rounds.was_last(0, &held_by(id)));
         assert_eq!(last, [false, false, false, false, true]);

@@ -58,7 +58,7 @@ struct Shared {
     /// The queues of the names, which keep a shutdown waiting for replies.
     entries: Vec<Arc<Entry>>,
     /// What is known about the request, for each name.
-    copies: Vec<Arc<Copies>>,
+    copies: Vec<Copies>,
 }
 
 /// How a round ended.
@@ -121,7 +121,7 @@ impl Round {
             first,
             awaited,
             entries: entries.to_vec(),
-            copies: entries.iter().map(|_| Arc::new(Copies::of_set())).collect(),
+            copies: Copies::of_set(entries.len()),
         };
         Self {
             shared: Arc::new(shared),
@@ -203,9 +203,7 @@ impl Round {
             _permit: permit,
             _admission: admission,
         };
-        for copies in &self.shared.copies {
-            copies.sent();
-        }
+        self.shared.copies[0].sent();
         self.sent += 1;
         self.requests.push(task::spawn(request.run().in_current_span()));
     }
@@ -252,7 +250,7 @@ impl Round {
             }) = replies.get(*index)
             && holder == lock_id
         {
-            let holder = Holder::new(Some(Arc::clone(holder)), *held_for, *remaining);
+            let holder = Holder::new(Instant::now(), Some(Arc::clone(holder)), *held_for, *remaining);
             return shared.busy(sent, *index, holder);
         }
         let mut lasts = shared.options.expiry;
@@ -264,7 +262,13 @@ impl Round {
                     held_for,
                     remaining,
                     ..
-                } => return shared.busy(sent, index, Holder::new(holder, held_for, remaining)),
+                } => {
+                    return shared.busy(
+                        sent,
+                        index,
+                        Holder::new(Instant::now(), holder, held_for, remaining),
+                    );
+                }
                 AcquireReply::Acquired {
                     last_token,
                     remaining,
@@ -358,7 +362,7 @@ impl Shared {
             self.keys[index].clone(),
             self.options.taken_for(),
             slot,
-            Arc::clone(&self.copies[index]),
+            self.copies[index].clone(),
         )
     }
 
@@ -367,7 +371,7 @@ impl Shared {
         let engine = &self.engine;
         let mut retaken = false;
         for (key, entry) in self.keys.iter().zip(&self.entries) {
-            entry.budget().begin_row(request, entry.waiting());
+            entry.budget().begin_row(Instant::now(), request, entry.waiting());
             let acquired = OwnAcquisition {
                 request,
                 waiting_since: entry.waiting_since(),
@@ -407,19 +411,15 @@ impl Request {
                 entry.front().replied(*number);
             }
         }
-        let mut releases = Vec::new();
-        for (index, copies) in shared.copies.iter().enumerate() {
-            let answer = match &result {
-                Some(Ok(replies)) => replies.get(index).map(Ok),
-                Some(Err(error)) if !was_claimed => Some(Err(error)),
-                Some(Err(_)) | None => None,
-            };
-            if copies.answered(sent, answer) {
-                releases.push(shared.release(index, None));
-            }
-        }
-        if !releases.is_empty() {
-            shared.engine.renewer.release_in_background(releases);
+        let replies = (0..shared.keys.len()).map(|index| match &result {
+            Some(Ok(replies)) => replies.get(index).map(Ok),
+            Some(Err(error)) if !was_claimed => Some(Err(error)),
+            Some(Err(_)) | None => None,
+        });
+        let due = shared.copies[0].answered(sent, replies);
+        if !due.is_empty() {
+            let releases = due.into_iter().map(|index| shared.release(index, None));
+            shared.engine.renewer.release_in_background(releases.collect());
         }
         Some(Reply {
             sent,
