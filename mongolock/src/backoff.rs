@@ -21,6 +21,11 @@ impl Backoff {
         }
     }
 
+    /// The shortest pause and the longest one.
+    pub(crate) fn range(&self) -> &RangeInclusive<Duration> {
+        &self.range
+    }
+
     /// The next pause.
     pub(crate) fn next(&mut self, luck: Luck) -> Duration {
         let (min, max) = (*self.range.start(), *self.range.end());

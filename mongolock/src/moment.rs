@@ -6,6 +6,38 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
+/// The present time, and where luck comes from.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment {
+    pub(crate) now: Instant,
+    luck: fn() -> Luck,
+}
+
+impl Moment {
+    /// The present time; luck is drawn.
+    pub(crate) fn present() -> Self {
+        Self {
+            now: Instant::now(),
+            luck: Luck::draw,
+        }
+    }
+
+    /// This time, with the same luck each time.
+    #[cfg(test)]
+    pub(crate) fn at(now: Instant) -> Self {
+        Self {
+            now,
+            luck: || Luck(0.5),
+        }
+    }
+
+    pub(crate) fn luck(self) -> Luck {
+        (self.luck)()
+    }
+}
+
 /// A random number for one decision: at least zero, and less than one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Luck(f64);

@@ -98,6 +98,7 @@ const DECISIONS: &[&str] = &[
     "line/recent.rs",
     "notifier/cost.rs",
     "notifier/filter.rs",
+    "notifier/rest.rs",
     "notifier/waiters.rs",
     "queue/fairness.rs",
     "queue/front_state.rs",

@@ -3,11 +3,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::lease::Turn;
-use crate::moment::Luck;
-use crate::notifier::{Counted, Subscription};
+use crate::moment::Moment;
+use crate::notifier::{Counted, Pauses, Subscription};
 
 /// The number of "held" replies after which a waiter registers for wake-ups: shorter waits are not worth it.
 const REPLIES_BEFORE_STREAM: u32 = 2;
@@ -24,7 +23,7 @@ pub(crate) struct Pacing<'a> {
     turn: &'a Turn,
     /// The time at which the call began.
     begun: Instant,
-    backoff: Backoff,
+    pauses: Pauses,
     /// The number of replies that said that the lock is held.
     held_replies: u32,
     subscription: Option<Subscription<'a>>,
@@ -43,7 +42,7 @@ impl<'a> Pacing<'a> {
             engine,
             turn,
             begun,
-            backoff: engine.backoff(),
+            pauses: Pauses::new(engine.backoff()),
             held_replies: 0,
             subscription: None,
             counted: None,
@@ -71,7 +70,7 @@ impl<'a> Pacing<'a> {
     /// The pause after a request that ended with an error.
     pub(crate) fn after_error(&mut self) -> Duration {
         self.is_resting = false;
-        self.backoff.next(Luck::draw())
+        self.pauses.after_error(Moment::present())
     }
 
     /// The longest pause after a reply to a request of this claim that found the lock held; a wake-up may end it early, and
@@ -103,8 +102,7 @@ impl<'a> Pacing<'a> {
             subscription.set_claim(lock_id, ends_with_mark);
             return subscription.rest(remaining);
         }
-        let pause = self.backoff.next(Luck::draw());
-        until_free(Luck::draw(), pause, remaining)
+        self.pauses.after_held(Moment::present(), remaining)
     }
 
     /// Waits before the first request while this provider leaves the lock to others: after its own release, or because they
@@ -132,9 +130,9 @@ impl<'a> Pacing<'a> {
     }
 
     fn subscribe(&mut self) -> &Subscription<'a> {
-        let (notifier, turn, backoff) = (&self.engine.notifier, self.turn, &self.backoff);
+        let (notifier, turn, pauses) = (&self.engine.notifier, self.turn, &self.pauses);
         self.subscription
-            .get_or_insert_with(|| notifier.subscribe(turn, backoff.clone()))
+            .get_or_insert_with(|| notifier.subscribe(turn, pauses.backoff()))
     }
 
     /// Waits for this time, or until it is time to send a request. Cancel safe.
@@ -148,11 +146,6 @@ impl<'a> Pacing<'a> {
             None => tokio::time::sleep(longest).await,
         }
     }
-}
-
-/// Shortens a pause to the remaining time of the holder's lease by the server's clock: a longer one would be useless.
-fn until_free(luck: Luck, pause: Duration, remaining: Option<Duration>) -> Duration {
-    remaining.map_or(pause, |remaining| pause.min(remaining + luck.millis(1..=10)))
 }
 
 #[cfg(test)]

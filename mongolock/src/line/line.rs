@@ -5,7 +5,7 @@ use mongodb::bson::DateTime;
 use tokio::time::Instant;
 
 use super::order::Order;
-use super::{OwnAcquisition, User};
+use super::{OwnAcquisition, Standing, User};
 use crate::queue::Rivals;
 use crate::store::{ProviderMark, Waiter};
 use crate::timing::{LINE_LINGER, LINE_POLL, LINE_POLL_PART, LINE_SHOWN, LINE_STRANGER_MOMENT};
@@ -174,6 +174,15 @@ impl Line {
         self.standing_back = None;
         self.was_last = false;
         asks_for_more && self.want_longer_moment()
+    }
+
+    /// What a waiter knows of its place now.
+    pub(super) fn standing(&self, now: Instant) -> Standing {
+        Standing {
+            ahead: self.ahead(),
+            moments: self.moments_ahead(now),
+            polling_pause: self.polling_pause(now),
+        }
     }
 
     /// The pause of a waiter that polls.

@@ -61,6 +61,18 @@ pub(crate) struct OwnAcquisition {
     pub(crate) has_stream: bool,
 }
 
+/// What a waiter knows of its place in a line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standing {
+    /// The number of waiters before this provider.
+    pub(crate) ahead: usize,
+    /// How long this provider waits after a release, so that those before it in line can acquire the lock.
+    pub(crate) moments: Duration,
+    /// The pause of a waiter that polls, by its place and by the time for which the present holder has the lock: a lock that is
+    /// held for long is seldom free soon.
+    pub(crate) polling_pause: Duration,
+}
+
 /// The lines that a provider stands in.
 pub(crate) struct Lines {
     store: Arc<Store>,
@@ -257,42 +269,31 @@ impl Lines {
         self.mark.is_in(lock_id)
     }
 
-    /// How long this provider waits after a release, so that those before it in line can acquire the lock.
-    pub(crate) fn moments_ahead(&self, name: &str) -> Duration {
-        self.with_line(name, |line| line.moments_ahead(Instant::now()))
-            .unwrap_or_default()
+    /// The place of a waiter; `None` if this provider does not stand in the line of this name.
+    pub(crate) fn standing(&self, name: &str) -> Option<Standing> {
+        self.with_line(name, |line| line.standing(Instant::now()))
     }
 
-    /// Notes that a caller still waits, since this time, and whether a stream is expected to wake it. Returns the number of
-    /// waiters before this provider; `None` if it does not stand in the line of this name.
+    /// Notes that a caller still waits, since this time, and whether a stream is expected to wake it. Returns its place; `None`
+    /// if this provider does not stand in the line of this name.
     pub(crate) fn waits(
         self: &Arc<Self>,
         name: &Arc<str>,
         since: Instant,
         expects_stream: bool,
-    ) -> Option<usize> {
+    ) -> Option<Standing> {
         if self.is_empty() {
             return None;
         }
-        let state = &mut *lock(&self.state);
+        let (state, now) = (&mut *lock(&self.state), Instant::now());
         let line = state.names.get_mut(name)?;
-        let ahead = line.ahead();
         let is_polling_new = !expects_stream && line.note_polling();
-        if line.note_wait(Instant::now(), since) || is_polling_new {
+        let is_written = line.note_wait(now, since) || is_polling_new;
+        let standing = line.standing(now);
+        if is_written {
             self.settle(state, name);
         }
-        Some(ahead)
-    }
-
-    /// The number of waiters before this provider; `None` if it does not stand in the line of this name.
-    pub(crate) fn ahead(&self, name: &str) -> Option<usize> {
-        self.with_line(name, |line| line.ahead())
-    }
-
-    /// The pause of a waiter that polls, by its place and by the time for which the present holder has the lock: a lock that
-    /// is held for long is seldom free soon. `None` if it does not stand in the line of this name.
-    pub(crate) fn polling_pause(&self, name: &str) -> Option<Duration> {
-        self.with_line(name, |line| line.polling_pause(Instant::now()))
+        Some(standing)
     }
 
     /// Notes the holder that an event, a reply or a look has named. Another one than before shows that a turn has passed.

@@ -137,6 +137,11 @@ fn claim_of_a_stranger(number: u32) -> Arc<str> {
 }
 
 /// It stood in line when the wait began, so that it has written nothing for it.
+/// The number of waiters before a provider.
+fn ahead(lines: &Lines, name: &str) -> Option<usize> {
+    Some(lines.standing(name)?.ahead)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_long_wait_is_written_beside_the_place_that_the_provider_has() {
     let [a, b] = Provider::several();
@@ -148,7 +153,8 @@ async fn a_long_wait_is_written_beside_the_place_that_the_provider_has() {
     let begun = Instant::now();
     for (waited, is_seen) in [(Duration::ZERO, false), (LINE_SHOWN, true), (LINE_SHOWN, true)] {
         sleep(waited).await;
-        assert_eq!(a.lines.waits(&name, begun, true), Some(0));
+        let standing = a.lines.waits(&name, begun, true);
+        assert_eq!(standing.map(|standing| standing.ahead), Some(0));
         sleep(SETTLES).await;
         assert_eq!(a.documents("n").await[0].since.is_some(), is_seen, "{waited:?}");
         assert_eq!(a.stands_at("n").await, Some(0));
@@ -241,8 +247,8 @@ async fn a_provider_has_one_document_for_a_name_however_often_it_enters() {
         (a.stands_at("n").await, b.stands_at("n").await),
         (Some(0), Some(1))
     );
-    assert_eq!((a.lines.ahead("n"), b.lines.ahead("n")), (Some(0), Some(1)));
-    assert_eq!(b.lines.ahead("other"), None);
+    assert_eq!((ahead(&a.lines, "n"), ahead(&b.lines, "n")), (Some(0), Some(1)));
+    assert_eq!(ahead(&b.lines, "other"), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,7 +263,7 @@ async fn who_acquires_goes_to_the_end() {
         assert_eq!(provider.stands_at("n").await, Some(0), "turn {turn}");
         provider.acquire("n", &queue).await;
         assert_eq!(provider.stands_at("n").await, Some(2), "turn {turn}");
-        assert_eq!(provider.lines.ahead("n"), Some(2), "turn {turn}");
+        assert_eq!(ahead(&provider.lines, "n"), Some(2), "turn {turn}");
     }
 }
 
@@ -332,7 +338,7 @@ async fn documents_are_prolonged_and_lost_ones_come_back_with_the_next_turn() {
     sleep(LINE_READ * 2).await;
     assert_eq!(a.stands_at("n").await, None, "prolonging brings no document back");
     assert_eq!(
-        a.lines.ahead("n"),
+        ahead(&a.lines, "n"),
         Some(1),
         "it knows that the other one is first"
     );
@@ -350,13 +356,13 @@ async fn the_dead_are_forgotten_when_their_documents_are_gone() {
     let queue = Queue::new();
     dead.enter("n", &queue).await;
     alive.enter("n", &queue).await;
-    assert_eq!(alive.lines.ahead("n"), Some(1));
+    assert_eq!(ahead(&alive.lines, "n"), Some(1));
     // The keeper ends as with its process: the document stays.
     let keeper = lock(&dead.lines.state).keeper.take().unwrap();
     keeper.abort();
     sleep(WAITER_KEPT + LINE_READ).await;
     assert_eq!(alive.stands_at("n").await, Some(0));
-    assert_eq!(alive.lines.ahead("n"), Some(0));
+    assert_eq!(ahead(&alive.lines, "n"), Some(0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -391,7 +397,7 @@ async fn who_is_not_fair_neither_enters_nor_stands_back() {
     unfair.lines.released("n");
     assert_eq!(unfair.lines.place_until("n"), None);
     assert!(matches!(unfair.lines.rivals("n"), Rivals::Unknown));
-    assert_eq!(unfair.lines.moments_ahead("n"), Duration::ZERO);
+    assert!(unfair.lines.standing("n").is_none());
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,16 +7,16 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument;
 
+use super::rest::Rest;
 use super::waiters::Waiter;
 use super::{ReleaseNotifier, State};
 use crate::lease::Entry;
-use crate::moment::Luck;
+use crate::moment::Moment;
 use crate::queue::{Holder, RequestNumber};
 use crate::store::{AdmissionClass, RunningLeases, driver_error};
 use crate::sync::lock;
 use crate::timing::{
-    ACQUIRE_OVERDUE, LINE_LOOK_LIMIT, LOOK_ALLOWED_POLL, LOOK_GAP_MAX, LOOK_GAP_PER_NAME, LOOK_LIMIT,
-    LOOKER_CHECK,
+    LINE_LOOK_LIMIT, LOOK_ALLOWED_POLL, LOOK_GAP_MAX, LOOK_GAP_PER_NAME, LOOK_LIMIT, LOOKER_CHECK,
 };
 use crate::{LockError, lock_id, slot, trace};
 
@@ -107,7 +107,7 @@ impl ReleaseNotifier {
     /// task runs on the runtime of the waiter that came first, which may have ended, or may run nothing at present.
     pub(super) fn next_check(self: &Arc<Self>, name: &str) -> Option<Instant> {
         let mut state = lock(&self.state);
-        let due = state.waiters.due_at(name)?;
+        let due = state.waiters.due_of(name)?.at;
         let now = Instant::now();
         if due + LOOKER_CHECK > now {
             return Some(due + LOOKER_CHECK);
@@ -144,7 +144,7 @@ impl ReleaseNotifier {
         }
         let now = Instant::now();
         for name in state.waiters.due_to_ask(now) {
-            state.wake(&name);
+            state.waiters.wake(&name, Rest::end);
         }
         let is_few = state.waiters.len() < state.look_from;
         // No document has the name that stands for all permits of a semaphore.
@@ -159,13 +159,11 @@ impl ReleaseNotifier {
         if begins > now {
             return Step::Wait(Some(begins));
         }
-        let mut names = state.waiters.due(now, self.longest_pause(), BATCH);
+        let mut names = state.waiters.due(now, self.longest_pause, BATCH);
         if is_few {
-            names.retain(|name| state.waiters.get(name).is_some_and(|waiter| waiter.looks));
+            names.retain(|name| state.waiters.looks(name));
         } else {
-            names.retain(|name| {
-                !slot::is_group(name) || state.waiters.get(name).is_some_and(|waiter| waiter.looks)
-            });
+            names.retain(|name| !slot::is_group(name) || state.waiters.looks(name));
         }
         if names.is_empty() {
             return Step::Wait(Some(first));
@@ -182,8 +180,8 @@ impl ReleaseNotifier {
             return Step::Wait(Some(now + LOOK_ALLOWED_POLL));
         }
         let number = state.begin_look(&names, now);
-        let looks = |name: &&Arc<str>| state.waiters.get(name).is_some_and(|waiter| waiter.looks);
-        let lines = names.iter().filter(looks).cloned().collect();
+        let lines = names.iter().filter(|name| state.waiters.looks(name));
+        let lines = lines.cloned().collect();
         Step::Look(Look {
             number,
             names,
@@ -218,16 +216,15 @@ impl ReleaseNotifier {
                     waiter.entry.front().set_no_holder();
                 }
                 // Nobody before it in line can acquire a lock that only this process can release.
-                if !is_own && waiter.leaves_to_others(self.lines.ahead(name)) {
-                    let moments = self.lines.moments_ahead(name).max(*self.retry_interval.start());
-                    state.waiters.look_at(name, Instant::now() + moments);
+                let standing = self.lines.standing(name).filter(|_| !is_own);
+                let free = |rest: &mut Rest| is_own || rest.found_free(Instant::now(), standing);
+                if state.waiters.change(name, free) == Some(false) {
                     self.reschedule(&mut state);
                 } else {
-                    state.wake(name);
+                    state.waiters.wake(name, Rest::end);
                 }
                 continue;
             };
-            waiter.saw_free = false;
             if let Some(lock_id) = &lease.holder {
                 self.lines.held_by(name, lock_id);
             }
@@ -235,7 +232,9 @@ impl ReleaseNotifier {
                 .entry
                 .front()
                 .set_holder(Holder::of_lease(Instant::now(), lease));
-            if waiter.is_resting() {
+            let is_resting = waiter.rest().is_resting();
+            state.waiters.change(name, Rest::found_held);
+            if is_resting {
                 let pause = self.rest(&mut state, name, Some(lease.remaining));
                 rests.push((name, lease.remaining, pause));
             }
@@ -263,12 +262,12 @@ impl ReleaseNotifier {
                 continue;
             };
             waiter.entry.front().set_failed(error.clone());
-            let pause = waiter.backoff.next(Luck::draw());
-            if !is_transient {
-                state.wake(name);
-            } else if waiter.is_resting() {
-                state.waiters.rest(Instant::now(), name, pause, None);
-                first_pause.get_or_insert(pause);
+            let failed = |rest: &mut Rest| rest.look_failed(Moment::present());
+            let pause = state.waiters.change(name, failed).flatten();
+            if is_transient {
+                first_pause = first_pause.or(pause);
+            } else {
+                state.waiters.wake(name, Rest::end);
             }
         }
         self.reschedule(&mut state);
@@ -283,21 +282,14 @@ impl State {
     /// The waiter for a lock, if no later query looks at it.
     fn looked_at(&mut self, look: &Look, name: &str) -> Option<&mut Waiter> {
         let waiter = self.waiters.get(name)?;
-        (waiter.look == look.number).then_some(waiter)
+        waiter.rest().awaits_look(look.number).then_some(waiter)
     }
 
     /// Wakes those of the waiters that are due: each of them sends a request of its own.
     fn wake_due(&mut self, now: Instant, is_concerned: impl Fn(&str) -> bool) {
         for name in self.waiters.due(now, Duration::ZERO, usize::MAX) {
-            if !is_concerned(&name) {
-                continue;
-            }
-            if self.waiters.get(&name).is_some_and(|waiter| waiter.looks) {
-                continue;
-            }
-            if let Some(waiter) = self.waiters.wake_up(&name) {
-                waiter.is_outdated = false;
-                waiter.woken.notify_one();
+            if is_concerned(&name) && !self.waiters.looks(&name) {
+                self.waiters.wake(&name, Rest::ask);
             }
         }
     }
@@ -306,12 +298,9 @@ impl State {
     fn begin_look(&mut self, names: &[Arc<str>], now: Instant) -> u64 {
         self.looker.last += 1;
         for name in names {
-            if let Some(waiter) = self.waiters.get(name) {
-                waiter.is_outdated = false;
-                waiter.look = self.looker.last;
-            }
+            let sent = |rest: &mut Rest| rest.look_sent(now, self.looker.last);
+            self.waiters.change(name, sent);
         }
-        self.waiters.postpone(names, now + ACQUIRE_OVERDUE);
         let is_full = names.len() == BATCH;
         let count = u32::try_from(self.waiters.len()).unwrap_or(u32::MAX);
         let gap = LOOK_GAP_PER_NAME.saturating_mul(count).min(LOOK_GAP_MAX);

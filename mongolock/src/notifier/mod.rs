@@ -4,7 +4,8 @@
 //! | file | what it has |
 //! |---|---|
 //! | `subscription.rs` | the registration of one waiter |
-//! | `waiters.rs` | all waiters, and when each of them is due |
+//! | `rest.rs` | when a waiter asks again: all of these rules |
+//! | `waiters.rs` | all waiters, in the order of the times at which they are due |
 //! | `looker.rs` | the task that wakes due waiters, or looks at the locks of many with one query |
 //! | `stream.rs` | the task that reads the change stream |
 //! | `filter.rs` | the names in the filter of the stream |
@@ -13,11 +14,11 @@
 mod cost;
 mod filter;
 mod looker;
+mod rest;
 mod stream;
 mod subscription;
 mod waiters;
 
-use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,16 +30,18 @@ use tokio::time::Instant;
 use crate::backoff::Backoff;
 use crate::lease::Turn;
 use crate::lease::given_up::GivenUp;
-use crate::line::Lines;
-use crate::moment::Luck;
+use crate::line::{Lines, Standing};
+use crate::moment::Moment;
 use crate::options::Config;
 use crate::queue::Holder;
 use crate::store::Store;
 use crate::sync::lock;
-use crate::timing::{LINE_SILENCE, POLL_BESIDE_STREAM, STREAM_POLL_PAUSE, STREAM_SILENT};
+use crate::timing::{POLL_BESIDE_STREAM, STREAM_SILENT};
 use cost::StreamCost;
 use filter::Filter;
 use looker::{LOOK_FROM, Looker};
+pub(crate) use rest::Pauses;
+use rest::{Outlook, Rest};
 use stream::StreamState;
 pub(crate) use subscription::Subscription;
 use waiters::{Waiter, Waiters};
@@ -54,8 +57,8 @@ pub(crate) struct ReleaseNotifier {
     given_up: Arc<GivenUp>,
     /// The time for which a lock stays taken after a lease that was not released.
     takeover_margin: Duration,
-    /// The range of the pauses while the stream does not report a lock.
-    retry_interval: RangeInclusive<Duration>,
+    /// The longest pause of a waiter.
+    longest_pause: Duration,
     /// The number of waiters whose locks are held, registered or not.
     waiting: AtomicUsize,
     state: Mutex<State>,
@@ -115,7 +118,7 @@ impl ReleaseNotifier {
             lines,
             given_up,
             takeover_margin: config.options.takeover_margin,
-            retry_interval: config.retry_interval.clone(),
+            longest_pause: (POLL_BESIDE_STREAM * 2).max(*config.retry_interval.end()),
             waiting: AtomicUsize::new(0),
             state: Mutex::new(state),
             look: Notify::new(),
@@ -129,7 +132,8 @@ impl ReleaseNotifier {
         let (entry, mut state) = (turn.entry(), lock(&self.state));
         let is_outdated = state.reports(entry.name());
         let now = Instant::now();
-        let waiter = Waiter::new(now, &woken, entry, backoff, is_outdated);
+        let rest = Rest::new(now, backoff, is_outdated);
+        let waiter = Waiter::new(&woken, entry, rest);
         state.waiters.add(waiter);
         state.last_used = now;
         drop(state);
@@ -164,38 +168,26 @@ impl ReleaseNotifier {
 
     /// Has a waiter rest after a reply that found its lock held, and returns for how long.
     fn rest(self: &Arc<Self>, state: &mut State, name: &Arc<str>, remaining: Option<Duration>) -> Duration {
-        self.ensure_stream(state);
-        let is_reported = state.reports(name);
-        let Some(waiter) = state.waiters.get(name) else {
+        let Some(outlook) = self.outlook(state, name) else {
             return Duration::ZERO;
         };
-        let expects_stream = state.stream.is_expected();
-        let oldest = waiter.entry.waiting_since();
-        let since = oldest.map_or(waiter.since, |oldest| oldest.min(waiter.since));
-        let ahead = self.lines.waits(name, since, expects_stream);
-        waiter.looks = !is_reported && ahead.is_some_and(|ahead| ahead > 0);
-        let pause = if waiter.is_outdated {
-            Duration::ZERO
-        } else if is_reported {
-            let pause = ahead.map_or(POLL_BESIDE_STREAM, |_| LINE_SILENCE);
-            Luck::draw().spread(pause)
-        } else if let Some(pause) = self.lines.polling_pause(name) {
-            let (least, most) = (*self.retry_interval.start(), *self.retry_interval.end());
-            Luck::draw().spread(pause).clamp(least, most)
-        } else if state.stream.is_too_costly() {
-            waiter
-                .backoff
-                .next(Luck::draw())
-                .min(STREAM_POLL_PAUSE.max(*self.retry_interval.start()))
-        } else {
-            waiter.backoff.next(Luck::draw())
-        };
-        // A lease that ends is followed in the order of the line as well.
-        let just_after = |left: Duration| left + Luck::draw().millis(1..=10);
-        let until_free = remaining.map(|left| just_after(left + self.lines.moments_ahead(name)));
-        let pause = state.waiters.rest(Instant::now(), name, pause, until_free);
+        let rest = |rest: &mut Rest| rest.held(Moment::present(), &outlook, remaining);
+        let pause = state.waiters.change(name, rest).unwrap_or_default();
         self.reschedule(state);
         pause
+    }
+
+    /// What is known of the lock of a waiter that rests now.
+    fn outlook(self: &Arc<Self>, state: &mut State, name: &Arc<str>) -> Option<Outlook> {
+        self.ensure_stream(state);
+        let waiter = state.waiters.get(name)?;
+        let (oldest, since) = (waiter.entry.waiting_since(), waiter.rest().since());
+        let since = oldest.map_or(since, |oldest| oldest.min(since));
+        Some(Outlook {
+            is_reported: state.reports(name),
+            is_too_costly: state.stream.is_too_costly(),
+            standing: self.lines.waits(name, since, state.stream.is_expected()),
+        })
     }
 
     /// Whether a waiter for this lock relies on events.
@@ -204,26 +196,16 @@ impl ReleaseNotifier {
         lock(&self.state).waiters.get(name).is_some()
     }
 
-    /// The longest pause of a waiter.
-    fn longest_pause(&self) -> Duration {
-        (POLL_BESIDE_STREAM * 2).max(*self.retry_interval.end())
-    }
-
     /// Has the waiter for a lock that was released send a request after the moments of those before it in line. Returns
-    /// whether there is one.
+    /// whether a waiter or a line is concerned.
     fn released(self: &Arc<Self>, name: &Arc<str>) -> bool {
-        let moments = self.lines.moments_ahead(name);
+        let standing = self.lines.standing(name);
         let mut state = lock(&self.state);
-        let Some(waiter) = state.waiters.get(name) else {
-            return self.lines.has(name);
-        };
-        if moments.is_zero() || !waiter.is_resting() {
-            state.wake(name);
-        } else {
-            // The reply to a query that was sent before must not have the waiter rest on.
-            waiter.look = 0;
-            state.waiters.ask_at(name, Instant::now() + moments);
-            self.reschedule(&mut state);
+        let released = |rest: &mut Rest| rest.released(Instant::now(), moments(standing));
+        match state.waiters.change(name, released) {
+            Some(true) => state.waiters.wake(name, Rest::end),
+            Some(false) => self.reschedule(&mut state),
+            None => return standing.is_some(),
         }
         true
     }
@@ -232,30 +214,27 @@ impl ReleaseNotifier {
     /// returns whether nobody stands before it in line.
     pub(crate) fn released_here(self: &Arc<Self>, name: &Arc<str>) -> bool {
         self.released(name);
-        self.lines.moments_ahead(name).is_zero()
+        moments(self.lines.standing(name)).is_zero()
     }
 
     /// Notes that a claim has acquired a lock: a waiter that was about to send a request rests on. Returns whether a
     /// waiter or a line is concerned.
     fn acquired(self: &Arc<Self>, name: &Arc<str>, lock_id: &Arc<str>) -> bool {
         if self.lines.is_own(lock_id) {
-            return self.lines.has(name);
+            return self.lines.standing(name).is_some();
         }
         self.lines.held_by(name, lock_id);
+        let standing = self.lines.standing(name);
         let mut state = lock(&self.state);
         let is_looking = state.looker.has_queries();
         let Some(waiter) = state.waiters.get(name) else {
-            return self.lines.has(name);
+            return standing.is_some();
         };
-        if waiter.is_resting() && !waiter.is_outdated && self.lines.has(name) {
+        if waiter.rest().rests_on(standing) {
             // A request or a query that has no reply yet stays known as one.
             if !is_looking && !waiter.entry.has_requests() {
-                let holder = Holder::new(
-                    Instant::now(),
-                    Some(Arc::clone(lock_id)),
-                    Some(Duration::ZERO),
-                    None,
-                );
+                let (id, zero) = (Arc::clone(lock_id), Duration::ZERO);
+                let holder = Holder::new(Instant::now(), Some(id), Some(zero), None);
                 waiter.entry.front().set_held(holder);
             }
             self.rest(&mut state, name, None);
@@ -267,17 +246,9 @@ impl ReleaseNotifier {
     /// Without a stream it looks at that time.
     fn rest_for_place(self: &Arc<Self>, state: &mut State, name: &Arc<str>, until: Instant) {
         self.ensure_stream(state);
-        let looks = !state.reports(name);
-        if let Some(waiter) = state.waiters.get(name) {
-            waiter.looks = looks;
-            // What happens at that time finds out what is not known now.
-            waiter.is_outdated = false;
-        }
-        if looks {
-            state.waiters.look_at(name, until);
-        } else {
-            state.waiters.ask_at(name, until);
-        }
+        let is_reported = state.reports(name);
+        let place = |rest: &mut Rest| rest.place(until, is_reported);
+        state.waiters.change(name, place);
         self.reschedule(state);
     }
 
@@ -335,16 +306,17 @@ impl State {
     fn is_open(&self) -> bool {
         self.stream == StreamState::Open && self.last_reply.elapsed() < STREAM_SILENT
     }
+}
 
-    fn wake(&mut self, name: &str) {
-        if let Some(waiter) = self.waiters.wake_up(name) {
-            waiter.woken.notify_one();
-        }
-    }
+/// How long a waiter leaves a lock that was released to those before it in line.
+fn moments(standing: Option<Standing>) -> Duration {
+    standing.map_or(Duration::ZERO, |standing| standing.moments)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::RangeInclusive;
+
     use mongodb::error::{CommandError, ErrorKind};
     use serde::Deserialize;
     use serde::de::value::MapDeserializer;

@@ -102,7 +102,7 @@ impl ReleaseNotifier {
                 group => {
                     let group: Arc<str> = Arc::from(group);
                     self.lines.held_by(&group, lock_id);
-                    self.lines.has(&group)
+                    self.lines.standing(&group).is_some()
                 }
             },
         }
@@ -154,7 +154,10 @@ impl ReleaseNotifier {
     /// Whether all waiters stand far back in their lines, so that they need to hear of each release only after a pause.
     fn is_far_back(&self) -> bool {
         let state = lock(&self.state);
-        let is_far = |name: &Arc<str>| self.lines.ahead(name).is_some_and(|ahead| ahead >= LINE_FAR);
+        let is_far = |name: &Arc<str>| {
+            let standing = self.lines.standing(name);
+            standing.is_some_and(|standing| standing.ahead >= LINE_FAR)
+        };
         let waiters = state.waiters.len();
         // With many names one of them is near the front anyway.
         (1..=LINE_FAR).contains(&waiters) && state.waiters.names().all(is_far)

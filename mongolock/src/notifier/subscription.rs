@@ -6,6 +6,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ReleaseNotifier;
+use super::rest::Rest;
 use crate::lease::Turn;
 use crate::sync::lock;
 use crate::timing::LOOKER_CHECK;
@@ -75,7 +76,7 @@ impl<'t> Subscription<'t> {
 
     fn end_rest(&self) {
         let mut state = lock(&self.notifier.state);
-        state.waiters.wake_up(&self.name);
+        state.waiters.change(&self.name, Rest::end);
     }
 
     /// Whether releases wake the caller at present.

@@ -24,6 +24,7 @@ use super::{Acquire, Waiting, yields};
 use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
+use crate::line::Standing;
 use crate::meter::LockMeter;
 use crate::moment::Luck;
 use crate::name::RenderedName;
@@ -408,8 +409,8 @@ impl<'a> AcquireSeveral<'a> {
     /// for a moment.
     fn asks_in_its_place(&self, name: &Arc<str>) -> bool {
         let Engine { lines, notifier, .. } = &**self.engine;
-        let is_held_for_long = || lines.polling_pause(name).is_none_or(|pause| pause > LINE_POLL);
-        lines.ahead(name) == Some(0) && !notifier.hears_of(name) && !is_held_for_long()
+        let is_near = |standing: Standing| standing.ahead == 0 && standing.polling_pause <= LINE_POLL;
+        lines.standing(name).is_some_and(is_near) && !notifier.hears_of(name)
     }
 
     /// The holder of a lock; `None` if the lock looks free, or is held by a claim that this process has given up.

@@ -1,0 +1,443 @@
+//! When the waiter at the front of a queue asks again.
+//!
+//! | what it hears | what it does |
+//! |---|---|
+//! | its lock is held | it rests: until the lease ends at the latest, and for less time the nearer it is to the front |
+//! | a release | it asks after the moments of those before it in line, at once if there are none |
+//! | an acquisition by another claim | it rests on |
+//! | the stream begins or ends to report its lock | it asks or looks at once: a release before that is not known |
+//! | a look has found its lock free | it asks; if others stand before it, it leaves them the lock once |
+//! | a request or a look has failed | it pauses |
+//!
+//! A waiter that *looks* does not send a request when it is due: a query looks at its lock, and at those of others.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::backoff::Backoff;
+use crate::line::Standing;
+use crate::moment::{Luck, Moment};
+use crate::timing::{ACQUIRE_OVERDUE, LINE_SILENCE, POLL_BESIDE_STREAM, STREAM_POLL_PAUSE};
+
+/// A part of each pause by which a look may come early: so that one look takes many names.
+pub(super) const EARLY_PART: u32 = 8;
+
+/// The rest of one waiter. A waiter that has no due time sends a request at present.
+pub(super) struct Rest {
+    /// The pauses while the stream does not report this lock.
+    backoff: Backoff,
+    /// The time at which the waiter registered.
+    since: Instant,
+    /// Given while the waiter rests.
+    due: Option<Due>,
+    /// The number of the last query that looks at this lock; zero if its reply does not count any more.
+    look: u64,
+    /// Whether it looks before its next request: others stand before it in line, and the stream does not report its lock.
+    looks: bool,
+    /// Whether the last look of such a waiter found the lock free.
+    saw_free: bool,
+    /// Whether the stream has begun to report this lock since the last request or look: a release before is not known.
+    is_outdated: bool,
+}
+
+/// When a waiter that rests is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Due {
+    pub(super) at: Instant,
+    /// Whether the waiter sends a request then, because its lock was released; otherwise a look is enough.
+    pub(super) asks: bool,
+    /// The time before `at` from which a look is useful.
+    pub(super) early: Duration,
+}
+
+/// What is known of a lock besides what its waiter hears.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outlook {
+    /// Whether the stream reports the lock.
+    pub(super) is_reported: bool,
+    /// Whether there is no stream because it costs too much.
+    pub(super) is_too_costly: bool,
+    /// The waiter's place in line, if it stands there.
+    pub(super) standing: Option<Standing>,
+}
+
+impl Rest {
+    pub(super) fn new(now: Instant, backoff: Backoff, is_outdated: bool) -> Self {
+        Self {
+            backoff,
+            since: now,
+            due: None,
+            look: 0,
+            looks: false,
+            saw_free: false,
+            is_outdated,
+        }
+    }
+
+    pub(super) fn since(&self) -> Instant {
+        self.since
+    }
+
+    pub(super) fn due(&self) -> Option<Due> {
+        self.due
+    }
+
+    pub(super) fn is_resting(&self) -> bool {
+        self.due.is_some()
+    }
+
+    /// Whether a query looks at the lock before the waiter's next request.
+    pub(super) fn looks(&self) -> bool {
+        self.looks
+    }
+
+    /// Rests after a reply or a look that found the lock held, for the remaining time of its lease if that is known. Returns
+    /// for how long.
+    pub(super) fn held(&mut self, at: Moment, outlook: &Outlook, remaining: Option<Duration>) -> Duration {
+        let standing = outlook.standing;
+        self.looks = !outlook.is_reported && standing.is_some_and(|standing| standing.ahead > 0);
+        let pause = self.pause(at, outlook);
+        // A lease that ends is followed in the order of the line as well.
+        let moments = standing.map_or(Duration::ZERO, |standing| standing.moments);
+        let until_free = remaining.map(|left| after_its_end(left + moments, at.luck()));
+        self.rest_for(at.now, pause, until_free)
+    }
+
+    /// How long the waiter rests for a lock whose lease does not end before.
+    fn pause(&mut self, at: Moment, outlook: &Outlook) -> Duration {
+        let least = *self.backoff.range().start();
+        match outlook.standing {
+            _ if self.is_outdated => Duration::ZERO,
+            Some(_) if outlook.is_reported => at.luck().spread(LINE_SILENCE),
+            None if outlook.is_reported => at.luck().spread(POLL_BESIDE_STREAM),
+            Some(standing) => {
+                let most = *self.backoff.range().end();
+                at.luck().spread(standing.polling_pause).clamp(least, most)
+            }
+            None if outlook.is_too_costly => {
+                let pause = self.backoff.next(at.luck());
+                pause.min(STREAM_POLL_PAUSE.max(least))
+            }
+            None => self.backoff.next(at.luck()),
+        }
+    }
+
+    fn rest_for(&mut self, now: Instant, pause: Duration, until_free: Option<Duration>) -> Duration {
+        let (pause, early) = match until_free {
+            Some(until_free) if until_free < pause => (until_free, Duration::ZERO),
+            _ => (pause, pause / EARLY_PART),
+        };
+        self.due = Some(Due {
+            at: now + pause,
+            asks: false,
+            early,
+        });
+        pause
+    }
+
+    fn rest_until(&mut self, at: Instant, asks: bool) {
+        self.due = Some(Due {
+            at,
+            asks,
+            early: Duration::ZERO,
+        });
+    }
+
+    /// Rests before the first request, until this time. Without a stream it looks at that time.
+    pub(super) fn place(&mut self, until: Instant, is_reported: bool) {
+        self.looks = !is_reported;
+        // What happens at that time finds out what is not known now.
+        self.is_outdated = false;
+        self.rest_until(until, is_reported);
+    }
+
+    /// Hears of a release, and returns whether it asks at once. Otherwise it asks after the moments of those before it in line.
+    pub(super) fn released(&mut self, now: Instant, moments: Duration) -> bool {
+        if moments.is_zero() || !self.is_resting() {
+            self.due = None;
+            return true;
+        }
+        // The reply to a query that was sent before must not have the waiter rest on.
+        self.look = 0;
+        self.rest_until(now + moments, true);
+        false
+    }
+
+    /// Whether the waiter rests on after an acquisition by another claim, which is the holder then.
+    pub(super) fn rests_on(&self, standing: Option<Standing>) -> bool {
+        self.is_resting() && !self.is_outdated && standing.is_some()
+    }
+
+    /// Hears that the stream begins or ends to report the lock. A waiter that rests is due at once, those that have waited
+    /// longest first.
+    pub(super) fn outdated(&mut self) {
+        self.is_outdated = true;
+        if self.is_resting() {
+            self.rest_until(self.since, false);
+        }
+    }
+
+    /// Notes that a query of this number looks at the lock. If its reply is overdue, another one is sent.
+    pub(super) fn look_sent(&mut self, now: Instant, number: u64) {
+        self.is_outdated = false;
+        self.look = number;
+        self.rest_until(now + ACQUIRE_OVERDUE, false);
+    }
+
+    /// Whether the reply to the query of this number counts: no later one looks at the lock.
+    pub(super) fn awaits_look(&self, number: u64) -> bool {
+        self.look == number
+    }
+
+    /// A look has found the lock free. Returns whether the waiter asks; otherwise it leaves the lock to those before it in
+    /// line, and looks again. It does so once.
+    pub(super) fn found_free(&mut self, now: Instant, standing: Option<Standing>) -> bool {
+        let ahead = standing.filter(|standing| self.looks && standing.ahead > 0 && !self.saw_free);
+        self.saw_free = ahead.is_some();
+        if let Some(standing) = ahead.filter(|_| self.is_resting()) {
+            let moments = standing.moments.max(*self.backoff.range().start());
+            self.rest_until(now + moments, false);
+            return false;
+        }
+        self.due = None;
+        true
+    }
+
+    /// A look has found the lock held; [`held`](Self::held) follows if the waiter rests.
+    pub(super) fn found_held(&mut self) {
+        self.saw_free = false;
+    }
+
+    /// A look has failed. Returns the pause of a waiter that rests.
+    pub(super) fn look_failed(&mut self, at: Moment) -> Option<Duration> {
+        let pause = self.backoff.next(at.luck());
+        self.is_resting().then(|| self.rest_for(at.now, pause, None))
+    }
+
+    /// Ends the rest: the waiter sends a request, or is gone.
+    pub(super) fn end(&mut self) {
+        self.due = None;
+    }
+
+    /// Ends the rest of a waiter that is due: its request finds out what is not known.
+    pub(super) fn ask(&mut self) {
+        self.due = None;
+        self.is_outdated = false;
+    }
+}
+
+/// A little later than the end of a lease by the server's clock, so that a request does not come just before it.
+fn after_its_end(left: Duration, luck: Luck) -> Duration {
+    left + luck.millis(1..=10)
+}
+
+/// The pauses between the requests of a caller that no notifier wakes.
+pub(crate) struct Pauses(Backoff);
+
+impl Pauses {
+    pub(crate) fn new(backoff: Backoff) -> Self {
+        Self(backoff)
+    }
+
+    /// The pause after a request that has failed.
+    pub(crate) fn after_error(&mut self, at: Moment) -> Duration {
+        self.0.next(at.luck())
+    }
+
+    /// The pause after a reply that found the lock held: no longer than the holder's lease lasts by the server's clock.
+    pub(crate) fn after_held(&mut self, at: Moment, remaining: Option<Duration>) -> Duration {
+        let (pause, luck) = (self.0.next(at.luck()), at.luck());
+        remaining.map_or(pause, |left| pause.min(after_its_end(left, luck)))
+    }
+
+    /// The pauses of the same caller when it registers.
+    pub(crate) fn backoff(&self) -> Backoff {
+        self.0.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: Duration = Duration::from_millis(10);
+    const MOST: Duration = Duration::from_millis(800);
+    const MOMENT: Duration = Duration::from_millis(6);
+
+    /// A waiter with so many others before it in line.
+    const fn behind(ahead: usize) -> Standing {
+        Standing {
+            ahead,
+            moments: if ahead == 0 { Duration::ZERO } else { MOMENT },
+            polling_pause: Duration::from_millis(20),
+        }
+    }
+
+    const fn outlook(is_reported: bool, standing: Option<Standing>) -> Outlook {
+        Outlook {
+            is_reported,
+            is_too_costly: false,
+            standing,
+        }
+    }
+
+    fn rest() -> (Rest, Moment) {
+        let at = Moment::at(Instant::now());
+        (Rest::new(at.now, Backoff::new(LEAST..=MOST), false), at)
+    }
+
+    /// A waiter that rests for a lock of which nothing more is known.
+    fn resting(outlook: &Outlook) -> (Rest, Moment) {
+        let (mut rest, at) = rest();
+        rest.held(at, outlook, None);
+        (rest, at)
+    }
+
+    #[test]
+    fn who_hears_of_releases_rests_longer_and_longest_outside_a_line() {
+        let (mut rest, at) = rest();
+        let pauses = [
+            outlook(true, None),
+            outlook(true, Some(behind(1))),
+            outlook(false, Some(behind(1))),
+            outlook(false, None),
+        ]
+        .map(|outlook| rest.held(at, &outlook, None));
+        assert_eq!(
+            pauses[..3],
+            [POLL_BESIDE_STREAM, LINE_SILENCE, Duration::from_millis(20)]
+        );
+        assert!((LEAST..=LEAST * 3).contains(&pauses[3]), "{pauses:?}");
+    }
+
+    #[test]
+    fn while_the_stream_costs_too_much_the_pauses_are_short() {
+        let (mut rest, at) = rest();
+        let outlook = Outlook {
+            is_too_costly: true,
+            ..outlook(false, None)
+        };
+        for _ in 0..20 {
+            assert!(rest.held(at, &outlook, None) <= STREAM_POLL_PAUSE.max(LEAST));
+        }
+    }
+
+    #[test]
+    fn a_rest_ends_a_little_after_the_lease_and_after_the_moments_of_others() {
+        let (mut rest, at) = rest();
+        let second = Duration::from_secs(1);
+        let pause = rest.held(at, &outlook(true, None), Some(second));
+        assert!(second < pause && pause <= second + LEAST, "{pause:?}");
+        let later = rest.held(at, &outlook(true, Some(behind(1))), Some(second / 2));
+        assert_eq!(later + second / 2, pause + MOMENT);
+        assert_eq!(rest.due().unwrap().early, Duration::ZERO);
+    }
+
+    #[test]
+    fn only_who_stands_behind_others_without_a_stream_looks() {
+        for (outlook, looks) in [
+            (outlook(false, Some(behind(1))), true),
+            (outlook(true, Some(behind(1))), false),
+            (outlook(false, Some(behind(0))), false),
+            (outlook(false, None), false),
+        ] {
+            assert_eq!(resting(&outlook).0.looks(), looks, "{outlook:?}");
+        }
+    }
+
+    #[test]
+    fn a_release_has_the_waiter_ask_after_the_moments_of_those_before_it() {
+        let (mut rest, at) = resting(&outlook(true, Some(behind(1))));
+        rest.look_sent(at.now, 7);
+        assert!(rest.awaits_look(7));
+        assert!(!rest.released(at.now, MOMENT));
+        assert!(!rest.awaits_look(7), "the query may be older than the release");
+        let asks = Due {
+            at: at.now + MOMENT,
+            asks: true,
+            early: Duration::ZERO,
+        };
+        assert_eq!(rest.due(), Some(asks));
+        assert!(rest.released(at.now, Duration::ZERO));
+        assert!(rest.released(at.now, MOMENT), "it sends a request already");
+    }
+
+    #[test]
+    fn an_acquisition_lets_a_waiter_in_line_rest_on_unless_a_release_may_be_missed() {
+        let (mut rest, _) = resting(&outlook(true, Some(behind(1))));
+        assert!(rest.rests_on(Some(behind(0))) && !rest.rests_on(None));
+        rest.outdated();
+        assert!(!rest.rests_on(Some(behind(0))));
+        rest.end();
+        assert!(!rest.rests_on(Some(behind(0))));
+    }
+
+    #[test]
+    fn a_waiter_that_may_have_missed_a_release_asks_at_once() {
+        let (mut rest, at) = resting(&outlook(true, None));
+        rest.outdated();
+        assert_eq!(rest.due().unwrap().at, rest.since());
+        rest.end();
+        let pause = rest.held(at, &outlook(true, None), None);
+        assert_eq!(pause, Duration::ZERO, "nothing has been heard since");
+        rest.ask();
+        let pause = rest.held(at, &outlook(true, None), None);
+        assert_eq!(pause, POLL_BESIDE_STREAM);
+    }
+
+    #[test]
+    fn a_free_lock_is_left_once_to_those_before() {
+        let (mut rest, at) = resting(&outlook(false, Some(behind(1))));
+        assert!(!rest.found_free(at.now, Some(behind(1))));
+        assert_eq!(rest.due().unwrap().at, at.now + LEAST.max(MOMENT));
+        assert!(
+            rest.found_free(at.now, Some(behind(1))),
+            "the second time in a row"
+        );
+        let (mut rest, at) = resting(&outlook(false, Some(behind(1))));
+        assert!(!rest.found_free(at.now, Some(behind(1))));
+        rest.found_held();
+        assert!(!rest.found_free(at.now, Some(behind(1))), "another one had it");
+        let (mut rest, at) = resting(&outlook(false, Some(behind(1))));
+        assert!(rest.found_free(at.now, Some(behind(0))) && !rest.is_resting());
+    }
+
+    #[test]
+    fn an_overdue_look_is_sent_again() {
+        let (mut rest, at) = resting(&outlook(false, Some(behind(1))));
+        rest.look_sent(at.now, 1);
+        assert_eq!(rest.due().unwrap().at, at.now + ACQUIRE_OVERDUE);
+    }
+
+    #[test]
+    fn a_waiter_looks_or_asks_when_its_place_comes() {
+        let (mut rest, at) = rest();
+        let until = at.now + MOMENT;
+        for is_reported in [true, false] {
+            rest.place(until, is_reported);
+            let due = rest.due().unwrap();
+            assert_eq!(
+                (due.at, due.asks, rest.looks()),
+                (until, is_reported, !is_reported)
+            );
+        }
+    }
+
+    #[test]
+    fn a_failed_look_is_repeated_by_a_waiter_that_rests() {
+        let (mut rest, at) = resting(&outlook(false, None));
+        assert!(rest.look_failed(at).is_some_and(|pause| pause <= MOST));
+        rest.end();
+        assert_eq!(rest.look_failed(at), None);
+    }
+
+    #[test]
+    fn who_is_not_registered_pauses_until_the_end_of_the_lease_at_most() {
+        let (mut pauses, at) = (Pauses::new(Backoff::new(MOST..=MOST)), Moment::at(Instant::now()));
+        assert_eq!(pauses.after_error(at), MOST);
+        assert_eq!(pauses.after_held(at, None), MOST);
+        let pause = pauses.after_held(at, Some(LEAST));
+        assert!(LEAST < pause && pause <= LEAST * 2, "{pause:?}");
+    }
+}
