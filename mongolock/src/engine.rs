@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use crate::backoff::Backoff;
 use crate::index_task::IndexTask;
-use crate::lease::Queues;
 use crate::lease::renewer::Renewer;
-use crate::line::Lines;
+use crate::lease::{Entry, Queues};
+use crate::line::{Lines, OwnAcquisition};
 use crate::meter::Meter;
 use crate::notifier::ReleaseNotifier;
 use crate::options::Config;
@@ -98,8 +98,32 @@ impl Engine {
         self.index_task.ensure_running();
     }
 
+    /// Notes for the order of the waiters, in this process and in others, that a request that took this time has acquired the
+    /// locks of these queues.
+    pub(crate) fn note_acquisition(
+        self: &Arc<Self>,
+        entries: &[Arc<Entry>],
+        now: Instant,
+        request: Duration,
+    ) {
+        let mut retaken = false;
+        for entry in entries {
+            entry.budget().begin_row(now, request, entry.waiting());
+            let acquired = || OwnAcquisition {
+                request,
+                waiting_since: entry.waiting_since(),
+                user: entry.user(),
+                has_stream: self.notifier.hears_of(entry.name()),
+            };
+            retaken |= self.lines.acquired(entry.name(), acquired);
+        }
+        if retaken {
+            self.enter_retaken();
+        }
+    }
+
     /// Has this provider enter the lines of names that it acquires again and again while others wait for them.
-    pub(crate) fn enter_retaken(self: &Arc<Self>) {
+    fn enter_retaken(self: &Arc<Self>) {
         let engine = Arc::clone(self);
         let entering = async move {
             for name in engine.lines.read_retaken().await {

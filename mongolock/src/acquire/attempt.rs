@@ -13,7 +13,6 @@ use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
 use crate::lease::{Entry, Grant, Hold, Lease, RequestPermit, without_margin};
-use crate::line::OwnAcquisition;
 use crate::options::Options;
 use crate::queue::RequestNumber;
 use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, Dates, LeaseId, driver_error};
@@ -387,11 +386,14 @@ impl Attempt {
         let lasts = remaining.map_or(self.shared.options.expiry, |left| {
             left.min(self.shared.options.expiry)
         });
-        if self.shared.engine.is_closed() || Instant::now() >= sent + without_margin(lasts) {
+        let now = Instant::now();
+        if self.shared.engine.is_closed() || now >= sent + without_margin(lasts) {
             return AttemptOutcome::AlreadyOver;
         }
         self.is_lease = true;
-        self.note_acquisition(sent.elapsed());
+        // The waiters for a permit wait for any of its semaphore.
+        let entries = std::slice::from_ref(&self.shared.entry);
+        self.shared.engine.note_acquisition(entries, now, now - sent);
         let grant = Grant {
             token: FencingToken::new(last_token.get() - (self.tokens - 1)),
             last_token,
@@ -406,26 +408,6 @@ impl Attempt {
         let lease = Lease::new(self.shared.key.clone(), grant, options, entry);
         trace::acquired(&lease.fields());
         AttemptOutcome::Acquired(self.shared.engine.renewer.hold(lease))
-    }
-}
-
-impl Attempt {
-    /// Notes for the order of the waiters, in this process and in others, that a request that took this time has acquired
-    /// the lock.
-    fn note_acquisition(&self, request: Duration) {
-        let Shared { engine, entry, .. } = &*self.shared;
-        // The waiters for a permit wait for any of its semaphore.
-        let name = entry.name();
-        entry.budget().begin_row(Instant::now(), request, entry.waiting());
-        let acquired = OwnAcquisition {
-            request,
-            waiting_since: entry.waiting_since(),
-            user: entry.user(),
-            has_stream: engine.notifier.hears_of(name),
-        };
-        if engine.lines.acquired(name, acquired) {
-            engine.enter_retaken();
-        }
     }
 }
 

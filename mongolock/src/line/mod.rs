@@ -193,14 +193,20 @@ impl Lines {
     }
 
     /// Notes that this provider has acquired a lock: it goes to the end of the line, if it stands there. Returns whether
-    /// [`Self::read_retaken`] is due.
-    pub(crate) fn acquired(self: &Arc<Self>, name: &Arc<str>, acquired: OwnAcquisition) -> bool {
+    /// [`Self::read_retaken`] is due. As long as it stands in no line, nothing is asked of the acquisition.
+    pub(crate) fn acquired(
+        self: &Arc<Self>,
+        name: &Arc<str>,
+        acquired: impl FnOnce() -> OwnAcquisition,
+    ) -> bool {
         if !self.is_fair {
             return false;
         }
         if self.is_empty() {
             return self.note_retaken(name);
         }
+        // It asks others that have a mutex, and may come to this one.
+        let acquired = acquired();
         let mut state = lock(&self.state);
         state.note_round_trip(acquired.request);
         let Some(line) = state.names.get_mut(name) else {

@@ -70,7 +70,7 @@ impl Provider {
             user: queue.user(),
             has_stream: true,
         };
-        self.lines.acquired(&Arc::from(name), acquired);
+        self.lines.acquired(&Arc::from(name), || acquired);
         sleep(SETTLES).await;
     }
 
@@ -431,7 +431,7 @@ async fn a_document_has_the_time_that_its_provider_needs() {
         user: queue.user(),
         has_stream: false,
     };
-    a.lines.acquired(&Arc::from("n"), polling);
+    a.lines.acquired(&Arc::from("n"), || polling);
     sleep(SETTLES).await;
     assert!(a.documents("n").await[0].moment >= LINE_MOMENT_POLLING);
 }
@@ -570,7 +570,7 @@ async fn looks_within(busy: &Provider, queue: &Queue, time: Duration) -> Vec<Dur
             user: queue.user(),
             has_stream: false,
         };
-        if busy.lines.acquired(&Arc::from("n"), acquired) {
+        if busy.lines.acquired(&Arc::from("n"), || acquired) {
             looks.push(last.elapsed());
             last = Instant::now();
             assert!(busy.lines.read_retaken().await.is_empty(), "nobody waits");

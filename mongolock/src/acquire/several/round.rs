@@ -13,7 +13,6 @@ use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
 use crate::lease::{Entry, Hold, Lease, Member, QueueSlot, RequestPermit, SetGrant, Turn, without_margin};
-use crate::line::OwnAcquisition;
 use crate::options::Options;
 use crate::queue::{Holder, RequestNumber};
 use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, Claimed, LeaseId, driver_error};
@@ -281,11 +280,12 @@ impl Round {
             }
         }
         let deadline = sent + without_margin(lasts);
-        if shared.engine.is_closed() || Instant::now() >= deadline {
+        let now = Instant::now();
+        if shared.engine.is_closed() || now >= deadline {
             return RoundOutcome::AlreadyOver;
         }
         self.is_lease = true;
-        shared.note_acquisition(sent.elapsed());
+        shared.engine.note_acquisition(&shared.entries, now, now - sent);
         let entries = shared.entries.iter().map(|entry| QueueSlot::Entry {
             entry: Arc::clone(entry),
         });
@@ -364,25 +364,6 @@ impl Shared {
             slot,
             self.copies[index].clone(),
         )
-    }
-
-    /// Notes for the order of the waiters of all processes that the locks were acquired.
-    fn note_acquisition(self: &Arc<Self>, request: Duration) {
-        let engine = &self.engine;
-        let mut retaken = false;
-        for (key, entry) in self.keys.iter().zip(&self.entries) {
-            entry.budget().begin_row(Instant::now(), request, entry.waiting());
-            let acquired = OwnAcquisition {
-                request,
-                waiting_since: entry.waiting_since(),
-                user: entry.user(),
-                has_stream: engine.notifier.hears_of(&key.name),
-            };
-            retaken |= engine.lines.acquired(&key.name, acquired);
-        }
-        if retaken {
-            engine.enter_retaken();
-        }
     }
 
     /// Waits until another request for these names, and another one of the provider, may be sent. Cancel safe.
