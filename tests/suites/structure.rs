@@ -89,6 +89,7 @@ const RUNTIME_LAYERS: &[Layer] = &[
 
 /// The files of the runtime that decide when it acts. They read no clock, draw nothing and wait for nothing.
 const DECISIONS: &[&str] = &[
+    "acquire/asking.rs",
     "acquire/period.rs",
     "backoff.rs",
     "lease/book.rs",

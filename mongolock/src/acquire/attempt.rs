@@ -9,6 +9,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
+use super::asking::{Ask, Asking, LastEnd, given_up_after};
 use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
@@ -16,9 +17,7 @@ use crate::lease::{Entry, Grant, Hold, Lease, RequestPermit, without_margin};
 use crate::options::Options;
 use crate::queue::RequestNumber;
 use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, Dates, LeaseId, driver_error};
-use crate::timing::{
-    ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_OVERDUE, CROWDED_LIMIT, NO_REPLY, PERMIT_LIMIT, SLOW_REPLY,
-};
+use crate::timing::{ACQUIRE_OVERDUE, SLOW_REPLY};
 use crate::{FencingToken, LockError, task, trace};
 
 /// The number of tokens that are reserved when others wait in this process: one for each hold that can be handed over.
@@ -39,27 +38,12 @@ pub(crate) struct Attempt {
     /// The number of the last request, until one has an outcome. What is sent before that is a copy with the same number,
     /// because a reply to one of them answers all.
     number: Option<RequestNumber>,
-    /// Among which commands of the provider each request is admitted; `None` for a single try.
-    class: Option<AdmissionClass>,
-    /// How the last request has ended.
-    last: LastEnd,
+    /// What is sent next, and when.
+    asking: Asking,
     /// The reply of a store that never waits, until the caller takes it. It is boxed, because most stores wait.
     reply: Option<Box<Reply>>,
-    /// Whether the limit of the first request at the server is [`PERMIT_LIMIT`] at most.
-    has_short_limit: bool,
     /// Whether the attempt has become a lease, which then releases the claim.
     is_lease: bool,
-}
-
-/// How the last request of an attempt has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LastEnd {
-    /// There was a reply, or no request has ended yet.
-    Replied,
-    /// It has failed.
-    Failed,
-    /// Another operation blocks the document: further copies would only wait with the first request.
-    Blocked,
 }
 
 /// What an attempt and its requests have in common.
@@ -164,10 +148,8 @@ impl Attempt {
             tokens: 1,
             requests: Vec::new(),
             number: None,
-            class: Some(AdmissionClass::First),
-            last: LastEnd::Replied,
+            asking: Asking::new(Some(AdmissionClass::First), usize::MAX),
             reply: None,
-            has_short_limit: false,
             is_lease: false,
         }
     }
@@ -185,14 +167,13 @@ impl Attempt {
 
     /// The same attempt, whose requests are admitted among those of this class; `None` for a single try.
     pub(crate) fn in_class(mut self, class: Option<AdmissionClass>) -> Self {
-        self.class = class;
+        self.asking.set_class(class);
         self
     }
 
-    /// The same attempt for a call that can go on with another permit: its first request has at most [`PERMIT_LIMIT`] at the
-    /// server.
+    /// The same attempt for a call that can go on with another permit: its first request has a short limit at the server.
     pub(crate) fn with_short_limit(mut self) -> Self {
-        self.has_short_limit = true;
+        self.asking.limit_shortly();
         self
     }
 
@@ -207,7 +188,7 @@ impl Attempt {
             ..
         } = &*self.shared;
         let mut attempt = Self::of(engine, &key.name, options, entry, semaphore.clone());
-        attempt.class = self.class;
+        attempt.asking = self.asking.anew();
         attempt.tokens = self.tokens;
         attempt
     }
@@ -226,40 +207,30 @@ impl Attempt {
     /// nothing is sent after the deadline. Cancel safe: the requests go on.
     pub(crate) async fn request(&mut self, deadline: Option<Instant>) -> AttemptOutcome {
         let shared = Arc::clone(&self.shared);
-        let class = self.next_class();
-        let allowed = async {
-            // While too many commands are in flight, none is sent, and "held" must not stay the last known status.
-            shared.entry.front().request_due();
-            shared.permits(class).await
-        };
-        tokio::select! {
-            biased;
-            outcome = self.next_outcome() => return outcome,
-            (admission, permit) = allowed => self.send(permit, admission, deadline),
-        }
+        let mut is_first = true;
+        self.asking.begin();
         loop {
-            let overdue = Instant::now() + self.overdue_after();
-            if let Ok(outcome) = timeout_at(overdue, self.next_outcome()).await {
-                return outcome;
-            }
-            tokio::select! {
-                biased;
-                outcome = self.next_outcome() => return outcome,
-                (admission, permit) = shared.permits(AdmissionClass::Copy) => {
-                    self.send(permit, admission, deadline);
+            match self.asking.next(Instant::now(), self.requests.len()) {
+                Ask::Wait(overdue) => {
+                    if let Ok(outcome) = timeout_at(overdue, self.next_outcome()).await {
+                        return outcome;
+                    }
+                }
+                Ask::Send(class) => {
+                    let allowed = async {
+                        // While too many commands are in flight, none is sent, and "held" must not stay the last known status.
+                        if std::mem::take(&mut is_first) {
+                            shared.entry.front().request_due();
+                        }
+                        shared.permits(class).await
+                    };
+                    tokio::select! {
+                        biased;
+                        outcome = self.next_outcome() => return outcome,
+                        (admission, permit) = allowed => self.send(permit, admission, deadline),
+                    }
                 }
             }
-        }
-    }
-
-    /// Among which commands the next request is admitted that is no copy.
-    fn next_class(&self) -> AdmissionClass {
-        if self.last != LastEnd::Replied {
-            AdmissionClass::Repeated
-        } else if self.requests.is_empty() {
-            self.class.unwrap_or(AdmissionClass::Woken)
-        } else {
-            AdmissionClass::Copy
         }
     }
 
@@ -296,19 +267,13 @@ impl Attempt {
     }
 
     fn send(&mut self, permit: RequestPermit, admission: Admission, deadline: Option<Instant>) {
-        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            return;
-        }
+        let limit = self.asking.sent(Instant::now(), deadline, admission.is_crowded);
+        let Some(limit) = limit else { return };
         // A permit is never handed over.
         let is_lock = self.shared.semaphore.is_none();
         if is_lock && !self.shared.copies.may_take_effect() && self.shared.entry.others_wait() {
             self.tokens = HANDOVERS;
         }
-        let longest = if std::mem::take(&mut self.has_short_limit) {
-            PERMIT_LIMIT
-        } else {
-            longest_limit(&admission)
-        };
         let entry = &self.shared.entry;
         let request = Request {
             shared: Arc::clone(&self.shared),
@@ -319,7 +284,7 @@ impl Attempt {
                 wants_dates: self.shared.options.once.is_some(),
             },
             number: *self.number.get_or_insert_with(|| entry.front().request_sent()),
-            limit: limit_until(deadline).min(longest),
+            limit,
             _permit: permit,
             _admission: admission,
         };
@@ -331,21 +296,10 @@ impl Attempt {
         }
     }
 
-    fn overdue_after(&self) -> Duration {
-        if self.last == LastEnd::Blocked {
-            ACQUIRE_LIMIT + ACQUIRE_OVERDUE
-        } else {
-            ACQUIRE_OVERDUE
-        }
-    }
-
     fn outcome(&mut self, reply: Reply) -> AttemptOutcome {
         self.number = None;
-        self.last = match &reply.result {
-            Ok(_) => LastEnd::Replied,
-            Err(error) if driver_error::is_blocked_document(error) => LastEnd::Blocked,
-            Err(_) => LastEnd::Failed,
-        };
+        let last = reply.result.as_ref().err().map_or(LastEnd::Replied, LastEnd::of);
+        self.asking.ended(last);
         match reply.result {
             Ok(AcquireReply::Acquired {
                 last_token,
@@ -358,7 +312,7 @@ impl Attempt {
                 remaining,
                 dates,
             }) => {
-                self.class = self.class.map(|_| AdmissionClass::Woken);
+                self.asking.found_held();
                 self.shared.engine.lines.note_round_trip(reply.sent.elapsed());
                 AttemptOutcome::Held {
                     lock_id: holder,
@@ -367,7 +321,7 @@ impl Attempt {
                     dates,
                 }
             }
-            Err(error) if self.last == LastEnd::Blocked && reply.limit < SLOW_REPLY => {
+            Err(error) if last == LastEnd::Blocked && reply.limit < SLOW_REPLY => {
                 AttemptOutcome::OutOfTime(error)
             }
             Err(error) => AttemptOutcome::Failed(error),
@@ -464,33 +418,10 @@ impl Request {
     }
 }
 
-/// The longest limit at the server of an acquire request.
-pub(super) fn longest_limit(admission: &Admission) -> Duration {
-    if admission.is_crowded {
-        CROWDED_LIMIT
-    } else {
-        ACQUIRE_LIMIT
-    }
-}
-
-/// The time after which an acquire request with this limit at the server is given up if it has no reply.
-pub(super) fn given_up_after(limit: Duration) -> Duration {
-    limit.max(CROWDED_LIMIT) + NO_REPLY
-}
-
 fn is_from_server(result: &Result<AcquireReply, LockError>) -> bool {
     result
         .as_ref()
         .map_or_else(driver_error::is_blocked_document, |_| true)
-}
-
-/// The limit of a request at the server: a part of the caller's remaining time, so that the reply arrives before the
-/// deadline.
-pub(super) fn limit_until(deadline: Option<Instant>) -> Duration {
-    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-    left.map_or(ACQUIRE_LIMIT, |left| {
-        left.mul_f64(0.8).clamp(ACQUIRE_LIMIT_MIN, ACQUIRE_LIMIT)
-    })
 }
 
 /// Waits for this pause between two requests of a claim. The reply to an earlier one ends it: it may be an acquisition. (Both
@@ -522,6 +453,7 @@ pub(super) fn poll_first<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timing::ACQUIRE_LIMIT_MIN;
 
     fn blocked() -> LockError {
         driver_error::blocked("n", mongodb::error::Error::custom("blocked"))

@@ -1,5 +1,6 @@
 //! Getting a lease: how one call waits for a lock, and how it fails.
 
+mod asking;
 mod attempt;
 mod pacing;
 mod period;

@@ -443,12 +443,12 @@ impl<'a> AcquireSeveral<'a> {
         class: Option<AdmissionClass>,
         awaited: Option<(usize, Arc<str>)>,
     ) -> Result<Step, LockError> {
-        let mut round = Round::new(self.engine, self.options, self.first, awaited, entries);
+        let mut round = Round::new(self.engine, self.options, self.first, awaited, entries, class);
         let mut late = None;
         loop {
             let outcome = match late.take() {
                 Some(outcome) => outcome,
-                None => round.request(deadline, class).await,
+                None => round.request(deadline).await,
             };
             let error = match outcome {
                 RoundOutcome::RuntimeStopped => return Err(self.shut_down_error()),

@@ -8,7 +8,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
-use super::super::attempt::{HANDOVERS, given_up_after, limit_until, longest_limit, poll_first};
+use super::super::asking::{Ask, Asking, LastEnd, given_up_after};
+use super::super::attempt::{HANDOVERS, poll_first};
 use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
@@ -16,7 +17,7 @@ use crate::lease::{Entry, Hold, Lease, Member, QueueSlot, RequestPermit, SetGran
 use crate::options::Options;
 use crate::queue::{Holder, RequestNumber};
 use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, Claimed, LeaseId, driver_error};
-use crate::timing::{ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE, SLOW_REPLY};
+use crate::timing::{ACQUIRE_NO_REPLY, SLOW_REPLY};
 use crate::{FencingToken, LockError, task, trace};
 
 /// How many times the request of one round is sent: after that its claims are given back, so that a round whose outcome
@@ -35,10 +36,8 @@ pub(super) struct Round {
     numbers: Arc<[RequestNumber]>,
     /// The requests in flight.
     requests: Vec<JoinHandle<Option<Reply>>>,
-    /// The number of requests that were sent.
-    sent: usize,
-    /// Whether the last request has failed.
-    has_failed: bool,
+    /// What is sent next, and when.
+    asking: Asking,
     /// The number of tokens of each name that every request asks for: the reply to any of them is read with the same number.
     tokens: i64,
     /// Whether the round has become a lease, which then releases the claims.
@@ -107,6 +106,7 @@ impl Round {
         first: usize,
         awaited: Option<(usize, Arc<str>)>,
         entries: &[Arc<Entry>],
+        class: Option<AdmissionClass>,
     ) -> Self {
         let lock_id = engine.mark.new_set_id(&engine.owner);
         let key = |entry: &Arc<Entry>| LeaseId {
@@ -126,8 +126,7 @@ impl Round {
             shared: Arc::new(shared),
             numbers: Arc::default(),
             requests: Vec::new(),
-            sent: 0,
-            has_failed: false,
+            asking: Asking::new(class, MOST_REQUESTS),
             tokens: 1,
             is_lease: false,
         }
@@ -140,46 +139,35 @@ impl Round {
 
     /// Whether the request may be sent again.
     pub(super) fn may_repeat(&self) -> bool {
-        self.sent < MOST_REQUESTS
+        self.asking.may_repeat()
     }
 
     /// Sends the request, and a copy on another connection when the reply is overdue, until one of them has an outcome;
-    /// nothing is sent after the deadline. `class` says among which requests it is admitted; `None` for a single try.
-    /// Cancel safe: the requests go on, and their claims are given back with the round.
-    pub(super) async fn request(
-        &mut self,
-        deadline: Option<Instant>,
-        class: Option<AdmissionClass>,
-    ) -> RoundOutcome {
+    /// nothing is sent after the deadline. Cancel safe: the requests go on, and their claims are given back with the round.
+    pub(super) async fn request(&mut self, deadline: Option<Instant>) -> RoundOutcome {
         let shared = Arc::clone(&self.shared);
         for entry in &shared.entries {
             entry.front().request_due();
         }
-        let class = if self.has_failed {
-            AdmissionClass::Repeated
-        } else {
-            class.unwrap_or(AdmissionClass::Woken)
-        };
-        let (admission, permit) = tokio::select! {
-            biased;
-            outcome = self.next_outcome() => return outcome,
-            allowed = shared.permits(class) => allowed,
-        };
-        let entries = shared.entries.iter();
-        self.numbers = entries.map(|entry| entry.front().request_sent()).collect();
-        self.send(permit, admission, deadline);
+        let mut is_first = true;
+        self.asking.begin();
         loop {
-            let overdue = Instant::now() + ACQUIRE_OVERDUE;
-            if let Ok(outcome) = timeout_at(overdue, self.next_outcome()).await {
-                return outcome;
-            }
-            if !self.may_repeat() {
-                continue;
-            }
-            tokio::select! {
-                biased;
-                outcome = self.next_outcome() => return outcome,
-                (admission, permit) = shared.permits(AdmissionClass::Copy) => {
+            match self.asking.next(Instant::now(), self.requests.len()) {
+                Ask::Wait(overdue) => {
+                    if let Ok(outcome) = timeout_at(overdue, self.next_outcome()).await {
+                        return outcome;
+                    }
+                }
+                Ask::Send(class) => {
+                    let (admission, permit) = tokio::select! {
+                        biased;
+                        outcome = self.next_outcome() => return outcome,
+                        allowed = shared.permits(class) => allowed,
+                    };
+                    if std::mem::take(&mut is_first) {
+                        let entries = shared.entries.iter();
+                        self.numbers = entries.map(|entry| entry.front().request_sent()).collect();
+                    }
                     self.send(permit, admission, deadline);
                 }
             }
@@ -187,23 +175,22 @@ impl Round {
     }
 
     fn send(&mut self, permit: RequestPermit, admission: Admission, deadline: Option<Instant>) {
-        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            return;
-        }
+        let is_first = self.asking.is_new();
+        let limit = self.asking.sent(Instant::now(), deadline, admission.is_crowded);
+        let Some(limit) = limit else { return };
         // The set is handed over to callers that wait for its first name.
-        if self.sent == 0 && (self.shared.entries[0].others_wait() || !self.shared.options.await_release) {
+        if is_first && (self.shared.entries[0].others_wait() || !self.shared.options.await_release) {
             self.tokens = HANDOVERS;
         }
         let request = Request {
             shared: Arc::clone(&self.shared),
             numbers: Arc::clone(&self.numbers),
-            limit: limit_until(deadline).min(longest_limit(&admission)),
+            limit,
             tokens: self.tokens,
             _permit: permit,
             _admission: admission,
         };
         self.shared.copies[0].sent();
-        self.sent += 1;
         self.requests.push(task::spawn(request.run().in_current_span()));
     }
 
@@ -226,7 +213,12 @@ impl Round {
     }
 
     fn outcome(&mut self, reply: Reply) -> RoundOutcome {
-        self.has_failed = reply.result.is_err();
+        let has_failed = reply.result.is_err();
+        self.asking.ended(if has_failed {
+            LastEnd::Failed
+        } else {
+            LastEnd::Replied
+        });
         match reply.result {
             Ok(replies) => self.read(reply.sent, replies),
             Err(error) if reply.limit < SLOW_REPLY && driver_error::is_blocked_document(&error) => {
@@ -437,7 +429,7 @@ mod tests {
         let provider = LockProvider::in_memory();
         let engine = provider.engine();
         let entries = ["a", "b"].map(|name| engine.queues.join(&Arc::from(name)));
-        let mut round = Round::new(engine, &Arc::default(), 0, None, &entries);
+        let mut round = Round::new(engine, &Arc::default(), 0, None, &entries, None);
         for _ in 0..MOST_REQUESTS {
             assert!(round.may_repeat());
             let permit = entries[0].request_permit().await;

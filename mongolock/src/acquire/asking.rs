@@ -1,0 +1,271 @@
+//! What a caller with the turn sends for one claim, and when.
+//!
+//! | the claim's last request | what is sent next |
+//! |---|---|
+//! | none was sent | a request, among those of its class |
+//! | has found the lock held | another one when the caller is woken, with the same id |
+//! | has no reply for 2 s | a copy with the same id, and again each 2 s |
+//! | has failed | another one after a pause, with the same id; its copies each 2 s |
+//! | has ended at a document that another operation blocks | the same, but copies after 7 s: earlier ones would only wait with it |
+//!
+//! Nothing is sent at or after the deadline.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::LockError;
+use crate::store::{AdmissionClass, driver_error};
+use crate::timing::{
+    ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_OVERDUE, CROWDED_LIMIT, NO_REPLY, PERMIT_LIMIT,
+};
+
+/// The requests of one claim, or of the claims of a set with one id.
+#[derive(Debug)]
+pub(super) struct Asking {
+    /// Among which commands of the provider each request is admitted; `None` for a single try.
+    class: Option<AdmissionClass>,
+    /// How the last request has ended.
+    last: LastEnd,
+    /// Whether the limit of the next request at the server is [`PERMIT_LIMIT`] at most.
+    has_short_limit: bool,
+    /// The number of requests that were sent, and how many may be.
+    sent: usize,
+    most: usize,
+    /// The time of the last request of those that are asked for now; `None` before the first one.
+    asked: Option<Instant>,
+}
+
+/// What the caller does next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// It sends a request as soon as one of this class is admitted.
+    Send(AdmissionClass),
+    /// It waits for a reply, until this time at most.
+    Wait(Instant),
+}
+
+/// How the last request has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LastEnd {
+    /// There was a reply, or no request has ended yet.
+    Replied,
+    /// It has failed.
+    Failed,
+    /// Another operation blocks the document.
+    Blocked,
+}
+
+impl LastEnd {
+    pub(super) fn of(error: &LockError) -> Self {
+        if driver_error::is_blocked_document(error) {
+            Self::Blocked
+        } else {
+            Self::Failed
+        }
+    }
+}
+
+impl Asking {
+    /// At most this number of requests of this class; `None` is the class of a single try, which does not wait behind the first
+    /// requests of waiting calls.
+    pub(super) fn new(class: Option<AdmissionClass>, most: usize) -> Self {
+        Self {
+            class,
+            last: LastEnd::Replied,
+            has_short_limit: false,
+            sent: 0,
+            most,
+            asked: None,
+        }
+    }
+
+    pub(super) fn set_class(&mut self, class: Option<AdmissionClass>) {
+        self.class = class;
+    }
+
+    /// Has the next request have [`PERMIT_LIMIT`] at the server at most: the call can go on with another permit.
+    pub(super) fn limit_shortly(&mut self) {
+        self.has_short_limit = true;
+    }
+
+    /// The requests of the next claim of the same call.
+    pub(super) fn anew(&self) -> Self {
+        Self::new(self.class, usize::MAX)
+    }
+
+    /// Whether no request was sent yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.sent == 0
+    }
+
+    /// Whether another request may be sent.
+    pub(super) fn may_repeat(&self) -> bool {
+        self.sent < self.most
+    }
+
+    /// Begins to ask whether the lock is free.
+    pub(super) fn begin(&mut self) {
+        self.asked = None;
+    }
+
+    /// What the caller does now, if this number of its requests has no reply. The answer stays the same until a request is
+    /// sent or the time has come.
+    pub(super) fn next(&mut self, now: Instant, in_flight: usize) -> Ask {
+        let Some(asked) = self.asked else {
+            return Ask::Send(self.next_class(in_flight));
+        };
+        let overdue = asked + self.overdue_after();
+        if overdue > now {
+            return Ask::Wait(overdue);
+        }
+        if self.may_repeat() {
+            return Ask::Send(AdmissionClass::Copy);
+        }
+        self.asked = Some(now);
+        Ask::Wait(now + self.overdue_after())
+    }
+
+    /// Among which commands the first of the next requests is admitted.
+    fn next_class(&self, in_flight: usize) -> AdmissionClass {
+        if self.last != LastEnd::Replied {
+            AdmissionClass::Repeated
+        } else if in_flight == 0 {
+            self.class.unwrap_or(AdmissionClass::Woken)
+        } else {
+            AdmissionClass::Copy
+        }
+    }
+
+    fn overdue_after(&self) -> Duration {
+        if self.last == LastEnd::Blocked {
+            ACQUIRE_LIMIT + ACQUIRE_OVERDUE
+        } else {
+            ACQUIRE_OVERDUE
+        }
+    }
+
+    /// Notes that a request is admitted, and returns its limit at the server; `None` if none is sent, because the deadline has
+    /// come. `is_crowded` says that it takes one of the last places among the commands in flight.
+    pub(super) fn sent(
+        &mut self,
+        now: Instant,
+        deadline: Option<Instant>,
+        is_crowded: bool,
+    ) -> Option<Duration> {
+        self.asked = Some(now);
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            return None;
+        }
+        self.sent += 1;
+        let longest = if std::mem::take(&mut self.has_short_limit) {
+            PERMIT_LIMIT
+        } else if is_crowded {
+            CROWDED_LIMIT
+        } else {
+            ACQUIRE_LIMIT
+        };
+        Some(limit_until(now, deadline).min(longest))
+    }
+
+    /// Notes how a request has ended.
+    pub(super) fn ended(&mut self, last: LastEnd) {
+        self.last = last;
+    }
+
+    /// Notes that a reply has found the lock held: the next request is that of a caller that was woken.
+    pub(super) fn found_held(&mut self) {
+        self.class = self.class.map(|_| AdmissionClass::Woken);
+    }
+}
+
+/// The limit of a request at the server: a part of the caller's remaining time, so that the reply arrives before the
+/// deadline.
+fn limit_until(now: Instant, deadline: Option<Instant>) -> Duration {
+    deadline.map_or(ACQUIRE_LIMIT, |deadline| {
+        let left = deadline.saturating_duration_since(now);
+        left.mul_f64(0.8).clamp(ACQUIRE_LIMIT_MIN, ACQUIRE_LIMIT)
+    })
+}
+
+/// The time after which an acquire request with this limit at the server is given up if it has no reply.
+pub(super) fn given_up_after(limit: Duration) -> Duration {
+    limit.max(CROWDED_LIMIT) + NO_REPLY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn asking() -> (Asking, Instant) {
+        let first = Some(AdmissionClass::First);
+        (Asking::new(first, usize::MAX), Instant::now())
+    }
+
+    #[test]
+    fn a_copy_is_sent_each_time_a_reply_is_overdue() {
+        let (mut asking, mut now) = asking();
+        assert_eq!(asking.next(now, 0), Ask::Send(AdmissionClass::First));
+        for in_flight in 1..4 {
+            assert_eq!(asking.sent(now, None, false), Some(ACQUIRE_LIMIT));
+            assert_eq!(asking.next(now, in_flight), Ask::Wait(now + ACQUIRE_OVERDUE));
+            now += ACQUIRE_OVERDUE;
+            assert_eq!(asking.next(now, in_flight), Ask::Send(AdmissionClass::Copy));
+        }
+    }
+
+    #[test]
+    fn the_class_of_the_next_request_follows_from_the_last_one() {
+        let (mut asking, now) = asking();
+        asking.sent(now, None, false);
+        asking.found_held();
+        asking.begin();
+        assert_eq!(asking.next(now, 0), Ask::Send(AdmissionClass::Woken));
+        assert_eq!(
+            asking.next(now, 1),
+            Ask::Send(AdmissionClass::Copy),
+            "an earlier one has no reply yet"
+        );
+        asking.ended(LastEnd::Failed);
+        assert_eq!(asking.next(now, 1), Ask::Send(AdmissionClass::Repeated));
+        let mut single_try = Asking::new(None, usize::MAX);
+        assert_eq!(single_try.next(now, 0), Ask::Send(AdmissionClass::Woken));
+    }
+
+    #[test]
+    fn copies_come_later_while_another_operation_blocks_the_document() {
+        let (mut asking, now) = asking();
+        asking.ended(LastEnd::Blocked);
+        asking.sent(now, None, false);
+        let overdue = now + ACQUIRE_LIMIT + ACQUIRE_OVERDUE;
+        assert_eq!(asking.next(now, 1), Ask::Wait(overdue));
+    }
+
+    #[test]
+    fn a_round_sends_a_bounded_number_of_requests() {
+        let (mut asking, mut now) = (Asking::new(None, 2), Instant::now());
+        for _ in 0..2 {
+            assert!(matches!(asking.next(now, 0), Ask::Send(_)));
+            asking.sent(now, None, false);
+            now += ACQUIRE_OVERDUE;
+        }
+        assert!(!asking.may_repeat());
+        assert_eq!(asking.next(now, 2), Ask::Wait(now + ACQUIRE_OVERDUE));
+    }
+
+    #[test]
+    fn the_limit_at_the_server_is_a_part_of_the_time_that_is_left() {
+        let (mut asking, now) = asking();
+        let mut limit = |left: Duration| asking.sent(now, Some(now + left), false);
+        assert_eq!(limit(Duration::ZERO), None, "nothing is sent at the deadline");
+        assert_eq!(limit(SECOND * 60), Some(ACQUIRE_LIMIT));
+        assert_eq!(limit(SECOND), Some(SECOND * 4 / 5));
+        assert_eq!(limit(ACQUIRE_LIMIT_MIN), Some(ACQUIRE_LIMIT_MIN));
+        assert_eq!(asking.sent(now, None, true), Some(CROWDED_LIMIT));
+        asking.limit_shortly();
+        let limits = [(); 2].map(|()| asking.sent(now, None, false));
+        assert_eq!(limits, [Some(PERMIT_LIMIT), Some(ACQUIRE_LIMIT)]);
+    }
+}
