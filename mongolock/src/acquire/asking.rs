@@ -29,11 +29,11 @@ pub(super) struct Asking {
     last: LastEnd,
     /// Whether the limit of the next request at the server is [`PERMIT_LIMIT`] at most.
     has_short_limit: bool,
-    /// The number of requests that were sent, and how many may be.
-    sent: usize,
-    most: usize,
-    /// The time of the last request of those that are asked for now; `None` before the first one.
-    asked: Option<Instant>,
+    /// Whether a request was sent.
+    has_sent: bool,
+    /// The number of requests that may still be sent; `None` if there is no bound. It is small, as the future of a waiting call
+    /// is to be.
+    left: Option<u8>,
 }
 
 /// What the caller does next.
@@ -69,14 +69,13 @@ impl LastEnd {
 impl Asking {
     /// At most this number of requests of this class; `None` is the class of a single try, which does not wait behind the first
     /// requests of waiting calls.
-    pub(super) fn new(class: Option<AdmissionClass>, most: usize) -> Self {
+    pub(super) fn new(class: Option<AdmissionClass>, most: Option<u8>) -> Self {
         Self {
             class,
             last: LastEnd::Replied,
             has_short_limit: false,
-            sent: 0,
-            most,
-            asked: None,
+            has_sent: false,
+            left: most,
         }
     }
 
@@ -91,28 +90,23 @@ impl Asking {
 
     /// The requests of the next claim of the same call.
     pub(super) fn anew(&self) -> Self {
-        Self::new(self.class, usize::MAX)
+        Self::new(self.class, None)
     }
 
     /// Whether no request was sent yet.
     pub(super) fn is_new(&self) -> bool {
-        self.sent == 0
+        !self.has_sent
     }
 
     /// Whether another request may be sent.
     pub(super) fn may_repeat(&self) -> bool {
-        self.sent < self.most
+        self.left != Some(0)
     }
 
-    /// Begins to ask whether the lock is free.
-    pub(super) fn begin(&mut self) {
-        self.asked = None;
-    }
-
-    /// What the caller does now, if this number of its requests has no reply. The answer stays the same until a request is
-    /// sent or the time has come.
-    pub(super) fn next(&mut self, now: Instant, in_flight: usize) -> Ask {
-        let Some(asked) = self.asked else {
+    /// What a caller does now that wants to know whether the lock is free: it has sent its last request for that at the time
+    /// `asked`, if it has sent one, and this number of its requests has no reply.
+    pub(super) fn next(&self, now: Instant, asked: Option<Instant>, in_flight: usize) -> Ask {
+        let Some(asked) = asked else {
             return Ask::Send(self.next_class(in_flight));
         };
         let overdue = asked + self.overdue_after();
@@ -122,7 +116,6 @@ impl Asking {
         if self.may_repeat() {
             return Ask::Send(AdmissionClass::Copy);
         }
-        self.asked = Some(now);
         Ask::Wait(now + self.overdue_after())
     }
 
@@ -153,11 +146,11 @@ impl Asking {
         deadline: Option<Instant>,
         is_crowded: bool,
     ) -> Option<Duration> {
-        self.asked = Some(now);
         if deadline.is_some_and(|deadline| deadline <= now) {
             return None;
         }
-        self.sent += 1;
+        self.has_sent = true;
+        self.left = self.left.map(|left| left.saturating_sub(1));
         let longest = if std::mem::take(&mut self.has_short_limit) {
             PERMIT_LIMIT
         } else if is_crowded {
@@ -201,18 +194,22 @@ mod tests {
 
     fn asking() -> (Asking, Instant) {
         let first = Some(AdmissionClass::First);
-        (Asking::new(first, usize::MAX), Instant::now())
+        (Asking::new(first, None), Instant::now())
     }
 
     #[test]
     fn a_copy_is_sent_each_time_a_reply_is_overdue() {
         let (mut asking, mut now) = asking();
-        assert_eq!(asking.next(now, 0), Ask::Send(AdmissionClass::First));
+        assert_eq!(asking.next(now, None, 0), Ask::Send(AdmissionClass::First));
         for in_flight in 1..4 {
             assert_eq!(asking.sent(now, None, false), Some(ACQUIRE_LIMIT));
-            assert_eq!(asking.next(now, in_flight), Ask::Wait(now + ACQUIRE_OVERDUE));
-            now += ACQUIRE_OVERDUE;
-            assert_eq!(asking.next(now, in_flight), Ask::Send(AdmissionClass::Copy));
+            let (asked, overdue) = (Some(now), now + ACQUIRE_OVERDUE);
+            assert_eq!(asking.next(now, asked, in_flight), Ask::Wait(overdue));
+            now = overdue;
+            assert_eq!(
+                asking.next(now, asked, in_flight),
+                Ask::Send(AdmissionClass::Copy)
+            );
         }
     }
 
@@ -221,17 +218,16 @@ mod tests {
         let (mut asking, now) = asking();
         asking.sent(now, None, false);
         asking.found_held();
-        asking.begin();
-        assert_eq!(asking.next(now, 0), Ask::Send(AdmissionClass::Woken));
+        assert_eq!(asking.next(now, None, 0), Ask::Send(AdmissionClass::Woken));
         assert_eq!(
-            asking.next(now, 1),
+            asking.next(now, None, 1),
             Ask::Send(AdmissionClass::Copy),
             "an earlier one has no reply yet"
         );
         asking.ended(LastEnd::Failed);
-        assert_eq!(asking.next(now, 1), Ask::Send(AdmissionClass::Repeated));
-        let mut single_try = Asking::new(None, usize::MAX);
-        assert_eq!(single_try.next(now, 0), Ask::Send(AdmissionClass::Woken));
+        assert_eq!(asking.next(now, None, 1), Ask::Send(AdmissionClass::Repeated));
+        let single_try = Asking::new(None, None);
+        assert_eq!(single_try.next(now, None, 0), Ask::Send(AdmissionClass::Woken));
     }
 
     #[test]
@@ -240,19 +236,20 @@ mod tests {
         asking.ended(LastEnd::Blocked);
         asking.sent(now, None, false);
         let overdue = now + ACQUIRE_LIMIT + ACQUIRE_OVERDUE;
-        assert_eq!(asking.next(now, 1), Ask::Wait(overdue));
+        assert_eq!(asking.next(now, Some(now), 1), Ask::Wait(overdue));
     }
 
     #[test]
     fn a_round_sends_a_bounded_number_of_requests() {
-        let (mut asking, mut now) = (Asking::new(None, 2), Instant::now());
-        for _ in 0..2 {
-            assert!(matches!(asking.next(now, 0), Ask::Send(_)));
+        let (mut asking, mut now, mut asked) = (Asking::new(None, Some(2)), Instant::now(), None);
+        for in_flight in 0..2 {
+            assert!(matches!(asking.next(now, asked, in_flight), Ask::Send(_)));
             asking.sent(now, None, false);
+            asked = Some(now);
             now += ACQUIRE_OVERDUE;
         }
         assert!(!asking.may_repeat());
-        assert_eq!(asking.next(now, 2), Ask::Wait(now + ACQUIRE_OVERDUE));
+        assert_eq!(asking.next(now, asked, 2), Ask::Wait(now + ACQUIRE_OVERDUE));
     }
 
     #[test]

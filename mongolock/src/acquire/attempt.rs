@@ -148,7 +148,7 @@ impl Attempt {
             tokens: 1,
             requests: Vec::new(),
             number: None,
-            asking: Asking::new(Some(AdmissionClass::First), usize::MAX),
+            asking: Asking::new(Some(AdmissionClass::First), None),
             reply: None,
             is_lease: false,
         }
@@ -207,10 +207,9 @@ impl Attempt {
     /// nothing is sent after the deadline. Cancel safe: the requests go on.
     pub(crate) async fn request(&mut self, deadline: Option<Instant>) -> AttemptOutcome {
         let shared = Arc::clone(&self.shared);
-        let mut is_first = true;
-        self.asking.begin();
+        let mut asked = None;
         loop {
-            match self.asking.next(Instant::now(), self.requests.len()) {
+            match self.asking.next(Instant::now(), asked, self.requests.len()) {
                 Ask::Wait(overdue) => {
                     if let Ok(outcome) = timeout_at(overdue, self.next_outcome()).await {
                         return outcome;
@@ -219,7 +218,7 @@ impl Attempt {
                 Ask::Send(class) => {
                     let allowed = async {
                         // While too many commands are in flight, none is sent, and "held" must not stay the last known status.
-                        if std::mem::take(&mut is_first) {
+                        if asked.is_none() {
                             shared.entry.front().request_due();
                         }
                         shared.permits(class).await
@@ -229,6 +228,7 @@ impl Attempt {
                         outcome = self.next_outcome() => return outcome,
                         (admission, permit) = allowed => self.send(permit, admission, deadline),
                     }
+                    asked = Some(Instant::now());
                 }
             }
         }

@@ -22,7 +22,7 @@ use crate::{FencingToken, LockError, task, trace};
 
 /// How many times the request of one round is sent: after that its claims are given back, so that a round whose outcome
 /// stays unknown does not keep locks from others.
-const MOST_REQUESTS: usize = 3;
+const MOST_REQUESTS: u8 = 3;
 
 /// One round of a set: a request that claims all names, with an id of its own.
 ///
@@ -126,7 +126,7 @@ impl Round {
             shared: Arc::new(shared),
             numbers: Arc::default(),
             requests: Vec::new(),
-            asking: Asking::new(class, MOST_REQUESTS),
+            asking: Asking::new(class, Some(MOST_REQUESTS)),
             tokens: 1,
             is_lease: false,
         }
@@ -149,10 +149,9 @@ impl Round {
         for entry in &shared.entries {
             entry.front().request_due();
         }
-        let mut is_first = true;
-        self.asking.begin();
+        let mut asked = None;
         loop {
-            match self.asking.next(Instant::now(), self.requests.len()) {
+            match self.asking.next(Instant::now(), asked, self.requests.len()) {
                 Ask::Wait(overdue) => {
                     if let Ok(outcome) = timeout_at(overdue, self.next_outcome()).await {
                         return outcome;
@@ -164,11 +163,12 @@ impl Round {
                         outcome = self.next_outcome() => return outcome,
                         allowed = shared.permits(class) => allowed,
                     };
-                    if std::mem::take(&mut is_first) {
+                    if asked.is_none() {
                         let entries = shared.entries.iter();
                         self.numbers = entries.map(|entry| entry.front().request_sent()).collect();
                     }
                     self.send(permit, admission, deadline);
+                    asked = Some(Instant::now());
                 }
             }
         }
