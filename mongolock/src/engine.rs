@@ -130,7 +130,7 @@ impl Engine {
                 let user = engine.queues.join(&name).user();
                 engine
                     .lines
-                    .enter(&name, user, engine.notifier.expects_stream(), None);
+                    .enter(&name, user, 1, engine.notifier.expects_stream(), None);
                 engine.notifier.listen();
             }
         };

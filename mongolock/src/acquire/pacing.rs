@@ -88,14 +88,14 @@ impl<'a> Pacing<'a> {
         self.counted.get_or_insert_with(|| notifier.count());
         let lines = &self.engine.lines;
         let replies = REPLIES_BEFORE_STREAM - u32::from(lines.is_fair());
-        if self.held_replies > replies || lines.has(name) || notifier.has_many() {
+        let is_in_line = lines.standing(name).is_some();
+        if self.held_replies > replies || is_in_line || notifier.has_many() {
             self.subscribe();
         }
         // Who stands in line already says that its place is still needed.
-        if self.held_replies >= REPLIES_BEFORE_LINE || lines.has(name) {
+        if self.held_replies >= REPLIES_BEFORE_LINE || is_in_line {
             let has_stream = notifier.expects_stream();
-            lines.enter(name, entry.user(), has_stream, Some(self.begun));
-            lines.set_width(name, self.width);
+            lines.enter(name, entry.user(), self.width, has_stream, Some(self.begun));
         }
         self.is_resting = self.subscription.is_some();
         if let Some(subscription) = &self.subscription {
@@ -111,9 +111,7 @@ impl<'a> Pacing<'a> {
     /// A mark ends it as a release does if `ends_with_mark` says so: the first request of the call finds it then.
     pub(crate) async fn wait_for_place(&mut self, deadline: Option<Instant>, ends_with_mark: bool) {
         let (lines, entry) = (&self.engine.lines, self.turn.entry());
-        lines.set_user(entry.name(), &entry.user());
-        lines.set_width(entry.name(), self.width);
-        let Some(until) = lines.place_until(entry.name()) else {
+        let Some(until) = lines.place_of(entry.name(), || entry.user(), self.width) else {
             return;
         };
         entry.front().stand_back();

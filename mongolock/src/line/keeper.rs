@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
 
 use super::line::{Place, Write};
-use super::{Lines, State, User};
+use super::{Lines, State};
 use crate::store::{Lines as ReadLines, Waiter, WaiterEntry, driver_error};
 use crate::sync::lock;
 use crate::timing::{
@@ -232,11 +232,6 @@ impl Lines {
             }
         };
         let _ = timeout(LINE_SHUTDOWN, leaving).await;
-    }
-
-    /// Notes which queue uses a name now.
-    pub(crate) fn set_user(&self, name: &str, user: &User) {
-        self.with_line(name, |line| line.set_user(user.clone()));
     }
 }
 

@@ -235,8 +235,11 @@ impl Line {
         self.order.ahead().saturating_sub(self.width - 1)
     }
 
+    /// Sets how many waiters ask at once. What does not know of the permits of a semaphore says one, which changes nothing.
     pub(super) fn set_width(&mut self, width: usize) {
-        self.width = width.max(1);
+        if width > 1 {
+            self.width = width;
+        }
     }
 
     pub(super) fn rivals(&self, now: Instant) -> Rivals {

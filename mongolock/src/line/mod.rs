@@ -134,11 +134,6 @@ impl Lines {
         self.is_fair
     }
 
-    /// Whether this provider stands in the line of this name.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.with_line(name, |_| ()).is_some()
-    }
-
     /// What this returns of the line of a name; `None` if the provider does not stand in it.
     fn with_line<T>(&self, name: &str, of: impl FnOnce(&mut Line) -> T) -> Option<T> {
         if self.is_empty() {
@@ -157,17 +152,20 @@ impl Lines {
     }
 
     /// Enters the line of a name with this provider, for a caller that began to wait then, if there is one. It does nothing
-    /// if it stands there, waits for no order, or the server refuses its documents.
+    /// if it stands there, waits for no order, or the server refuses its documents. `width` says how many waiters ask at once:
+    /// one for a lock, and as many as there are permits for a semaphore.
     pub(crate) fn enter(
         self: &Arc<Self>,
         name: &Arc<str>,
         user: User,
+        width: usize,
         has_stream: bool,
         begun: Option<Instant>,
     ) {
         let state = &mut *lock(&self.state);
         if let Some(line) = state.names.get_mut(name) {
             line.set_user(user);
+            line.set_width(width);
             self.ensure_keeper(state);
             return;
         }
@@ -175,6 +173,7 @@ impl Lines {
             return;
         }
         let mut line = Line::new(user, has_stream);
+        line.set_width(width);
         line.want_move(begun);
         state.names.insert(Arc::clone(name), line);
         self.known.store(state.names.len(), Relaxed);
@@ -250,16 +249,6 @@ impl Lines {
         }
     }
 
-    /// Sets how many waiters ask at once: one for a lock, and as many as there are permits for a semaphore.
-    pub(crate) fn set_width(&self, name: &str, width: usize) {
-        if width > 1
-            && self.known.load(Relaxed) > 0
-            && let Some(line) = lock(&self.state).names.get_mut(name)
-        {
-            line.set_width(width);
-        }
-    }
-
     /// Notes that a caller has stopped to wait.
     pub(crate) fn waiter_left(&self, name: &str) {
         if self
@@ -324,6 +313,16 @@ impl Lines {
     pub(crate) fn rivals(&self, name: &str) -> Rivals {
         self.with_line(name, |line| line.rivals(Instant::now()))
             .unwrap_or(Rivals::Unknown)
+    }
+
+    /// [`place_until`](Self::place_until) of a caller of this queue, which keeps the place from now on. `width` is that of
+    /// [`enter`](Self::enter).
+    pub(crate) fn place_of(&self, name: &str, user: impl FnOnce() -> User, width: usize) -> Option<Instant> {
+        self.with_line(name, |line| {
+            line.set_user(user());
+            line.set_width(width);
+            line.place_until(Instant::now())
+        })?
     }
 
     /// Until when the next caller leaves a lock that may be free to others; `None` if it does not.

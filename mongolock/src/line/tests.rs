@@ -55,7 +55,7 @@ impl Provider {
 
     async fn enter(&self, name: &str, queue: &Queue) {
         let begun = Some(Instant::now());
-        self.lines.enter(&Arc::from(name), queue.user(), true, begun);
+        self.lines.enter(&Arc::from(name), queue.user(), 1, true, begun);
         sleep(SETTLES).await;
     }
 
@@ -235,13 +235,13 @@ fn a_write_that_failed_is_wanted_again_unless_there_is_another_one() {
 async fn a_provider_has_one_document_for_a_name_however_often_it_enters() {
     let [a, b] = Provider::several();
     let queue = Queue::new();
-    assert!(a.lines.is_empty() && !a.lines.has("n"));
+    assert!(a.lines.is_empty() && !a.lines.standing("n").is_some());
     a.enter("n", &queue).await;
     let entered = a.documents("n").await;
     sleep(SETTLES * 5).await;
     a.enter("n", &queue).await;
     assert_eq!(a.documents("n").await, entered, "it keeps its place");
-    assert!(entered[0].since.is_some() && a.lines.has("n"));
+    assert!(entered[0].since.is_some() && a.lines.standing("n").is_some());
     b.enter("n", &queue).await;
     assert_eq!(
         (a.stands_at("n").await, b.stands_at("n").await),
@@ -281,7 +281,7 @@ async fn a_provider_leaves_soon_after_its_last_user() {
     sleep(LINE_LINGER / 2).await;
     assert_eq!(a.stands_at("n").await, Some(0), "it often asks again");
     let again = Queue::new();
-    a.lines.set_user("n", &again.user());
+    a.lines.place_of("n", || again.user(), 1);
     sleep(LINE_LINGER * 2).await;
     assert_eq!(a.stands_at("n").await, Some(0), "it has asked again");
     drop(again);
@@ -318,7 +318,7 @@ async fn a_provider_that_enters_again_while_it_leaves_stands_in_line() {
         let queue = Queue::new();
         a.enter("n", &queue).await;
         sleep(LINE_LINGER * 3).await;
-        assert!(a.lines.has("n"), "round {round}");
+        assert!(a.lines.standing("n").is_some(), "round {round}");
         assert_eq!(a.stands_at("n").await, Some(0), "round {round}");
     }
 }
@@ -371,7 +371,7 @@ async fn a_shutdown_leaves_all_lines_for_good() {
     let queue = Queue::new();
     for name in 0..1200 {
         a.lines
-            .enter(&Arc::from(name.to_string()), queue.user(), true, None);
+            .enter(&Arc::from(name.to_string()), queue.user(), 1, true, None);
     }
     b.enter("7", &queue).await;
     assert_eq!(b.documents("7").await.len(), 2);
