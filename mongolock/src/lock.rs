@@ -3,6 +3,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::acquire::Acquire;
 use crate::context::LockContext;
 use crate::engine::Engine;
@@ -376,7 +378,7 @@ impl DistributedLock {
             OnBusy::TryOnce => {
                 let tried = acquire.try_once().await?;
                 tried.map_err(|holder| {
-                    holder.busy_error(tokio::time::Instant::now(), self.name.text(), &self.engine.mark)
+                    holder.busy_error(Instant::now(), self.name.text(), &self.engine.mark)
                 })?
             }
         };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use crate::acquire::{Acquire, AcquireSeveral};
 use crate::context::{LockContext, View};
@@ -266,7 +267,7 @@ impl LockSet {
                     let tried = self.acquiring().try_once().await?;
                     tried.map_err(|busy| {
                         busy.holder
-                            .busy_error(tokio::time::Instant::now(), &busy.name, &self.engine.mark)
+                            .busy_error(Instant::now(), &busy.name, &self.engine.mark)
                     })?
                 }
             };
@@ -308,9 +309,10 @@ impl LockSet {
             let acquire = Acquire::new(&self.engine, name, &options, true);
             return match on_busy {
                 OnBusy::Wait => acquire.wait().await,
-                OnBusy::TryOnce => acquire.try_once().await?.map_err(|holder| {
-                    holder.busy_error(tokio::time::Instant::now(), name.text(), &self.engine.mark)
-                }),
+                OnBusy::TryOnce => acquire
+                    .try_once()
+                    .await?
+                    .map_err(|holder| holder.busy_error(Instant::now(), name.text(), &self.engine.mark)),
             };
         }
         let acquire = AcquireSeveral::new(&self.engine, rest, 0, &options, true);
@@ -320,7 +322,7 @@ impl LockSet {
                 let tried = acquire.try_once().await?;
                 tried.map_err(|busy| {
                     busy.holder
-                        .busy_error(tokio::time::Instant::now(), &busy.name, &self.engine.mark)
+                        .busy_error(Instant::now(), &busy.name, &self.engine.mark)
                 })
             }
         }

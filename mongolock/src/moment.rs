@@ -1,7 +1,7 @@
 //! The time and the luck of a decision.
 //!
-//! What decides when the library acts takes both as parameters, and so can be asked again with the same ones: by a test, and by
-//! a search over all orders of events. What waits and sends reads the clock and draws.
+//! What decides when the library acts has both from its caller, so that a test gives it the times and the luck that matter.
+//! What waits and sends reads the clock and draws.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

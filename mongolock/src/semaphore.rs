@@ -4,6 +4,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::acquire::AcquirePermit;
 use crate::context::LockContext;
 use crate::engine::Engine;
@@ -269,9 +271,7 @@ impl Semaphore {
             OnBusy::Wait => self.acquiring().wait().await?,
             OnBusy::TryOnce => {
                 let tried = self.acquiring().try_once().await?;
-                tried.map_err(|holder| {
-                    holder.busy_error(tokio::time::Instant::now(), self.name(), &self.engine.mark)
-                })?
+                tried.map_err(|holder| holder.busy_error(Instant::now(), self.name(), &self.engine.mark))?
             }
         };
         Ok(RunningHold::own(

@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 use crate::apart::run_apart;
 use crate::deployment::shared;
 use crate::error::{SupportError, must};
-use crate::node::connect;
+use crate::node::{close, connect};
 use crate::place::random;
 use crate::stable_api::stable_options;
 
@@ -107,7 +107,7 @@ impl Drop for TestDb {
                 if let Ok(client) = Client::with_uri_str(uri).await {
                     // Best effort: a later process removes the database otherwise.
                     let _ = client.database(&name).drop().await;
-                    client.shutdown().immediate(true).await;
+                    close(client).await;
                 }
             });
         }
@@ -143,7 +143,7 @@ async fn sweep(uri: &str) {
         for name in names.iter().filter(|name| is_left_behind(name, now())) {
             let _ = client.database(name).drop().await;
         }
-        client.shutdown().immediate(true).await;
+        close(client).await;
     };
     SWEPT.get_or_init(sweeping).await;
 }

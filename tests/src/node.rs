@@ -3,10 +3,12 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::bson::{Document, doc};
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::timeout;
 
 use crate::error::SupportError;
 use crate::options::{PASSWORD, ServerOptions, USER};
@@ -16,6 +18,8 @@ use crate::watchdog::{State, Watchdog};
 
 /// The number of ports that are tried when other processes take them first.
 const PORT_ATTEMPTS: usize = 10;
+/// The time after which a client that does not end is left to itself.
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 /// The exit status of `mongod` when its port is taken.
 const ADDRESS_IN_USE: i32 = 48;
 
@@ -224,11 +228,17 @@ pub(crate) async fn connect(uri: &str) -> Result<Client, SupportError> {
         .map_err(SupportError::mongo("connection string"))
 }
 
+/// Ends a client and its connections. The driver (3.9.1) waits for its own tasks without a limit, and one of them may not end:
+/// that was seen while a replica set was being made.
+pub(crate) async fn close(client: Client) {
+    let _ = timeout(CLOSE_LIMIT, client.shutdown().immediate(true)).await;
+}
+
 /// One command on the admin database, with a client of its own.
 pub(crate) async fn run_admin(uri: &str, command: Document) -> Result<Document, SupportError> {
     let name = command.keys().next().cloned().unwrap_or_default();
     let client = connect(uri).await?;
     let answer = client.database("admin").run_command(command).await;
-    client.shutdown().immediate(true).await;
+    close(client).await;
     answer.map_err(SupportError::mongo(name))
 }

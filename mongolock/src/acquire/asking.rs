@@ -8,7 +8,8 @@
 //! | has failed | another one after a pause, with the same id; its copies each 2 s |
 //! | has ended at a document that another operation blocks | the same, but copies after 7 s: earlier ones would only wait with it |
 //!
-//! Nothing is sent at or after the deadline.
+//! A round of a set ends when it finds a lock held, and at a blocked document, because it keeps the other locks from others;
+//! it sends a bounded number of requests. Nothing is sent at or after the deadline.
 
 use std::time::Duration;
 
@@ -31,8 +32,8 @@ pub(super) struct Asking {
     has_short_limit: bool,
     /// Whether a request was sent.
     has_sent: bool,
-    /// The number of requests that may still be sent; `None` if there is no bound. It is small, as the future of a waiting call
-    /// is to be.
+    /// The number of requests that may still be sent; `None` if there is no bound. It takes one byte, because each waiting call
+    /// has it in its future.
     left: Option<u8>,
 }
 
@@ -67,8 +68,8 @@ impl LastEnd {
 }
 
 impl Asking {
-    /// At most this number of requests of this class; `None` is the class of a single try, which does not wait behind the first
-    /// requests of waiting calls.
+    /// At most `most` requests, any number without it. The first one has this class; `None` is that of a single try, which does
+    /// not wait behind the first requests of waiting calls.
     pub(super) fn new(class: Option<AdmissionClass>, most: Option<u8>) -> Self {
         Self {
             class,
@@ -103,8 +104,8 @@ impl Asking {
         self.left != Some(0)
     }
 
-    /// What a caller does now that wants to know whether the lock is free: it has sent its last request for that at the time
-    /// `asked`, if it has sent one, and this number of its requests has no reply.
+    /// What a caller does now that wants to know whether the lock is free. Its last request for that was admitted at the time
+    /// `asked`, if one was, and this number of its requests has no reply.
     pub(super) fn next(&self, now: Instant, asked: Option<Instant>, in_flight: usize) -> Ask {
         let Some(asked) = asked else {
             return Ask::Send(self.next_class(in_flight));
@@ -140,7 +141,7 @@ impl Asking {
 
     /// Notes that a request is admitted, and returns its limit at the server; `None` if none is sent, because the deadline has
     /// come. `is_crowded` says that it takes one of the last places among the commands in flight.
-    pub(super) fn sent(
+    pub(super) fn admitted(
         &mut self,
         now: Instant,
         deadline: Option<Instant>,
@@ -202,7 +203,7 @@ mod tests {
         let (mut asking, mut now) = asking();
         assert_eq!(asking.next(now, None, 0), Ask::Send(AdmissionClass::First));
         for in_flight in 1..4 {
-            assert_eq!(asking.sent(now, None, false), Some(ACQUIRE_LIMIT));
+            assert_eq!(asking.admitted(now, None, false), Some(ACQUIRE_LIMIT));
             let (asked, overdue) = (Some(now), now + ACQUIRE_OVERDUE);
             assert_eq!(asking.next(now, asked, in_flight), Ask::Wait(overdue));
             now = overdue;
@@ -216,7 +217,7 @@ mod tests {
     #[test]
     fn the_class_of_the_next_request_follows_from_the_last_one() {
         let (mut asking, now) = asking();
-        asking.sent(now, None, false);
+        asking.admitted(now, None, false);
         asking.found_held();
         assert_eq!(asking.next(now, None, 0), Ask::Send(AdmissionClass::Woken));
         assert_eq!(
@@ -234,7 +235,7 @@ mod tests {
     fn copies_come_later_while_another_operation_blocks_the_document() {
         let (mut asking, now) = asking();
         asking.ended(LastEnd::Blocked);
-        asking.sent(now, None, false);
+        asking.admitted(now, None, false);
         let overdue = now + ACQUIRE_LIMIT + ACQUIRE_OVERDUE;
         assert_eq!(asking.next(now, Some(now), 1), Ask::Wait(overdue));
     }
@@ -244,7 +245,7 @@ mod tests {
         let (mut asking, mut now, mut asked) = (Asking::new(None, Some(2)), Instant::now(), None);
         for in_flight in 0..2 {
             assert!(matches!(asking.next(now, asked, in_flight), Ask::Send(_)));
-            asking.sent(now, None, false);
+            asking.admitted(now, None, false);
             asked = Some(now);
             now += ACQUIRE_OVERDUE;
         }
@@ -255,14 +256,14 @@ mod tests {
     #[test]
     fn the_limit_at_the_server_is_a_part_of_the_time_that_is_left() {
         let (mut asking, now) = asking();
-        let mut limit = |left: Duration| asking.sent(now, Some(now + left), false);
+        let mut limit = |left: Duration| asking.admitted(now, Some(now + left), false);
         assert_eq!(limit(Duration::ZERO), None, "nothing is sent at the deadline");
         assert_eq!(limit(SECOND * 60), Some(ACQUIRE_LIMIT));
         assert_eq!(limit(SECOND), Some(SECOND * 4 / 5));
         assert_eq!(limit(ACQUIRE_LIMIT_MIN), Some(ACQUIRE_LIMIT_MIN));
-        assert_eq!(asking.sent(now, None, true), Some(CROWDED_LIMIT));
+        assert_eq!(asking.admitted(now, None, true), Some(CROWDED_LIMIT));
         asking.limit_shortly();
-        let limits = [(); 2].map(|()| asking.sent(now, None, false));
+        let limits = [(); 2].map(|()| asking.admitted(now, None, false));
         assert_eq!(limits, [Some(PERMIT_LIMIT), Some(ACQUIRE_LIMIT)]);
     }
 }

@@ -267,7 +267,9 @@ impl Attempt {
     }
 
     fn send(&mut self, permit: RequestPermit, admission: Admission, deadline: Option<Instant>) {
-        let limit = self.asking.sent(Instant::now(), deadline, admission.is_crowded);
+        let limit = self
+            .asking
+            .admitted(Instant::now(), deadline, admission.is_crowded);
         let Some(limit) = limit else { return };
         // A permit is never handed over.
         let is_lock = self.shared.semaphore.is_none();

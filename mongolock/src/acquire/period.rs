@@ -15,8 +15,8 @@ use crate::queue::Period;
 pub(super) struct CallPeriod(OnceLock<Period>);
 
 impl CallPeriod {
-    /// Notes an answer with this time of the server, which has arrived at this time; only the first one counts. The call waited for this time before its
-    /// first request.
+    /// Notes the first answer, and no later one: it arrived at the time `at`, `now` is the server's time in it, and the call had
+    /// waited for the time `waited` before its first request.
     pub(super) fn answered(&self, at: Instant, once: Once, now: DateTime, waited: Duration) {
         let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         let begun = DateTime::from_millis(now.timestamp_millis().saturating_sub(millis(waited)));

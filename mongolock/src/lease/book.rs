@@ -87,13 +87,14 @@ impl Book {
         }
     }
 
-    fn claim(&self, key: usize) -> &Claim {
-        key.checked_sub(1)
+    fn claim(&self, index: usize) -> &Claim {
+        index
+            .checked_sub(1)
             .map_or(&self.first, |other| &self.others[other])
     }
 
-    fn claim_mut(&mut self, key: usize) -> &mut Claim {
-        match key.checked_sub(1) {
+    fn claim_mut(&mut self, index: usize) -> &mut Claim {
+        match index.checked_sub(1) {
             Some(other) => &mut self.others[other],
             None => &mut self.first,
         }
@@ -119,10 +120,10 @@ impl Book {
         &mut self,
         now: Instant,
         sent: Instant,
-        key: usize,
+        index: usize,
         answer: Answer,
     ) -> NextRelease {
-        let claim = self.claim_mut(key);
+        let claim = self.claim_mut(index);
         claim.has_acquired |= answer == Answer::Acquired;
         claim.is_uncertain |= answer == Answer::Unknown || now - sent >= SLOW_REPLY;
         let may_have_acquired = answer != Answer::Refused;
@@ -135,35 +136,35 @@ impl Book {
     }
 
     /// Gives a claim up, and returns whether it may have its lock, now or later.
-    pub(crate) fn give_up(&mut self, key: usize) -> bool {
-        self.claim_mut(key).phase = Phase::GivenUp;
-        self.claim(key).has_acquired || self.may_take_effect(key)
+    pub(crate) fn give_up(&mut self, index: usize) -> bool {
+        self.claim_mut(index).phase = Phase::GivenUp;
+        self.claim(index).has_acquired || self.may_take_effect(index)
     }
 
     /// Notes that a release of a claim begins. Until the server has confirmed it, nothing else may release the claim:
     /// another release would end a minimum hold, and would make the confirmed one look like a loss.
-    pub(crate) fn begin_release(&mut self, key: usize) {
-        self.claim_mut(key).phase = Phase::Releasing {
+    pub(crate) fn begin_release(&mut self, index: usize) {
+        self.claim_mut(index).phase = Phase::Releasing {
             may_be_reacquired: false,
         };
     }
 
     /// Notes that the release of a claim has ended, and returns the one that follows.
-    pub(crate) fn release_ended(&mut self, now: Instant, key: usize) -> NextRelease {
-        let phase = std::mem::replace(&mut self.claim_mut(key).phase, Phase::GivenUp);
+    pub(crate) fn release_ended(&mut self, now: Instant, index: usize) -> NextRelease {
+        let phase = std::mem::replace(&mut self.claim_mut(index).phase, Phase::GivenUp);
         let reacquired = Phase::Releasing {
             may_be_reacquired: true,
         };
         if phase == reacquired {
             return NextRelease::Now;
         }
-        self.late_release(now, key)
+        self.late_release(now, index)
             .map_or(NextRelease::Never, NextRelease::At)
     }
 
     /// The next of the times after the last request at which a claim is released, if a request may take effect late.
-    fn late_release(&self, now: Instant, key: usize) -> Option<Instant> {
-        let last = self.last_sent.filter(|_| self.may_take_effect(key))?;
+    fn late_release(&self, now: Instant, index: usize) -> Option<Instant> {
+        let last = self.last_sent.filter(|_| self.may_take_effect(index))?;
         let first = self.is_of_set.then_some(&LATE_RELEASE_OF_SET);
         first
             .into_iter()
@@ -173,8 +174,8 @@ impl Book {
     }
 
     /// Whether a request may take effect from now on for a claim.
-    pub(crate) fn may_take_effect(&self, key: usize) -> bool {
-        self.in_flight > 0 || self.claim(key).is_uncertain
+    pub(crate) fn may_take_effect(&self, index: usize) -> bool {
+        self.in_flight > 0 || self.claim(index).is_uncertain
     }
 }
 
@@ -288,7 +289,7 @@ mod tests {
         book.ended();
         book.answered(now, now, 0, Answer::Refused);
         book.answered(now, now, 1, Answer::Acquired);
-        assert_eq!([0, 1].map(|key| book.give_up(key)), [false, true]);
-        assert_eq!([0, 1].map(|key| book.may_take_effect(key)), [false; 2]);
+        assert_eq!([0, 1].map(|index| book.give_up(index)), [false, true]);
+        assert_eq!([0, 1].map(|index| book.may_take_effect(index)), [false; 2]);
     }
 }

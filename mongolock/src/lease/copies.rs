@@ -12,16 +12,16 @@ use crate::sync::lock;
 pub(crate) struct Copies {
     book: Arc<Mutex<Book>>,
     /// The place of the claim's lock in its set; zero for a lock alone.
-    key: usize,
+    index: usize,
 }
 
 impl Copies {
     /// The claims of a set of this number of locks, in their order.
     pub(crate) fn of_set(names: usize) -> Vec<Self> {
         let book = Arc::new(Mutex::new(Book::of_set(names)));
-        let claim = |key| Self {
+        let claim = |index| Self {
             book: Arc::clone(&book),
-            key,
+            index,
         };
         (0..names).map(claim).collect()
     }
@@ -40,33 +40,57 @@ impl Copies {
     ) -> Vec<usize> {
         let (mut book, now) = (lock(&self.book), Instant::now());
         book.ended();
-        let mut is_due = |key, reply| book.answered(now, sent, key, Answer::of(reply)) == NextRelease::Now;
+        let mut is_due =
+            |index, reply| book.answered(now, sent, index, Answer::of(reply)) == NextRelease::Now;
         let replies = replies.into_iter().enumerate();
-        let due = replies.filter_map(|(key, reply)| is_due(key, reply).then_some(key));
+        let due = replies.filter_map(|(index, reply)| is_due(index, reply).then_some(index));
         // A vector that stays empty takes no allocation.
         due.collect()
     }
 
     /// Gives the claim up, and returns whether it may have its lock, now or later.
     pub(crate) fn give_up(&self) -> bool {
-        lock(&self.book).give_up(self.key)
+        lock(&self.book).give_up(self.index)
     }
 
     pub(crate) fn begin_release(&self) {
-        lock(&self.book).begin_release(self.key);
+        lock(&self.book).begin_release(self.index);
     }
 
     pub(crate) fn release_ended(&self) -> NextRelease {
-        lock(&self.book).release_ended(Instant::now(), self.key)
+        lock(&self.book).release_ended(Instant::now(), self.index)
     }
 
     /// Whether a request of the claim may take effect from now on.
     pub(crate) fn may_take_effect(&self) -> bool {
-        lock(&self.book).may_take_effect(self.key)
+        lock(&self.book).may_take_effect(self.index)
     }
 
     /// The same claim, if one of its requests may take effect from now on.
     pub(crate) fn if_unsettled(&self) -> Option<Self> {
         self.may_take_effect().then(|| self.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reply names the second claim of a set that was given up: that one is released, and not the first.
+    #[test]
+    fn the_claim_that_a_reply_has_acquired_is_due() {
+        let claims = Copies::of_set(2);
+        claims[0].sent();
+        assert!(claims.iter().all(Copies::give_up));
+        let held = AcquireReply::Held {
+            dates: None,
+            holder: None,
+            held_for: None,
+            remaining: None,
+        };
+        let unclear = LockError::no_reply("query", std::time::Duration::ZERO);
+        let replies = [Some(Ok(&held)), Some(Err(&unclear))];
+        assert_eq!(claims[0].answered(Instant::now(), replies), [1]);
+        assert!(claims[0].if_unsettled().is_none() && claims[1].if_unsettled().is_some());
     }
 }

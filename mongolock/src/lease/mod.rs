@@ -13,7 +13,7 @@
 //! A release that finds the claim gone is reported as "gone" by [`release`], after the lease has ended.
 
 pub(crate) mod background_release;
-pub(crate) mod book;
+mod book;
 mod commits;
 mod completion;
 pub(crate) mod copies;

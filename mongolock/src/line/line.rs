@@ -235,7 +235,7 @@ impl Line {
         self.order.ahead().saturating_sub(self.width - 1)
     }
 
-    /// Sets how many waiters ask at once. What does not know of the permits of a semaphore says one, which changes nothing.
+    /// Sets how many waiters ask at once. A width of one changes nothing, because its caller may not know the number of permits.
     pub(super) fn set_width(&mut self, width: usize) {
         if width > 1 {
             self.width = width;

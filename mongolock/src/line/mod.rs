@@ -192,7 +192,7 @@ impl Lines {
     }
 
     /// Notes that this provider has acquired a lock: it goes to the end of the line, if it stands there. Returns whether
-    /// [`Self::read_retaken`] is due. As long as it stands in no line, nothing is asked of the acquisition.
+    /// [`Self::read_retaken`] is due. `acquired` is only called if this provider stands in a line.
     pub(crate) fn acquired(
         self: &Arc<Self>,
         name: &Arc<str>,
@@ -204,7 +204,7 @@ impl Lines {
         if self.is_empty() {
             return self.note_retaken(name);
         }
-        // It asks others that have a mutex, and may come to this one.
+        // The closure locks the notifier and the queue, so it runs before this mutex is locked.
         let acquired = acquired();
         let mut state = lock(&self.state);
         state.note_round_trip(acquired.request);

@@ -33,8 +33,13 @@ impl RecentReleases {
     pub(super) fn contains(&self, now: Instant, name: &str) -> bool {
         let (cell, hash) = self.cell(name);
         let value = cell.load(Relaxed);
-        let at = low_half(value);
-        value >> 32 == hash >> 32 && u128::from(self.millis(now).wrapping_sub(at)) < LINE_RETAKEN.as_millis()
+        // Another thread may have noted a release after this time was read: that one is recent as well.
+        let since = self
+            .millis(now)
+            .wrapping_sub(low_half(value))
+            .cast_signed()
+            .max(0);
+        value >> 32 == hash >> 32 && u128::from(since.unsigned_abs()) < LINE_RETAKEN.as_millis()
     }
 
     fn cell(&self, name: &str) -> (&AtomicU64, u64) {

@@ -136,12 +136,12 @@ fn claim_of_a_stranger(number: u32) -> Arc<str> {
     Arc::from(format!("net-{number}"))
 }
 
-/// It stood in line when the wait began, so that it has written nothing for it.
 /// The number of waiters before a provider.
 fn ahead(lines: &Lines, name: &str) -> Option<usize> {
     Some(lines.standing(name)?.ahead)
 }
 
+/// It stood in line when the wait began, so that it has written nothing for it.
 #[tokio::test(start_paused = true)]
 async fn a_long_wait_is_written_beside_the_place_that_the_provider_has() {
     let [a, b] = Provider::several();
@@ -235,7 +235,7 @@ fn a_write_that_failed_is_wanted_again_unless_there_is_another_one() {
 async fn a_provider_has_one_document_for_a_name_however_often_it_enters() {
     let [a, b] = Provider::several();
     let queue = Queue::new();
-    assert!(a.lines.is_empty() && !a.lines.standing("n").is_some());
+    assert!(a.lines.is_empty() && a.lines.standing("n").is_none());
     a.enter("n", &queue).await;
     let entered = a.documents("n").await;
     sleep(SETTLES * 5).await;

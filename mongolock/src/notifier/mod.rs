@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use crate::backoff::Backoff;
 use crate::lease::Turn;
 use crate::lease::given_up::GivenUp;
-use crate::line::{Lines, Standing};
+use crate::line::Lines;
 use crate::moment::Moment;
 use crate::options::Config;
 use crate::queue::Holder;
@@ -41,7 +41,7 @@ use cost::StreamCost;
 use filter::Filter;
 use looker::{LOOK_FROM, Looker};
 pub(crate) use rest::Pauses;
-use rest::{Outlook, Rest};
+use rest::{Outlook, Rest, moments};
 use stream::StreamState;
 pub(crate) use subscription::Subscription;
 use waiters::{Waiter, Waiters};
@@ -201,7 +201,7 @@ impl ReleaseNotifier {
     fn released(self: &Arc<Self>, name: &Arc<str>) -> bool {
         let standing = self.lines.standing(name);
         let mut state = lock(&self.state);
-        let released = |rest: &mut Rest| rest.released(Instant::now(), moments(standing));
+        let released = |rest: &mut Rest| rest.released(Instant::now(), standing);
         match state.waiters.change(name, released) {
             Some(true) => state.waiters.wake(name, Rest::end),
             Some(false) => self.reschedule(&mut state),
@@ -306,11 +306,6 @@ impl State {
     fn is_open(&self) -> bool {
         self.stream == StreamState::Open && self.last_reply.elapsed() < STREAM_SILENT
     }
-}
-
-/// How long a waiter leaves a lock that was released to those before it in line.
-fn moments(standing: Option<Standing>) -> Duration {
-    standing.map_or(Duration::ZERO, |standing| standing.moments)
 }
 
 #[cfg(test)]

@@ -2,14 +2,18 @@
 //!
 //! | what it hears | what it does |
 //! |---|---|
-//! | its lock is held | it rests: until the lease ends at the latest, and for less time the nearer it is to the front |
-//! | a release | it asks after the moments of those before it in line, at once if there are none |
-//! | an acquisition by another claim | it rests on |
+//! | its provider leaves the lock to others before its first request | it rests until that time |
+//! | its lock is held | it rests, until a little after the end of the lease and the time slots of those before it at most |
+//! | the same, and the stream reports its lock | it rests for seconds, for less of them in line |
+//! | the same without a stream | in line it rests for less time the nearer it is to the front, and backs off otherwise |
+//! | a release | it asks after the time slots of those before it in line, at once if there are none |
+//! | an acquisition by another claim | in line it rests anew, unless it may have missed a release |
 //! | the stream begins or ends to report its lock | it asks or looks at once: a release before that is not known |
 //! | a look has found its lock free | it asks; if others stand before it, it leaves them the lock once |
-//! | a request or a look has failed | it pauses |
+//! | a look has failed | it rests and looks again; after an error that lasts it asks, and fails by itself |
 //!
-//! A waiter that *looks* does not send a request when it is due: a query looks at its lock, and at those of others.
+//! A waiter that *looks* does not send a request when it is due: a query looks at its lock, and at those of others. Luck comes
+//! from the [`Moment`] of a decision alone.
 
 use std::time::Duration;
 
@@ -23,7 +27,7 @@ use crate::timing::{ACQUIRE_OVERDUE, LINE_SILENCE, POLL_BESIDE_STREAM, STREAM_PO
 /// A part of each pause by which a look may come early: so that one look takes many names.
 pub(super) const EARLY_PART: u32 = 8;
 
-/// The rest of one waiter. A waiter that has no due time sends a request at present.
+/// When one waiter is due. A waiter without a due time does not rest: it sends a request at present.
 pub(super) struct Rest {
     /// The pauses while the stream does not report this lock.
     backoff: Backoff,
@@ -99,7 +103,7 @@ impl Rest {
         self.looks = !outlook.is_reported && standing.is_some_and(|standing| standing.ahead > 0);
         let pause = self.pause(at, outlook);
         // A lease that ends is followed in the order of the line as well.
-        let moments = standing.map_or(Duration::ZERO, |standing| standing.moments);
+        let moments = moments(standing);
         let until_free = remaining.map(|left| after_its_end(left + moments, at.luck()));
         self.rest_for(at.now, pause, until_free)
     }
@@ -153,7 +157,8 @@ impl Rest {
     }
 
     /// Hears of a release, and returns whether it asks at once. Otherwise it asks after the moments of those before it in line.
-    pub(super) fn released(&mut self, now: Instant, moments: Duration) -> bool {
+    pub(super) fn released(&mut self, now: Instant, standing: Option<Standing>) -> bool {
+        let moments = moments(standing);
         if moments.is_zero() || !self.is_resting() {
             self.due = None;
             return true;
@@ -227,12 +232,17 @@ impl Rest {
     }
 }
 
+/// How long a waiter leaves a lock that was released to those before it in line.
+pub(super) fn moments(standing: Option<Standing>) -> Duration {
+    standing.map_or(Duration::ZERO, |standing| standing.moments)
+}
+
 /// A little later than the end of a lease by the server's clock, so that a request does not come just before it.
 fn after_its_end(left: Duration, luck: Luck) -> Duration {
     left + luck.millis(1..=10)
 }
 
-/// The pauses between the requests of a caller that no notifier wakes.
+/// The pauses that a call makes by itself: after a failed request, and before it registers.
 pub(crate) struct Pauses(Backoff);
 
 impl Pauses {
@@ -258,186 +268,4 @@ impl Pauses {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LEAST: Duration = Duration::from_millis(10);
-    const MOST: Duration = Duration::from_millis(800);
-    const MOMENT: Duration = Duration::from_millis(6);
-
-    /// A waiter with so many others before it in line.
-    const fn behind(ahead: usize) -> Standing {
-        Standing {
-            ahead,
-            moments: if ahead == 0 { Duration::ZERO } else { MOMENT },
-            polling_pause: Duration::from_millis(20),
-        }
-    }
-
-    const fn outlook(is_reported: bool, standing: Option<Standing>) -> Outlook {
-        Outlook {
-            is_reported,
-            is_too_costly: false,
-            standing,
-        }
-    }
-
-    fn rest() -> (Rest, Moment) {
-        let at = Moment::at(Instant::now());
-        (Rest::new(at.now, Backoff::new(LEAST..=MOST), false), at)
-    }
-
-    /// A waiter that rests for a lock of which nothing more is known.
-    fn resting(outlook: &Outlook) -> (Rest, Moment) {
-        let (mut rest, at) = rest();
-        rest.held(at, outlook, None);
-        (rest, at)
-    }
-
-    #[test]
-    fn who_hears_of_releases_rests_longer_and_longest_outside_a_line() {
-        let (mut rest, at) = rest();
-        let pauses = [
-            outlook(true, None),
-            outlook(true, Some(behind(1))),
-            outlook(false, Some(behind(1))),
-            outlook(false, None),
-        ]
-        .map(|outlook| rest.held(at, &outlook, None));
-        assert_eq!(
-            pauses[..3],
-            [POLL_BESIDE_STREAM, LINE_SILENCE, Duration::from_millis(20)]
-        );
-        assert!((LEAST..=LEAST * 3).contains(&pauses[3]), "{pauses:?}");
-    }
-
-    #[test]
-    fn while_the_stream_costs_too_much_the_pauses_are_short() {
-        let (mut rest, at) = rest();
-        let outlook = Outlook {
-            is_too_costly: true,
-            ..outlook(false, None)
-        };
-        for _ in 0..20 {
-            assert!(rest.held(at, &outlook, None) <= STREAM_POLL_PAUSE.max(LEAST));
-        }
-    }
-
-    #[test]
-    fn a_rest_ends_a_little_after_the_lease_and_after_the_moments_of_others() {
-        let (mut rest, at) = rest();
-        let second = Duration::from_secs(1);
-        let pause = rest.held(at, &outlook(true, None), Some(second));
-        assert!(second < pause && pause <= second + LEAST, "{pause:?}");
-        let later = rest.held(at, &outlook(true, Some(behind(1))), Some(second / 2));
-        assert_eq!(later + second / 2, pause + MOMENT);
-        assert_eq!(rest.due().unwrap().early, Duration::ZERO);
-    }
-
-    #[test]
-    fn only_who_stands_behind_others_without_a_stream_looks() {
-        for (outlook, looks) in [
-            (outlook(false, Some(behind(1))), true),
-            (outlook(true, Some(behind(1))), false),
-            (outlook(false, Some(behind(0))), false),
-            (outlook(false, None), false),
-        ] {
-            assert_eq!(resting(&outlook).0.looks(), looks, "{outlook:?}");
-        }
-    }
-
-    #[test]
-    fn a_release_has_the_waiter_ask_after_the_moments_of_those_before_it() {
-        let (mut rest, at) = resting(&outlook(true, Some(behind(1))));
-        rest.look_sent(at.now, 7);
-        assert!(rest.awaits_look(7));
-        assert!(!rest.released(at.now, MOMENT));
-        assert!(!rest.awaits_look(7), "the query may be older than the release");
-        let asks = Due {
-            at: at.now + MOMENT,
-            asks: true,
-            early: Duration::ZERO,
-        };
-        assert_eq!(rest.due(), Some(asks));
-        assert!(rest.released(at.now, Duration::ZERO));
-        assert!(rest.released(at.now, MOMENT), "it sends a request already");
-    }
-
-    #[test]
-    fn an_acquisition_lets_a_waiter_in_line_rest_on_unless_a_release_may_be_missed() {
-        let (mut rest, _) = resting(&outlook(true, Some(behind(1))));
-        assert!(rest.rests_on(Some(behind(0))) && !rest.rests_on(None));
-        rest.outdated();
-        assert!(!rest.rests_on(Some(behind(0))));
-        rest.end();
-        assert!(!rest.rests_on(Some(behind(0))));
-    }
-
-    #[test]
-    fn a_waiter_that_may_have_missed_a_release_asks_at_once() {
-        let (mut rest, at) = resting(&outlook(true, None));
-        rest.outdated();
-        assert_eq!(rest.due().unwrap().at, rest.since());
-        rest.end();
-        let pause = rest.held(at, &outlook(true, None), None);
-        assert_eq!(pause, Duration::ZERO, "nothing has been heard since");
-        rest.ask();
-        let pause = rest.held(at, &outlook(true, None), None);
-        assert_eq!(pause, POLL_BESIDE_STREAM);
-    }
-
-    #[test]
-    fn a_free_lock_is_left_once_to_those_before() {
-        let (mut rest, at) = resting(&outlook(false, Some(behind(1))));
-        assert!(!rest.found_free(at.now, Some(behind(1))));
-        assert_eq!(rest.due().unwrap().at, at.now + LEAST.max(MOMENT));
-        assert!(
-            rest.found_free(at.now, Some(behind(1))),
-            "the second time in a row"
-        );
-        let (mut rest, at) = resting(&outlook(false, Some(behind(1))));
-        assert!(!rest.found_free(at.now, Some(behind(1))));
-        rest.found_held();
-        assert!(!rest.found_free(at.now, Some(behind(1))), "another one had it");
-        let (mut rest, at) = resting(&outlook(false, Some(behind(1))));
-        assert!(rest.found_free(at.now, Some(behind(0))) && !rest.is_resting());
-    }
-
-    #[test]
-    fn an_overdue_look_is_sent_again() {
-        let (mut rest, at) = resting(&outlook(false, Some(behind(1))));
-        rest.look_sent(at.now, 1);
-        assert_eq!(rest.due().unwrap().at, at.now + ACQUIRE_OVERDUE);
-    }
-
-    #[test]
-    fn a_waiter_looks_or_asks_when_its_place_comes() {
-        let (mut rest, at) = rest();
-        let until = at.now + MOMENT;
-        for is_reported in [true, false] {
-            rest.place(until, is_reported);
-            let due = rest.due().unwrap();
-            assert_eq!(
-                (due.at, due.asks, rest.looks()),
-                (until, is_reported, !is_reported)
-            );
-        }
-    }
-
-    #[test]
-    fn a_failed_look_is_repeated_by_a_waiter_that_rests() {
-        let (mut rest, at) = resting(&outlook(false, None));
-        assert!(rest.look_failed(at).is_some_and(|pause| pause <= MOST));
-        rest.end();
-        assert_eq!(rest.look_failed(at), None);
-    }
-
-    #[test]
-    fn who_is_not_registered_pauses_until_the_end_of_the_lease_at_most() {
-        let (mut pauses, at) = (Pauses::new(Backoff::new(MOST..=MOST)), Moment::at(Instant::now()));
-        assert_eq!(pauses.after_error(at), MOST);
-        assert_eq!(pauses.after_held(at, None), MOST);
-        let pause = pauses.after_held(at, Some(LEAST));
-        assert!(LEAST < pause && pause <= LEAST * 2, "{pause:?}");
-    }
-}
+mod tests;

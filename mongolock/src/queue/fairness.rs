@@ -218,6 +218,14 @@ mod tests {
         assert!(!budget.must_yield());
         assert_eq!(row_length(&mut budget, fast, Rivals::Unknown), HANDOVER_MIN);
         assert!(budget.must_yield());
+        let pause = budget.yield_to_others(Luck::draw());
+        assert!((2..=5).contains(&pause.as_millis()), "{pause:?}");
+        assert!(!budget.must_yield(), "it has yielded");
+        assert_eq!(
+            row_length(&mut budget, fast, Rivals::Unknown),
+            HANDOVER_MIN * 2,
+            "each row that has yielded makes the next one longer"
+        );
         for _ in 0..10 {
             budget.grow();
         }

@@ -1,3 +1,4 @@
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -182,7 +183,11 @@ fn digests() {
     let seeds = number("MONGOLOCK_SEEDS").map_or(150, |seeds| seeds.div_ceil(SCENARIOS));
     let of = |(scenario, seed)| match try_simulate(&Plan::small(scenario, seed)) {
         Ok(world) => format!("{scenario:?} {seed} {:016x}", world.server.digest()),
-        Err(_) => format!("{scenario:?} {seed} breach"),
+        Err(breach) => {
+            let mut hasher = DefaultHasher::new();
+            breach.hash(&mut hasher);
+            format!("{scenario:?} {seed} breach {:016x}", hasher.finish())
+        }
     };
     let plans = |parity: u64| {
         Scenario::ALL

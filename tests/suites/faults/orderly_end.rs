@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use mongodb::bson::doc;
 use mongolock::{LockError, LockProvider};
-use mongolock_tests::{TestDb, lock_document, locks, must, test_db};
+use mongolock_tests::{BEFORE_EXPIRY, TestDb, lock_document, locks, must, test_db};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::actor::{Part, command};
 use crate::{DEFAULT_EXPIRY, Standalone};
@@ -75,7 +75,9 @@ fn process(db: &TestDb, part: &str) -> impl Future<Output = Output> + use<> {
 async fn with_a_client_of_its_own() {
     if let Some(Part { database, .. }) = Part::given().await {
         end_under_load(LockProvider::new(&database)).await;
-        database.client().clone().shutdown().await;
+        // The driver waits for its own tasks.
+        let closing = database.client().clone().shutdown();
+        let _ = timeout(BEFORE_EXPIRY, closing.into_future()).await;
     }
 }
 

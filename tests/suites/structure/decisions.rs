@@ -6,6 +6,8 @@ use crate::tokens::{Token, read};
 const REFUSED: &[&[&str]] = &[
     &["Instant", "::", "now"],
     &[".", "elapsed"],
+    &["Moment", "::", "present"],
+    &["DateTime", "::", "now"],
     &["SystemTime"],
     &["fastrand"],
     &["Luck", "::", "draw"],
@@ -36,6 +38,7 @@ mod tests {
         let source = "
             fn decide(now: Instant) -> bool { self.since.elapsed() > X || Instant::now() > now }
             async fn wait() { sleep(fastrand::u64(..)).await }
+            fn both() { (DateTime::now(), Moment::present()) }
             // Instant::now() in a comment
             #[cfg(test)]
             mod tests { fn now() { Instant::now(); } }";
@@ -46,6 +49,8 @@ mod tests {
             "a.rs:3: async",
             "a.rs:3: fastrand",
             "a.rs:3: .await",
+            "a.rs:4: DateTime::now",
+            "a.rs:4: Moment::present",
         ];
         assert_eq!(found, expected);
     }

@@ -176,7 +176,9 @@ impl Round {
 
     fn send(&mut self, permit: RequestPermit, admission: Admission, deadline: Option<Instant>) {
         let is_first = self.asking.is_new();
-        let limit = self.asking.sent(Instant::now(), deadline, admission.is_crowded);
+        let limit = self
+            .asking
+            .admitted(Instant::now(), deadline, admission.is_crowded);
         let Some(limit) = limit else { return };
         // The set is handed over to callers that wait for its first name.
         if is_first && (self.shared.entries[0].others_wait() || !self.shared.options.await_release) {
@@ -213,6 +215,7 @@ impl Round {
     }
 
     fn outcome(&mut self, reply: Reply) -> RoundOutcome {
+        // Copies come after a blocked document as after any error: the call gives the round back then.
         let has_failed = reply.result.is_err();
         self.asking.ended(if has_failed {
             LastEnd::Failed
