@@ -150,8 +150,10 @@ async fn callers_of_other_names_or_options_get_a_hold_of_their_own(fixture: Fixt
     }
 }
 
-/// Starts a task that acquires the set, and has it begin to wait.
+/// Starts a task that acquires the set, and has it begin to wait. The test has the limits: a busy machine may stop for longer
+/// than a call usually waits.
 async fn queue_one(set: LockSet) -> JoinHandle<LockSetGuard> {
+    let set = set.acquire_timeout(AMPLE);
     let waiting = tokio::spawn(async move { set.acquire().await.unwrap() });
     tokio::task::yield_now().await;
     waiting
