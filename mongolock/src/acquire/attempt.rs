@@ -420,7 +420,8 @@ impl Request {
     }
 }
 
-fn is_from_server(result: &Result<AcquireReply, LockError>) -> bool {
+/// Whether the server has answered: a document that another operation blocks is an answer as well.
+pub(super) fn is_from_server<T>(result: &Result<T, LockError>) -> bool {
     result
         .as_ref()
         .map_or_else(driver_error::is_blocked_document, |_| true)
@@ -472,8 +473,8 @@ mod tests {
         };
         let blocked = blocked();
         let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-        assert!(is_from_server(&Ok(held)) && is_from_server(&Err(blocked)));
-        assert!(!is_from_server(&Err(LockError::Mongo(broken.into()))));
+        assert!(is_from_server(&Ok(held)) && is_from_server(&Err::<(), _>(blocked)));
+        assert!(!is_from_server(&Err::<(), _>(LockError::Mongo(broken.into()))));
     }
 
     /// Near the deadline of its call a request has too little time at the server to show that a document is blocked for long.

@@ -88,7 +88,7 @@ impl<'a> Pacing<'a> {
         self.counted.get_or_insert_with(|| notifier.count());
         let lines = &self.engine.lines;
         let replies = REPLIES_BEFORE_STREAM - u32::from(lines.is_fair());
-        let is_in_line = lines.standing(name).is_some();
+        let is_in_line = lines.has(name);
         if self.held_replies > replies || is_in_line || notifier.has_many() {
             self.subscribe();
         }

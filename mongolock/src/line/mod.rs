@@ -134,6 +134,11 @@ impl Lines {
         self.is_fair
     }
 
+    /// Whether this provider stands in the line of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.with_line(name, |_| ()).is_some()
+    }
+
     /// What this returns of the line of a name; `None` if the provider does not stand in it.
     fn with_line<T>(&self, name: &str, of: impl FnOnce(&mut Line) -> T) -> Option<T> {
         if self.is_empty() {

@@ -221,16 +221,16 @@ impl ReleaseNotifier {
     /// waiter or a line is concerned.
     fn acquired(self: &Arc<Self>, name: &Arc<str>, lock_id: &Arc<str>) -> bool {
         if self.lines.is_own(lock_id) {
-            return self.lines.standing(name).is_some();
+            return self.lines.has(name);
         }
         self.lines.held_by(name, lock_id);
-        let standing = self.lines.standing(name);
+        let is_in_line = self.lines.has(name);
         let mut state = lock(&self.state);
         let is_looking = state.looker.has_queries();
         let Some(waiter) = state.waiters.get(name) else {
-            return standing.is_some();
+            return is_in_line;
         };
-        if waiter.rest().rests_on(standing) {
+        if waiter.rest().rests_on(is_in_line) {
             // A request or a query that has no reply yet stays known as one.
             if !is_looking && !waiter.entry.has_requests() {
                 let (id, zero) = (Arc::clone(lock_id), Duration::ZERO);

@@ -170,8 +170,8 @@ impl Rest {
     }
 
     /// Whether the waiter rests on after an acquisition by another claim, which is the holder then.
-    pub(super) fn rests_on(&self, standing: Option<Standing>) -> bool {
-        self.is_resting() && !self.is_outdated && standing.is_some()
+    pub(super) fn rests_on(&self, is_in_line: bool) -> bool {
+        self.is_resting() && !self.is_outdated && is_in_line
     }
 
     /// Hears that the stream begins or ends to report the lock. A waiter that rests is due at once, those that have waited

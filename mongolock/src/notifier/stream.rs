@@ -102,7 +102,7 @@ impl ReleaseNotifier {
                 group => {
                     let group: Arc<str> = Arc::from(group);
                     self.lines.held_by(&group, lock_id);
-                    self.lines.standing(&group).is_some()
+                    self.lines.has(&group)
                 }
             },
         }

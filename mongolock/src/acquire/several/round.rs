@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use super::super::asking::{Ask, Asking, LastEnd, given_up_after};
-use super::super::attempt::{HANDOVERS, poll_first};
+use super::super::attempt::{HANDOVERS, is_from_server, poll_first};
 use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
@@ -377,11 +377,6 @@ impl Request {
         let was_claimed = matches!(outcome, Some(Ok(_)));
         let result = outcome.map(Result::flatten);
         let shared = &self.shared;
-        let is_from_server = |result: &Result<_, LockError>| {
-            result
-                .as_ref()
-                .map_or_else(driver_error::is_blocked_document, |_| true)
-        };
         if result.as_ref().is_some_and(is_from_server) {
             for (entry, number) in shared.entries.iter().zip(&*self.numbers) {
                 entry.front().replied(*number);

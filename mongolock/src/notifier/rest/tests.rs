@@ -108,11 +108,11 @@ fn a_release_has_the_waiter_ask_after_the_moments_of_those_before_it() {
 #[test]
 fn an_acquisition_lets_a_waiter_in_line_rest_on_unless_a_release_may_be_missed() {
     let (mut rest, _) = resting(&outlook(true, Some(behind(1))));
-    assert!(rest.rests_on(Some(behind(0))) && !rest.rests_on(None));
+    assert!(rest.rests_on(true) && !rest.rests_on(false));
     rest.outdated();
-    assert!(!rest.rests_on(Some(behind(0))));
+    assert!(!rest.rests_on(true));
     rest.end();
-    assert!(!rest.rests_on(Some(behind(0))));
+    assert!(!rest.rests_on(true));
 }
 
 #[test]
