@@ -1,4 +1,4 @@
-//! What a caller with the turn sends for one claim, and when.
+//! What a caller with the turn does next: what it sends for one claim and when, and what it does when a request has ended.
 //!
 //! | the claim's last request | what is sent next |
 //! |---|---|
@@ -8,22 +8,39 @@
 //! | has failed | another one after a pause, with the same id; its copies each 2 s |
 //! | has ended at a document that another operation blocks | the same, but copies after 7 s: earlier ones would only wait with it |
 //!
-//! A round of a set ends when it finds a lock held, and at a blocked document, because it keeps the other locks from others;
-//! it sends a bounded number of requests. Nothing is sent at or after the deadline.
+//! | a request has ended | a lock | a permit | a set |
+//! |---|---|---|---|
+//! | the claim has its lock | deliver | deliver | deliver |
+//! | its lease was over when the reply was read | claim anew | claim anew | claim anew |
+//! | a claim that this process has given up has the lock | clear | clear | clear |
+//! | another claim has the lock | held | held | held |
+//! | the server had too little time, and a reply before has named a holder | pause | leave | leave |
+//! | an error that lasts; for a single try also that no server can be reached | end | end | end |
+//! | another operation blocks the document | pause | leave | leave |
+//! | another error | pause | pause | pause, and leave after the last request |
+//!
+//! [`Next`] says what each of these means. A round of a set keeps the other locks from others, so it has a bounded number of
+//! requests. Nothing is sent at or after the deadline.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::LockError;
-use crate::store::{AdmissionClass, driver_error};
+use crate::queue::Holder;
+use crate::store::{AdmissionClass, Dates, driver_error};
 use crate::timing::{
-    ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_OVERDUE, CROWDED_LIMIT, NO_REPLY, PERMIT_LIMIT,
+    ACQUIRE_LIMIT, ACQUIRE_LIMIT_MIN, ACQUIRE_OVERDUE, CROWDED_LIMIT, NO_REPLY, PERMIT_LIMIT, SLOW_REPLY,
 };
+
+/// How many times the request of a round is sent: after that its claims are given back, so that a round whose outcome stays
+/// unknown does not keep locks from others.
+pub(super) const MOST_REQUESTS: u8 = 3;
 
 /// The requests of one claim, or of the claims of a set with one id.
 #[derive(Debug)]
 pub(super) struct Asking {
+    kind: Kind,
     /// Among which commands of the provider each request is admitted; `None` for a single try.
     class: Option<AdmissionClass>,
     /// How the last request has ended.
@@ -37,7 +54,17 @@ pub(super) struct Asking {
     left: Option<u8>,
 }
 
-/// What the caller does next.
+/// What the claim is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Lock,
+    /// Any permit of a semaphore: the call can go on with another one.
+    Permit,
+    /// A round of a set: the call can make another one.
+    Set,
+}
+
+/// What the caller sends next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     /// It sends a request as soon as one of this class is admitted.
@@ -57,6 +84,63 @@ pub(super) enum LastEnd {
     Blocked,
 }
 
+/// How a request has ended; `H` is the type of the hold.
+#[derive(Debug)]
+pub(super) enum Outcome<H> {
+    /// The claim has its lock, or those of all names of a set.
+    Acquired(H),
+    /// It had its lock, but the lease was over when the reply was read: the next claim needs a new id.
+    AlreadyOver,
+    Held(Held),
+    /// The server ended the request at its limit, which was too short to tell a slow server from a broken one.
+    OutOfTime(LockError),
+    Failed(LockError),
+    /// The runtime is shutting down, and the provider's tasks with it.
+    RuntimeStopped,
+}
+
+/// A lock that another claim has.
+#[derive(Debug)]
+pub(super) struct Held {
+    /// The place of its name in the set; zero for a lock alone.
+    pub(super) index: usize,
+    pub(super) holder: Holder,
+    /// Present if the work under the lock may succeed only once.
+    pub(super) dates: Option<Dates>,
+}
+
+/// What the caller does when a request has ended.
+#[derive(Debug)]
+pub(super) enum Next<H> {
+    /// The call ends with this hold.
+    Deliver(H),
+    /// It claims with a new id, at once. The old claim releases itself.
+    ClaimAnew,
+    /// It releases the claim of this process that has the lock, with this minimum hold, and asks again.
+    Clear(Held, Duration),
+    /// It asks again at once, with the same id.
+    Again,
+    /// A wait rests, and a single try ends. A call for any permit looks for another one. A round is given back.
+    Held(Held),
+    /// It asks again after a pause, with the same id. The error is noted as the status of the lock.
+    Pause(Option<LockError>),
+    /// It gives this claim up, and goes on with another permit, or with another round after a pause.
+    Leave(Option<LockError>),
+    End(LockError),
+    /// It ends, because nothing is sent any more.
+    Stop,
+}
+
+impl<H> Outcome<H> {
+    /// The outcome when it is read; the lease may have ended since the request has ended.
+    pub(super) fn read(self, is_over: impl FnOnce(&H) -> bool) -> Self {
+        match self {
+            Self::Acquired(hold) if is_over(&hold) => Self::AlreadyOver,
+            other => other,
+        }
+    }
+}
+
 impl LastEnd {
     pub(super) fn of(error: &LockError) -> Self {
         if driver_error::is_blocked_document(error) {
@@ -68,15 +152,16 @@ impl LastEnd {
 }
 
 impl Asking {
-    /// At most `most` requests, any number without it. The first one has this class; `None` is that of a single try, which does
-    /// not wait behind the first requests of waiting calls.
-    pub(super) fn new(class: Option<AdmissionClass>, most: Option<u8>) -> Self {
+    /// The requests of a claim. The first one has this class; `None` is that of a single try, which does not wait behind the
+    /// first requests of waiting calls.
+    pub(super) fn new(kind: Kind, class: Option<AdmissionClass>) -> Self {
         Self {
+            kind,
             class,
             last: LastEnd::Replied,
             has_short_limit: false,
             has_sent: false,
-            left: most,
+            left: (kind == Kind::Set).then_some(MOST_REQUESTS),
         }
     }
 
@@ -91,7 +176,7 @@ impl Asking {
 
     /// The requests of the next claim of the same call.
     pub(super) fn anew(&self) -> Self {
-        Self::new(self.class, None)
+        Self::new(self.kind, self.class)
     }
 
     /// Whether no request was sent yet.
@@ -167,10 +252,63 @@ impl Asking {
         self.last = last;
     }
 
-    /// Notes that a reply has found the lock held: the next request is that of a caller that was woken.
-    pub(super) fn found_held(&mut self) {
-        self.class = self.class.map(|_| AdmissionClass::Woken);
+    /// What the caller does after this outcome. `given_up` returns the minimum hold of a claim that this process has given up,
+    /// and `knows_holder` says whether a reply before has named a holder.
+    pub(super) fn next_after<H>(
+        &mut self,
+        outcome: Outcome<H>,
+        given_up: impl FnOnce(&str) -> Option<Duration>,
+        knows_holder: impl FnOnce() -> bool,
+    ) -> Next<H> {
+        match outcome {
+            Outcome::Acquired(hold) => Next::Deliver(hold),
+            Outcome::AlreadyOver => Next::ClaimAnew,
+            Outcome::Held(held) => {
+                // The next request is that of a caller that was woken.
+                self.class = self.class.map(|_| AdmissionClass::Woken);
+                match held.holder.lock_id().and_then(|id| given_up(id)) {
+                    Some(min_hold) => Next::Clear(held, min_hold),
+                    None => Next::Held(held),
+                }
+            }
+            Outcome::OutOfTime(_) if knows_holder() => match self.kind {
+                Kind::Lock => Next::Pause(None),
+                Kind::Permit | Kind::Set => Next::Leave(None),
+            },
+            Outcome::OutOfTime(error) | Outcome::Failed(error) => self.next_after_error(error),
+            Outcome::RuntimeStopped => Next::Stop,
+        }
     }
+
+    /// What the caller does after this error of a request, or of the release of a claim that this process has given up.
+    pub(super) fn next_after_error<H>(&self, error: LockError) -> Next<H> {
+        if ends_call(&error, self.class.is_none()) {
+            return Next::End(error);
+        }
+        let is_blocked = driver_error::is_blocked_document(&error);
+        let goes_on_elsewhere = match self.kind {
+            Kind::Lock => false,
+            Kind::Permit => is_blocked,
+            Kind::Set => is_blocked || !self.may_repeat(),
+        };
+        if goes_on_elsewhere {
+            Next::Leave(Some(error))
+        } else {
+            Next::Pause(Some(error))
+        }
+    }
+}
+
+/// Whether a call ends with this error. A single try would fail in the same way again if no server can be reached. After other
+/// transient errors it goes on, because an election ends soon.
+pub(super) fn ends_call(error: &LockError, is_try: bool) -> bool {
+    !driver_error::is_transient(error) || (is_try && driver_error::is_unreachable(error))
+}
+
+/// Whether a request that has ended with this error had too little time at the server: another operation blocks the document,
+/// and a request with more time might have met its end.
+pub(super) fn is_out_of_time(error: &LockError, limit: Duration) -> bool {
+    limit < SLOW_REPLY && driver_error::is_blocked_document(error)
 }
 
 /// The limit of a request at the server: a part of the caller's remaining time, so that the reply arrives before the
@@ -190,12 +328,88 @@ pub(super) fn given_up_after(limit: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::failure::Failure;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     fn asking() -> (Asking, Instant) {
         let first = Some(AdmissionClass::First);
-        (Asking::new(first, None), Instant::now())
+        (Asking::new(Kind::Lock, first), Instant::now())
+    }
+
+    fn next_after(asking: &mut Asking, outcome: Outcome<()>) -> Next<()> {
+        asking.next_after(outcome, |id| id.ends_with("own").then_some(SECOND), || true)
+    }
+
+    fn held_by(lock_id: &str) -> Outcome<()> {
+        Outcome::Held(Held {
+            index: 0,
+            holder: Holder::local(&lock_id.into(), Instant::now()),
+            dates: None,
+        })
+    }
+
+    fn blocked() -> LockError {
+        driver_error::blocked("n", mongodb::error::Error::custom("blocked"))
+    }
+
+    fn broken() -> LockError {
+        LockError::Mongo(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
+    }
+
+    /// The second table above, from its third row on: for a lock, a permit and a set.
+    #[test]
+    fn what_follows_the_end_of_a_request() {
+        let kinds = [Kind::Lock, Kind::Permit, Kind::Set];
+        let after = |outcome: fn() -> Outcome<()>| {
+            kinds.map(|kind| next_after(&mut Asking::new(kind, Some(AdmissionClass::First)), outcome()))
+        };
+        assert!(matches!(
+            after(|| held_by("own")),
+            [Next::Clear(_, SECOND), Next::Clear(..), Next::Clear(..)]
+        ));
+        assert!(matches!(
+            after(|| held_by("other")),
+            [Next::Held(_), Next::Held(_), Next::Held(_)]
+        ));
+        assert!(matches!(
+            after(|| Outcome::OutOfTime(blocked())),
+            [Next::Pause(None), Next::Leave(None), Next::Leave(None)]
+        ));
+        assert!(matches!(
+            after(|| Outcome::Failed(LockError::NoProvider)),
+            [Next::End(_), Next::End(_), Next::End(_)]
+        ));
+        assert!(matches!(
+            after(|| Outcome::Failed(blocked())),
+            [Next::Pause(Some(_)), Next::Leave(Some(_)), Next::Leave(Some(_))]
+        ));
+        assert!(matches!(
+            after(|| Outcome::Failed(broken())),
+            [Next::Pause(Some(_)), Next::Pause(Some(_)), Next::Pause(Some(_))]
+        ));
+    }
+
+    /// Without a known holder the call would end with what the server has said of the document.
+    #[test]
+    fn a_request_without_time_has_failed_if_no_reply_has_named_a_holder() {
+        let (mut asking, _) = asking();
+        let next = asking.next_after(Outcome::<()>::OutOfTime(blocked()), |_| None, || false);
+        assert!(matches!(next, Next::Pause(Some(_))));
+    }
+
+    #[test]
+    fn a_single_try_ends_if_no_server_can_be_reached() {
+        let unreachable = Failure::Unreachable {
+            address: String::new(),
+            reason: String::new(),
+            kind: std::io::ErrorKind::ConnectionRefused,
+            others: 0,
+            is_unsent: true,
+        };
+        let unreachable = unreachable.into_error();
+        assert!(!ends_call(&unreachable, false) && ends_call(&unreachable, true));
+        assert!(!ends_call(&broken(), true));
     }
 
     #[test]
@@ -218,7 +432,7 @@ mod tests {
     fn the_class_of_the_next_request_follows_from_the_last_one() {
         let (mut asking, now) = asking();
         asking.admitted(now, None, false);
-        asking.found_held();
+        next_after(&mut asking, held_by("other"));
         assert_eq!(asking.next(now, None, 0), Ask::Send(AdmissionClass::Woken));
         assert_eq!(
             asking.next(now, None, 1),
@@ -227,7 +441,7 @@ mod tests {
         );
         asking.ended(LastEnd::Failed);
         assert_eq!(asking.next(now, None, 1), Ask::Send(AdmissionClass::Repeated));
-        let single_try = Asking::new(None, None);
+        let single_try = Asking::new(Kind::Lock, None);
         assert_eq!(single_try.next(now, None, 0), Ask::Send(AdmissionClass::Woken));
     }
 
@@ -242,15 +456,18 @@ mod tests {
 
     #[test]
     fn a_round_sends_a_bounded_number_of_requests() {
-        let (mut asking, mut now, mut asked) = (Asking::new(None, Some(2)), Instant::now(), None);
-        for in_flight in 0..2 {
+        let (mut asking, mut now, mut asked) = (Asking::new(Kind::Set, None), Instant::now(), None);
+        for in_flight in 0..usize::from(MOST_REQUESTS) {
             assert!(matches!(asking.next(now, asked, in_flight), Ask::Send(_)));
             asking.admitted(now, None, false);
             asked = Some(now);
             now += ACQUIRE_OVERDUE;
         }
-        assert!(!asking.may_repeat());
-        assert_eq!(asking.next(now, asked, 2), Ask::Wait(now + ACQUIRE_OVERDUE));
+        assert!(matches!(
+            next_after(&mut asking, Outcome::Failed(broken())),
+            Next::Leave(Some(_))
+        ));
+        assert_eq!(asking.next(now, asked, 3), Ask::Wait(now + ACQUIRE_OVERDUE));
     }
 
     #[test]

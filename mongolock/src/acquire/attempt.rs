@@ -9,15 +9,16 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
-use super::asking::{Ask, Asking, LastEnd, given_up_after};
+use super::Outcome;
+use super::asking::{Ask, Asking, Held, Kind, LastEnd, given_up_after, is_out_of_time};
 use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
-use crate::lease::{Entry, Grant, Hold, Lease, RequestPermit, without_margin};
+use crate::lease::{Entry, Grant, Lease, RequestPermit, without_margin};
 use crate::options::Options;
-use crate::queue::RequestNumber;
+use crate::queue::{Holder, RequestNumber};
 use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, Dates, LeaseId, driver_error};
-use crate::timing::{ACQUIRE_OVERDUE, SLOW_REPLY};
+use crate::timing::ACQUIRE_OVERDUE;
 use crate::{FencingToken, LockError, task, trace};
 
 /// The number of tokens that are reserved when others wait in this process: one for each hold that can be handed over.
@@ -38,8 +39,8 @@ pub(crate) struct Attempt {
     /// The number of the last request, until one has an outcome. What is sent before that is a copy with the same number,
     /// because a reply to one of them answers all.
     number: Option<RequestNumber>,
-    /// What is sent next, and when.
-    asking: Asking,
+    /// What is sent next and when, and what follows when a request has ended.
+    pub(super) asking: Asking,
     /// The reply of a store that never waits, until the caller takes it. It is boxed, because most stores wait.
     reply: Option<Box<Reply>>,
     /// Whether the attempt has become a lease, which then releases the claim.
@@ -56,30 +57,6 @@ struct Shared {
     copies: Copies,
     /// The name of the semaphore, if the lock is one of its permits.
     semaphore: Option<Arc<str>>,
-}
-
-/// How one request of an attempt ended.
-pub(crate) enum AttemptOutcome {
-    /// The lock was acquired.
-    Acquired(Hold),
-    /// Another holder has the lock, for the remaining time if the server has sent one.
-    Held {
-        /// The id of the claim that has the lock, if the reply names one.
-        lock_id: Option<Arc<str>>,
-        /// How long that claim has had the lock.
-        held_for: Option<Duration>,
-        remaining: Option<Duration>,
-        /// Present if the work under the lock may succeed only once.
-        dates: Option<Dates>,
-    },
-    /// The lock was acquired, but the reply came when the lease was over: the next attempt needs a new id.
-    AlreadyOver,
-    /// The request failed.
-    Failed(LockError),
-    /// The server ended the request at its limit, which was too short to tell a slow server from a broken one.
-    OutOfTime(LockError),
-    /// The runtime is shutting down, and the provider's tasks with it.
-    RuntimeStopped,
 }
 
 /// The reply to one request.
@@ -132,6 +109,11 @@ impl Attempt {
         entry: &Arc<Entry>,
         semaphore: Option<Arc<str>>,
     ) -> Self {
+        let kind = if semaphore.is_some() {
+            Kind::Permit
+        } else {
+            Kind::Lock
+        };
         let shared = Shared {
             engine: Arc::clone(engine),
             key: LeaseId {
@@ -148,7 +130,7 @@ impl Attempt {
             tokens: 1,
             requests: Vec::new(),
             number: None,
-            asking: Asking::new(Some(AdmissionClass::First), None),
+            asking: Asking::new(kind, Some(AdmissionClass::First)),
             reply: None,
             is_lease: false,
         }
@@ -205,7 +187,7 @@ impl Attempt {
 
     /// Sends a request, and a copy on another connection when a reply is overdue, until one of them has an outcome;
     /// nothing is sent after the deadline. Cancel safe: the requests go on.
-    pub(crate) async fn request(&mut self, deadline: Option<Instant>) -> AttemptOutcome {
+    pub(crate) async fn request(&mut self, deadline: Option<Instant>) -> Outcome {
         let shared = Arc::clone(&self.shared);
         let mut asked = None;
         loop {
@@ -245,7 +227,7 @@ impl Attempt {
     }
 
     /// The outcome of the next request in flight; waits forever if there is none.
-    pub(crate) async fn next_outcome(&mut self) -> AttemptOutcome {
+    pub(crate) async fn next_outcome(&mut self) -> Outcome {
         if self.reply.is_some() {
             // Other tasks run from time to time, even if this one never waits.
             consume_budget().await;
@@ -260,7 +242,7 @@ impl Attempt {
                 Ok(None) => {}
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(_) => return AttemptOutcome::RuntimeStopped,
+                    Err(_) => return Outcome::RuntimeStopped,
                 },
             }
         }
@@ -298,7 +280,7 @@ impl Attempt {
         }
     }
 
-    fn outcome(&mut self, reply: Reply) -> AttemptOutcome {
+    fn outcome(&mut self, reply: Reply) -> Outcome {
         self.number = None;
         let last = reply.result.as_ref().err().map_or(LastEnd::Replied, LastEnd::of);
         self.asking.ended(last);
@@ -314,19 +296,15 @@ impl Attempt {
                 remaining,
                 dates,
             }) => {
-                self.asking.found_held();
                 self.shared.engine.lines.note_round_trip(reply.sent.elapsed());
-                AttemptOutcome::Held {
-                    lock_id: holder,
-                    held_for,
-                    remaining,
+                Outcome::Held(Held {
+                    index: 0,
+                    holder: Holder::new(Instant::now(), holder, held_for, remaining),
                     dates,
-                }
+                })
             }
-            Err(error) if last == LastEnd::Blocked && reply.limit < SLOW_REPLY => {
-                AttemptOutcome::OutOfTime(error)
-            }
-            Err(error) => AttemptOutcome::Failed(error),
+            Err(error) if is_out_of_time(&error, reply.limit) => Outcome::OutOfTime(error),
+            Err(error) => Outcome::Failed(error),
         }
     }
 
@@ -338,13 +316,13 @@ impl Attempt {
         last_token: FencingToken,
         remaining: Option<Duration>,
         dates: Option<Dates>,
-    ) -> AttemptOutcome {
+    ) -> Outcome {
         let lasts = remaining.map_or(self.shared.options.expiry, |left| {
             left.min(self.shared.options.expiry)
         });
         let now = Instant::now();
         if self.shared.engine.is_closed() || now >= sent + without_margin(lasts) {
-            return AttemptOutcome::AlreadyOver;
+            return Outcome::AlreadyOver;
         }
         self.is_lease = true;
         // The waiters for a permit wait for any of its semaphore.
@@ -363,7 +341,7 @@ impl Attempt {
         let options = Arc::clone(&self.shared.options);
         let lease = Lease::new(self.shared.key.clone(), grant, options, entry);
         trace::acquired(&lease.fields());
-        AttemptOutcome::Acquired(self.shared.engine.renewer.hold(lease))
+        Outcome::Acquired(self.shared.engine.renewer.hold(lease))
     }
 }
 
@@ -456,7 +434,7 @@ pub(super) fn poll_first<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timing::ACQUIRE_LIMIT_MIN;
+    use crate::timing::{ACQUIRE_LIMIT_MIN, SLOW_REPLY};
 
     fn blocked() -> LockError {
         driver_error::blocked("n", mongodb::error::Error::custom("blocked"))
@@ -491,7 +469,7 @@ mod tests {
                 result: Err(blocked()),
             })
         };
-        assert!(matches!(outcome(ACQUIRE_LIMIT_MIN), AttemptOutcome::OutOfTime(_)));
-        assert!(matches!(outcome(SLOW_REPLY), AttemptOutcome::Failed(_)));
+        assert!(matches!(outcome(ACQUIRE_LIMIT_MIN), Outcome::OutOfTime(_)));
+        assert!(matches!(outcome(SLOW_REPLY), Outcome::Failed(_)));
     }
 }

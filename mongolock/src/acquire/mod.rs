@@ -17,7 +17,8 @@ use mongodb::bson::DateTime;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span};
 
-use crate::acquire::attempt::{Attempt, AttemptOutcome, late_outcome};
+use crate::acquire::asking::{Asking, Held};
+use crate::acquire::attempt::{Attempt, late_outcome};
 use crate::acquire::pacing::Pacing;
 use crate::acquire::period::CallPeriod;
 use crate::engine::Engine;
@@ -29,7 +30,7 @@ use crate::once::{MarkEnd, Once};
 use crate::opaque::boxed;
 use crate::options::Options;
 use crate::queue::{FrontStatus, Holder, Period};
-use crate::store::{ACQUIRE_REQUEST, Dates, LeaseId, driver_error};
+use crate::store::{ACQUIRE_REQUEST, LeaseId};
 use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
 use crate::{LockError, lock_id, task, trace};
 pub(crate) use permit::AcquirePermit;
@@ -54,6 +55,12 @@ pub(crate) struct Acquire<'a> {
     waited: OnceLock<Duration>,
 }
 
+/// How a request has ended.
+type Outcome = asking::Outcome<Hold>;
+
+/// What a call does when a request has ended.
+type Next = asking::Next<Hold>;
+
 /// The outcome of a single try: the lock, or its holder.
 pub(crate) type Tried = Result<Hold, Holder>;
 
@@ -69,7 +76,7 @@ enum Step {
 
 /// The first request of a call, which was sent before the call began to wait, and its outcome if there is one. It is on the
 /// heap, so that the future of a waiting call stays small.
-type First = Box<(Attempt, Option<AttemptOutcome>)>;
+type First = Box<(Attempt, Option<Outcome>)>;
 
 impl<'a> Acquire<'a> {
     pub(crate) fn new(
@@ -163,15 +170,6 @@ impl<'a> Acquire<'a> {
                 Some(outcome) => outcome,
                 None => attempt.request(deadline).await,
             };
-            let outcome = match outcome {
-                // Another request would fail in the same way. After other transient errors the try goes on, because an
-                // election ends soon.
-                AttemptOutcome::Failed(error) if driver_error::is_unreachable(&error) => {
-                    entry.front().set_failed(error.clone());
-                    return Err(error);
-                }
-                outcome => outcome,
-            };
             match self.step(entry, &mut attempt, &mut pacing, outcome).await? {
                 Step::Acquired(hold) => return Ok(Ok(hold)),
                 Step::Held(holder) => return Ok(Err(holder)),
@@ -191,7 +189,7 @@ impl<'a> Acquire<'a> {
             Some(turn) if turn.is_fresh() && self.engine.lines.place_until(self.name()).is_none() => {
                 let mut attempt = self.new_attempt(&entry);
                 match self.first_outcome(&mut attempt, deadline).await? {
-                    Some(AttemptOutcome::Acquired(hold))
+                    Some(Outcome::Acquired(hold))
                         if !hold.lease().is_over() && self.options.once.is_none() =>
                     {
                         return Ok(self.deliver(hold, &entry, turn));
@@ -209,7 +207,7 @@ impl<'a> Acquire<'a> {
         &self,
         attempt: &mut Attempt,
         deadline: Option<Instant>,
-    ) -> Result<Option<AttemptOutcome>, LockError> {
+    ) -> Result<Option<Outcome>, LockError> {
         let Some(overdue) = attempt.try_send(deadline) else {
             return Ok(None);
         };
@@ -312,7 +310,7 @@ impl<'a> Acquire<'a> {
         entry: &Arc<Entry>,
         attempt: &mut Attempt,
         pacing: &mut Pacing<'_>,
-        outcome: Option<AttemptOutcome>,
+        outcome: Option<Outcome>,
         deadline: Option<Instant>,
     ) -> Result<Step, LockError> {
         let outcome = match outcome {
@@ -328,63 +326,66 @@ impl<'a> Acquire<'a> {
         entry: &Arc<Entry>,
         attempt: &mut Attempt,
         pacing: &mut Pacing<'_>,
-        outcome: AttemptOutcome,
+        outcome: Outcome,
     ) -> Result<Step, LockError> {
-        let error = match outcome {
-            AttemptOutcome::RuntimeStopped => return Err(self.shut_down_error()),
-            _ if self.engine.refuses(self.is_inside_hold) => return Err(self.shut_down_error()),
-            AttemptOutcome::Acquired(hold) if !hold.lease().is_over() => {
-                return self.in_period(hold).map(Step::Acquired);
-            }
-            // The lease was over before the caller's thread took it. The old claim releases itself, and its id must not
-            // be used again.
-            AttemptOutcome::Acquired(_) | AttemptOutcome::AlreadyOver => {
-                *attempt = attempt.anew();
-                return Ok(Step::Retry(Duration::ZERO));
-            }
-            AttemptOutcome::Held {
-                lock_id,
-                held_for,
-                remaining,
-                dates,
-            } => {
-                if let Some(lock_id) = &lock_id {
-                    self.engine.lines.held_by(self.name(), lock_id);
-                }
-                let holder = Holder::new(Instant::now(), lock_id.clone(), held_for, remaining);
-                let holder = self.unless_done(holder, lock_id.as_deref(), dates)?;
-                let Some((key, min_hold)) = self.given_up(lock_id) else {
-                    entry.front().set_holder(holder.clone());
-                    return Ok(Step::Held(holder));
-                };
-                // The future is large and seldom needed.
-                match boxed(self.release_given_up(entry, key, min_hold)).await {
-                    Ok(()) => return Ok(Step::Retry(Duration::ZERO)),
-                    Err(error) => error,
-                }
-            }
-            // A reply has told whether the lock is held, and the server had too little time for another one.
-            AttemptOutcome::OutOfTime(_) if entry.front().status().holder().is_ok() => {
-                return Ok(Step::Retry(pacing.after_error()));
-            }
-            AttemptOutcome::OutOfTime(error) | AttemptOutcome::Failed(error) => error,
+        let outcome = match outcome.read(|hold| hold.lease().is_over()) {
+            Outcome::Acquired(hold) if !self.is_refused() => Outcome::Acquired(self.in_period(hold)?),
+            Outcome::Held(held) if !self.is_refused() => Outcome::Held(self.unless_done(held)?),
+            other => other,
         };
-        if !driver_error::is_transient(&error) {
-            return Err(error);
+        let (asking, name) = (&mut attempt.asking, self.name());
+        match self.next_after(entry, asking, name, outcome).await {
+            Next::Deliver(hold) => Ok(Step::Acquired(hold)),
+            Next::ClaimAnew => {
+                *attempt = attempt.anew();
+                Ok(Step::Retry(Duration::ZERO))
+            }
+            Next::Clear(..) | Next::Again => Ok(Step::Retry(Duration::ZERO)),
+            Next::Held(held) => {
+                entry.front().set_holder(held.holder.clone());
+                Ok(Step::Held(held.holder))
+            }
+            Next::Pause(error) | Next::Leave(error) => {
+                let pause = pacing.after_error();
+                if let Some(error) = error {
+                    trace::retrying(self.name(), &error, pause);
+                    entry.front().set_failed(error);
+                }
+                Ok(Step::Retry(pause))
+            }
+            Next::End(error) => Err(error),
+            Next::Stop => Err(self.shut_down_error()),
         }
-        let pause = pacing.after_error();
-        trace::retrying(self.name(), &error, pause);
-        entry.front().set_failed(error);
-        Ok(Step::Retry(pause))
     }
 
-    /// The claim that has the lock and its minimum hold, if this process has given it up; `None` if it is the claim of
-    /// another holder.
-    fn given_up(&self, holder: Option<Arc<str>>) -> Option<(LeaseId, Duration)> {
-        let lock_id = holder?;
-        let min_hold = self.engine.renewer.given_up.find(Instant::now(), &lock_id)?;
-        let name = Arc::clone(self.name());
-        Some((LeaseId { name, lock_id }, min_hold))
+    /// What the call does after this outcome. A claim of this process that has the lock of this name is released before.
+    async fn next_after(
+        &self,
+        entry: &Arc<Entry>,
+        asking: &mut Asking,
+        name: &Arc<str>,
+        outcome: Outcome,
+    ) -> Next {
+        if self.is_refused() {
+            return Next::Stop;
+        }
+        let given_up = |id: &str| self.engine.renewer.given_up.find(Instant::now(), id);
+        let knows_holder = || entry.front().status().holder().is_ok();
+        match asking.next_after(outcome, given_up, knows_holder) {
+            Next::Clear(held, min_hold) => {
+                // The future is large and seldom needed.
+                match boxed(self.release_given_up(entry, name, &held.holder, min_hold)).await {
+                    Ok(()) => Next::Again,
+                    Err(error) => asking.next_after_error(error),
+                }
+            }
+            next => next,
+        }
+    }
+
+    /// Whether nothing is sent for the call any more, because the provider shuts down.
+    fn is_refused(&self) -> bool {
+        self.engine.refuses(self.is_inside_hold)
     }
 
     /// Releases a claim that this process has given up and that a reply has named: a lost reply or a cancelled call must not
@@ -392,9 +393,15 @@ impl<'a> Acquire<'a> {
     async fn release_given_up(
         &self,
         entry: &Arc<Entry>,
-        key: LeaseId,
+        name: &Arc<str>,
+        holder: &Holder,
         min_hold: Duration,
     ) -> Result<(), LockError> {
+        let Some(lock_id) = holder.lock_id().cloned() else {
+            return Ok(());
+        };
+        let name = Arc::clone(name);
+        let key = LeaseId { name, lock_id };
         let store = Arc::clone(&self.engine.store);
         entry.front().set_no_holder();
         let number = entry.front().release_sent();
@@ -449,7 +456,7 @@ impl<'a> Acquire<'a> {
     }
 
     fn ensure_open(&self) -> Result<(), LockError> {
-        if self.engine.refuses(self.is_inside_hold) {
+        if self.is_refused() {
             return Err(self.shut_down_error());
         }
         self.engine.ensure_running();
@@ -528,18 +535,17 @@ impl<'a> Acquire<'a> {
 
     /// The holder that a reply has named; an error if it is the mark of work that is done, or if the call's period is
     /// over. A lock whose work may succeed any number of times is held by a mark as by any holder.
-    fn unless_done(
-        &self,
-        holder: Holder,
-        lock_id: Option<&str>,
-        dates: Option<Dates>,
-    ) -> Result<Holder, LockError> {
-        let (Some(once), Some(dates)) = (self.options.once, dates) else {
-            return Ok(holder);
+    fn unless_done(&self, held: Held) -> Result<Held, LockError> {
+        let lock_id = held.holder.lock_id();
+        if let Some(lock_id) = lock_id {
+            self.engine.lines.held_by(self.name(), lock_id);
+        }
+        let (Some(once), Some(dates)) = (self.options.once, held.dates) else {
+            return Ok(held);
         };
         self.answered(once, dates.now);
         if self.period.is_over_at(dates.now) {
-            return Err(self.timeout_error(&holder));
+            return Err(self.timeout_error(&held.holder));
         }
         match lock_id.filter(|id| lock_id::is_mark(id)) {
             Some(mark) => Err(LockError::Done {
@@ -547,7 +553,10 @@ impl<'a> Acquire<'a> {
                 by: lock_id::owner(mark).unwrap_or_default().to_owned(),
                 until: dates.expires_at,
             }),
-            None => Ok(holder.in_period(self.period.known())),
+            None => Ok(Held {
+                holder: held.holder.in_period(self.period.known()),
+                ..held
+            }),
         }
     }
 
@@ -720,7 +729,7 @@ mod tests {
         let mut pacing = Pacing::new(engine, &turn, acquire.begun);
         let first_id = Arc::clone(attempt.lock_id());
         let outcome = attempt.request(None).await;
-        let AttemptOutcome::Acquired(hold) = &outcome else {
+        let Outcome::Acquired(hold) = &outcome else {
             panic!("the lock is free");
         };
         hold.lease().end(crate::LossReason::Expired);

@@ -12,11 +12,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Instrument;
 
-use super::attempt::{Attempt, AttemptOutcome, late_outcome};
+use super::asking::ends_call;
+use super::attempt::{Attempt, late_outcome};
 use super::pacing::Pacing;
 use super::period::CallPeriod;
 use super::query;
-use super::{Acquire, Tried, Waiting};
+use super::{Acquire, Next, Tried, Waiting};
 use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
@@ -25,8 +26,8 @@ use crate::moment::Luck;
 use crate::name::RenderedName;
 use crate::opaque::boxed;
 use crate::options::Options;
-use crate::queue::{FrontStatus, Holder};
-use crate::store::{AdmissionClass, HeldSlots, LeaseId, driver_error};
+use crate::queue::Holder;
+use crate::store::{AdmissionClass, HeldSlots};
 use crate::sync::lock;
 use crate::timing::{LOOK_LIMIT, PERMIT_LIMIT};
 use crate::{LockError, slot, trace};
@@ -302,58 +303,34 @@ impl<'a> AcquirePermit<'a> {
                 Some(outcome) => outcome,
                 None => attempt.request(deadline).await,
             };
-            let error = match outcome {
-                AttemptOutcome::RuntimeStopped => return Err(self.call().shut_down_error()),
-                _ if self.engine.refuses(self.is_inside_hold) => return Err(self.call().shut_down_error()),
-                AttemptOutcome::Acquired(hold) if !hold.lease().is_over() => {
+            let outcome = outcome.read(|hold| hold.lease().is_over());
+            let call = self.call();
+            match call.next_after(entry, &mut attempt.asking, &id, outcome).await {
+                Next::Deliver(hold) => {
                     entry.front().forget_failure();
                     return Ok(Some(hold));
                 }
-                // The old claim releases itself, and its id must not be used again.
-                AttemptOutcome::Acquired(_) | AttemptOutcome::AlreadyOver => {
-                    attempt = attempt.anew();
-                    continue;
+                Next::ClaimAnew => attempt = attempt.anew(),
+                Next::Clear(..) | Next::Again => {}
+                Next::Held(held) => {
+                    entry.front().set_holder(held.holder);
+                    return Ok(None);
                 }
-                AttemptOutcome::Held {
-                    lock_id,
-                    held_for,
-                    remaining,
-                    ..
-                } => {
-                    let given_up = lock_id.as_ref().and_then(|own| self.given_up(&id, own));
-                    let Some((key, min_hold)) = given_up else {
-                        entry
-                            .front()
-                            .set_holder(Holder::new(Instant::now(), lock_id, held_for, remaining));
-                        return Ok(None);
-                    };
-                    match boxed(self.call().release_given_up(entry, key, min_hold)).await {
-                        Ok(()) => continue,
-                        Err(error) => error,
+                Next::Leave(error) => {
+                    if error.is_some() {
+                        self.failed(entry, backoff, error);
                     }
-                }
-                // The last known status is "held", and the server had too little time to confirm it.
-                AttemptOutcome::OutOfTime(_) if matches!(entry.front().status(), FrontStatus::Held(_)) => {
                     lock(&self.blocked).push(number);
                     return Ok(None);
                 }
-                AttemptOutcome::OutOfTime(error) | AttemptOutcome::Failed(error) => error,
-            };
-            let is_blocked = driver_error::is_blocked_document(&error);
-            let pause = self.failed(entry, backoff, error, class)?;
-            if is_blocked {
-                lock(&self.blocked).push(number);
-                return Ok(None);
+                Next::Pause(error) => {
+                    let pause = self.failed(entry, backoff, error);
+                    late = late_outcome(pin!(attempt.next_outcome()), pin!(sleep(pause))).await;
+                }
+                Next::End(error) => return Err(error),
+                Next::Stop => return Err(call.shut_down_error()),
             }
-            late = late_outcome(pin!(attempt.next_outcome()), pin!(sleep(pause))).await;
         }
-    }
-
-    /// The claim on a permit and its minimum hold, if this process has given it up.
-    fn given_up(&self, id: &Arc<str>, lock_id: &Arc<str>) -> Option<(LeaseId, Duration)> {
-        let min_hold = self.engine.renewer.given_up.find(Instant::now(), lock_id)?;
-        let (name, lock_id) = (Arc::clone(id), Arc::clone(lock_id));
-        Some((LeaseId { name, lock_id }, min_hold))
     }
 
     /// Looks at all permits until there is a reply, and returns one that looks free.
@@ -372,7 +349,8 @@ impl<'a> AcquirePermit<'a> {
                     }
                     return Ok(found);
                 }
-                Err(error) => sleep(self.failed(entry, backoff, error, class)?).await,
+                Err(error) if ends_call(&error, class.is_none()) => return Err(error),
+                Err(error) => sleep(self.failed(entry, backoff, Some(error))).await,
             }
         }
     }
@@ -416,22 +394,14 @@ impl<'a> AcquirePermit<'a> {
         query::start(&self.engine.store, entry, looking).await
     }
 
-    /// Notes a request that has failed, and returns the pause before the next one; an error that is not transient ends the
-    /// call.
-    fn failed(
-        &self,
-        entry: &Arc<Entry>,
-        backoff: &mut Backoff,
-        error: LockError,
-        class: Option<AdmissionClass>,
-    ) -> Result<Duration, LockError> {
-        if !driver_error::is_transient(&error) || (class.is_none() && driver_error::is_unreachable(&error)) {
-            return Err(error);
-        }
+    /// Notes a request that has failed, and returns the pause before the next one.
+    fn failed(&self, entry: &Arc<Entry>, backoff: &mut Backoff, error: Option<LockError>) -> Duration {
         let pause = backoff.next(Luck::draw());
-        trace::retrying(self.name.text(), &error, pause);
-        entry.front().set_failed(error);
-        Ok(pause)
+        if let Some(error) = error {
+            trace::retrying(self.name.text(), &error, pause);
+            entry.front().set_failed(error);
+        }
+        pause
     }
 
     fn draw(&self) -> u32 {

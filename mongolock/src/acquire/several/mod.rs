@@ -16,11 +16,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument, Span};
 
+use super::asking::{Held, ends_call};
 use super::attempt::late_outcome;
 use super::pacing::Pacing;
 use super::period::CallPeriod;
 use super::query;
-use super::{Acquire, Waiting, yields};
+use super::{Acquire, Next, Outcome, Waiting, yields};
 use crate::backoff::Backoff;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
@@ -34,7 +35,7 @@ use crate::queue::{Holder, SetNames};
 use crate::store::{AdmissionClass, driver_error};
 use crate::timing::{LINE_POLL, LOOK_LIMIT};
 use crate::{Busy, LockError, task, trace};
-use round::{Round, RoundOutcome};
+use round::Round;
 
 /// The number of rounds after which the locks are acquired one by one.
 const ROUNDS: u32 = 3;
@@ -102,12 +103,8 @@ enum Turns {
 /// What the call does after a round.
 enum Step {
     Acquired(Hold),
-    /// This lock is held by another holder.
-    Busy {
-        index: usize,
-        lock_id: Arc<str>,
-        holder: Holder,
-    },
+    /// This lock is held by another holder; the round had this id.
+    Busy(Held, Arc<str>),
     /// Another round follows after this pause, which does not count among the [`ROUNDS`].
     Again(Duration),
 }
@@ -257,7 +254,7 @@ impl<'a> AcquireSeveral<'a> {
                 .await?
             {
                 Step::Acquired(hold) => return Ok(Ok(self.deliver(hold, entries, turns))),
-                Step::Busy { index, holder, .. } => return Ok(Err(self.busy(index, holder))),
+                Step::Busy(held, _) => return Ok(Err(self.busy(held.index, held.holder))),
                 Step::Again(pause) => {
                     drop(turns);
                     sleep(pause).await;
@@ -337,11 +334,7 @@ impl<'a> AcquireSeveral<'a> {
                     drop(turns);
                     sleep(pause).await;
                 }
-                Step::Busy {
-                    index,
-                    lock_id,
-                    holder,
-                } => {
+                Step::Busy(Held { index, holder, .. }, lock_id) => {
                     entries[0].budget().shrink();
                     class = AdmissionClass::Woken;
                     if rounds.was_last(index, &holder) {
@@ -394,9 +387,10 @@ impl<'a> AcquireSeveral<'a> {
                         sleep(Duration::from_micros(fastrand::u64(0..2_000))).await;
                         return Ok(());
                     }
+                    Err(error) if ends_call(&error, false) => return Err(error),
                     Err(error) => {
                         let pause = pacing.after_error();
-                        self.failed(std::slice::from_ref(entry), error, pause)?;
+                        self.failed(std::slice::from_ref(entry), error, pause);
                         pacing.pause(pause).await;
                     }
                 }
@@ -450,72 +444,53 @@ impl<'a> AcquireSeveral<'a> {
                 Some(outcome) => outcome,
                 None => round.request(deadline).await,
             };
-            let error = match outcome {
-                RoundOutcome::RuntimeStopped => return Err(self.shut_down_error()),
-                _ if self.engine.refuses(self.is_inside_hold) => return Err(self.shut_down_error()),
-                RoundOutcome::Acquired(hold) if !hold.lease().is_over() => return Ok(Step::Acquired(hold)),
-                RoundOutcome::Acquired(_) | RoundOutcome::AlreadyOver => {
-                    return Ok(Step::Again(Duration::ZERO));
-                }
-                RoundOutcome::Busy {
-                    index,
-                    lock_id,
-                    holder,
-                } => {
-                    let own = round.lock_id().clone();
-                    self.awaited.store(index, Relaxed);
-                    // The turn of the lock that is held stays with the call, which waits for it.
-                    let awaited = turns[index].take();
-                    round.give_back(turns.iter_mut().map(Option::take).collect());
-                    turns[index] = awaited;
-                    let single = self.single(index);
-                    if let Some(lock_id) = &lock_id {
-                        self.engine.lines.held_by(single.name(), lock_id);
-                    }
-                    let Some((key, min_hold)) = single.given_up(lock_id) else {
-                        entries[index].front().set_holder(holder.clone());
-                        return Ok(Step::Busy {
-                            index,
-                            lock_id: own,
-                            holder,
-                        });
-                    };
-                    match boxed(single.release_given_up(&entries[index], key, min_hold)).await {
-                        Ok(()) => return Ok(Step::Again(Duration::ZERO)),
-                        Err(error) => {
-                            let (entry, pause) =
-                                (std::slice::from_ref(&entries[index]), backoff.next(Luck::draw()));
-                            return self.failed(entry, error, pause).map(|()| Step::Again(pause));
-                        }
-                    }
-                }
-                // The last known status is "held", and the server had too little time to confirm it.
-                RoundOutcome::OutOfTime(_) if self.is_held(entries) => {
-                    round.give_back(turns.iter_mut().map(Option::take).collect());
-                    return Ok(Step::Again(backoff.next(Luck::draw())));
-                }
-                RoundOutcome::OutOfTime(error) | RoundOutcome::Failed(error) => error,
-            };
-            let is_blocked = driver_error::is_blocked_document(&error);
-            if class.is_none() && driver_error::is_unreachable(&error) {
-                return Err(error);
+            if let Outcome::Held(held) = &outcome {
+                self.give_back_to_wait(&mut round, turns, held);
             }
+            let place = self.awaited.load(Relaxed);
+            let (single, entry) = (self.single(place), &entries[place]);
+            let outcome = outcome.read(|hold| hold.lease().is_over());
+            let next = single.next_after(entry, &mut round.asking, entry.name(), outcome);
+            let (error, leaves) = match next.await {
+                Next::Deliver(hold) => return Ok(Step::Acquired(hold)),
+                Next::ClaimAnew | Next::Clear(..) | Next::Again => return Ok(Step::Again(Duration::ZERO)),
+                Next::Held(held) => {
+                    entry.front().set_holder(held.holder.clone());
+                    let lock_id = Arc::clone(round.lock_id());
+                    return Ok(Step::Busy(held, lock_id));
+                }
+                Next::Leave(error) => (error, true),
+                Next::Pause(error) => (error, !round.has_claims()),
+                Next::End(error) => return Err(error),
+                Next::Stop => return Err(self.shut_down_error()),
+            };
             let pause = backoff.next(Luck::draw());
-            self.failed(entries, error, pause)?;
-            // A document that a foreign transaction blocks must not keep the other locks from their waiters.
-            if is_blocked || !round.may_repeat() {
-                round.give_back(turns.iter_mut().map(Option::take).collect());
+            if let Some(error) = error {
+                // The release of a claim concerns its own lock, and a request those of all names.
+                let one = std::slice::from_ref(entry);
+                self.failed(if round.has_claims() { entries } else { one }, error, pause);
+            }
+            if leaves {
+                round.give_back(turns);
                 return Ok(Step::Again(pause));
             }
             late = late_outcome(pin!(round.next_outcome()), pin!(sleep(pause))).await;
         }
     }
 
-    /// Notes a request that has failed, and after which the call pauses; an error that is not transient ends the call.
-    fn failed(&self, entries: &[Arc<Entry>], error: LockError, pause: Duration) -> Result<(), LockError> {
-        if !driver_error::is_transient(&error) {
-            return Err(error);
+    /// Gives a round back that has found this lock held. The turn of that lock stays with the call, which waits for it.
+    fn give_back_to_wait(&self, round: &mut Round, turns: &mut [Option<Turn>], held: &Held) {
+        self.awaited.store(held.index, Relaxed);
+        let awaited = turns[held.index].take();
+        round.give_back(turns);
+        turns[held.index] = awaited;
+        if let Some(lock_id) = held.holder.lock_id() {
+            self.engine.lines.held_by(self.names[held.index].text(), lock_id);
         }
+    }
+
+    /// Notes a request that has failed, and after which the call pauses.
+    fn failed(&self, entries: &[Arc<Entry>], error: LockError, pause: Duration) {
         trace::retrying(self.names[self.first].text(), &error, pause);
         if driver_error::is_blocked_document(&error) {
             // The other locks are not concerned: tries of them in this process must not end with this error.
@@ -532,13 +507,6 @@ impl<'a> AcquireSeveral<'a> {
                 entry.front().set_failed(error.clone());
             }
         }
-        Ok(())
-    }
-
-    /// Whether the last known status of the lock that the call waits for is "held".
-    fn is_held(&self, entries: &[Arc<Entry>]) -> bool {
-        let entry = &entries[self.awaited.load(Relaxed)];
-        entry.front().status().holder().is_ok()
     }
 
     /// Acquires the locks one after the other, each as a single lock, unless the whole set is handed over while the call

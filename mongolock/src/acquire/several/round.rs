@@ -8,21 +8,18 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
-use super::super::asking::{Ask, Asking, LastEnd, given_up_after};
+use super::super::Outcome;
+use super::super::asking::{Ask, Asking, Held, Kind, LastEnd, given_up_after, is_out_of_time};
 use super::super::attempt::{HANDOVERS, is_from_server, poll_first};
 use crate::engine::Engine;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
-use crate::lease::{Entry, Hold, Lease, Member, QueueSlot, RequestPermit, SetGrant, Turn, without_margin};
+use crate::lease::{Entry, Lease, Member, QueueSlot, RequestPermit, SetGrant, Turn, without_margin};
 use crate::options::Options;
 use crate::queue::{Holder, RequestNumber};
-use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, Claimed, LeaseId, driver_error};
-use crate::timing::{ACQUIRE_NO_REPLY, SLOW_REPLY};
+use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, Claimed, LeaseId};
+use crate::timing::ACQUIRE_NO_REPLY;
 use crate::{FencingToken, LockError, task, trace};
-
-/// How many times the request of one round is sent: after that its claims are given back, so that a round whose outcome
-/// stays unknown does not keep locks from others.
-const MOST_REQUESTS: u8 = 3;
 
 /// One round of a set: a request that claims all names, with an id of its own.
 ///
@@ -36,12 +33,12 @@ pub(super) struct Round {
     numbers: Arc<[RequestNumber]>,
     /// The requests in flight.
     requests: Vec<JoinHandle<Option<Reply>>>,
-    /// What is sent next, and when.
-    asking: Asking,
+    /// What is sent next and when, and what follows when a request has ended.
+    pub(super) asking: Asking,
     /// The number of tokens of each name that every request asks for: the reply to any of them is read with the same number.
     tokens: i64,
-    /// Whether the round has become a lease, which then releases the claims.
-    is_lease: bool,
+    /// Whether the claims are neither given back nor those of a lease, which then releases them.
+    has_claims: bool,
 }
 
 struct Shared {
@@ -57,26 +54,6 @@ struct Shared {
     entries: Vec<Arc<Entry>>,
     /// What is known about the request, for each name.
     copies: Vec<Copies>,
-}
-
-/// How a round ended.
-pub(super) enum RoundOutcome {
-    /// All locks were acquired.
-    Acquired(Hold),
-    /// This lock is held by another claim, and perhaps others are as well.
-    Busy {
-        index: usize,
-        lock_id: Option<Arc<str>>,
-        holder: Holder,
-    },
-    /// All locks were acquired, but the reply came when the lease was over.
-    AlreadyOver,
-    /// The server ended the request early, because the caller's deadline is near.
-    OutOfTime(LockError),
-    /// The outcome is not known, or the request was refused.
-    Failed(LockError),
-    /// The runtime is shutting down, and the provider's tasks with it.
-    RuntimeStopped,
 }
 
 /// The reply to one request.
@@ -126,9 +103,9 @@ impl Round {
             shared: Arc::new(shared),
             numbers: Arc::default(),
             requests: Vec::new(),
-            asking: Asking::new(class, Some(MOST_REQUESTS)),
+            asking: Asking::new(Kind::Set, class),
             tokens: 1,
-            is_lease: false,
+            has_claims: true,
         }
     }
 
@@ -137,14 +114,9 @@ impl Round {
         &self.shared.keys[0].lock_id
     }
 
-    /// Whether the request may be sent again.
-    pub(super) fn may_repeat(&self) -> bool {
-        self.asking.may_repeat()
-    }
-
     /// Sends the request, and a copy on another connection when the reply is overdue, until one of them has an outcome;
     /// nothing is sent after the deadline. Cancel safe: the requests go on, and their claims are given back with the round.
-    pub(super) async fn request(&mut self, deadline: Option<Instant>) -> RoundOutcome {
+    pub(super) async fn request(&mut self, deadline: Option<Instant>) -> Outcome {
         let shared = Arc::clone(&self.shared);
         for entry in &shared.entries {
             entry.front().request_due();
@@ -197,24 +169,24 @@ impl Round {
     }
 
     /// The outcome of the next request in flight; waits forever if there is none.
-    pub(super) async fn next_outcome(&mut self) -> RoundOutcome {
+    pub(super) async fn next_outcome(&mut self) -> Outcome {
         loop {
             match poll_fn(|cx| poll_first(&mut self.requests, |request| Pin::new(request).poll(cx))).await {
                 Ok(Some(reply)) => return self.outcome(reply),
                 // A request without a reply was given up; a copy may have one.
-                Ok(None) if !self.requests.is_empty() || self.may_repeat() => {}
+                Ok(None) if !self.requests.is_empty() || self.asking.may_repeat() => {}
                 Ok(None) => {
-                    return RoundOutcome::Failed(LockError::no_reply("acquire request", ACQUIRE_NO_REPLY));
+                    return Outcome::Failed(LockError::no_reply("acquire request", ACQUIRE_NO_REPLY));
                 }
                 Err(error) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(_) => return RoundOutcome::RuntimeStopped,
+                    Err(_) => return Outcome::RuntimeStopped,
                 },
             }
         }
     }
 
-    fn outcome(&mut self, reply: Reply) -> RoundOutcome {
+    fn outcome(&mut self, reply: Reply) -> Outcome {
         // Copies come after a blocked document as after any error: the call gives the round back then.
         let has_failed = reply.result.is_err();
         self.asking.ended(if has_failed {
@@ -224,16 +196,14 @@ impl Round {
         });
         match reply.result {
             Ok(replies) => self.read(reply.sent, replies),
-            Err(error) if reply.limit < SLOW_REPLY && driver_error::is_blocked_document(&error) => {
-                RoundOutcome::OutOfTime(error)
-            }
-            Err(error) => RoundOutcome::Failed(error),
+            Err(error) if is_out_of_time(&error, reply.limit) => Outcome::OutOfTime(error),
+            Err(error) => Outcome::Failed(error),
         }
     }
 
     /// Turns the claims into a lease if all of them have their locks. The lease counts from before the request, and ends
     /// with the first of its claims.
-    fn read(&mut self, sent: Instant, replies: Vec<AcquireReply>) -> RoundOutcome {
+    fn read(&mut self, sent: Instant, replies: Vec<AcquireReply>) -> Outcome {
         let shared = Arc::clone(&self.shared);
         if let Some((index, lock_id)) = &shared.awaited
             && let Some(AcquireReply::Held {
@@ -245,7 +215,7 @@ impl Round {
             && holder == lock_id
         {
             let holder = Holder::new(Instant::now(), Some(Arc::clone(holder)), *held_for, *remaining);
-            return shared.busy(sent, *index, holder);
+            return shared.held(sent, *index, holder);
         }
         let mut lasts = shared.options.expiry;
         let mut members = Vec::with_capacity(replies.len());
@@ -257,7 +227,7 @@ impl Round {
                     remaining,
                     ..
                 } => {
-                    return shared.busy(
+                    return shared.held(
                         sent,
                         index,
                         Holder::new(Instant::now(), holder, held_for, remaining),
@@ -277,9 +247,9 @@ impl Round {
         let deadline = sent + without_margin(lasts);
         let now = Instant::now();
         if shared.engine.is_closed() || now >= deadline {
-            return RoundOutcome::AlreadyOver;
+            return Outcome::AlreadyOver;
         }
-        self.is_lease = true;
+        self.has_claims = false;
         shared.engine.note_acquisition(&shared.entries, now, now - sent);
         let entries = shared.entries.iter().map(|entry| QueueSlot::Entry {
             entry: Arc::clone(entry),
@@ -293,17 +263,23 @@ impl Round {
         };
         let lease = Lease::of_set(grant, Arc::clone(&shared.options));
         lease.report(trace::acquired);
-        RoundOutcome::Acquired(shared.engine.renewer.hold(lease))
+        Outcome::Acquired(shared.engine.renewer.hold(lease))
     }
 
     /// Gives the claims back that may have their locks. The turns of their names pass on when that is confirmed, so that
     /// the next caller in this process does not meet the claim.
-    pub(super) fn give_back(mut self, turns: Vec<Option<Turn>>) {
-        self.release(turns);
-        self.is_lease = true;
+    pub(super) fn give_back(&mut self, turns: &mut [Option<Turn>]) {
+        if std::mem::take(&mut self.has_claims) {
+            self.release(turns.iter_mut().map(Option::take).collect());
+        }
     }
 
-    fn release(&mut self, turns: Vec<Option<Turn>>) {
+    /// Whether the claims are neither given back nor those of a lease.
+    pub(super) fn has_claims(&self) -> bool {
+        self.has_claims
+    }
+
+    fn release(&self, turns: Vec<Option<Turn>>) {
         let shared = &self.shared;
         let mut turns = turns.into_iter();
         let releases = (0..shared.keys.len()).filter_map(|index| {
@@ -324,21 +300,19 @@ impl Round {
 
 impl Drop for Round {
     fn drop(&mut self) {
-        if !self.is_lease {
-            self.release(Vec::new());
-        }
+        self.give_back(&mut []);
     }
 }
 
 impl Shared {
     /// The outcome of a round in which the lock of this name is held.
-    fn busy(&self, sent: Instant, index: usize, holder: Holder) -> RoundOutcome {
+    fn held(&self, sent: Instant, index: usize, holder: Holder) -> Outcome {
         self.engine.lines.note_round_trip(sent.elapsed());
-        RoundOutcome::Busy {
+        Outcome::Held(Held {
             index,
-            lock_id: holder.lock_id().cloned(),
             holder,
-        }
+            dates: None,
+        })
     }
 
     fn member(&self, index: usize, tokens: (FencingToken, FencingToken)) -> Member {
@@ -421,6 +395,7 @@ impl Request {
 mod tests {
     use super::*;
     use crate::LockProvider;
+    use crate::acquire::asking::MOST_REQUESTS;
 
     #[tokio::test]
     async fn a_request_is_sent_three_times_at_most() {
@@ -429,11 +404,11 @@ mod tests {
         let entries = ["a", "b"].map(|name| engine.queues.join(&Arc::from(name)));
         let mut round = Round::new(engine, &Arc::default(), 0, None, &entries, None);
         for _ in 0..MOST_REQUESTS {
-            assert!(round.may_repeat());
+            assert!(round.asking.may_repeat());
             let permit = entries[0].request_permit().await;
             let admission = engine.store.admissions().admit(AdmissionClass::Copy).await;
             round.send(permit, admission, None);
         }
-        assert!(!round.may_repeat());
+        assert!(!round.asking.may_repeat());
     }
 }
