@@ -6,16 +6,7 @@ use tokio::time::Instant;
 use crate::engine::Engine;
 use crate::lease::Turn;
 use crate::moment::Moment;
-use crate::notifier::{Counted, Pauses, Subscription};
-
-/// The number of "held" replies after which a waiter registers for wake-ups: shorter waits are not worth it.
-const REPLIES_BEFORE_STREAM: u32 = 2;
-
-/// The number of "held" replies after which a waiter stands in line with those of other processes.
-const REPLIES_BEFORE_LINE: u32 = 2;
-
-/// The least time that a call with a deadline keeps for its own requests: a healthy server replies to one within it.
-const OWN_REQUESTS: Duration = Duration::from_millis(100);
+use crate::notifier::{Counted, Pauses, Subscription, left_to_others};
 
 /// The pauses between the requests of the caller that has the turn of a name. They last no longer than the turn.
 pub(crate) struct Pacing<'a> {
@@ -24,8 +15,6 @@ pub(crate) struct Pacing<'a> {
     /// The time at which the call began.
     begun: Instant,
     pauses: Pauses,
-    /// The number of replies that said that the lock is held.
-    held_replies: u32,
     subscription: Option<Subscription<'a>>,
     /// Given after the first "held" reply: this waiter is one of those that the notifier counts.
     counted: Option<Counted>,
@@ -42,8 +31,7 @@ impl<'a> Pacing<'a> {
             engine,
             turn,
             begun,
-            pauses: Pauses::new(engine.backoff()),
-            held_replies: 0,
+            pauses: Pauses::new(engine.backoff(), 0),
             subscription: None,
             counted: None,
             is_resting: false,
@@ -59,12 +47,13 @@ impl<'a> Pacing<'a> {
 
     /// The same for a call that has had replies of this number in an earlier turn, which found the lock held.
     pub(crate) fn after_replies(self, held_replies: u32) -> Self {
-        Self { held_replies, ..self }
+        let pauses = Pauses::new(self.engine.backoff(), held_replies);
+        Self { pauses, ..self }
     }
 
     /// The number of replies that found the lock held.
     pub(crate) fn held_replies(&self) -> u32 {
-        self.held_replies
+        self.pauses.held_replies()
     }
 
     /// The pause after a request that ended with an error.
@@ -81,19 +70,18 @@ impl<'a> Pacing<'a> {
         ends_with_mark: bool,
         remaining: Option<Duration>,
     ) -> Duration {
-        self.held_replies += 1;
         let entry = self.turn.entry();
         let name = entry.name();
         let notifier = &self.engine.notifier;
         self.counted.get_or_insert_with(|| notifier.count());
         let lines = &self.engine.lines;
-        let replies = REPLIES_BEFORE_STREAM - u32::from(lines.is_fair());
-        let is_in_line = lines.has(name);
-        if self.held_replies > replies || is_in_line || notifier.has_many() {
+        let registers = self
+            .pauses
+            .held(lines.is_fair(), lines.has(name), notifier.has_many());
+        if registers.stream {
             self.subscribe();
         }
-        // Who stands in line already says that its place is still needed.
-        if self.held_replies >= REPLIES_BEFORE_LINE || is_in_line {
+        if registers.line {
             let has_stream = notifier.expects_stream();
             lines.enter(name, entry.user(), self.width, has_stream, Some(self.begun));
         }
@@ -106,8 +94,8 @@ impl<'a> Pacing<'a> {
     }
 
     /// Waits before the first request while this provider leaves the lock to others: after its own release, or because they
-    /// stand before it in line. A call with a deadline keeps half of its time for its own requests, and at least
-    /// [`OWN_REQUESTS`]. Cancel safe.
+    /// stand before it in line. A call with a deadline keeps some of its time. Cancel safe.
+    ///
     /// A mark ends it as a release does if `ends_with_mark` says so: the first request of the call finds it then.
     pub(crate) async fn wait_for_place(&mut self, deadline: Option<Instant>, ends_with_mark: bool) {
         let (lines, entry) = (&self.engine.lines, self.turn.entry());
@@ -120,8 +108,7 @@ impl<'a> Pacing<'a> {
         match deadline {
             Some(deadline) => {
                 let left = deadline.saturating_duration_since(Instant::now());
-                let own = (left / 2).max(OWN_REQUESTS);
-                subscription.woken_within(left.saturating_sub(own)).await;
+                subscription.woken_within(left_to_others(left)).await;
             }
             None => subscription.woken().await,
         }
@@ -152,6 +139,7 @@ mod tests {
 
     use super::*;
     use crate::LockProvider;
+    use crate::notifier::{OWN_REQUESTS, REPLIES_BEFORE_STREAM};
     use crate::queue::FrontStatus;
 
     /// A claim of this process that had the lock was just released: no event and no time would end another rest soon.

@@ -40,8 +40,10 @@ use crate::timing::{POLL_BESIDE_STREAM, STREAM_SILENT};
 use cost::StreamCost;
 use filter::Filter;
 use looker::{LOOK_FROM, Looker};
-pub(crate) use rest::Pauses;
+#[cfg(test)]
+pub(crate) use rest::{OWN_REQUESTS, REPLIES_BEFORE_STREAM};
 use rest::{Outlook, Rest, moments};
+pub(crate) use rest::{Pauses, left_to_others};
 use stream::StreamState;
 pub(crate) use subscription::Subscription;
 use waiters::{Waiter, Waiters};

@@ -27,6 +27,15 @@ use crate::timing::{ACQUIRE_OVERDUE, LINE_SILENCE, POLL_BESIDE_STREAM, STREAM_PO
 /// A part of each pause by which a look may come early: so that one look takes many names.
 pub(super) const EARLY_PART: u32 = 8;
 
+/// The number of "held" replies after which a waiter registers for wake-ups: shorter waits are not worth it.
+pub(crate) const REPLIES_BEFORE_STREAM: u32 = 2;
+
+/// The number of "held" replies after which a waiter stands in line with those of other processes.
+const REPLIES_BEFORE_LINE: u32 = 2;
+
+/// The least time that a call with a deadline keeps for its own requests: a healthy server replies to one within it.
+pub(crate) const OWN_REQUESTS: Duration = Duration::from_millis(100);
+
 /// When one waiter is due. A waiter without a due time does not rest: it sends a request at present.
 pub(super) struct Rest {
     /// The pauses while the stream does not report this lock.
@@ -243,28 +252,66 @@ fn after_its_end(left: Duration, luck: Luck) -> Duration {
 }
 
 /// The pauses that a call makes by itself: after a failed request, and before it registers.
-pub(crate) struct Pauses(Backoff);
+pub(crate) struct Pauses {
+    backoff: Backoff,
+    /// The number of replies that said that the lock is held.
+    held_replies: u32,
+}
+
+/// Where a call registers after such a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Registers {
+    /// For wake-ups.
+    pub(crate) stream: bool,
+    /// In the line of the waiters of all processes.
+    pub(crate) line: bool,
+}
 
 impl Pauses {
-    pub(crate) fn new(backoff: Backoff) -> Self {
-        Self(backoff)
+    /// The pauses of a call that has had this number of replies in an earlier turn, which found the lock held.
+    pub(crate) fn new(backoff: Backoff, held_replies: u32) -> Self {
+        Self {
+            backoff,
+            held_replies,
+        }
+    }
+
+    /// Notes a reply that found the lock held.
+    pub(crate) fn held(&mut self, is_fair: bool, is_in_line: bool, has_many: bool) -> Registers {
+        self.held_replies += 1;
+        let replies = REPLIES_BEFORE_STREAM - u32::from(is_fair);
+        Registers {
+            stream: self.held_replies > replies || is_in_line || has_many,
+            // Who stands in line already says that its place is still needed.
+            line: self.held_replies >= REPLIES_BEFORE_LINE || is_in_line,
+        }
+    }
+
+    pub(crate) fn held_replies(&self) -> u32 {
+        self.held_replies
     }
 
     /// The pause after a request that has failed.
     pub(crate) fn after_error(&mut self, at: Moment) -> Duration {
-        self.0.next(at.luck())
+        self.backoff.next(at.luck())
     }
 
     /// The pause after a reply that found the lock held: no longer than the holder's lease lasts by the server's clock.
     pub(crate) fn after_held(&mut self, at: Moment, remaining: Option<Duration>) -> Duration {
-        let (pause, luck) = (self.0.next(at.luck()), at.luck());
+        let (pause, luck) = (self.backoff.next(at.luck()), at.luck());
         remaining.map_or(pause, |left| pause.min(after_its_end(left, luck)))
     }
 
     /// The pauses of the same caller when it registers.
     pub(crate) fn backoff(&self) -> Backoff {
-        self.0.clone()
+        self.backoff.clone()
     }
+}
+
+/// For how long a call with so much time left leaves the lock to others before its first request: it keeps half of its time for
+/// its own requests, and at least [`OWN_REQUESTS`].
+pub(crate) fn left_to_others(left: Duration) -> Duration {
+    left.saturating_sub((left / 2).max(OWN_REQUESTS))
 }
 
 #[cfg(test)]

@@ -176,9 +176,34 @@ fn a_failed_look_is_repeated_by_a_waiter_that_rests() {
 
 #[test]
 fn who_is_not_registered_pauses_until_the_end_of_the_lease_at_most() {
-    let (mut pauses, at) = (Pauses::new(Backoff::new(MOST..=MOST)), Moment::at(Instant::now()));
+    let (mut pauses, at) = (
+        Pauses::new(Backoff::new(MOST..=MOST), 0),
+        Moment::at(Instant::now()),
+    );
     assert_eq!(pauses.after_error(at), MOST);
     assert_eq!(pauses.after_held(at, None), MOST);
     let pause = pauses.after_held(at, Some(LEAST));
     assert!(LEAST < pause && pause <= LEAST * 2, "{pause:?}");
+}
+
+#[test]
+fn a_caller_registers_when_its_wait_is_worth_it() {
+    let registers = |is_fair, is_in_line, has_many| {
+        let mut pauses = Pauses::new(Backoff::new(MOST..=MOST), 0);
+        let mut at_reply = |of: fn(Registers) -> bool| {
+            pauses.held_replies = 0;
+            (1..=3).find(|_| of(pauses.held(is_fair, is_in_line, has_many)))
+        };
+        [at_reply(|held| held.stream), at_reply(|held| held.line)]
+    };
+    assert_eq!(registers(true, false, false), [Some(2), Some(2)]);
+    assert_eq!(registers(false, false, false), [Some(3), Some(2)]);
+    assert_eq!(registers(true, true, false), [Some(1), Some(1)]);
+    assert_eq!(registers(true, false, true), [Some(1), Some(2)]);
+}
+
+#[test]
+fn a_call_keeps_time_for_its_own_requests() {
+    let millis = |left| left_to_others(Duration::from_millis(left)).as_millis();
+    assert_eq!([1000, 150, 50].map(millis), [500, 50, 0]);
 }
