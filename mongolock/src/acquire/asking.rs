@@ -105,6 +105,8 @@ pub(super) struct Held {
     /// The place of its name in the set; zero for a lock alone.
     pub(super) index: usize,
     pub(super) holder: Holder,
+    /// The time that the request took.
+    pub(super) request: Duration,
     /// Present if the work under the lock may succeed only once.
     pub(super) dates: Option<Dates>,
 }
@@ -345,6 +347,7 @@ mod tests {
         Outcome::Held(Held {
             index: 0,
             holder: Holder::local(&lock_id.into(), Instant::now()),
+            request: Duration::ZERO,
             dates: None,
         })
     }

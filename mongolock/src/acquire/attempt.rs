@@ -296,10 +296,11 @@ impl Attempt {
                 remaining,
                 dates,
             }) => {
-                self.shared.engine.lines.note_round_trip(reply.sent.elapsed());
+                let now = Instant::now();
                 Outcome::Held(Held {
                     index: 0,
-                    holder: Holder::new(Instant::now(), holder, held_for, remaining),
+                    holder: Holder::new(now, holder, held_for, remaining),
+                    request: now - reply.sent,
                     dates,
                 })
             }

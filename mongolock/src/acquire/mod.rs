@@ -19,7 +19,7 @@ use tracing::{Instrument, Span};
 
 use crate::acquire::asking::{Asking, Held};
 use crate::acquire::attempt::{Attempt, late_outcome};
-use crate::acquire::pacing::Pacing;
+use crate::acquire::pacing::{Pacing, place_until};
 use crate::acquire::period::CallPeriod;
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
@@ -186,7 +186,7 @@ impl<'a> Acquire<'a> {
         self.ensure_open()?;
         let entry = self.engine.queues.join(self.name());
         let (turn, first) = match entry.try_turn() {
-            Some(turn) if turn.is_fresh() && self.engine.lines.place_until(self.name()).is_none() => {
+            Some(turn) if turn.is_fresh() && place_until(self.engine, self.name()).is_none() => {
                 let mut attempt = self.new_attempt(&entry);
                 match self.first_outcome(&mut attempt, deadline).await? {
                     Some(Outcome::Acquired(hold))
@@ -369,6 +369,10 @@ impl<'a> Acquire<'a> {
         if self.is_refused() {
             return Next::Stop;
         }
+        if let Outcome::Held(held) = &outcome {
+            let lines = &self.engine.lines;
+            lines.found_held(name, held.holder.lock_id(), held.request);
+        }
         let given_up = |id: &str| self.engine.renewer.given_up.find(Instant::now(), id);
         let knows_holder = || entry.front().status().holder().is_ok();
         match asking.next_after(outcome, given_up, knows_holder) {
@@ -537,9 +541,6 @@ impl<'a> Acquire<'a> {
     /// over. A lock whose work may succeed any number of times is held by a mark as by any holder.
     fn unless_done(&self, held: Held) -> Result<Held, LockError> {
         let lock_id = held.holder.lock_id();
-        if let Some(lock_id) = lock_id {
-            self.engine.lines.held_by(self.name(), lock_id);
-        }
         let (Some(once), Some(dates)) = (self.options.once, held.dates) else {
             return Ok(held);
         };

@@ -75,15 +75,15 @@ impl<'a> Pacing<'a> {
         let notifier = &self.engine.notifier;
         self.counted.get_or_insert_with(|| notifier.count());
         let lines = &self.engine.lines;
+        let is_in_line = lines.standing(name).is_some();
         let registers = self
             .pauses
-            .held(lines.is_fair(), lines.has(name), notifier.has_many());
+            .held(self.engine.config.fair, is_in_line, notifier.has_many());
         if registers.stream {
             self.subscribe();
         }
         if registers.line {
-            let has_stream = notifier.expects_stream();
-            lines.enter(name, entry.user(), self.width, has_stream, Some(self.begun));
+            self.enter();
         }
         self.is_resting = self.subscription.is_some();
         if let Some(subscription) = &self.subscription {
@@ -98,8 +98,13 @@ impl<'a> Pacing<'a> {
     ///
     /// A mark ends it as a release does if `ends_with_mark` says so: the first request of the call finds it then.
     pub(crate) async fn wait_for_place(&mut self, deadline: Option<Instant>, ends_with_mark: bool) {
-        let (lines, entry) = (&self.engine.lines, self.turn.entry());
-        let Some(until) = lines.place_of(entry.name(), || entry.user(), self.width) else {
+        let entry = self.turn.entry();
+        if self.engine.lines.standing(entry.name()).is_none() {
+            return;
+        }
+        // The provider keeps its place as long as this caller waits.
+        self.enter();
+        let Some(until) = place_until(self.engine, entry.name()) else {
             return;
         };
         entry.front().stand_back();
@@ -112,6 +117,19 @@ impl<'a> Pacing<'a> {
             }
             None => subscription.woken().await,
         }
+    }
+
+    /// Enters the line of the name, or keeps the place there.
+    fn enter(&self) {
+        let Engine { lines, notifier, .. } = &**self.engine;
+        let (entry, has_stream) = (self.turn.entry(), notifier.expects_stream());
+        lines.enter(
+            entry.name(),
+            entry.user(),
+            self.width,
+            has_stream,
+            Some(self.begun),
+        );
     }
 
     fn subscribe(&mut self) -> &Subscription<'a> {
@@ -131,6 +149,11 @@ impl<'a> Pacing<'a> {
             None => tokio::time::sleep(longest).await,
         }
     }
+}
+
+/// Until when the next caller of this name leaves a lock that may be free to others; `None` if it does not.
+pub(crate) fn place_until(engine: &Engine, name: &str) -> Option<Instant> {
+    engine.lines.standing(name)?.place_until
 }
 
 #[cfg(test)]
@@ -179,7 +202,7 @@ mod tests {
         assert!(ended.await.is_err());
         let (engine, name) = (second.engine(), Arc::from("n"));
         let entry = engine.queues.join(&name);
-        assert!(engine.lines.place_until(&name).is_some());
+        assert!(place_until(engine, &name).is_some());
         assert!(matches!(entry.front().status(), FrontStatus::NoReply));
         let now = Instant::now();
         let turn = entry.try_turn().unwrap();

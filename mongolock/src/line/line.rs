@@ -178,16 +178,21 @@ impl Line {
 
     /// What a waiter knows of its place now.
     pub(super) fn standing(&self, now: Instant) -> Standing {
+        let ahead = self.ahead();
+        let moments = self.moments(ahead, now);
+        // Until then the lock is left to anyone after an own release, and to those before this provider in line.
+        let after_release = self.standing_back.filter(|until| *until > now);
+        let in_line = (!moments.is_zero()).then(|| now + moments);
         Standing {
-            ahead: self.ahead(),
-            moments: self.moments_ahead(now),
-            polling_pause: self.polling_pause(now),
+            ahead,
+            moments,
+            polling_pause: self.polling_pause(ahead, now),
+            place_until: after_release.max(in_line),
         }
     }
 
-    /// The pause of a waiter that polls.
-    pub(super) fn polling_pause(&self, now: Instant) -> Duration {
-        let place = u32::try_from(self.ahead()).unwrap_or(u32::MAX);
+    fn polling_pause(&self, ahead: usize, now: Instant) -> Duration {
+        let place = u32::try_from(ahead).unwrap_or(u32::MAX);
         let held_for = self
             .holder
             .as_ref()
@@ -204,9 +209,9 @@ impl Line {
         self.last_place = self.last_place.max(last);
     }
 
-    /// How long this provider leaves a lock that was released to others.
-    pub(super) fn moments_ahead(&self, now: Instant) -> Duration {
-        let moments = if self.ahead() == 0 {
+    /// How long this provider leaves a lock that was released to others, of which so many stand before it.
+    fn moments(&self, ahead: usize, now: Instant) -> Duration {
+        let moments = if ahead == 0 {
             Duration::ZERO
         } else {
             self.order.moments_ahead()
@@ -231,7 +236,7 @@ impl Line {
     }
 
     /// The number of waiters that are to ask before this provider.
-    pub(super) fn ahead(&self) -> usize {
+    fn ahead(&self) -> usize {
         self.order.ahead().saturating_sub(self.width - 1)
     }
 
@@ -251,15 +256,6 @@ impl Line {
         } else {
             Rivals::None
         }
-    }
-
-    /// Until when this provider leaves a lock that may be free to others: to anyone after its own release, and to those
-    /// before it in line; `None` if it does not.
-    pub(super) fn place_until(&self, now: Instant) -> Option<Instant> {
-        let after_release = self.standing_back.filter(|until| *until > now);
-        let moments = self.moments_ahead(now);
-        let in_line = (!moments.is_zero()).then(|| now + moments);
-        after_release.max(in_line)
     }
 
     /// Notes that the last user of the name may have left.
@@ -364,8 +360,8 @@ mod tests {
         assert_eq!(line.ahead(), 3);
         line.set_width(3);
         assert_eq!(line.ahead(), 1);
-        assert!(!line.moments_ahead(now).is_zero());
+        assert!(!line.standing(now).moments.is_zero());
         line.set_width(4);
-        assert_eq!((line.ahead(), line.moments_ahead(now)), (0, Duration::ZERO));
+        assert_eq!((line.ahead(), line.standing(now).moments), (0, Duration::ZERO));
     }
 }

@@ -71,6 +71,17 @@ pub(crate) struct Standing {
     /// The pause of a waiter that polls, by its place and by the time for which the present holder has the lock: a lock that is
     /// held for long is seldom free soon.
     pub(crate) polling_pause: Duration,
+    /// Until when the next caller leaves a lock that may be free to others; `None` if it does not.
+    pub(crate) place_until: Option<Instant>,
+}
+
+/// What is known of a claim that has a lock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sighting {
+    /// Whether the claim is one of this provider.
+    pub(crate) is_own: bool,
+    /// Whether this provider stands in the line of the name.
+    pub(crate) is_in_line: bool,
 }
 
 /// The lines that a provider stands in.
@@ -129,16 +140,6 @@ impl Lines {
         }
     }
 
-    /// Whether this provider waits in line.
-    pub(crate) fn is_fair(&self) -> bool {
-        self.is_fair
-    }
-
-    /// Whether this provider stands in the line of this name.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.with_line(name, |_| ()).is_some()
-    }
-
     /// What this returns of the line of a name; `None` if the provider does not stand in it.
     fn with_line<T>(&self, name: &str, of: impl FnOnce(&mut Line) -> T) -> Option<T> {
         if self.is_empty() {
@@ -185,15 +186,6 @@ impl Lines {
         self.settle(state, name);
         self.ensure_keeper(state);
         self.ensure_indexes(state);
-    }
-
-    /// Notes the time that an acquire request took which found its lock held. A provider that is far away asks the others for
-    /// a longer moment from the beginning then, and not only after its first acquisition: it might never have one. The
-    /// request for a set is a longer one, and the set needs as much time for its next one.
-    pub(crate) fn note_round_trip(&self, request: Duration) {
-        if self.is_fair {
-            lock(&self.state).note_round_trip(request);
-        }
     }
 
     /// Notes that this provider has acquired a lock: it goes to the end of the line, if it stands there. Returns whether
@@ -264,11 +256,6 @@ impl Lines {
         }
     }
 
-    /// Whether the claim is one of this provider.
-    pub(crate) fn is_own(&self, lock_id: &str) -> bool {
-        self.mark.is_in(lock_id)
-    }
-
     /// The place of a waiter; `None` if this provider does not stand in the line of this name.
     pub(crate) fn standing(&self, name: &str) -> Option<Standing> {
         self.with_line(name, |line| line.standing(Instant::now()))
@@ -300,17 +287,32 @@ impl Lines {
     ///
     /// Of the permits of a semaphore only the events of their acquisitions are noted: several claims hold them at a time, and
     /// a reply or a look that names one of these does not say that it has acquired its permit since the last one.
-    pub(crate) fn held_by(self: &Arc<Self>, name: &Arc<str>, lock_id: &Arc<str>) {
-        if self.is_empty() || self.is_own(lock_id) {
-            return;
+    pub(crate) fn held_by(self: &Arc<Self>, name: &Arc<str>, lock_id: &Arc<str>) -> Sighting {
+        let is_own = self.mark.is_in(lock_id);
+        let asks_for_more = self.with_line(name, |line| !is_own && line.held_by(Instant::now(), lock_id));
+        if asks_for_more == Some(true) {
+            self.settle(&mut lock(&self.state), name);
         }
-        let state = &mut *lock(&self.state);
-        if state
-            .names
-            .get_mut(name)
-            .is_some_and(|line| line.held_by(Instant::now(), lock_id))
-        {
-            self.settle(state, name);
+        Sighting {
+            is_own,
+            is_in_line: asks_for_more.is_some(),
+        }
+    }
+
+    /// Notes a reply that found the lock held, by this claim if it names one, and the time that the request took. A provider
+    /// that is far away asks the others for a longer moment from the beginning then, and not only after its first acquisition:
+    /// it might never have one. The request for a set is a longer one, and the set needs as much time for its next one.
+    pub(crate) fn found_held(
+        self: &Arc<Self>,
+        name: &Arc<str>,
+        lock_id: Option<&Arc<str>>,
+        request: Duration,
+    ) {
+        if self.is_fair {
+            lock(&self.state).note_round_trip(request);
+        }
+        if let Some(lock_id) = lock_id {
+            self.held_by(name, lock_id);
         }
     }
 
@@ -318,21 +320,6 @@ impl Lines {
     pub(crate) fn rivals(&self, name: &str) -> Rivals {
         self.with_line(name, |line| line.rivals(Instant::now()))
             .unwrap_or(Rivals::Unknown)
-    }
-
-    /// [`place_until`](Self::place_until) of a caller of this queue, which keeps the place from now on. `width` is that of
-    /// [`enter`](Self::enter).
-    pub(crate) fn place_of(&self, name: &str, user: impl FnOnce() -> User, width: usize) -> Option<Instant> {
-        self.with_line(name, |line| {
-            line.set_user(user());
-            line.set_width(width);
-            line.place_until(Instant::now())
-        })?
-    }
-
-    /// Until when the next caller leaves a lock that may be free to others; `None` if it does not.
-    pub(crate) fn place_until(&self, name: &str) -> Option<Instant> {
-        self.with_line(name, |line| line.place_until(Instant::now()))?
     }
 }
 

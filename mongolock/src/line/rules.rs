@@ -239,16 +239,23 @@ fn keeps_its_bounds(events: Vec<(u64, Event)>, has_stream: bool) -> Result<(), T
                 line.released(now);
             }
         }
-        prop_assert!(line.moments_ahead(now) <= LINE_MOMENTS_MAX);
+        prop_assert!(line.standing(now).moments <= LINE_MOMENTS_MAX);
         let longest = LINE_MOMENTS_MAX + LINE_MARGIN;
-        prop_assert!(line.place_until(now).is_none_or(|until| until <= now + longest));
+        prop_assert!(
+            line.standing(now)
+                .place_until
+                .is_none_or(|until| until <= now + longest)
+        );
         // The callers add these to the present time.
-        prop_assert!(now.checked_add(line.polling_pause(now)).is_some());
+        prop_assert!(now.checked_add(line.standing(now).polling_pause).is_some());
     }
     for _ in 0..6 * (documents + 1) {
         line.held_by(now, &next_claim(None));
     }
-    prop_assert_eq!((line.ahead(), line.moments_ahead(now)), (0, Duration::ZERO));
+    prop_assert_eq!(
+        (line.standing(now).ahead, line.standing(now).moments),
+        (0, Duration::ZERO)
+    );
     Ok(())
 }
 

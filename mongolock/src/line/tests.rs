@@ -59,6 +59,11 @@ impl Provider {
         sleep(SETTLES).await;
     }
 
+    /// Until when its next caller leaves the lock `n` to others.
+    fn place_until(&self) -> Option<Instant> {
+        self.lines.standing("n")?.place_until
+    }
+
     async fn acquire(&self, name: &str, queue: &Queue) {
         self.acquire_within(name, queue, Duration::ZERO).await;
     }
@@ -281,7 +286,7 @@ async fn a_provider_leaves_soon_after_its_last_user() {
     sleep(LINE_LINGER / 2).await;
     assert_eq!(a.stands_at("n").await, Some(0), "it often asks again");
     let again = Queue::new();
-    a.lines.place_of("n", || again.user(), 1);
+    a.lines.enter(&"n".into(), again.user(), 1, true, None);
     sleep(LINE_LINGER * 2).await;
     assert_eq!(a.stands_at("n").await, Some(0), "it has asked again");
     drop(again);
@@ -395,7 +400,10 @@ async fn who_is_not_fair_neither_enters_nor_stands_back() {
     fair.enter("n", &queue).await;
     unfair.acquire("n", &queue).await;
     unfair.lines.released("n");
-    assert_eq!(unfair.lines.place_until("n"), None);
+    assert_eq!(
+        unfair.lines.standing("n").map(|standing| standing.place_until),
+        None
+    );
     assert!(matches!(unfair.lines.rivals("n"), Rivals::Unknown));
     assert!(unfair.lines.standing("n").is_none());
 }
@@ -403,7 +411,7 @@ async fn who_is_not_fair_neither_enters_nor_stands_back() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_found_the_lock_held_tells_the_time_that_the_provider_needs() {
     let [a] = Provider::several();
-    a.lines.note_round_trip(Duration::from_millis(7));
+    a.lines.found_held(&"n".into(), None, Duration::from_millis(7));
     a.enter("n", &Queue::new()).await;
     assert_eq!(
         a.documents("n").await[0].moment,
@@ -443,7 +451,7 @@ async fn a_releaser_leaves_the_lock_to_others_until_one_of_them_has_it() {
     a.enter("n", &queue).await;
     a.acquire("n", &queue).await;
     a.lines.released("n");
-    assert_eq!(a.lines.place_until("n"), None, "nobody else is known");
+    assert_eq!(a.place_until(), None, "nobody else is known");
     assert!(matches!(a.lines.rivals("n"), Rivals::None));
 
     b.enter("n", &queue).await;
@@ -453,17 +461,17 @@ async fn a_releaser_leaves_the_lock_to_others_until_one_of_them_has_it() {
         Rivals::Wait { has_stream: true, .. }
     ));
     a.lines.released("n");
-    assert_eq!(a.lines.place_until("n"), Some(Instant::now() + STAND_BACK));
+    assert_eq!(a.place_until(), Some(Instant::now() + STAND_BACK));
     // Its own claims are no turn of another one.
     a.hears_of("n", &a);
-    assert_eq!(a.lines.place_until("n"), Some(Instant::now() + STAND_BACK));
+    assert_eq!(a.place_until(), Some(Instant::now() + STAND_BACK));
     a.hears_of("n", &b);
-    assert_eq!(a.lines.place_until("n"), None);
+    assert_eq!(a.place_until(), None);
     // The event of the next acquisition may arrive before the reply to the release.
     a.acquire("n", &queue).await;
     a.hears_of("n", &b);
     a.lines.released("n");
-    assert_eq!(a.lines.place_until("n"), None);
+    assert_eq!(a.place_until(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -480,12 +488,15 @@ async fn standing_back_ends_by_itself() {
         });
         sleep(LINE_REMEMBER.saturating_sub(SETTLES)).await;
         line.released(Instant::now());
-        assert_eq!(line.place_until(Instant::now()), Some(Instant::now() + longest));
+        assert_eq!(
+            line.standing(Instant::now()).place_until,
+            Some(Instant::now() + longest)
+        );
         sleep(LINE_STRANGER).await;
-        assert_eq!(line.place_until(Instant::now()), None);
+        assert_eq!(line.standing(Instant::now()).place_until, None);
         line.released(Instant::now());
         assert_eq!(
-            line.place_until(Instant::now()),
+            line.standing(Instant::now()).place_until,
             None,
             "the stranger has not come back"
         );
@@ -498,35 +509,35 @@ async fn a_claim_that_is_named_often_is_one_turn() {
     let queue = Queue::new();
     let mut line = behind(&["dead"], &queue, true);
     for turn in 0..6 {
-        assert_eq!(line.ahead(), 1, "turn {turn}");
+        assert_eq!(line.standing(Instant::now()).ahead, 1, "turn {turn}");
         for _ in 0..10 {
             line.held_by(Instant::now(), &claim_of_a_stranger(turn));
         }
     }
-    assert_eq!(line.ahead(), 0);
+    assert_eq!(line.standing(Instant::now()).ahead, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_polls_pauses_by_its_place_and_by_the_age_of_the_hold() {
     let queue = Queue::new();
     let first = behind(&[], &queue, false);
-    assert_eq!(first.polling_pause(Instant::now()), LINE_POLL);
+    assert_eq!(first.standing(Instant::now()).polling_pause, LINE_POLL);
     let mut line = behind(&["a", "b", "c"], &queue, false);
-    assert_eq!(line.polling_pause(Instant::now()), LINE_POLL * 3);
+    assert_eq!(line.standing(Instant::now()).polling_pause, LINE_POLL * 3);
     line.held_by(Instant::now(), &claim_of_a_stranger(1));
     assert_eq!(
-        line.polling_pause(Instant::now()),
+        line.standing(Instant::now()).polling_pause,
         LINE_POLL * 3,
         "the hold has just begun"
     );
     sleep(Duration::from_secs(8)).await;
     line.held_by(Instant::now(), &claim_of_a_stranger(1));
     assert_eq!(
-        line.polling_pause(Instant::now()),
+        line.standing(Instant::now()).polling_pause,
         Duration::from_secs(8) / LINE_POLL_PART
     );
     line.held_by(Instant::now(), &claim_of_a_stranger(2));
-    assert_eq!(line.polling_pause(Instant::now()), LINE_POLL * 3);
+    assert_eq!(line.standing(Instant::now()).polling_pause, LINE_POLL * 3);
 }
 
 /// After a failover to a clock that is behind, the end of the line is in the future.

@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use crate::backoff::Backoff;
 use crate::lease::Turn;
 use crate::lease::given_up::GivenUp;
-use crate::line::Lines;
+use crate::line::{Lines, Sighting};
 use crate::moment::Moment;
 use crate::options::Config;
 use crate::queue::Holder;
@@ -222,11 +222,10 @@ impl ReleaseNotifier {
     /// Notes that a claim has acquired a lock: a waiter that was about to send a request rests on. Returns whether a
     /// waiter or a line is concerned.
     fn acquired(self: &Arc<Self>, name: &Arc<str>, lock_id: &Arc<str>) -> bool {
-        if self.lines.is_own(lock_id) {
-            return self.lines.has(name);
+        let Sighting { is_own, is_in_line } = self.lines.held_by(name, lock_id);
+        if is_own {
+            return is_in_line;
         }
-        self.lines.held_by(name, lock_id);
-        let is_in_line = self.lines.has(name);
         let mut state = lock(&self.state);
         let is_looking = state.looker.has_queries();
         let Some(waiter) = state.waiters.get(name) else {

@@ -101,8 +101,7 @@ impl ReleaseNotifier {
                 // Other permits may be free: only the order of the waiters has changed.
                 group => {
                     let group: Arc<str> = Arc::from(group);
-                    self.lines.held_by(&group, lock_id);
-                    self.lines.has(&group)
+                    self.lines.held_by(&group, lock_id).is_in_line
                 }
             },
         }

@@ -18,7 +18,7 @@ use tracing::{Instrument, Span};
 
 use super::asking::{Held, ends_call};
 use super::attempt::late_outcome;
-use super::pacing::Pacing;
+use super::pacing::{Pacing, place_until};
 use super::period::CallPeriod;
 use super::query;
 use super::{Acquire, Next, Outcome, Waiting, yields};
@@ -484,9 +484,6 @@ impl<'a> AcquireSeveral<'a> {
         let awaited = turns[held.index].take();
         round.give_back(turns);
         turns[held.index] = awaited;
-        if let Some(lock_id) = held.holder.lock_id() {
-            self.engine.lines.held_by(self.names[held.index].text(), lock_id);
-        }
     }
 
     /// Notes a request that has failed, and after which the call pauses.
@@ -600,7 +597,7 @@ impl<'a> AcquireSeveral<'a> {
     fn held_back(&self) -> Option<usize> {
         self.names
             .iter()
-            .position(|name| self.engine.lines.place_until(name.text()).is_some())
+            .position(|name| place_until(self.engine, name.text()).is_some())
     }
 
     /// One step of the call; `None` at its deadline or, without one, when the server has not replied for too long.

@@ -215,7 +215,7 @@ impl Round {
             && holder == lock_id
         {
             let holder = Holder::new(Instant::now(), Some(Arc::clone(holder)), *held_for, *remaining);
-            return shared.held(sent, *index, holder);
+            return held(sent, *index, holder);
         }
         let mut lasts = shared.options.expiry;
         let mut members = Vec::with_capacity(replies.len());
@@ -227,7 +227,7 @@ impl Round {
                     remaining,
                     ..
                 } => {
-                    return shared.held(
+                    return held(
                         sent,
                         index,
                         Holder::new(Instant::now(), holder, held_for, remaining),
@@ -298,6 +298,16 @@ impl Round {
     }
 }
 
+/// The outcome of a round in which the lock of the name in this place is held.
+fn held(sent: Instant, index: usize, holder: Holder) -> Outcome {
+    Outcome::Held(Held {
+        index,
+        holder,
+        request: sent.elapsed(),
+        dates: None,
+    })
+}
+
 impl Drop for Round {
     fn drop(&mut self) {
         self.give_back(&mut []);
@@ -305,16 +315,6 @@ impl Drop for Round {
 }
 
 impl Shared {
-    /// The outcome of a round in which the lock of this name is held.
-    fn held(&self, sent: Instant, index: usize, holder: Holder) -> Outcome {
-        self.engine.lines.note_round_trip(sent.elapsed());
-        Outcome::Held(Held {
-            index,
-            holder,
-            dates: None,
-        })
-    }
-
     fn member(&self, index: usize, tokens: (FencingToken, FencingToken)) -> Member {
         Member::new(self.keys[index].clone(), tokens, &self.copies[index])
     }

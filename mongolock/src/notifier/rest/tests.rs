@@ -10,6 +10,7 @@ const fn behind(ahead: usize) -> Standing {
         ahead,
         moments: if ahead == 0 { Duration::ZERO } else { MOMENT },
         polling_pause: Duration::from_millis(20),
+        place_until: None,
     }
 }
 
