@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Busy;
-use crate::lock::{DistributedLock, OnBusy};
+use crate::lock::DistributedLock;
 use crate::lock_set::LockSet;
 pub use crate::name::{Name, NameValue, SignedInteger, UnsignedInteger, declared_lock_name};
 use crate::once::Once;
-use crate::options::Options;
+use crate::options::{OnBusy, Options};
 use crate::output::{self, Output};
 use crate::run::OnLost;
 pub use crate::run::{Acquired, Acquiring, Body};

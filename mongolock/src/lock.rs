@@ -3,15 +3,13 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use crate::acquire::Acquire;
+use crate::acquire::{Acquire, Search};
 use crate::context::LockContext;
 use crate::engine::Engine;
 use crate::lease::{Hold, Lease};
 use crate::name::RenderedName;
 use crate::once::Once;
-use crate::options::Options;
+use crate::options::{OnBusy, Options};
 use crate::run::{Acquiring, Body, OnLost, RunningHold};
 use crate::{LockError, LockGuard, LockOutput, output};
 
@@ -41,14 +39,6 @@ pub struct DistributedLock {
     engine: Arc<Engine>,
     name: RenderedName,
     options: Arc<Options>,
-}
-
-/// What a call does while another holder has the lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OnBusy {
-    Wait,
-    /// The call tries once and returns.
-    TryOnce,
 }
 
 impl DistributedLock {
@@ -372,16 +362,7 @@ impl DistributedLock {
             let lease = Arc::clone(outer.lease_of(self.name()));
             return join(&outer, &lease, &self.name, on_busy, on_lost).await;
         }
-        let acquire = self.acquiring();
-        let hold = match on_busy {
-            OnBusy::Wait => acquire.wait().await?,
-            OnBusy::TryOnce => {
-                let tried = acquire.try_once().await?;
-                tried.map_err(|holder| {
-                    holder.busy_error(Instant::now(), self.name.text(), &self.engine.mark)
-                })?
-            }
-        };
+        let hold = self.acquiring().acquire(on_busy).await?;
         Ok(RunningHold::own(
             self.guard(hold),
             self.options.await_release,

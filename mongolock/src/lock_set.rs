@@ -5,15 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::Instant;
 
-use crate::acquire::{Acquire, AcquireSeveral};
+use crate::acquire::{Acquire, AcquireSeveral, Search};
 use crate::context::{LockContext, View};
 use crate::engine::Engine;
 use crate::lease::{Hold, Lease};
-use crate::lock::OnBusy;
 use crate::name::RenderedName;
-use crate::options::Options;
+use crate::options::{OnBusy, Options};
 use crate::run::{Acquiring, Body, OnLost, RunningHold};
 use crate::timing::NESTED_SET_LIMIT;
 use crate::{FencingToken, LockError, LockGuard, LockOutput, LockSetGuard, output, task};
@@ -261,16 +259,7 @@ impl LockSet {
         self.check()?;
         let parts = self.parts();
         if parts.outer.is_empty() {
-            let hold = match on_busy {
-                OnBusy::Wait => self.acquiring().wait().await?,
-                OnBusy::TryOnce => {
-                    let tried = self.acquiring().try_once().await?;
-                    tried.map_err(|busy| {
-                        busy.holder
-                            .busy_error(Instant::now(), &busy.name, &self.engine.mark)
-                    })?
-                }
-            };
+            let hold = self.acquiring().acquire(on_busy).await?;
             return Ok(RunningHold::own(
                 self.guard(hold),
                 self.options.await_release,
@@ -307,25 +296,10 @@ impl LockSet {
         let options = Arc::new(options);
         if let [name] = rest {
             let acquire = Acquire::new(&self.engine, name, &options, true);
-            return match on_busy {
-                OnBusy::Wait => acquire.wait().await,
-                OnBusy::TryOnce => acquire
-                    .try_once()
-                    .await?
-                    .map_err(|holder| holder.busy_error(Instant::now(), name.text(), &self.engine.mark)),
-            };
+            return acquire.acquire(on_busy).await;
         }
         let acquire = AcquireSeveral::new(&self.engine, rest, 0, &options, true);
-        match on_busy {
-            OnBusy::Wait => acquire.wait().await,
-            OnBusy::TryOnce => {
-                let tried = acquire.try_once().await?;
-                tried.map_err(|busy| {
-                    busy.holder
-                        .busy_error(Instant::now(), &busy.name, &self.engine.mark)
-                })
-            }
-        }
+        acquire.acquire(on_busy).await
     }
 
     /// The context of a call that has joined holds, with the lease of the other names if there are any.

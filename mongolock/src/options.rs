@@ -290,6 +290,14 @@ pub(crate) fn refused(
     }
 }
 
+/// What a call does while another holder has the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnBusy {
+    Wait,
+    /// The call tries once and returns.
+    TryOnce,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

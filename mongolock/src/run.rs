@@ -294,7 +294,7 @@ impl fmt::Debug for Acquired {
 #[cfg(test)]
 mod tests {
     use crate::LockProvider;
-    use crate::lock::OnBusy;
+    use crate::options::OnBusy;
     use crate::run::{Acquiring, OnLost};
 
     /// Allocators have a fast path for small values; that of glibc ends at 1032 bytes.

@@ -4,15 +4,13 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use crate::acquire::AcquirePermit;
+use crate::acquire::{AcquirePermit, Search};
 use crate::context::LockContext;
 use crate::engine::Engine;
 use crate::lease::{Hold, Lease};
-use crate::lock::{OnBusy, join};
+use crate::lock::join;
 use crate::name::RenderedName;
-use crate::options::Options;
+use crate::options::{OnBusy, Options};
 use crate::run::{Acquiring, Body, OnLost, RunningHold};
 use crate::{LockError, LockGuard, LockOutput, Permit, output};
 
@@ -267,13 +265,7 @@ impl Semaphore {
         if let Some((outer, lease)) = self.own() {
             return join(&outer, &lease, &self.name, on_busy, on_lost).await;
         }
-        let hold = match on_busy {
-            OnBusy::Wait => self.acquiring().wait().await?,
-            OnBusy::TryOnce => {
-                let tried = self.acquiring().try_once().await?;
-                tried.map_err(|holder| holder.busy_error(Instant::now(), self.name(), &self.engine.mark))?
-            }
-        };
+        let hold = self.acquiring().acquire(on_busy).await?;
         Ok(RunningHold::own(
             self.guard(hold),
             self.options.await_release,

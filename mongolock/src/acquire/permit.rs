@@ -6,22 +6,21 @@
 //! it releases it.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use tracing::Instrument;
+use tracing::Span;
 
 use super::asking::ends_call;
 use super::attempt::{Attempt, late_outcome};
+use super::call::{BusyLock, Call, Search};
 use super::pacing::Pacing;
-use super::period::CallPeriod;
 use super::query;
-use super::{Acquire, Next, Tried, Waiting};
+use super::{Next, Tried};
 use crate::backoff::Backoff;
 use crate::engine::Engine;
-use crate::lease::{Entry, Hold, Turn};
-use crate::meter::LockMeter;
+use crate::lease::{Entry, Hold, QueueSlot, Turn};
 use crate::moment::Luck;
 use crate::name::RenderedName;
 use crate::opaque::boxed;
@@ -37,16 +36,10 @@ const ROUNDS: u32 = 3;
 
 /// One call that acquires a permit.
 pub(crate) struct AcquirePermit<'a> {
-    engine: &'a Arc<Engine>,
-    name: &'a RenderedName,
+    call: Call<'a>,
     /// What stands for all permits in the queues and lines.
     group: Arc<str>,
     permits: u32,
-    options: &'a Arc<Options>,
-    /// Whether the caller runs under another lock of this provider, which it keeps until it gets the permit.
-    is_inside_hold: bool,
-    meter: LockMeter,
-    begun: Instant,
     /// The permits whose documents were found blocked: they look free and cannot be acquired.
     blocked: Mutex<Vec<u32>>,
 }
@@ -67,6 +60,56 @@ enum Found {
     Full(Holder),
 }
 
+impl Search for AcquirePermit<'_> {
+    type Queues = Arc<Entry>;
+
+    fn call(&self) -> &Call<'_> {
+        &self.call
+    }
+
+    fn span(&self) -> Span {
+        let Call { name, engine, .. } = self.call;
+        trace::acquire_span(self.name(), name.template(), &engine.owner)
+    }
+
+    fn join(&self) -> Arc<Entry> {
+        self.call.engine.queues.join(&self.group)
+    }
+
+    fn awaited<'s>(&'s self, entry: &'s Arc<Entry>) -> (&'s Arc<str>, &'s Arc<Entry>) {
+        (self.name(), entry)
+    }
+
+    /// It ends when a query has found all permits held.
+    async fn attempt(&self, entry: &Arc<Entry>, deadline: Instant) -> Result<Tried, LockError> {
+        let mut backoff = self.call.engine.backoff();
+        let _turn = match self.turn_unless_full(entry, &mut backoff).await? {
+            Ok(turn) => turn,
+            Err(holder) => return Ok(Err(BusyLock::new(self.name(), holder))),
+        };
+        let mut drawn = Some(self.draw());
+        loop {
+            let rounds = self.rounds(entry, &mut backoff, Some(deadline), drawn.take(), None);
+            match rounds.await? {
+                Rounds::Acquired(hold) => return Ok(Ok(self.deliver(hold))),
+                Rounds::Full(holder) => return Ok(Err(BusyLock::new(self.name(), holder))),
+                Rounds::Lost => sleep(backoff.next(Luck::draw())).await,
+            }
+        }
+    }
+
+    /// What other calls have found does not say that all permits were held during this one.
+    fn held_by(&self, name: &Arc<str>, holder: Holder) -> Result<Tried, LockError> {
+        Err(self.call.timeout_error(name, &holder))
+    }
+
+    async fn search(&self, entry: Arc<Entry>, deadline: Option<Instant>) -> Result<Hold, LockError> {
+        let waiting = boxed(self.wait_for_permit(&entry, deadline));
+        let result = self.bounded(&entry, deadline, waiting).await?;
+        result.unwrap_or_else(|| Err(self.gave_up(&entry)))
+    }
+}
+
 impl<'a> AcquirePermit<'a> {
     pub(crate) fn new(
         engine: &'a Arc<Engine>,
@@ -76,96 +119,24 @@ impl<'a> AcquirePermit<'a> {
         is_inside_hold: bool,
     ) -> Self {
         Self {
-            engine,
-            name,
+            call: Call::new(engine, name, options, is_inside_hold),
             group: slot::group(name.text()),
             permits,
-            options,
-            is_inside_hold,
-            meter: engine.meter.of(name.template()),
-            begun: Instant::now(),
             blocked: Mutex::default(),
         }
     }
 
-    /// Waits for a permit until the acquire timeout.
-    pub(crate) async fn wait(&self) -> Result<Hold, LockError> {
-        let waiting = Waiting::begin(self.engine, Some(&self.meter), self.begun);
-        let span = trace::acquire_span(self.name.text(), self.name.template(), &self.engine.owner);
-        let outcome = match self.options.acquire_timeout {
-            // A call with a timeout of zero still makes one try.
-            Some(Duration::ZERO) => self.attempt_once().instrument(span.clone()).await,
-            limit => {
-                let deadline = limit.map(|limit| self.begun + limit);
-                let waiting = self.wait_until_deadline(deadline);
-                waiting.instrument(span.clone()).await.map(Ok)
-            }
-        };
-        waiting.end(&span, &outcome);
-        outcome?.map_err(|holder| self.call().timeout_error(&holder))
-    }
-
-    /// Tries to acquire a permit; the holder of one if a query has found all of them held.
-    pub(crate) async fn try_once(&self) -> Result<Tried, LockError> {
-        let waiting = Waiting::begin(self.engine, Some(&self.meter), self.begun);
-        let span = trace::acquire_span(self.name.text(), self.name.template(), &self.engine.owner);
-        let outcome = self.attempt_once().instrument(span.clone()).await;
-        waiting.end(&span, &outcome);
-        outcome
+    fn name(&self) -> &'a Arc<str> {
+        self.call.name.text()
     }
 
     /// The number of permits that are free at present.
     pub(crate) async fn available(&self) -> Result<u32, LockError> {
-        self.engine.ensure_running();
-        let entry = self.engine.queues.join(&self.group);
+        self.call.engine.ensure_running();
+        let entry = self.join();
         let held = self.held_slots(&entry).await?;
         let held = held.keys().filter(|number| **number < self.permits).count();
         Ok(self.permits - u32::try_from(held).unwrap_or(self.permits))
-    }
-
-    /// The call as one for a single lock, which has the same limits and errors.
-    fn call(&self) -> Acquire<'_> {
-        Acquire {
-            engine: self.engine,
-            name: self.name,
-            options: self.options,
-            is_inside_hold: self.is_inside_hold,
-            set: None,
-            meter: None,
-            begun: self.begun,
-            period: CallPeriod::default(),
-            waited: OnceLock::new(),
-        }
-    }
-
-    async fn attempt_once(&self) -> Result<Tried, LockError> {
-        self.call().ensure_open()?;
-        let entry = self.engine.queues.join(&self.group);
-        let deadline = self.begun + self.options.attempt_limit();
-        let trying = boxed(self.try_until_known(&entry, deadline));
-        match self.call().bounded(&entry, Some(deadline), trying).await? {
-            Some(result) => Ok(result?.map(|hold| self.deliver(hold))),
-            // What other calls have found does not say that all permits were held during this one.
-            None => Err(self.call().gave_up_error(&entry, entry.front().status())),
-        }
-    }
-
-    /// Rounds until a permit is acquired or a query finds all of them held.
-    async fn try_until_known(&self, entry: &Arc<Entry>, deadline: Instant) -> Result<Tried, LockError> {
-        let mut backoff = self.engine.backoff();
-        let _turn = match self.turn_unless_full(entry, &mut backoff).await? {
-            Ok(turn) => turn,
-            Err(holder) => return Ok(Err(holder)),
-        };
-        let mut drawn = Some(self.draw());
-        loop {
-            let rounds = self.rounds(entry, &mut backoff, Some(deadline), drawn.take(), None);
-            match rounds.await? {
-                Rounds::Acquired(hold) => return Ok(Ok(hold)),
-                Rounds::Full(holder) => return Ok(Err(holder)),
-                Rounds::Lost => sleep(backoff.next(Luck::draw())).await,
-            }
-        }
     }
 
     /// The turn of a try, which comes after those of the callers that wait in this process already. That it is not free says
@@ -194,16 +165,6 @@ impl<'a> AcquirePermit<'a> {
         }
     }
 
-    async fn wait_until_deadline(&self, deadline: Option<Instant>) -> Result<Hold, LockError> {
-        self.call().ensure_open()?;
-        let entry = self.engine.queues.join(&self.group);
-        let waiting = boxed(self.wait_for_permit(&entry, deadline));
-        match self.call().bounded(&entry, deadline, waiting).await? {
-            Some(hold) => Ok(self.deliver(hold?)),
-            None => Err(self.call().gave_up_error(&entry, entry.front().status())),
-        }
-    }
-
     /// Waits for the turn in this process, and then for a permit.
     async fn wait_for_permit(
         &self,
@@ -211,21 +172,21 @@ impl<'a> AcquirePermit<'a> {
         deadline: Option<Instant>,
     ) -> Result<Hold, LockError> {
         let turn = entry.turn().await;
-        let (mut pacing, mut backoff) = (self.pacing(&turn), self.engine.backoff());
+        let (mut pacing, mut backoff) = (self.pacing(&turn), self.call.engine.backoff());
         pacing.wait_for_place(deadline, false).await;
         let mut drawn = Some(self.draw());
         // It stands for the call where others compare claims; each claim has an id of its own.
-        let call_id = self.engine.mark.new_lock_id(&self.engine.owner);
+        let call_id = self.call.engine.mark.new_lock_id(&self.call.engine.owner);
         let mut class = AdmissionClass::First;
         loop {
             let rounds = self.rounds(entry, &mut backoff, deadline, drawn.take(), Some(class));
             let pause = match rounds.await? {
-                Rounds::Acquired(hold) => return Ok(hold),
+                Rounds::Acquired(hold) => return Ok(self.deliver(hold)),
                 Rounds::Full(holder) => {
                     class = AdmissionClass::Woken;
                     let remaining = holder.remaining(Instant::now());
                     let pause = pacing.after_held(&call_id, false, remaining);
-                    trace::waiting(self.name.text(), remaining, pause);
+                    trace::waiting(self.name(), remaining, pause);
                     pause
                 }
                 // The releases that these claims were for are over: no event would end a wait.
@@ -242,7 +203,7 @@ impl<'a> AcquirePermit<'a> {
             tokio::select! {
                 biased;
                 () = &mut pausing => return,
-                () = entry.freed() => if self.engine.notifier.released_here(&self.group) {
+                () = entry.freed() => if self.call.engine.notifier.released_here(&self.group) {
                     return;
                 },
             }
@@ -289,9 +250,9 @@ impl<'a> AcquirePermit<'a> {
         number: u32,
         class: Option<AdmissionClass>,
     ) -> Result<Option<Hold>, LockError> {
-        let id = slot::id(self.name.text(), number);
+        let id = slot::id(self.name(), number);
         let mut attempt =
-            Attempt::of_permit(self.engine, &id, self.name.text(), self.options, entry).in_class(class);
+            Attempt::of_permit(self.call.engine, &id, self.name(), self.call.options, entry).in_class(class);
         // A slow server gets more time from the second request on.
         let has_time = deadline.is_none_or(|deadline| deadline > Instant::now() + PERMIT_LIMIT * 4);
         if self.permits > 1 && has_time && lock(&self.blocked).is_empty() {
@@ -304,8 +265,11 @@ impl<'a> AcquirePermit<'a> {
                 None => attempt.request(deadline).await,
             };
             let outcome = outcome.read(|hold| hold.lease().is_over());
-            let call = self.call();
-            match call.next_after(entry, &mut attempt.asking, &id, outcome).await {
+            match self
+                .call
+                .next_after(entry, &mut attempt.asking, &id, outcome)
+                .await
+            {
                 Next::Deliver(hold) => {
                     entry.front().forget_failure();
                     return Ok(Some(hold));
@@ -328,7 +292,7 @@ impl<'a> AcquirePermit<'a> {
                     late = late_outcome(pin!(attempt.next_outcome()), pin!(sleep(pause))).await;
                 }
                 Next::End(error) => return Err(error),
-                Next::Stop => return Err(call.shut_down_error()),
+                Next::Stop => return Err(self.call.shut_down_error()),
             }
         }
     }
@@ -359,13 +323,20 @@ impl<'a> AcquirePermit<'a> {
     /// the next claim releases it, and nobody has it until then.
     fn choose(&self, held: &HeldSlots) -> Found {
         if let Some(most) = held.keys().max().filter(|most| **most >= self.permits)
-            && self.engine.is_first_warning(&self.group)
+            && self.call.engine.is_first_warning(&self.group)
         {
-            trace::permits_differ(self.name.text(), self.permits, most + 1);
+            trace::permits_differ(self.name(), self.permits, most + 1);
         }
         let is_given_up = |number: &u32| {
             let holder = held.get(number).and_then(|lease| lease.holder.as_ref());
-            holder.is_some_and(|id| self.engine.renewer.given_up.find(Instant::now(), id).is_some())
+            holder.is_some_and(|id| {
+                self.call
+                    .engine
+                    .renewer
+                    .given_up
+                    .find(Instant::now(), id)
+                    .is_some()
+            })
         };
         let (given_up, others): (Vec<u32>, Vec<u32>) = (0..self.permits).partition(is_given_up);
         let free = others.into_iter().filter(|number| !held.contains_key(number));
@@ -388,17 +359,17 @@ impl<'a> AcquirePermit<'a> {
 
     /// The permits that are held.
     async fn held_slots(&self, entry: &Arc<Entry>) -> Result<HeldSlots, LockError> {
-        let (store, name) = (Arc::clone(&self.engine.store), Arc::clone(self.name.text()));
-        let (permits, margin) = (self.permits, self.engine.config.options.takeover_margin);
+        let (store, name) = (Arc::clone(&self.call.engine.store), Arc::clone(self.name()));
+        let (permits, margin) = (self.permits, self.call.engine.config.options.takeover_margin);
         let looking = || async move { store.slots(&name, permits, margin, LOOK_LIMIT).await };
-        query::start(&self.engine.store, entry, looking).await
+        query::start(&self.call.engine.store, entry, looking).await
     }
 
     /// Notes a request that has failed, and returns the pause before the next one.
     fn failed(&self, entry: &Arc<Entry>, backoff: &mut Backoff, error: Option<LockError>) -> Duration {
         let pause = backoff.next(Luck::draw());
         if let Some(error) = error {
-            trace::retrying(self.name.text(), &error, pause);
+            trace::retrying(self.name(), &error, pause);
             entry.front().set_failed(error);
         }
         pause
@@ -409,12 +380,12 @@ impl<'a> AcquirePermit<'a> {
     }
 
     fn pacing<'b>(&'b self, turn: &'b Turn) -> Pacing<'b> {
-        Pacing::new(self.engine, turn, self.begun).of_semaphore(self.permits)
+        Pacing::new(self.call.engine, turn, self.call.begun).of_semaphore(self.permits)
     }
 
     /// Delivers the hold to the caller. The turn passes on, because other permits may be free.
     fn deliver(&self, hold: Hold) -> Hold {
-        hold.lease().deliver_permit(&self.meter);
+        hold.lease().deliver(QueueSlot::Nothing, self.call.meter.as_ref());
         hold
     }
 }

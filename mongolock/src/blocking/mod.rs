@@ -33,7 +33,7 @@ pub use permit::Permit;
 pub use set_guard::LockSetGuard;
 use worker::Worker;
 
-use crate::lock::OnBusy;
+use crate::options::OnBusy;
 use crate::provider::{Health, HeldInfo, LockProviderBuilder};
 use crate::run::{OnLost, RunningHold, run_blocking};
 use crate::{DistributedLock, IntoLockName, LockContext, LockError, LockOutput, output};

@@ -444,23 +444,19 @@ impl Lease {
         Some(deadline)
     }
 
-    /// Notes that a caller has received the hold, and keeps the caller's turn until the hold ends, beside those of the other
-    /// names if it is that of a set which was handed over.
-    pub(crate) fn deliver(&self, turn: Turn, meter: Option<&LockMeter>) {
+    /// Notes that a caller has received the hold, and keeps the caller's turns until the hold ends. One turn stands beside those
+    /// of the other names of a set that was handed over. That of a permit has passed on, because other permits may be free.
+    pub(crate) fn deliver(&self, slot: QueueSlot, meter: Option<&LockMeter>) {
         self.delivered.store(true, Ordering::Relaxed);
-        if let Some(meter) = meter {
-            self.measure(meter);
+        self.measure(meter);
+        match slot {
+            QueueSlot::Turn(turn) => self.put_turn(turn),
+            QueueSlot::Several(_) => self.put_slot(slot),
+            QueueSlot::Entry { .. } | QueueSlot::Nothing => return,
         }
-        self.put_turn(turn);
         if self.deadline().is_none() {
             drop(self.take_slot());
         }
-    }
-
-    /// Notes that a caller has received the hold of a permit. Its turn has passed on, because other permits may be free.
-    pub(crate) fn deliver_permit(&self, meter: &LockMeter) {
-        self.delivered.store(true, Ordering::Relaxed);
-        self.measure(meter);
     }
 
     /// The name that users know: for a permit that of its semaphore.
@@ -484,8 +480,9 @@ impl Lease {
         self.semaphore.is_none().then_some(self.token)
     }
 
-    /// Begins to measure the hold, unless it is over.
-    pub(crate) fn measure(&self, meter: &LockMeter) {
+    /// Begins to measure the hold, unless it is over or a part of another one.
+    pub(crate) fn measure(&self, meter: Option<&LockMeter>) {
+        let Some(meter) = meter else { return };
         let state = lock(&self.state);
         if let State::Live { .. } = *state
             && self.meter.set(meter.clone()).is_ok()

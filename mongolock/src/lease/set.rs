@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
 use super::copies::Copies;
-use super::{Hold, Lease, QueueSlot, Turn, without_margin};
+use super::{Hold, Lease, QueueSlot, without_margin};
 use crate::FencingToken;
 use crate::meter::LockMeter;
 use crate::options::Options;
@@ -108,18 +108,6 @@ impl Lease {
             });
         }
     }
-
-    /// Notes that a caller has received the hold of a set, and keeps the turns of all its names until the hold ends.
-    pub(crate) fn deliver_set(&self, turns: Vec<Turn>, meter: &LockMeter) {
-        self.delivered.store(true, Ordering::Relaxed);
-        self.measure(meter);
-        self.put_slot(QueueSlot::Several(
-            turns.into_iter().map(QueueSlot::Turn).collect(),
-        ));
-        if self.deadline().is_none() {
-            drop(self.take_slot());
-        }
-    }
 }
 
 impl Hold {
@@ -147,7 +135,7 @@ impl Hold {
         holds: Vec<Self>,
         first: usize,
         options: &Arc<Options>,
-        meter: &LockMeter,
+        meter: Option<&LockMeter>,
     ) -> Option<Self> {
         let renewer = Arc::clone(&holds.first()?.renewer);
         let now = Instant::now();

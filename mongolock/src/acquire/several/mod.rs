@@ -7,26 +7,25 @@
 
 mod round;
 
-use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use tracing::{Instrument, Span};
+use tracing::Span;
 
 use super::asking::{Held, ends_call};
 use super::attempt::late_outcome;
+use super::call::{BusyLock, Call, Search};
+use super::one::yields;
 use super::pacing::{Pacing, place_until};
-use super::period::CallPeriod;
 use super::query;
-use super::{Acquire, Next, Outcome, Waiting, yields};
+use super::{Acquire, Next, Outcome, Tried};
 use crate::backoff::Backoff;
 use crate::engine::Engine;
-use crate::lease::{Entry, Hold, Turn};
+use crate::lease::{Entry, Hold, QueueSlot, Turn};
 use crate::line::Standing;
-use crate::meter::LockMeter;
 use crate::moment::Luck;
 use crate::name::RenderedName;
 use crate::opaque::boxed;
@@ -48,27 +47,15 @@ const BUSY_CHECK: Duration = Duration::from_secs(1);
 
 /// One call that acquires several locks.
 pub(crate) struct AcquireSeveral<'a> {
-    engine: &'a Arc<Engine>,
+    call: Call<'a>,
     /// The names in their order, each once.
     names: &'a [RenderedName],
     /// The same names: with them a caller in the queue of the first name says which set it takes over whole.
     set: SetNames,
     /// The place of the name that stands for the set in errors and events.
     first: usize,
-    options: &'a Arc<Options>,
-    /// Whether the caller runs under another lock of this provider, which it keeps until it gets these.
-    is_inside_hold: bool,
-    meter: LockMeter,
-    /// The time at which the call began.
-    begun: Instant,
     /// The place of the name that the call waits for: it decides the error of a call that reaches its limit.
     awaited: AtomicUsize,
-}
-
-/// A lock of the set that is held.
-pub(crate) struct BusyLock {
-    pub(crate) name: Arc<str>,
-    pub(crate) holder: Holder,
 }
 
 /// The rounds of a call in which a lock was held.
@@ -109,138 +96,40 @@ enum Step {
     Again(Duration),
 }
 
-impl<'a> AcquireSeveral<'a> {
-    pub(crate) fn new(
-        engine: &'a Arc<Engine>,
-        names: &'a [RenderedName],
-        first: usize,
-        options: &'a Arc<Options>,
-        is_inside_hold: bool,
-    ) -> Self {
-        Self {
-            engine,
-            names,
-            set: names.iter().map(|name| Arc::clone(name.text())).collect(),
-            first,
-            options,
-            is_inside_hold,
-            meter: engine.meter.of(names[first].template()),
-            begun: Instant::now(),
-            awaited: AtomicUsize::new(first),
-        }
-    }
+impl Search for AcquireSeveral<'_> {
+    type Queues = Vec<Arc<Entry>>;
 
-    /// Waits for all locks until the acquire timeout.
-    pub(crate) async fn wait(&self) -> Result<Hold, LockError> {
-        let (waiting, span) = (self.waiting(), self.span());
-        let outcome = match self.options.acquire_timeout {
-            // A call with a timeout of zero still makes one attempt.
-            Some(Duration::ZERO) => self.attempt_once().instrument(span.clone()).await,
-            limit => {
-                let deadline = limit.map(|limit| self.begun + limit);
-                self.wait_until_deadline(deadline)
-                    .instrument(span.clone())
-                    .await
-                    .map(Ok)
-            }
-        };
-        waiting.end(&span, &outcome);
-        outcome?.map_err(|busy| self.timeout_error(&busy))
-    }
-
-    /// Tries to acquire all locks, or returns the first one that is held.
-    pub(crate) async fn try_once(&self) -> Result<Result<Hold, BusyLock>, LockError> {
-        let (waiting, span) = (self.waiting(), self.span());
-        let outcome = self.attempt_once().instrument(span.clone()).await;
-        waiting.end(&span, &outcome);
-        outcome
+    fn call(&self) -> &Call<'_> {
+        &self.call
     }
 
     fn span(&self) -> Span {
-        trace::acquire_set_span(self.names, self.first, &self.engine.owner)
+        trace::acquire_set_span(self.names, self.first, &self.call.engine.owner)
     }
 
-    fn waiting(&self) -> Waiting<'_> {
-        Waiting::begin(self.engine, Some(&self.meter), self.begun)
-    }
-
-    /// The names, for the queue of the first of them.
-    pub(super) fn set(&self) -> SetNames {
-        Arc::clone(&self.set)
-    }
-
-    /// A hold of the whole set that was handed over with the turn of the first name. The turns of the others come with it.
-    pub(super) fn take_over(&self, turn: &Turn) -> Option<Hold> {
-        match turn.take_over()?.take(&self.set, self.options) {
-            Ok(hold) => {
-                let hold = hold.standing_for(self.first);
-                hold.lease().report(trace::acquired);
-                Some(hold)
-            }
-            Err(other) => {
-                turn.put_back(other);
-                None
-            }
-        }
-    }
-
-    /// The queues of all names.
     fn join(&self) -> Vec<Arc<Entry>> {
         self.names
             .iter()
-            .map(|name| self.engine.queues.join(name.text()))
+            .map(|name| self.call.engine.queues.join(name.text()))
             .collect()
     }
 
-    /// The call as one for a single lock of the set.
-    fn single(&self, index: usize) -> Acquire<'_> {
-        self.part(index, self.options, self.begun)
+    fn awaited<'s>(&'s self, entries: &'s Vec<Arc<Entry>>) -> (&'s Arc<str>, &'s Arc<Entry>) {
+        let entry = &entries[self.awaited.load(Relaxed)];
+        (entry.name(), entry)
     }
 
-    /// The acquisition of one of the locks, which does not count as a call of its own.
-    fn part<'b>(&'b self, index: usize, options: &'b Arc<Options>, begun: Instant) -> Acquire<'b> {
-        Acquire {
-            engine: self.engine,
-            name: &self.names[index],
-            options,
-            is_inside_hold: self.is_inside_hold,
-            set: (index == 0).then_some(self),
-            meter: None,
-            begun,
-            period: CallPeriod::default(),
-            waited: OnceLock::new(),
-        }
-    }
-
-    async fn attempt_once(&self) -> Result<Result<Hold, BusyLock>, LockError> {
-        self.single(self.first).ensure_open()?;
-        let entries = self.join();
-        let deadline = self.begun + self.options.attempt_limit();
-        let attempting = boxed(self.round_until_reply(&entries, deadline));
-        if let Some(result) = self.bounded(&entries, Some(deadline), attempting).await? {
-            return result;
-        }
-        let index = self.awaited.load(Relaxed);
-        match entries[index].front().status().holder() {
-            Ok(holder) => Ok(Err(self.busy(index, holder))),
-            Err(status) => Err(self.single(index).gave_up_error(&entries[index], status)),
-        }
-    }
-
-    /// One round, which is repeated until replies say whether the locks are free.
-    async fn round_until_reply(
-        &self,
-        entries: &[Arc<Entry>],
-        deadline: Instant,
-    ) -> Result<Result<Hold, BusyLock>, LockError> {
-        let (mut kept, mut backoff) = (None, self.engine.backoff());
+    /// One round, which is repeated until replies say whether the locks are free. It ends at the first lock that is held.
+    async fn attempt(&self, entries: &Vec<Arc<Entry>>, deadline: Instant) -> Result<Tried, LockError> {
+        let (mut kept, mut backoff) = (None, self.call.engine.backoff());
         loop {
             let turns = match self.try_turns(entries, kept.take()) {
                 Ok(Turns::TakenOver(hold)) => return Ok(Ok(hold)),
                 Ok(Turns::All(turns)) => turns,
                 Err(index) => {
                     self.awaited.store(index, Relaxed);
-                    match self.single(index).turn_unless_busy(&entries[index]).await? {
+                    let set = (index == 0).then(|| self.set());
+                    match self.call.turn_unless_busy(&entries[index], set).await? {
                         Ok(turn) => kept = Some((index, turn)),
                         Err(holder) => return Ok(Err(self.busy(index, holder))),
                     }
@@ -263,16 +152,76 @@ impl<'a> AcquireSeveral<'a> {
         }
     }
 
-    async fn wait_until_deadline(&self, deadline: Option<Instant>) -> Result<Hold, LockError> {
-        self.single(self.first).ensure_open()?;
-        let entries = self.join();
+    async fn search(&self, entries: Vec<Arc<Entry>>, deadline: Option<Instant>) -> Result<Hold, LockError> {
         let waiting = boxed(self.wait_for_locks(&entries, deadline));
-        if let Some(result) = self.bounded(&entries, deadline, waiting).await? {
-            return result;
+        let result = self.bounded(&entries, deadline, waiting).await?;
+        result.unwrap_or_else(|| Err(self.gave_up(&entries)))
+    }
+
+    /// The name that the call waits for changes.
+    async fn time_is_up(&self, entries: &Vec<Arc<Entry>>, deadline: Option<Instant>) {
+        if let Some(deadline) = deadline {
+            return tokio::time::sleep_until(deadline).await;
         }
-        let index = self.awaited.load(Relaxed);
-        let entry = &entries[index];
-        Err(self.single(index).gave_up_error(entry, entry.front().status()))
+        loop {
+            let front = entries[self.awaited.load(Relaxed)].front();
+            tokio::select! {
+                biased;
+                () = front.no_reply(self.call.begun) => return,
+                () = sleep(BUSY_CHECK) => {}
+            }
+        }
+    }
+}
+
+impl<'a> AcquireSeveral<'a> {
+    pub(crate) fn new(
+        engine: &'a Arc<Engine>,
+        names: &'a [RenderedName],
+        first: usize,
+        options: &'a Arc<Options>,
+        is_inside_hold: bool,
+    ) -> Self {
+        Self {
+            call: Call::new(engine, &names[first], options, is_inside_hold),
+            names,
+            set: names.iter().map(|name| Arc::clone(name.text())).collect(),
+            first,
+            awaited: AtomicUsize::new(first),
+        }
+    }
+
+    /// The names, for the queue of the first of them.
+    pub(super) fn set(&self) -> SetNames {
+        Arc::clone(&self.set)
+    }
+
+    /// A hold of the whole set that was handed over with the turn of the first name. The turns of the others come with it.
+    pub(super) fn take_over(&self, turn: &Turn) -> Option<Hold> {
+        match turn.take_over()?.take(&self.set, self.call.options) {
+            Ok(hold) => {
+                let hold = hold.standing_for(self.first);
+                hold.lease().report(trace::acquired);
+                Some(hold)
+            }
+            Err(other) => {
+                turn.put_back(other);
+                None
+            }
+        }
+    }
+
+    /// The acquisition of one of the locks, which does not count as a call of its own.
+    fn part<'b>(&'b self, index: usize, options: &'b Arc<Options>) -> Acquire<'b> {
+        let call = Call {
+            engine: self.call.engine,
+            name: &self.names[index],
+            options,
+            is_inside_hold: self.call.is_inside_hold,
+            meter: None,
+            begun: Instant::now(),
+        };
+        Acquire::of(call, (index == 0).then_some(self))
     }
 
     async fn wait_for_locks(
@@ -300,7 +249,7 @@ impl<'a> AcquireSeveral<'a> {
         // The name that the call has waited for, and the number of replies that found its lock held. The pauses themselves last
         // no longer than the turn of the name.
         let mut waited = None;
-        let mut backoff = self.engine.backoff();
+        let mut backoff = self.call.engine.backoff();
         let (mut rounds, mut has_left_place, mut class) = (Rounds::default(), false, AdmissionClass::First);
         loop {
             let turns = match self.turns(entries, kept.take()).await {
@@ -402,25 +351,32 @@ impl<'a> AcquireSeveral<'a> {
     /// come too late after a look. Not while one holder keeps the lock for long, because each round takes the other locks
     /// for a moment.
     fn asks_in_its_place(&self, name: &Arc<str>) -> bool {
-        let Engine { lines, notifier, .. } = &**self.engine;
+        let Engine { lines, notifier, .. } = &**self.call.engine;
         let is_near = |standing: Standing| standing.ahead == 0 && standing.polling_pause <= LINE_POLL;
         lines.standing(name).is_some_and(is_near) && !notifier.hears_of(name)
     }
 
     /// The holder of a lock; `None` if the lock looks free, or is held by a claim that this process has given up.
     async fn look(&self, name: &Arc<str>, entry: &Arc<Entry>) -> Result<Option<Holder>, LockError> {
-        let margin = self.engine.config.options.takeover_margin;
-        let (store, names) = (Arc::clone(&self.engine.store), [Arc::clone(name)]);
+        let margin = self.call.engine.config.options.takeover_margin;
+        let (store, names) = (Arc::clone(&self.call.engine.store), [Arc::clone(name)]);
         let looking = || async move { store.look(&names, margin, LOOK_LIMIT).await };
-        let mut running = query::start(&self.engine.store, entry, looking).await?;
-        let is_given_up = |id: &Arc<str>| self.engine.renewer.given_up.find(Instant::now(), id).is_some();
+        let mut running = query::start(&self.call.engine.store, entry, looking).await?;
+        let is_given_up = |id: &Arc<str>| {
+            self.call
+                .engine
+                .renewer
+                .given_up
+                .find(Instant::now(), id)
+                .is_some()
+        };
         let lease = running.remove(name);
         let Some(lease) = lease.filter(|lease| !lease.holder.as_ref().is_some_and(is_given_up)) else {
             entry.front().set_no_holder();
             return Ok(None);
         };
         if let Some(id) = &lease.holder {
-            self.engine.lines.held_by(name, id);
+            self.call.engine.lines.held_by(name, id);
         }
         let holder = Holder::of_lease(Instant::now(), &lease);
         entry.front().set_holder(holder.clone());
@@ -437,7 +393,14 @@ impl<'a> AcquireSeveral<'a> {
         class: Option<AdmissionClass>,
         awaited: Option<(usize, Arc<str>)>,
     ) -> Result<Step, LockError> {
-        let mut round = Round::new(self.engine, self.options, self.first, awaited, entries, class);
+        let mut round = Round::new(
+            self.call.engine,
+            self.call.options,
+            self.first,
+            awaited,
+            entries,
+            class,
+        );
         let mut late = None;
         loop {
             let outcome = match late.take() {
@@ -448,9 +411,11 @@ impl<'a> AcquireSeveral<'a> {
                 self.give_back_to_wait(&mut round, turns, held);
             }
             let place = self.awaited.load(Relaxed);
-            let (single, entry) = (self.single(place), &entries[place]);
+            let entry = &entries[place];
             let outcome = outcome.read(|hold| hold.lease().is_over());
-            let next = single.next_after(entry, &mut round.asking, entry.name(), outcome);
+            let next = self
+                .call
+                .next_after(entry, &mut round.asking, entry.name(), outcome);
             let (error, leaves) = match next.await {
                 Next::Deliver(hold) => return Ok(Step::Acquired(hold)),
                 Next::ClaimAnew | Next::Clear(..) | Next::Again => return Ok(Step::Again(Duration::ZERO)),
@@ -462,7 +427,7 @@ impl<'a> AcquireSeveral<'a> {
                 Next::Leave(error) => (error, true),
                 Next::Pause(error) => (error, !round.has_claims()),
                 Next::End(error) => return Err(error),
-                Next::Stop => return Err(self.shut_down_error()),
+                Next::Stop => return Err(self.call.shut_down_error()),
             };
             let pause = backoff.next(Luck::draw());
             if let Some(error) = error {
@@ -520,9 +485,9 @@ impl<'a> AcquireSeveral<'a> {
                 max_hold: None,
                 // Each request reserves tokens, with which the set can be handed over.
                 await_release: false,
-                ..Options::clone(self.options)
+                ..Options::clone(self.call.options)
             });
-            let acquire = self.part(index, &options, Instant::now());
+            let acquire = self.part(index, &options);
             let hold = tokio::select! {
                 biased;
                 acquired = boxed(acquire.wait()) => acquired.map_err(|error| self.in_set(error))?,
@@ -530,32 +495,23 @@ impl<'a> AcquireSeveral<'a> {
             };
             if hold.lease().is_set_of(&self.set) {
                 note_held(&hold, &self.join());
-                hold.lease().measure(&self.meter);
+                hold.lease().measure(self.call.meter.as_ref());
                 return Ok(Some(hold));
             }
             holds.push(hold);
         }
-        let first = self.engine.queues.join(self.names[0].text());
+        let first = self.call.engine.queues.join(self.names[0].text());
         first.budget().restart_row(Instant::now(), first.waiting());
-        let hold = Hold::joined(holds, self.first, self.options, &self.meter);
+        let hold = Hold::joined(holds, self.first, self.call.options, self.call.meter.as_ref());
         Ok(hold.filter(|hold| !hold.lease().is_over()))
     }
 
     /// The error of one of the locks as that of the whole call.
     fn in_set(&self, error: LockError) -> LockError {
         match Busy::from_error(error) {
-            Ok(busy) => LockError::timeout(busy, self.begun.elapsed()),
+            Ok(busy) => LockError::timeout(busy, self.call.begun.elapsed()),
             Err(other) => other,
         }
-    }
-
-    fn timeout_error(&self, busy: &BusyLock) -> LockError {
-        busy.holder.timeout_error(
-            Instant::now(),
-            &busy.name,
-            self.begun.elapsed(),
-            &self.engine.mark,
-        )
     }
 
     /// Waits until this call has the turns of all names. While one of them is missing it waits for that one alone.
@@ -597,49 +553,23 @@ impl<'a> AcquireSeveral<'a> {
     fn held_back(&self) -> Option<usize> {
         self.names
             .iter()
-            .position(|name| place_until(self.engine, name.text()).is_some())
-    }
-
-    /// One step of the call; `None` at its deadline or, without one, when the server has not replied for too long.
-    async fn bounded<F: Future>(
-        &self,
-        entries: &[Arc<Entry>],
-        deadline: Option<Instant>,
-        step: F,
-    ) -> Result<Option<F::Output>, LockError> {
-        let time_is_up = async {
-            if let Some(deadline) = deadline {
-                return tokio::time::sleep_until(deadline).await;
-            }
-            loop {
-                let front = entries[self.awaited.load(Relaxed)].front();
-                tokio::select! {
-                    biased;
-                    () = front.no_reply(self.begun) => return,
-                    () = sleep(BUSY_CHECK) => {}
-                }
-            }
-        };
-        tokio::select! {
-            biased;
-            output = step => Ok(Some(output)),
-            () = self.engine.until_refused(self.is_inside_hold) => Err(self.shut_down_error()),
-            () = time_is_up => Ok(None),
-        }
+            .position(|name| place_until(self.call.engine, name.text()).is_some())
     }
 
     /// Delivers the hold to the caller: the turns go with the lease, and the waiters behind wait for its holder.
     fn deliver(&self, hold: Hold, entries: &[Arc<Entry>], turns: Vec<Option<Turn>>) -> Hold {
         note_held(&hold, entries);
-        let turns = turns.into_iter().flatten().collect();
-        hold.lease().deliver_set(turns, &self.meter);
+        let turns = turns.into_iter().flatten().map(QueueSlot::Turn).collect();
+        hold.lease()
+            .deliver(QueueSlot::Several(turns), self.call.meter.as_ref());
         hold
     }
 
     /// The same for a hold that was handed over, whose other turns it has.
     fn deliver_taken_over(&self, hold: Hold, entries: &[Arc<Entry>], turn: Turn) -> Hold {
         note_held(&hold, entries);
-        hold.lease().deliver(turn, Some(&self.meter));
+        hold.lease()
+            .deliver(QueueSlot::Turn(turn), self.call.meter.as_ref());
         hold
     }
 
@@ -667,18 +597,11 @@ impl<'a> AcquireSeveral<'a> {
 
     /// The pauses of a call that waits for the name of this turn.
     fn pacing<'b>(&'b self, turn: &'b Turn) -> Pacing<'b> {
-        Pacing::new(self.engine, turn, self.begun)
+        Pacing::new(self.call.engine, turn, self.call.begun)
     }
 
     fn busy(&self, index: usize, holder: Holder) -> BusyLock {
-        BusyLock {
-            name: Arc::clone(self.names[index].text()),
-            holder,
-        }
-    }
-
-    fn shut_down_error(&self) -> LockError {
-        self.single(self.first).shut_down_error()
+        BusyLock::new(self.names[index].text(), holder)
     }
 }
 
@@ -733,7 +656,7 @@ mod tests {
         });
         let call = AcquireSeveral::new(provider.engine(), &names, 0, &options, false);
         let mut hold = call.one_by_one(None).await.unwrap().unwrap();
-        assert!(call.begun.elapsed() >= Duration::from_secs(100));
+        assert!(call.call.begun.elapsed() >= Duration::from_secs(100));
         assert!(hold.lease().acquired.elapsed() < Duration::from_secs(1));
         assert!(hold.lease().is_renewable(Instant::now()));
         hold.release().await.unwrap();

@@ -1,0 +1,510 @@
+//! Getting one lock.
+
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use mongodb::bson::DateTime;
+use tokio::time::{Instant, sleep};
+use tracing::Span;
+
+use super::asking::Held;
+use super::attempt::{Attempt, late_outcome};
+use super::call::{BusyLock, Call, Search};
+use super::pacing::{Pacing, place_until};
+use super::period::CallPeriod;
+use super::{AcquireSeveral, Next, Outcome, Tried};
+use crate::engine::Engine;
+use crate::lease::{Entry, Hold, QueueSlot, Turn};
+use crate::moment::Luck;
+use crate::name::RenderedName;
+use crate::once::{MarkEnd, Once};
+use crate::opaque::boxed;
+use crate::options::Options;
+use crate::queue::{Holder, Period, SetNames};
+use crate::{LockError, lock_id, trace};
+
+/// One call that acquires a lock.
+pub(crate) struct Acquire<'a> {
+    pub(super) call: Call<'a>,
+    /// The call for several locks of which this one acquires the first: it takes over a hold of them all.
+    pub(super) set: Option<&'a AcquireSeveral<'a>>,
+    /// The period that the call belongs to, if its work may succeed once in each period.
+    period: CallPeriod,
+    /// How long the call has waited behind others of this process before its first request.
+    waited: OnceLock<Duration>,
+}
+
+/// What a call does after the outcome of a request.
+enum Step {
+    /// The call ends with this hold.
+    Acquired(Hold),
+    /// The call waits for this holder.
+    Held(Holder),
+    /// The call sends another request after this pause.
+    Retry(Duration),
+}
+
+/// The first request of a call, which was sent before the call began to wait, and its outcome if there is one. It is on the
+/// heap, so that the future of a waiting call stays small.
+type First = Box<(Attempt, Option<Outcome>)>;
+
+impl Search for Acquire<'_> {
+    type Queues = Arc<Entry>;
+
+    fn call(&self) -> &Call<'_> {
+        &self.call
+    }
+
+    fn span(&self) -> Span {
+        let Call { name, engine, .. } = self.call;
+        trace::acquire_span(self.name(), name.template(), &engine.owner)
+    }
+
+    fn join(&self) -> Arc<Entry> {
+        self.call.engine.queues.join(self.name())
+    }
+
+    fn awaited<'s>(&'s self, entry: &'s Arc<Entry>) -> (&'s Arc<str>, &'s Arc<Entry>) {
+        (self.name(), entry)
+    }
+
+    /// No request is sent if another caller in this process holds the lock or waits for it.
+    async fn attempt(&self, entry: &Arc<Entry>, deadline: Instant) -> Result<Tried, LockError> {
+        let turn = match entry.try_turn() {
+            Some(turn) => turn,
+            None => match self.call.turn_unless_busy(entry, self.set()).await? {
+                Ok(turn) => turn,
+                Err(holder) => return Ok(Err(BusyLock::new(self.name(), holder))),
+            },
+        };
+        let tried = self.request_until_reply(entry, &turn, deadline).await?;
+        Ok(tried
+            .map(|hold| self.deliver(hold, entry, turn))
+            .map_err(|holder| BusyLock::new(self.name(), holder)))
+    }
+
+    /// Sends a request at once if no other caller in this process holds the lock or waits for it. A longer wait runs in a
+    /// future on the heap: it may cost an allocation, and the future of a call stays small.
+    async fn search(&self, entry: Arc<Entry>, deadline: Option<Instant>) -> Result<Hold, LockError> {
+        let (turn, first) = match entry.try_turn() {
+            Some(turn) if turn.is_fresh() && place_until(self.call.engine, self.name()).is_none() => {
+                let mut attempt = self.new_attempt(&entry);
+                match self.first_outcome(&mut attempt, deadline).await? {
+                    Some(Outcome::Acquired(hold))
+                        if !hold.lease().is_over() && self.call.options.once.is_none() =>
+                    {
+                        return Ok(self.deliver(hold, &entry, turn));
+                    }
+                    outcome => (Some(turn), Some(Box::new((attempt, outcome)))),
+                }
+            }
+            turn => (turn, None),
+        };
+        boxed(self.wait_until_deadline(entry, turn, first, deadline)).await
+    }
+
+    async fn time_is_up(&self, entry: &Arc<Entry>, deadline: Option<Instant>) {
+        if let Some(once @ Once::PerPeriod(_)) = self.call.options.once {
+            // It is on the heap, because every waiter would have room for it, and few have periods.
+            return boxed(self.deadline_or_period_end(entry, deadline, once)).await;
+        }
+        self.call.deadline(entry, deadline).await;
+    }
+}
+
+impl<'a> Acquire<'a> {
+    pub(crate) fn new(
+        engine: &'a Arc<Engine>,
+        name: &'a RenderedName,
+        options: &'a Arc<Options>,
+        is_inside_hold: bool,
+    ) -> Self {
+        Self::of(Call::new(engine, name, options, is_inside_hold), None)
+    }
+
+    /// The acquisition of the lock by this call, which may be for the first lock of a set.
+    pub(super) fn of(call: Call<'a>, set: Option<&'a AcquireSeveral<'a>>) -> Self {
+        Self {
+            call,
+            set,
+            period: CallPeriod::default(),
+            waited: OnceLock::new(),
+        }
+    }
+
+    fn name(&self) -> &'a Arc<str> {
+        self.call.name.text()
+    }
+
+    fn set(&self) -> Option<SetNames> {
+        self.set.map(AcquireSeveral::set)
+    }
+
+    /// Sends requests until a reply says whether the lock is free.
+    async fn request_until_reply(
+        &self,
+        entry: &Arc<Entry>,
+        turn: &Turn,
+        deadline: Instant,
+    ) -> Result<Result<Hold, Holder>, LockError> {
+        if let Some(hold) = self.take_over_hold(entry, turn).await {
+            return Ok(Ok(hold));
+        }
+        let mut pacing = Pacing::new(self.call.engine, turn, self.call.begun);
+        let (mut attempt, mut late) = (self.new_attempt(entry).unlimited(), None);
+        loop {
+            let outcome = match late.take() {
+                Some(outcome) => outcome,
+                None => attempt.request(Some(deadline)).await,
+            };
+            match self.step(entry, &mut attempt, &mut pacing, outcome).await? {
+                Step::Acquired(hold) => return Ok(Ok(hold)),
+                Step::Held(holder) => return Ok(Err(holder)),
+                Step::Retry(pause) => {
+                    late = late_outcome(pin!(attempt.next_outcome()), pin!(sleep(pause))).await;
+                }
+            }
+        }
+    }
+
+    /// The outcome of the first request; `None` if it cannot be sent at once or its reply is overdue.
+    async fn first_outcome(
+        &self,
+        attempt: &mut Attempt,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Outcome>, LockError> {
+        let Some(overdue) = attempt.try_send(deadline) else {
+            return Ok(None);
+        };
+        if attempt.has_reply() {
+            return Ok(Some(attempt.next_outcome().await));
+        }
+        tokio::select! {
+            biased;
+            outcome = tokio::time::timeout_at(overdue, attempt.next_outcome()) => Ok(outcome.ok()),
+            () = self.call.engine.until_refused(self.call.is_inside_hold) => Err(self.call.shut_down_error()),
+        }
+    }
+
+    async fn wait_until_deadline(
+        &self,
+        entry: Arc<Entry>,
+        turn: Option<Turn>,
+        first: Option<First>,
+        deadline: Option<Instant>,
+    ) -> Result<Hold, LockError> {
+        // The wait is pinned here, because a future that is passed on takes its room twice.
+        let waiting = pin!(self.wait_for_lock(&entry, turn, first, deadline));
+        let result = self.bounded(&entry, deadline, waiting).await?;
+        result.unwrap_or_else(|| Err(self.gave_up(&entry)))
+    }
+
+    /// Waits for the turn, and then sends requests until the lock is acquired.
+    async fn wait_for_lock(
+        &self,
+        entry: &Arc<Entry>,
+        turn: Option<Turn>,
+        first: Option<First>,
+        deadline: Option<Instant>,
+    ) -> Result<Hold, LockError> {
+        let turn = if let Some(turn) = turn {
+            turn
+        } else {
+            let turn = entry.turn_for(self.set()).await;
+            self.waited.get_or_init(|| self.call.begun.elapsed());
+            turn
+        };
+        if first.is_none()
+            && let Some(hold) = self.take_over_or_yield(entry, &turn).await
+        {
+            return Ok(self.deliver(hold, entry, turn));
+        }
+        let mut pacing = Pacing::new(self.call.engine, &turn, self.call.begun);
+        if first.is_none() {
+            pacing
+                .wait_for_place(deadline, self.call.options.once.is_some())
+                .await;
+        }
+        let (mut attempt, mut outcome) =
+            first.map_or_else(|| (self.new_attempt(entry), None), |first| *first);
+        loop {
+            // A request takes more room than a pause, so that it has room of its own only as long as it lasts.
+            let step = Box::pin(self.next_step(entry, &mut attempt, &mut pacing, outcome, deadline));
+            let pause = match step.await? {
+                Step::Acquired(hold) => {
+                    // The turn goes with the lease. A late reply to a query of the notifier must not replace the holder that
+                    // is noted now.
+                    drop(pacing);
+                    return Ok(self.deliver(hold, entry, turn));
+                }
+                Step::Held(holder) => {
+                    turn.budget().shrink();
+                    let remaining = holder.remaining(Instant::now());
+                    let pause =
+                        pacing.after_held(attempt.lock_id(), self.call.options.once.is_some(), remaining);
+                    trace::waiting(self.name(), remaining, pause);
+                    pause
+                }
+                Step::Retry(pause) => pause,
+            };
+            outcome = late_outcome(pin!(attempt.next_outcome()), pin!(pacing.pause(pause))).await;
+        }
+    }
+
+    /// Delivers the hold to the caller: the turn goes with the lease, and the waiters behind wait for its holder.
+    fn deliver(&self, hold: Hold, entry: &Entry, turn: Turn) -> Hold {
+        let lease = hold.lease();
+        let period = lease.once.and_then(|once| match once.mark_end {
+            MarkEnd::At(end) => {
+                let left = end
+                    .timestamp_millis()
+                    .saturating_sub(once.acquired_at.timestamp_millis());
+                let ends = Instant::now() + Duration::from_millis(u64::try_from(left).unwrap_or_default());
+                Some(Period { end, ends })
+            }
+            MarkEnd::After(_) => None,
+        });
+        let holder = Holder::local(&lease.key.lock_id, lease.acquired);
+        entry.front().set_held(holder.in_period(period));
+        lease.deliver(QueueSlot::Turn(turn), self.call.meter.as_ref());
+        hold
+    }
+
+    /// Sends a request, unless there is an outcome already, and decides what the call does after it.
+    async fn next_step(
+        &self,
+        entry: &Arc<Entry>,
+        attempt: &mut Attempt,
+        pacing: &mut Pacing<'_>,
+        outcome: Option<Outcome>,
+        deadline: Option<Instant>,
+    ) -> Result<Step, LockError> {
+        let outcome = match outcome {
+            Some(outcome) => outcome,
+            None => attempt.request(deadline).await,
+        };
+        self.step(entry, attempt, pacing, outcome).await
+    }
+
+    /// Decides what the call does after the outcome of a request.
+    async fn step(
+        &self,
+        entry: &Arc<Entry>,
+        attempt: &mut Attempt,
+        pacing: &mut Pacing<'_>,
+        outcome: Outcome,
+    ) -> Result<Step, LockError> {
+        let outcome = match outcome.read(|hold| hold.lease().is_over()) {
+            Outcome::Acquired(hold) if !self.call.is_refused() => Outcome::Acquired(self.in_period(hold)?),
+            Outcome::Held(held) if !self.call.is_refused() => Outcome::Held(self.unless_done(held)?),
+            other => other,
+        };
+        let (asking, name) = (&mut attempt.asking, self.name());
+        match self.call.next_after(entry, asking, name, outcome).await {
+            Next::Deliver(hold) => Ok(Step::Acquired(hold)),
+            Next::ClaimAnew => {
+                *attempt = attempt.anew();
+                Ok(Step::Retry(Duration::ZERO))
+            }
+            Next::Clear(..) | Next::Again => Ok(Step::Retry(Duration::ZERO)),
+            Next::Held(held) => {
+                entry.front().set_holder(held.holder.clone());
+                Ok(Step::Held(held.holder))
+            }
+            Next::Pause(error) | Next::Leave(error) => {
+                let pause = pacing.after_error();
+                if let Some(error) = error {
+                    trace::retrying(self.name(), &error, pause);
+                    entry.front().set_failed(error);
+                }
+                Ok(Step::Retry(pause))
+            }
+            Next::End(error) => Err(error),
+            Next::Stop => Err(self.call.shut_down_error()),
+        }
+    }
+
+    /// The hold that was handed over with the turn. If there is none, other processes get a moment to acquire the lock
+    /// when the hand-over budget of this process is used up.
+    async fn take_over_or_yield(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
+        let taken_over = self.take_over_hold(entry, turn).await;
+        if taken_over.is_none()
+            && let Some(pause) = yields(turn)
+        {
+            tokio::time::sleep(pause).await;
+        }
+        taken_over
+    }
+
+    /// The hold that was handed over with the turn, if its options are those of this call; otherwise it is released.
+    async fn take_over_hold(&self, entry: &Entry, turn: &Turn) -> Option<Hold> {
+        if let Some(hold) = self.set.and_then(|set| set.take_over(turn)) {
+            return Some(hold);
+        }
+        match turn.take_over()?.take(&[], self.call.options) {
+            Ok(hold) => {
+                trace::acquired(&hold.lease().fields());
+                Some(hold)
+            }
+            Err(other) => {
+                // The outcome of the release does not matter to this call; a missing reply does.
+                let release = entry.front().request_sent();
+                if boxed(other.release()).await {
+                    entry.front().replied(release);
+                }
+                None
+            }
+        }
+    }
+
+    fn new_attempt(&self, entry: &Arc<Entry>) -> Attempt {
+        let attempt = Attempt::new(self.call.engine, self.name(), self.call.options, entry);
+        if self.call.options.await_release {
+            attempt
+        } else {
+            attempt.with_handovers()
+        }
+    }
+
+    /// The deadline of a call that ends with its period as well.
+    async fn deadline_or_period_end(&self, entry: &Entry, deadline: Option<Instant>, once: Once) {
+        let known = |period| {
+            self.period.adopt(once, period, self.call.begun);
+            self.period.known()
+        };
+        let period_end = async {
+            let period = entry.front().until_period(known).await;
+            // By this process's clock, a period does not end before its end at the server.
+            tokio::time::sleep_until(period.ends).await;
+        };
+        tokio::select! {
+            biased;
+            () = self.call.deadline(entry, deadline) => {}
+            () = period_end => {}
+        }
+    }
+
+    /// The hold, unless it was granted in a later period than that of the call: it is then released, because the work
+    /// would use that period up.
+    fn in_period(&self, hold: Hold) -> Result<Hold, LockError> {
+        if let (Some(once), Some(grant)) = (self.call.options.once, hold.lease().once) {
+            // The request of the first answer may be older than the grant, which a later copy of it got.
+            self.answered(once, grant.requested_at.min(grant.acquired_at));
+            if self.period.is_over_at(grant.acquired_at) {
+                return Err(self.call.timeout_error(self.name(), &Holder::default()));
+            }
+        }
+        Ok(hold)
+    }
+
+    /// The holder that a reply has named; an error if it is the mark of work that is done, or if the call's period is
+    /// over. A lock whose work may succeed any number of times is held by a mark as by any holder.
+    fn unless_done(&self, held: Held) -> Result<Held, LockError> {
+        let lock_id = held.holder.lock_id();
+        let (Some(once), Some(dates)) = (self.call.options.once, held.dates) else {
+            return Ok(held);
+        };
+        self.answered(once, dates.now);
+        if self.period.is_over_at(dates.now) {
+            return Err(self.call.timeout_error(self.name(), &held.holder));
+        }
+        match lock_id.filter(|id| lock_id::is_mark(id)) {
+            Some(mark) => Err(LockError::Done {
+                name: self.name().to_string(),
+                by: lock_id::owner(mark).unwrap_or_default().to_owned(),
+                until: dates.expires_at,
+            }),
+            None => Ok(Held {
+                holder: held.holder.in_period(self.period.known()),
+                ..held
+            }),
+        }
+    }
+
+    /// Notes an answer with this time of the server; the first one decides which period the call belongs to.
+    fn answered(&self, once: Once, now: DateTime) {
+        if self.period.known().is_some() {
+            return;
+        }
+        self.period.answered(
+            Instant::now(),
+            once,
+            now,
+            self.waited.get().copied().unwrap_or_default(),
+        );
+        if let Once::PerPeriod(period) = once
+            && once.is_close_to_boundary(now)
+            && self.call.engine.is_first_warning(self.name())
+        {
+            trace::close_to_boundary(self.name(), period);
+        }
+    }
+}
+
+/// The pause of a caller before its request, if the row of hand-overs before it has used its time up.
+pub(super) fn yields(turn: &Turn) -> Option<Duration> {
+    let mut budget = turn.budget();
+    let must_yield = budget.must_yield();
+    must_yield.then(|| budget.yield_to_others(Luck::draw()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use tokio::task::coop::consume_budget;
+
+    use super::*;
+    use crate::LockProvider;
+    use crate::task::is_pending;
+
+    /// The lock is acquired at once, and the caller's thread is busy until the lease is over.
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_that_is_over_is_not_handed_out() {
+        let expiry = Duration::from_secs(1);
+        let lock = LockProvider::in_memory().lock("n").expiry(expiry);
+        let mut acquiring = Box::pin(lock.max_hold(Duration::ZERO).acquire());
+        // The caller takes the reply when it runs again, because this run has used up its budget.
+        while !is_pending(pin!(consume_budget())).await {}
+        assert!(is_pending(acquiring.as_mut()).await);
+        tokio::time::sleep(expiry * 2).await;
+        let guard = acquiring.await.unwrap();
+        assert!(!guard.lease().is_over());
+        assert!(guard.remaining() > expiry / 2);
+    }
+
+    /// The lease ends between the reply and the call's next step, as when the caller's thread is stopped there.
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_that_ends_meanwhile_is_acquired_anew() {
+        let provider = LockProvider::in_memory();
+        let (engine, name) = (provider.engine(), RenderedName::new("n"));
+        let options = Arc::new(Options::default());
+        let acquire = Acquire::new(engine, &name, &options, false);
+        let entry = engine.queues.join(name.text());
+        let mut attempt = acquire.new_attempt(&entry);
+        let turn = entry.try_turn().unwrap();
+        let mut pacing = Pacing::new(engine, &turn, acquire.call.begun);
+        let first_id = Arc::clone(attempt.lock_id());
+        let outcome = attempt.request(None).await;
+        let Outcome::Acquired(hold) = &outcome else {
+            panic!("the lock is free");
+        };
+        hold.lease().end(crate::LossReason::Expired);
+        let step = acquire.step(&entry, &mut attempt, &mut pacing, outcome).await;
+        assert!(matches!(step, Ok(Step::Retry(Duration::ZERO))));
+        assert_ne!(*attempt.lock_id(), first_id, "the first claim is released");
+    }
+
+    /// Thousands of calls may wait at the same time, each in a future of its own.
+    #[tokio::test]
+    async fn the_future_of_a_wait_is_small() {
+        let provider = LockProvider::in_memory();
+        let (engine, name) = (provider.engine(), RenderedName::new("n"));
+        let options = Arc::new(Options::default());
+        let acquire = Acquire::new(engine, &name, &options, false);
+        let entry = engine.queues.join(name.text());
+        let size = size_of_val(&acquire.wait_until_deadline(entry, None, None, None));
+        assert!(size <= 1152, "{size}");
+    }
+}
