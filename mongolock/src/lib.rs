@@ -23,6 +23,7 @@ mod duration;
 mod engine;
 mod error;
 mod fenced;
+mod few;
 mod guard;
 pub mod guide;
 mod index_task;

@@ -47,8 +47,6 @@ pub(super) struct Asking {
     last: LastEnd,
     /// Whether the limit of the next request at the server is [`PERMIT_LIMIT`] at most.
     has_short_limit: bool,
-    /// Whether a request was sent.
-    has_sent: bool,
     /// The number of requests that may still be sent; `None` if there is no bound. It takes one byte, because each waiting call
     /// has it in its future.
     left: Option<u8>,
@@ -162,7 +160,6 @@ impl Asking {
             class,
             last: LastEnd::Replied,
             has_short_limit: false,
-            has_sent: false,
             left: (kind == Kind::Set).then_some(MOST_REQUESTS),
         }
     }
@@ -179,11 +176,6 @@ impl Asking {
     /// The requests of the next claim of the same call.
     pub(super) fn anew(&self) -> Self {
         Self::new(self.kind, self.class)
-    }
-
-    /// Whether no request was sent yet.
-    pub(super) fn is_new(&self) -> bool {
-        !self.has_sent
     }
 
     /// Whether another request may be sent.
@@ -237,7 +229,6 @@ impl Asking {
         if deadline.is_some_and(|deadline| deadline <= now) {
             return None;
         }
-        self.has_sent = true;
         self.left = self.left.map(|left| left.saturating_sub(1));
         let longest = if std::mem::take(&mut self.has_short_limit) {
             PERMIT_LIMIT

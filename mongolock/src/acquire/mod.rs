@@ -3,15 +3,15 @@
 //! | file | what it has |
 //! |---|---|
 //! | `call.rs` | what all calls have in common: limits, errors, measurement |
-//! | `one.rs`, `permit.rs`, `several/mod.rs` | the search of each kind: what it claims next, and how it waits |
-//! | `attempt.rs`, `several/round.rs` | one claim, and its requests in flight |
+//! | `one.rs`, `permit.rs`, `several.rs` | the search of each kind: what it claims next, and how it waits |
+//! | `claim.rs` | one claim, and its requests in flight |
 //! | `asking.rs` | what is sent for a claim and when, and what follows when a request has ended |
 //! | `pacing.rs` | the pauses between two requests |
 //! | `period.rs` | the period of a call whose work may succeed once in each |
 
 mod asking;
-mod attempt;
 mod call;
+mod claim;
 mod one;
 mod pacing;
 mod period;

@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep};
 use tracing::Span;
 
 use super::asking::Held;
-use super::attempt::{Attempt, late_outcome};
 use super::call::{BusyLock, Call, Search};
+use super::claim::{Claim, late_outcome};
 use super::pacing::{Pacing, place_until};
 use super::period::CallPeriod;
 use super::{AcquireSeveral, Next, Outcome, Tried};
@@ -47,7 +47,7 @@ enum Step {
 
 /// The first request of a call, which was sent before the call began to wait, and its outcome if there is one. It is on the
 /// heap, so that the future of a waiting call stays small.
-type First = Box<(Attempt, Option<Outcome>)>;
+type First = Box<(Claim, Option<Outcome>)>;
 
 impl Search for Acquire<'_> {
     type Queues = Arc<Entry>;
@@ -89,14 +89,14 @@ impl Search for Acquire<'_> {
     async fn search(&self, entry: Arc<Entry>, deadline: Option<Instant>) -> Result<Hold, LockError> {
         let (turn, first) = match entry.try_turn() {
             Some(turn) if turn.is_fresh() && place_until(self.call.engine, self.name()).is_none() => {
-                let mut attempt = self.new_attempt(&entry);
-                match self.first_outcome(&mut attempt, deadline).await? {
+                let mut claim = self.new_claim(&entry);
+                match self.first_outcome(&mut claim, deadline).await? {
                     Some(Outcome::Acquired(hold))
                         if !hold.lease().is_over() && self.call.options.once.is_none() =>
                     {
                         return Ok(self.deliver(hold, &entry, turn));
                     }
-                    outcome => (Some(turn), Some(Box::new((attempt, outcome)))),
+                    outcome => (Some(turn), Some(Box::new((claim, outcome)))),
                 }
             }
             turn => (turn, None),
@@ -152,17 +152,17 @@ impl<'a> Acquire<'a> {
             return Ok(Ok(hold));
         }
         let mut pacing = Pacing::new(self.call.engine, turn, self.call.begun);
-        let (mut attempt, mut late) = (self.new_attempt(entry).unlimited(), None);
+        let (mut claim, mut late) = (self.new_claim(entry).in_class(None), None);
         loop {
             let outcome = match late.take() {
                 Some(outcome) => outcome,
-                None => attempt.request(Some(deadline)).await,
+                None => claim.request(Some(deadline)).await,
             };
-            match self.step(entry, &mut attempt, &mut pacing, outcome).await? {
+            match self.step(entry, &mut claim, &mut pacing, outcome).await? {
                 Step::Acquired(hold) => return Ok(Ok(hold)),
                 Step::Held(holder) => return Ok(Err(holder)),
                 Step::Retry(pause) => {
-                    late = late_outcome(pin!(attempt.next_outcome()), pin!(sleep(pause))).await;
+                    late = late_outcome(pin!(claim.next_outcome()), pin!(sleep(pause))).await;
                 }
             }
         }
@@ -171,18 +171,18 @@ impl<'a> Acquire<'a> {
     /// The outcome of the first request; `None` if it cannot be sent at once or its reply is overdue.
     async fn first_outcome(
         &self,
-        attempt: &mut Attempt,
+        claim: &mut Claim,
         deadline: Option<Instant>,
     ) -> Result<Option<Outcome>, LockError> {
-        let Some(overdue) = attempt.try_send(deadline) else {
+        let Some(overdue) = claim.try_send(deadline) else {
             return Ok(None);
         };
-        if attempt.has_reply() {
-            return Ok(Some(attempt.next_outcome().await));
+        if claim.has_reply() {
+            return Ok(Some(claim.next_outcome().await));
         }
         tokio::select! {
             biased;
-            outcome = tokio::time::timeout_at(overdue, attempt.next_outcome()) => Ok(outcome.ok()),
+            outcome = tokio::time::timeout_at(overdue, claim.next_outcome()) => Ok(outcome.ok()),
             () = self.call.engine.until_refused(self.call.is_inside_hold) => Err(self.call.shut_down_error()),
         }
     }
@@ -226,11 +226,10 @@ impl<'a> Acquire<'a> {
                 .wait_for_place(deadline, self.call.options.once.is_some())
                 .await;
         }
-        let (mut attempt, mut outcome) =
-            first.map_or_else(|| (self.new_attempt(entry), None), |first| *first);
+        let (mut claim, mut outcome) = first.map_or_else(|| (self.new_claim(entry), None), |first| *first);
         loop {
             // A request takes more room than a pause, so that it has room of its own only as long as it lasts.
-            let step = Box::pin(self.next_step(entry, &mut attempt, &mut pacing, outcome, deadline));
+            let step = Box::pin(self.next_step(entry, &mut claim, &mut pacing, outcome, deadline));
             let pause = match step.await? {
                 Step::Acquired(hold) => {
                     // The turn goes with the lease. A late reply to a query of the notifier must not replace the holder that
@@ -242,13 +241,13 @@ impl<'a> Acquire<'a> {
                     turn.budget().shrink();
                     let remaining = holder.remaining(Instant::now());
                     let pause =
-                        pacing.after_held(attempt.lock_id(), self.call.options.once.is_some(), remaining);
+                        pacing.after_held(claim.lock_id(), self.call.options.once.is_some(), remaining);
                     trace::waiting(self.name(), remaining, pause);
                     pause
                 }
                 Step::Retry(pause) => pause,
             };
-            outcome = late_outcome(pin!(attempt.next_outcome()), pin!(pacing.pause(pause))).await;
+            outcome = late_outcome(pin!(claim.next_outcome()), pin!(pacing.pause(pause))).await;
         }
     }
 
@@ -275,23 +274,23 @@ impl<'a> Acquire<'a> {
     async fn next_step(
         &self,
         entry: &Arc<Entry>,
-        attempt: &mut Attempt,
+        claim: &mut Claim,
         pacing: &mut Pacing<'_>,
         outcome: Option<Outcome>,
         deadline: Option<Instant>,
     ) -> Result<Step, LockError> {
         let outcome = match outcome {
             Some(outcome) => outcome,
-            None => attempt.request(deadline).await,
+            None => claim.request(deadline).await,
         };
-        self.step(entry, attempt, pacing, outcome).await
+        self.step(entry, claim, pacing, outcome).await
     }
 
     /// Decides what the call does after the outcome of a request.
     async fn step(
         &self,
         entry: &Arc<Entry>,
-        attempt: &mut Attempt,
+        claim: &mut Claim,
         pacing: &mut Pacing<'_>,
         outcome: Outcome,
     ) -> Result<Step, LockError> {
@@ -300,11 +299,11 @@ impl<'a> Acquire<'a> {
             Outcome::Held(held) if !self.call.is_refused() => Outcome::Held(self.unless_done(held)?),
             other => other,
         };
-        let (asking, name) = (&mut attempt.asking, self.name());
+        let (asking, name) = (&mut claim.asking, self.name());
         match self.call.next_after(entry, asking, name, outcome).await {
             Next::Deliver(hold) => Ok(Step::Acquired(hold)),
             Next::ClaimAnew => {
-                *attempt = attempt.anew();
+                *claim = claim.anew();
                 Ok(Step::Retry(Duration::ZERO))
             }
             Next::Clear(..) | Next::Again => Ok(Step::Retry(Duration::ZERO)),
@@ -358,13 +357,8 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    fn new_attempt(&self, entry: &Arc<Entry>) -> Attempt {
-        let attempt = Attempt::new(self.call.engine, self.name(), self.call.options, entry);
-        if self.call.options.await_release {
-            attempt
-        } else {
-            attempt.with_handovers()
-        }
+    fn new_claim(&self, entry: &Arc<Entry>) -> Claim {
+        Claim::of_lock(self.call.engine, self.call.options, entry)
     }
 
     /// The deadline of a call that ends with its period as well.
@@ -482,18 +476,18 @@ mod tests {
         let options = Arc::new(Options::default());
         let acquire = Acquire::new(engine, &name, &options, false);
         let entry = engine.queues.join(name.text());
-        let mut attempt = acquire.new_attempt(&entry);
+        let mut claim = acquire.new_claim(&entry);
         let turn = entry.try_turn().unwrap();
         let mut pacing = Pacing::new(engine, &turn, acquire.call.begun);
-        let first_id = Arc::clone(attempt.lock_id());
-        let outcome = attempt.request(None).await;
+        let first_id = Arc::clone(claim.lock_id());
+        let outcome = claim.request(None).await;
         let Outcome::Acquired(hold) = &outcome else {
             panic!("the lock is free");
         };
         hold.lease().end(crate::LossReason::Expired);
-        let step = acquire.step(&entry, &mut attempt, &mut pacing, outcome).await;
+        let step = acquire.step(&entry, &mut claim, &mut pacing, outcome).await;
         assert!(matches!(step, Ok(Step::Retry(Duration::ZERO))));
-        assert_ne!(*attempt.lock_id(), first_id, "the first claim is released");
+        assert_ne!(*claim.lock_id(), first_id, "the first claim is released");
     }
 
     /// Thousands of calls may wait at the same time, each in a future of its own.

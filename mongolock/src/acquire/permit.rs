@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::Span;
 
 use super::asking::ends_call;
-use super::attempt::{Attempt, late_outcome};
 use super::call::{BusyLock, Call, Search};
+use super::claim::{Claim, late_outcome};
 use super::pacing::Pacing;
 use super::query;
 use super::{Next, Tried};
@@ -251,30 +251,26 @@ impl<'a> AcquirePermit<'a> {
         class: Option<AdmissionClass>,
     ) -> Result<Option<Hold>, LockError> {
         let id = slot::id(self.name(), number);
-        let mut attempt =
-            Attempt::of_permit(self.call.engine, &id, self.name(), self.call.options, entry).in_class(class);
+        let (engine, options, names) = (self.call.engine, self.call.options, (self.name(), &id));
+        let mut claim = Claim::of_permit(engine, options, names, entry).in_class(class);
         // A slow server gets more time from the second request on.
         let has_time = deadline.is_none_or(|deadline| deadline > Instant::now() + PERMIT_LIMIT * 4);
         if self.permits > 1 && has_time && lock(&self.blocked).is_empty() {
-            attempt = attempt.with_short_limit();
+            claim.asking.limit_shortly();
         }
         let mut late = None;
         loop {
             let outcome = match late.take() {
                 Some(outcome) => outcome,
-                None => attempt.request(deadline).await,
+                None => claim.request(deadline).await,
             };
             let outcome = outcome.read(|hold| hold.lease().is_over());
-            match self
-                .call
-                .next_after(entry, &mut attempt.asking, &id, outcome)
-                .await
-            {
+            match self.call.next_after(entry, &mut claim.asking, &id, outcome).await {
                 Next::Deliver(hold) => {
                     entry.front().forget_failure();
                     return Ok(Some(hold));
                 }
-                Next::ClaimAnew => attempt = attempt.anew(),
+                Next::ClaimAnew => claim = claim.anew(),
                 Next::Clear(..) | Next::Again => {}
                 Next::Held(held) => {
                     entry.front().set_holder(held.holder);
@@ -289,7 +285,7 @@ impl<'a> AcquirePermit<'a> {
                 }
                 Next::Pause(error) => {
                     let pause = self.failed(entry, backoff, error);
-                    late = late_outcome(pin!(attempt.next_outcome()), pin!(sleep(pause))).await;
+                    late = late_outcome(pin!(claim.next_outcome()), pin!(sleep(pause))).await;
                 }
                 Next::End(error) => return Err(error),
                 Next::Stop => return Err(self.call.shut_down_error()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Entry, QueueSlot};
+use super::QueueSlot;
 use crate::backoff::Backoff;
 use crate::lease::Lease;
 use crate::lease::book::NextRelease;
@@ -64,24 +64,17 @@ impl BackgroundRelease {
         }
     }
 
-    /// Releases a claim that never became a lease.
+    /// Releases a claim that never became a lease; `is_turn` says whether it counts as an acquisition in the line of its lock.
     pub(crate) fn of_claim(
         key: LeaseId,
         taken_for: Duration,
-        entry: Arc<Entry>,
+        slot: QueueSlot,
         copies: Option<Copies>,
+        is_turn: bool,
     ) -> Self {
         Self {
             copies,
-            ..Self::new(key, Duration::ZERO, taken_for, QueueSlot::Entry { entry })
-        }
-    }
-
-    /// Releases a claim of a set that does not become a lease: nobody has had a turn.
-    pub(crate) fn of_round(key: LeaseId, taken_for: Duration, slot: QueueSlot, copies: Copies) -> Self {
-        Self {
-            copies: Some(copies),
-            is_turn: false,
+            is_turn,
             ..Self::new(key, Duration::ZERO, taken_for, slot)
         }
     }
@@ -330,7 +323,7 @@ mod tests {
     }
 
     fn of_round(copies: &Copies) -> BackgroundRelease {
-        BackgroundRelease::of_round(key(), TAKEN_FOR, QueueSlot::Nothing, copies.clone())
+        BackgroundRelease::of_claim(key(), TAKEN_FOR, QueueSlot::Nothing, Some(copies.clone()), false)
     }
 
     #[tokio::test(start_paused = true)]
@@ -421,7 +414,7 @@ mod tests {
     fn the_turn_passes_on_and_a_shutdown_still_waits() {
         let entry = Queues::new().join(&key().name);
         let slot = QueueSlot::Turn(entry.try_turn().unwrap());
-        let release = BackgroundRelease::of_round(key(), TAKEN_FOR, slot, unanswered());
+        let release = BackgroundRelease::of_claim(key(), TAKEN_FOR, slot, Some(unanswered()), false);
         assert!(entry.try_turn().is_none());
         let release = release.without_turn();
         assert!(entry.try_turn().is_some() && release.is_awaited());

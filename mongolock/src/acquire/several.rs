@@ -5,8 +5,6 @@
 //! their names, which ends in any case: a round can fail again and again where others use single names all the time. The
 //! same holds for the turns of this process, which a round needs all at once.
 
-mod round;
-
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -16,8 +14,8 @@ use tokio::time::{Instant, sleep};
 use tracing::Span;
 
 use super::asking::{Held, ends_call};
-use super::attempt::late_outcome;
 use super::call::{BusyLock, Call, Search};
+use super::claim::{Claim, Target, late_outcome};
 use super::one::yields;
 use super::pacing::{Pacing, place_until};
 use super::query;
@@ -34,7 +32,6 @@ use crate::queue::{Holder, SetNames};
 use crate::store::{AdmissionClass, driver_error};
 use crate::timing::{LINE_POLL, LOOK_LIMIT};
 use crate::{Busy, LockError, task, trace};
-use round::Round;
 
 /// The number of rounds after which the locks are acquired one by one.
 const ROUNDS: u32 = 3;
@@ -393,14 +390,9 @@ impl<'a> AcquireSeveral<'a> {
         class: Option<AdmissionClass>,
         awaited: Option<(usize, Arc<str>)>,
     ) -> Result<Step, LockError> {
-        let mut round = Round::new(
-            self.call.engine,
-            self.call.options,
-            self.first,
-            awaited,
-            entries,
-            class,
-        );
+        let (first, engine) = (self.first, self.call.engine);
+        let target = Target::Set { first, awaited };
+        let mut round = Claim::of_set(engine, self.call.options, target, entries).in_class(class);
         let mut late = None;
         loop {
             let outcome = match late.take() {
@@ -425,7 +417,7 @@ impl<'a> AcquireSeveral<'a> {
                     return Ok(Step::Busy(held, lock_id));
                 }
                 Next::Leave(error) => (error, true),
-                Next::Pause(error) => (error, !round.has_claims()),
+                Next::Pause(error) => (error, !round.is_open()),
                 Next::End(error) => return Err(error),
                 Next::Stop => return Err(self.call.shut_down_error()),
             };
@@ -433,7 +425,7 @@ impl<'a> AcquireSeveral<'a> {
             if let Some(error) = error {
                 // The release of a claim concerns its own lock, and a request those of all names.
                 let one = std::slice::from_ref(entry);
-                self.failed(if round.has_claims() { entries } else { one }, error, pause);
+                self.failed(if round.is_open() { entries } else { one }, error, pause);
             }
             if leaves {
                 round.give_back(turns);
@@ -444,7 +436,7 @@ impl<'a> AcquireSeveral<'a> {
     }
 
     /// Gives a round back that has found this lock held. The turn of that lock stays with the call, which waits for it.
-    fn give_back_to_wait(&self, round: &mut Round, turns: &mut [Option<Turn>], held: &Held) {
+    fn give_back_to_wait(&self, round: &mut Claim, turns: &mut [Option<Turn>], held: &Held) {
         self.awaited.store(held.index, Relaxed);
         let awaited = turns[held.index].take();
         round.give_back(turns);

@@ -1,0 +1,649 @@
+//! One claim on a lock, on a permit, or on all locks of a set: its requests in flight, and what becomes of it.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::task::coop::consume_budget;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
+
+use super::Outcome;
+use super::asking::{Ask, Asking, Held, Kind, LastEnd, given_up_after, is_out_of_time};
+use crate::engine::Engine;
+use crate::few::Few;
+use crate::lease::background_release::BackgroundRelease;
+use crate::lease::copies::Copies;
+use crate::lease::{Entry, Grant, Lease, Member, QueueSlot, RequestPermit, SetGrant, Turn, without_margin};
+use crate::options::Options;
+use crate::queue::{Holder, RequestNumber};
+use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, Dates, LeaseId, driver_error};
+use crate::timing::{ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE};
+use crate::{FencingToken, LockError, task, trace};
+
+/// The number of tokens that are reserved when others wait in this process: one for each hold that can be handed over.
+const HANDOVERS: i64 = 1000;
+
+/// One logical acquisition, with an id of its own.
+///
+/// Its requests are copies of one another. Each is sent on a task of its own and runs to its end even if the caller is
+/// cancelled. Sending it again is harmless, because the server then finds the id in the documents. A claim that is dropped
+/// without having become a lease is given back: each lock that it has got, and all of them as long as one of its requests may
+/// still take effect. So a cancelled wait, a lost reply or a task that ends with its runtime leaves no lock held. The id of a
+/// claim that was given back is never sent again, because a late release of it would end a later lease.
+pub(super) struct Claim {
+    shared: Arc<Shared>,
+    /// The number of tokens of each name that every copy asks for: the reply to any of them is read with the same number.
+    tokens: i64,
+    /// The requests in flight.
+    requests: Vec<JoinHandle<Option<Reply>>>,
+    /// The number of the last request in the queue of each name, until one has an outcome. What is sent before that is a copy
+    /// with the same number, because a reply to one of them answers all.
+    numbers: Option<Few<RequestNumber>>,
+    /// What is sent next and when, and what follows when a request has ended.
+    pub(super) asking: Asking,
+    /// The reply of a store that never waits, until the caller takes it. It is boxed, because most stores wait.
+    reply: Option<Box<Reply>>,
+    /// Whether the claim is neither given back nor that of a lease, which then releases it.
+    is_open: bool,
+}
+
+/// What a claim and its requests have in common. Each list has a value for each name.
+struct Shared {
+    engine: Arc<Engine>,
+    target: Target,
+    keys: Few<LeaseId>,
+    options: Arc<Options>,
+    /// The queues, which keep a shutdown waiting for replies.
+    entries: Few<Arc<Entry>>,
+    copies: Few<Copies>,
+}
+
+/// What a claim is for.
+#[derive(Clone)]
+pub(super) enum Target {
+    Lock,
+    /// A permit of this semaphore.
+    Permit(Arc<str>),
+    Set {
+        /// The place of the name that stands for the set.
+        first: usize,
+        /// The name that the call has waited for, by its place, and the claim that had the lock: if it has it still, the call
+        /// goes on to wait for that one.
+        awaited: Option<(usize, Arc<str>)>,
+    },
+}
+
+impl Target {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Lock => Kind::Lock,
+            Self::Permit(_) => Kind::Permit,
+            Self::Set { .. } => Kind::Set,
+        }
+    }
+}
+
+/// The reply to one request.
+struct Reply {
+    /// The time at which the request was sent.
+    sent: Instant,
+    /// The limit of the request at the server.
+    limit: Duration,
+    result: Result<Few<AcquireReply>, LockError>,
+}
+
+/// One request, on a task of its own.
+struct Request {
+    shared: Arc<Shared>,
+    command: AcquireRequest,
+    numbers: Few<RequestNumber>,
+    /// The limit of the request at the server.
+    limit: Duration,
+    /// The permit bounds how many requests of the name are without a reply.
+    _permit: RequestPermit,
+    /// The permission bounds how many commands of the provider are in flight.
+    _admission: Admission,
+}
+
+impl Claim {
+    /// A claim on the lock of this queue.
+    pub(super) fn of_lock(engine: &Arc<Engine>, options: &Arc<Options>, entry: &Arc<Entry>) -> Self {
+        let (names, entries) = (Few::one(Arc::clone(entry.name())), Few::one(Arc::clone(entry)));
+        Self::new(engine, options, Target::Lock, &names, entries)
+    }
+
+    /// A claim on the permit with this name of the semaphore of this queue.
+    pub(super) fn of_permit(
+        engine: &Arc<Engine>,
+        options: &Arc<Options>,
+        (semaphore, name): (&Arc<str>, &Arc<str>),
+        entry: &Arc<Entry>,
+    ) -> Self {
+        let (names, entries) = (Few::one(Arc::clone(name)), Few::one(Arc::clone(entry)));
+        let target = Target::Permit(Arc::clone(semaphore));
+        Self::new(engine, options, target, &names, entries)
+    }
+
+    /// A claim on all locks of these queues.
+    pub(super) fn of_set(
+        engine: &Arc<Engine>,
+        options: &Arc<Options>,
+        target: Target,
+        entries: &[Arc<Entry>],
+    ) -> Self {
+        let entries = Few::from(entries.to_vec());
+        let names = entries.map(|_, entry| Arc::clone(entry.name()));
+        Self::new(engine, options, target, &names, entries)
+    }
+
+    fn new(
+        engine: &Arc<Engine>,
+        options: &Arc<Options>,
+        target: Target,
+        names: &Few<Arc<str>>,
+        entries: Few<Arc<Entry>>,
+    ) -> Self {
+        let kind = target.kind();
+        let lock_id = match kind {
+            Kind::Set => engine.mark.new_set_id(&engine.owner),
+            Kind::Lock | Kind::Permit => engine.mark.new_lock_id(&engine.owner),
+        };
+        let key = |_, name: &Arc<str>| LeaseId {
+            name: Arc::clone(name),
+            lock_id: Arc::clone(&lock_id),
+        };
+        let copies = match kind {
+            Kind::Set => Few::from(Copies::of_set(names.len())),
+            Kind::Lock | Kind::Permit => Few::one(Copies::default()),
+        };
+        let shared = Shared {
+            engine: Arc::clone(engine),
+            target,
+            keys: names.map(key),
+            options: Arc::clone(options),
+            entries,
+            copies,
+        };
+        // The release of such a call may be left to the next one. A permit is never handed over.
+        let hands_over = !options.await_release && kind != Kind::Permit;
+        Self {
+            shared: Arc::new(shared),
+            tokens: if hands_over { HANDOVERS } else { 1 },
+            requests: Vec::new(),
+            numbers: None,
+            asking: Asking::new(kind, Some(AdmissionClass::First)),
+            reply: None,
+            is_open: true,
+        }
+    }
+
+    /// The same claim, whose requests are admitted among those of this class; `None` for a single try, whose request does not
+    /// wait behind the first ones of waiting calls.
+    pub(super) fn in_class(mut self, class: Option<AdmissionClass>) -> Self {
+        self.asking.set_class(class);
+        self
+    }
+
+    /// A claim of the same call with a new id.
+    pub(super) fn anew(&self) -> Self {
+        let shared = &*self.shared;
+        let names = shared.keys.map(|_, key| Arc::clone(&key.name));
+        let (target, entries) = (shared.target.clone(), shared.entries.clone());
+        let mut claim = Self::new(&shared.engine, &shared.options, target, &names, entries);
+        (claim.asking, claim.tokens) = (self.asking.anew(), self.tokens);
+        claim
+    }
+
+    /// The id that every request of the claim has.
+    pub(super) fn lock_id(&self) -> &Arc<str> {
+        &self.shared.keys[0].lock_id
+    }
+
+    /// Whether the claim is neither given back nor that of a lease.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Sends the first request if that needs no waiting, and returns the time at which its reply is overdue.
+    pub(super) fn try_send(&mut self, deadline: Option<Instant>) -> Option<Instant> {
+        let permit = self.shared.entries[0].try_request_permit()?;
+        let admissions = self.shared.engine.store.admissions();
+        let admission = admissions.try_admit(AdmissionClass::First)?;
+        self.send(permit, admission, deadline);
+        let overdue = Instant::now() + ACQUIRE_OVERDUE;
+        Some(deadline.map_or(overdue, |deadline| deadline.min(overdue)))
+    }
+
+    /// Sends a request, and a copy on another connection when a reply is overdue, until one of them has an outcome;
+    /// nothing is sent after the deadline. Cancel safe: the requests go on.
+    pub(super) async fn request(&mut self, deadline: Option<Instant>) -> Outcome {
+        let shared = Arc::clone(&self.shared);
+        let mut asked = None;
+        loop {
+            match self.asking.next(Instant::now(), asked, self.requests.len()) {
+                Ask::Wait(overdue) => {
+                    if let Ok(outcome) = timeout_at(overdue, self.next_outcome()).await {
+                        return outcome;
+                    }
+                }
+                Ask::Send(class) => {
+                    let allowed = async {
+                        // While too many commands are in flight, none is sent, and "held" must not stay the last known status.
+                        if asked.is_none() {
+                            shared
+                                .entries
+                                .iter()
+                                .for_each(|entry| entry.front().request_due());
+                        }
+                        shared.permits(class).await
+                    };
+                    tokio::select! {
+                        biased;
+                        outcome = self.next_outcome() => return outcome,
+                        (admission, permit) = allowed => self.send(permit, admission, deadline),
+                    }
+                    asked = Some(Instant::now());
+                }
+            }
+        }
+    }
+
+    /// Whether the reply of a store that never waits is there.
+    pub(super) fn has_reply(&self) -> bool {
+        self.reply.is_some()
+    }
+
+    /// The outcome of the next request in flight; waits forever if there is none and another one may be sent.
+    pub(super) async fn next_outcome(&mut self) -> Outcome {
+        if self.reply.is_some() {
+            // Other tasks run from time to time, even if this one never waits.
+            consume_budget().await;
+        }
+        if let Some(reply) = self.reply.take() {
+            return self.outcome(*reply);
+        }
+        loop {
+            match poll_fn(|cx| poll_first(&mut self.requests, |request| Pin::new(request).poll(cx))).await {
+                Ok(Some(reply)) => return self.outcome(reply),
+                // A request without a reply was given up; another copy may have one.
+                Ok(None) if !self.requests.is_empty() || self.asking.may_repeat() => {}
+                Ok(None) => return Outcome::Failed(LockError::no_reply("acquire request", ACQUIRE_NO_REPLY)),
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    Err(_) => return Outcome::RuntimeStopped,
+                },
+            }
+        }
+    }
+
+    fn send(&mut self, permit: RequestPermit, admission: Admission, deadline: Option<Instant>) {
+        let limit = self
+            .asking
+            .admitted(Instant::now(), deadline, admission.is_crowded);
+        let Some(limit) = limit else { return };
+        let shared = &self.shared;
+        // A set is handed over to callers that wait for its first name, and a permit never.
+        let may_hand_over = !matches!(shared.target, Target::Permit(_)) && shared.entries[0].others_wait();
+        if may_hand_over && !shared.copies[0].may_take_effect() {
+            self.tokens = HANDOVERS;
+        }
+        let number = |_, entry: &Arc<Entry>| entry.front().request_sent();
+        let numbers = self.numbers.get_or_insert_with(|| shared.entries.map(number));
+        let request = Request {
+            shared: Arc::clone(shared),
+            command: AcquireRequest {
+                expiry: shared.options.expiry,
+                tokens: self.tokens,
+                takeover_margin: shared.engine.config.options.takeover_margin,
+                wants_dates: shared.options.once.is_some(),
+            },
+            numbers: numbers.clone(),
+            limit,
+            _permit: permit,
+            _admission: admission,
+        };
+        shared.copies[0].sent();
+        if shared.engine.store.never_waits() {
+            self.reply = task::run_at_once(request.run()).map(Box::new);
+        } else {
+            self.requests.push(task::spawn(request.run().in_current_span()));
+        }
+    }
+
+    fn outcome(&mut self, reply: Reply) -> Outcome {
+        self.numbers = None;
+        let last = reply.result.as_ref().err().map_or(LastEnd::Replied, LastEnd::of);
+        self.asking.ended(last);
+        match reply.result {
+            Ok(replies) => match self.shared.held(reply.sent, &replies) {
+                Some(held) => Outcome::Held(held),
+                None => self.acquired(reply.sent, &replies),
+            },
+            Err(error) if is_out_of_time(&error, reply.limit) => Outcome::OutOfTime(error),
+            Err(error) => Outcome::Failed(error),
+        }
+    }
+
+    /// Turns the claim into a lease, unless the lease is over: the reply may have taken longer than the lease lasts, and
+    /// another holder may already have a lock. The lease counts from before the request, and ends with the first of the locks.
+    fn acquired(&mut self, sent: Instant, replies: &[AcquireReply]) -> Outcome {
+        let shared = Arc::clone(&self.shared);
+        let mut lasts = shared.options.expiry;
+        for reply in replies {
+            if let AcquireReply::Acquired { remaining, .. } = reply {
+                lasts = remaining.map_or(lasts, |remaining| lasts.min(remaining));
+            }
+        }
+        let (now, deadline) = (Instant::now(), sent + without_margin(lasts));
+        if shared.engine.is_closed() || now >= deadline {
+            return Outcome::AlreadyOver;
+        }
+        self.is_open = false;
+        // The waiters for a permit wait for any of its semaphore.
+        shared.engine.note_acquisition(&shared.entries, now, now - sent);
+        let lease = match &shared.target {
+            Target::Set { first, .. } => shared.lease_of_set(*first, self.tokens, replies, sent, deadline),
+            Target::Lock | Target::Permit(_) => shared.lease(self.tokens, &replies[0], sent, lasts),
+        };
+        lease.report(trace::acquired);
+        Outcome::Acquired(shared.engine.renewer.hold(lease))
+    }
+
+    /// Gives the claim back: each lock that it may have. The turns of these names pass on when that is confirmed, so that the
+    /// next caller in this process does not meet the claim.
+    pub(super) fn give_back(&mut self, turns: &mut [Option<Turn>]) {
+        if !std::mem::take(&mut self.is_open) {
+            return;
+        }
+        let mut turns = turns.iter_mut().map(Option::take);
+        let releases = (0..self.shared.keys.len()).filter_map(|index| {
+            let turn = turns.next().flatten();
+            // A name whose claim cannot have its lock gets no command, and its turn passes on.
+            let given_up = self.shared.copies[index].give_up();
+            if given_up && let Some(turn) = &turn {
+                turn.front().release_sent();
+            }
+            given_up.then(|| self.shared.release(index, turn, true))
+        });
+        let releases: Vec<BackgroundRelease> = releases.collect();
+        if !releases.is_empty() {
+            self.shared.engine.renewer.release_in_background(releases);
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.give_back(&mut []);
+    }
+}
+
+impl Shared {
+    /// A lock that another claim has. It is the one that the call has waited for, if that has the same holder still.
+    fn held(&self, sent: Instant, replies: &[AcquireReply]) -> Option<Held> {
+        let now = Instant::now();
+        let held = |(index, reply): (usize, &AcquireReply)| match reply {
+            AcquireReply::Acquired { .. } => None,
+            AcquireReply::Held {
+                holder,
+                held_for,
+                remaining,
+                dates,
+            } => Some(Held {
+                index,
+                holder: Holder::new(now, holder.clone(), *held_for, *remaining),
+                request: now - sent,
+                dates: *dates,
+            }),
+        };
+        let replies = || replies.iter().enumerate();
+        if let Target::Set {
+            awaited: Some((place, lock_id)),
+            ..
+        } = &self.target
+        {
+            let same = replies().nth(*place).and_then(held);
+            let same = same.filter(|held| held.holder.lock_id() == Some(lock_id));
+            if same.is_some() {
+                return same;
+            }
+        }
+        replies().find_map(held)
+    }
+
+    fn lease(&self, tokens: i64, reply: &AcquireReply, sent: Instant, lasts: Duration) -> Lease {
+        let (token, last_token, dates) = granted(tokens, reply);
+        let once = dates.and_then(|dates| Some(self.options.once?.grant(dates.acquired_at, dates.now)));
+        let grant = Grant {
+            token,
+            last_token,
+            copies: self.copies[0].if_unsettled(),
+            sent,
+            lasts,
+            semaphore: match &self.target {
+                Target::Permit(semaphore) => Some(Arc::clone(semaphore)),
+                Target::Lock | Target::Set { .. } => None,
+            },
+            once,
+        };
+        let (key, entry) = (self.keys[0].clone(), Arc::clone(&self.entries[0]));
+        Lease::new(key, grant, Arc::clone(&self.options), entry)
+    }
+
+    fn lease_of_set(
+        &self,
+        first: usize,
+        tokens: i64,
+        replies: &[AcquireReply],
+        acquired: Instant,
+        deadline: Instant,
+    ) -> Lease {
+        let members = replies.iter().enumerate().map(|(index, reply)| {
+            let (token, last_token, _) = granted(tokens, reply);
+            Member::new(self.keys[index].clone(), (token, last_token), &self.copies[index])
+        });
+        let entries = self.entries.iter().map(|entry| QueueSlot::Entry {
+            entry: Arc::clone(entry),
+        });
+        let grant = SetGrant {
+            members: members.collect(),
+            first,
+            acquired,
+            deadline,
+            slot: QueueSlot::Several(entries.collect()),
+        };
+        Lease::of_set(grant, Arc::clone(&self.options))
+    }
+
+    /// Waits until another request for these names, and another command of the provider, may be sent. Cancel safe. What
+    /// waits for the request of its own name keeps no command waiting.
+    async fn permits(&self, class: AdmissionClass) -> (Admission, RequestPermit) {
+        let permit = self.entries[0].request_permit().await;
+        (self.engine.store.admissions().admit(class).await, permit)
+    }
+
+    /// Releases the claim on one of the names in the background, and again later if one of its requests may take effect late.
+    /// That of a set has no turn in the line, because no caller had its lock.
+    fn release(&self, index: usize, turn: Option<Turn>, repeats: bool) -> BackgroundRelease {
+        let entry = || QueueSlot::Entry {
+            entry: Arc::clone(&self.entries[index]),
+        };
+        let slot = turn.map_or_else(entry, QueueSlot::Turn);
+        let is_turn = !matches!(self.target, Target::Set { .. });
+        let copies = repeats.then(|| self.copies[index].clone());
+        BackgroundRelease::of_claim(
+            self.keys[index].clone(),
+            self.options.taken_for(),
+            slot,
+            copies,
+            is_turn,
+        )
+    }
+}
+
+/// The first and the last token of a claim that has its lock, and what a once-only lease needs of the server's clock.
+fn granted(tokens: i64, reply: &AcquireReply) -> (FencingToken, FencingToken, Option<Dates>) {
+    match reply {
+        AcquireReply::Acquired {
+            last_token, dates, ..
+        } => (
+            FencingToken::new(last_token.get() - (tokens - 1)),
+            *last_token,
+            *dates,
+        ),
+        AcquireReply::Held { .. } => unreachable!("every lock of the claim is acquired"),
+    }
+}
+
+impl Request {
+    /// Runs the request to its end; `None` if there was no reply for too long.
+    async fn run(self) -> Option<Reply> {
+        let (sent, shared) = (Instant::now(), &self.shared);
+        let outcome = self.result().await;
+        // The claims of a set may have their locks, however the query about them has failed.
+        let was_claimed = matches!(outcome, Some(Ok(_)));
+        let result = outcome.map(Result::flatten);
+        if result.as_ref().is_some_and(is_from_server) {
+            for (entry, number) in shared.entries.iter().zip(&*self.numbers) {
+                entry.front().replied(*number);
+            }
+        }
+        let replies = (0..shared.keys.len()).map(|index| match &result {
+            Some(Ok(replies)) => replies.get(index).map(Ok),
+            Some(Err(error)) if !was_claimed => Some(Err(error)),
+            Some(Err(_)) | None => None,
+        });
+        let due = shared.copies[0].answered(sent, replies);
+        if !due.is_empty() {
+            let repeats = matches!(shared.target, Target::Set { .. });
+            let releases = due.into_iter().map(|index| shared.release(index, None, repeats));
+            shared.engine.renewer.release_in_background(releases.collect());
+        }
+        Some(Reply {
+            sent,
+            limit: self.limit,
+            result: result?,
+        })
+    }
+
+    async fn result(&self) -> Option<Result<Result<Few<AcquireReply>, LockError>, LockError>> {
+        let Shared {
+            engine, keys, target, ..
+        } = &*self.shared;
+        let request = async {
+            match target {
+                Target::Set { .. } => {
+                    let claimed = engine.store.claim_several(keys, self.command, self.limit);
+                    claimed.await.map(|replies| replies.map(Few::from))
+                }
+                Target::Lock | Target::Permit(_) => {
+                    let claimed = engine.store.claim(&keys[0], self.command, self.limit);
+                    claimed.await.map(|reply| Ok(Few::one(reply)))
+                }
+            }
+        };
+        if engine.store.never_waits() {
+            return Some(request.await);
+        }
+        task::reply_within(given_up_after(self.limit), request).await
+    }
+}
+
+/// Whether the server has answered: a document that another operation blocks is an answer as well.
+fn is_from_server<T>(result: &Result<T, LockError>) -> bool {
+    result
+        .as_ref()
+        .map_or_else(driver_error::is_blocked_document, |_| true)
+}
+
+/// Waits for this pause between two requests of a claim. The reply to an earlier one ends it: it may be an acquisition. (Both
+/// futures are pinned by the caller, because a future that is passed on takes its room twice.)
+pub(super) fn late_outcome<T>(
+    mut outcome: Pin<&mut impl Future<Output = T>>,
+    mut pause: Pin<&mut impl Future<Output = ()>>,
+) -> impl Future<Output = Option<T>> {
+    poll_fn(move |cx| match outcome.as_mut().poll(cx) {
+        Poll::Ready(late) => Poll::Ready(Some(late)),
+        Poll::Pending => pause.as_mut().poll(cx).map(|()| None),
+    })
+}
+
+/// Takes out the first task that has ended, and returns its output.
+fn poll_first<T>(
+    tasks: &mut Vec<JoinHandle<T>>,
+    mut poll: impl FnMut(&mut JoinHandle<T>) -> Poll<Result<T, JoinError>>,
+) -> Poll<Result<T, JoinError>> {
+    for index in 0..tasks.len() {
+        if let Poll::Ready(output) = poll(&mut tasks[index]) {
+            drop(tasks.swap_remove(index));
+            return Poll::Ready(output);
+        }
+    }
+    Poll::Pending
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timing::{ACQUIRE_LIMIT_MIN, SLOW_REPLY};
+
+    fn blocked() -> LockError {
+        driver_error::blocked("n", mongodb::error::Error::custom("blocked"))
+    }
+
+    /// A broken connection does not show that the server works; a document that a transaction blocks does.
+    #[test]
+    fn an_error_is_from_the_server_if_it_names_a_blocked_document() {
+        let held = AcquireReply::Held {
+            holder: None,
+            held_for: None,
+            remaining: None,
+            dates: None,
+        };
+        let blocked = blocked();
+        let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        assert!(is_from_server(&Ok(held)) && is_from_server(&Err::<(), _>(blocked)));
+        assert!(!is_from_server(&Err::<(), _>(LockError::Mongo(broken.into()))));
+    }
+
+    /// Near the deadline of its call a request has too little time at the server to show that a document is blocked for long.
+    #[tokio::test]
+    async fn a_request_with_a_short_limit_is_out_of_time_and_not_failed() {
+        let provider = crate::LockProvider::in_memory();
+        let (engine, name) = (provider.engine(), Arc::from("n"));
+        let entry = engine.queues.join(&name);
+        let mut claim = Claim::of_lock(engine, &Arc::default(), &entry);
+        let mut outcome = |limit| {
+            claim.outcome(Reply {
+                sent: Instant::now(),
+                limit,
+                result: Err(blocked()),
+            })
+        };
+        assert!(matches!(outcome(ACQUIRE_LIMIT_MIN), Outcome::OutOfTime(_)));
+        assert!(matches!(outcome(SLOW_REPLY), Outcome::Failed(_)));
+    }
+
+    #[tokio::test]
+    async fn a_set_has_three_requests_at_most() {
+        let provider = crate::LockProvider::in_memory();
+        let engine = provider.engine();
+        let entries = ["a", "b"].map(|name| engine.queues.join(&Arc::from(name)));
+        let target = Target::Set {
+            first: 0,
+            awaited: None,
+        };
+        let mut claim = Claim::of_set(engine, &Arc::default(), target, &entries);
+        for _ in 0..crate::acquire::asking::MOST_REQUESTS {
+            assert!(claim.asking.may_repeat());
+            let permit = entries[0].request_permit().await;
+            let admission = engine.store.admissions().admit(AdmissionClass::Copy).await;
+            claim.send(permit, admission, None);
+        }
+        assert!(!claim.asking.may_repeat());
+    }
+}

@@ -1,0 +1,44 @@
+//! One value or several, without an allocation for one.
+
+use std::ops::Deref;
+
+/// The values of a lock, or those of a set: one for each of its names. There is at least one.
+#[derive(Debug, Clone)]
+pub(crate) enum Few<T> {
+    One([T; 1]),
+    Several(Box<[T]>),
+}
+
+impl<T> Few<T> {
+    pub(crate) fn one(value: T) -> Self {
+        Self::One([value])
+    }
+
+    /// What this returns for each value.
+    pub(crate) fn map<U>(&self, mut of: impl FnMut(usize, &T) -> U) -> Few<U> {
+        match self {
+            Self::One([value]) => Few::one(of(0, value)),
+            Self::Several(values) => {
+                let values = values.iter().enumerate();
+                Few::Several(values.map(|(index, value)| of(index, value)).collect())
+            }
+        }
+    }
+}
+
+impl<T> From<Vec<T>> for Few<T> {
+    fn from(values: Vec<T>) -> Self {
+        Self::Several(values.into_boxed_slice())
+    }
+}
+
+impl<T> Deref for Few<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::One(value) => value,
+            Self::Several(values) => values,
+        }
+    }
+}
