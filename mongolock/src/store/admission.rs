@@ -248,7 +248,9 @@ impl Admissions {
             .skip(state.next_claim)
             .take(IN_TURNS.len());
         for class in BEFORE_CLAIMS.iter().chain(claims).copied() {
-            while self.has_room(state, class)
+            // Most of the time nothing waits, and then the room need not be counted.
+            while !state.waiting[class as usize].is_empty()
+                && self.has_room(state, class)
                 && let Some(waiting) = state.waiting[class as usize].pop_front()
             {
                 if !waiting.is_closed() {
