@@ -8,11 +8,13 @@ use crate::lease::{Hold, Lease};
 use crate::options::not_once;
 use crate::{FencingToken, LockError};
 
-/// A held lock. Its lease is renewed in the background until the guard is released or dropped.
+/// A held lock, or the held locks of a [`LockSet`](crate::LockSet), which have one lease. It is renewed in the background until
+/// the guard is released or dropped.
 ///
 /// [`release`](Self::release) waits for the server's confirmation and returns an error if the lock was not held to the
 /// end. Dropping the guard also releases the lock, in the background; it may be dropped on any thread, inside or
-/// outside a runtime. If the runtime ends before the release is sent, the lease expires on its own.
+/// outside a runtime. If the runtime ends before the release is sent, the lease expires on its own. What is said of the lock
+/// is true of all locks of a set: it is lost with the first of them, and one command releases all.
 ///
 /// Bind the guard to a named variable such as `_guard`. `let _ = …` drops it, and releases the lock, at once.
 ///
@@ -44,16 +46,42 @@ impl LockGuard {
         }
     }
 
-    /// The lock's name.
+    /// The lock's name; of a set the name that the caller has written first.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.lease().key.name
     }
 
-    /// The fencing token of this hold. It is greater than those of all earlier holds of the lock.
+    /// The fencing token of this hold for [`name`](Self::name). It is greater than those of all earlier holds of that lock.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.lease().token
+    }
+
+    /// The names of all locks of the guard in their order, each once: one name, unless it is the guard of a set.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mongolock::LockError> {
+    /// # let provider = mongolock::LockProvider::in_memory();
+    /// let guard = provider.lock_all(["report:2", "report:1"]).await?;
+    /// assert_eq!(guard.name(), "report:2");
+    /// for name in guard.names() {
+    ///     println!("{name} is held with token {:?}", guard.fencing_token_of(name));
+    /// }
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn names(&self) -> impl Iterator<Item = &str> + Send {
+        self.lease().tokens().map(|(name, _)| &**name)
+    }
+
+    /// The fencing token of this hold for one of its names; `None` for another name. Tokens of different names are not
+    /// ordered among each other.
+    #[must_use]
+    pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
+        self.lease().token_of(name)
     }
 
     /// The context of this hold, for code that needs the fencing token or must notice the loss of the lock.
@@ -216,7 +244,7 @@ impl Drop for GuardContext {
 impl fmt::Debug for LockGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockGuard")
-            .field("name", &self.name())
+            .field("names", &self.names().collect::<Vec<_>>())
             .field("fencing_token", &self.fencing_token())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()

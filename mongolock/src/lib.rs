@@ -46,7 +46,6 @@ mod provider;
 mod queue;
 mod run;
 mod semaphore;
-mod set_guard;
 #[cfg(test)]
 mod simulation;
 mod slot;
@@ -74,7 +73,6 @@ pub use output::{LockOutput, Skipped};
 pub use permit::Permit;
 pub use provider::{Health, HeldInfo, LockProvider, LockProviderBuilder, WakeUp};
 pub use semaphore::Semaphore;
-pub use set_guard::LockSetGuard;
 pub use store::{ClientObservation, IndexState, LockFilter, LockInfo, LockState, WaiterInfo, WaitersState};
 pub use token::FencingToken;
 

@@ -14,7 +14,7 @@ use crate::name::RenderedName;
 use crate::options::{OnBusy, Options};
 use crate::run::{Acquiring, Body, OnLost, RunningHold};
 use crate::timing::NESTED_SET_LIMIT;
-use crate::{FencingToken, LockError, LockGuard, LockOutput, LockSetGuard, output, task};
+use crate::{FencingToken, LockError, LockGuard, LockOutput, output, task};
 
 /// The largest number of names in a set: each of its commands has them all.
 const MOST_NAMES: usize = 500;
@@ -165,13 +165,13 @@ impl LockSet {
     ///
     /// Outside a tokio runtime with time enabled.
     #[must_use = "the locks are held only while their guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the locks at once"]
-    pub fn acquire(&self) -> impl Future<Output = Result<LockSetGuard, LockError>> + Send + use<> {
+    pub fn acquire(&self) -> impl Future<Output = Result<LockGuard, LockError>> + Send + use<> {
         let set = self.clone();
         async move {
             set.check()?;
             set.refuse_own()?;
             let hold = set.acquiring().wait().await?;
-            Ok(LockSetGuard::new(set.guard(hold)))
+            Ok(set.guard(hold))
         }
     }
 
@@ -192,11 +192,11 @@ impl LockSet {
     ///
     /// Outside a tokio runtime with time enabled.
     #[must_use = "the locks are held only while their guard lives: bind the guard to a named variable such as `_guard`, because `let _ = …` drops it and releases the locks at once"]
-    pub async fn try_acquire(&self) -> Result<Option<LockSetGuard>, LockError> {
+    pub async fn try_acquire(&self) -> Result<Option<LockGuard>, LockError> {
         self.check()?;
         self.refuse_own()?;
         let hold = self.acquiring().try_once().await?.ok();
-        Ok(hold.map(|hold| LockSetGuard::new(self.guard(hold))))
+        Ok(hold.map(|hold| self.guard(hold)))
     }
 
     /// Runs a body under all locks and then releases them.
@@ -440,7 +440,7 @@ impl Parts {
 }
 
 impl IntoFuture for LockSet {
-    type Output = Result<LockSetGuard, LockError>;
+    type Output = Result<LockGuard, LockError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use mongolock::{LockError, LockGuard, LockProvider, LockSetGuard, Permit};
+use mongolock::{LockError, LockGuard, LockProvider, Permit};
 
 use crate::cli::RunArguments;
 
 /// The hold under which the command runs.
 pub(super) enum Hold {
-    /// One lock, and whether its work is done once in each period.
-    Lock(LockGuard, bool),
-    Set(LockSetGuard),
+    /// One lock or several, and whether the work is done once in each period.
+    Locks(LockGuard, bool),
     Permit(Permit),
 }
 
@@ -40,21 +39,21 @@ impl Hold {
             } else {
                 Some(lock.acquire().await?)
             };
-            return Ok(guard.map(|guard| Self::Lock(guard, arguments.once_per.is_some())));
+            return Ok(guard.map(|guard| Self::Locks(guard, arguments.once_per.is_some())));
         }
         let set = provider.lock_all(&arguments.names).acquire_timeout(wait);
-        if arguments.no_wait {
-            Ok(set.try_acquire().await?.map(Self::Set))
+        let guard = if arguments.no_wait {
+            set.try_acquire().await?
         } else {
-            set.acquire().await.map(Self::Set).map(Some)
-        }
+            Some(set.acquire().await?)
+        };
+        Ok(guard.map(|guard| Self::Locks(guard, false)))
     }
 
     /// The fencing tokens in the order of the names; `None` for a permit, whose token says nothing.
     pub(super) fn tokens(&self, names: &[String]) -> Option<String> {
         match self {
-            Self::Lock(guard, _) => Some(guard.fencing_token().to_string()),
-            Self::Set(guard) => {
+            Self::Locks(guard, _) => {
                 let token = |name: &String| guard.fencing_token_of(name).map(|token| token.to_string());
                 let tokens: Vec<String> = names.iter().filter_map(token).collect();
                 Some(tokens.join(","))
@@ -66,8 +65,7 @@ impl Hold {
     /// The time until the first of the leases ends; zero once one is lost.
     pub(super) fn remaining(&self) -> Duration {
         match self {
-            Self::Lock(guard, _) => guard.remaining(),
-            Self::Set(guard) => guard.remaining(),
+            Self::Locks(guard, _) => guard.remaining(),
             Self::Permit(permit) => permit.remaining(),
         }
     }
@@ -75,8 +73,7 @@ impl Hold {
     /// Waits until a lease is lost.
     pub(super) async fn lost(&self) {
         match self {
-            Self::Lock(guard, _) => guard.lost().await,
-            Self::Set(guard) => guard.lost().await,
+            Self::Locks(guard, _) => guard.lost().await,
             Self::Permit(permit) => permit.lost().await,
         }
     }
@@ -84,23 +81,21 @@ impl Hold {
     /// The error that says why a lease is lost.
     pub(super) fn ensure_held(&self) -> Result<(), LockError> {
         match self {
-            Self::Lock(guard, _) => guard.ensure_held(),
-            Self::Set(guard) => guard.ensure_held(),
+            Self::Locks(guard, _) => guard.ensure_held(),
             Self::Permit(permit) => permit.ensure_held(),
         }
     }
 
     /// Whether success is marked, so that the work is done once in each period.
     pub(super) fn is_once(&self) -> bool {
-        matches!(self, Self::Lock(_, true))
+        matches!(self, Self::Locks(_, true))
     }
 
     /// Ends the hold. The work of a period is marked as done if it has succeeded.
     pub(super) async fn end(self, has_succeeded: bool) -> Result<(), LockError> {
         match self {
-            Self::Lock(guard, true) if has_succeeded => guard.done().await,
-            Self::Lock(guard, _) => guard.release().await,
-            Self::Set(guard) => guard.release().await,
+            Self::Locks(guard, true) if has_succeeded => guard.done().await,
+            Self::Locks(guard, _) => guard.release().await,
             Self::Permit(permit) => permit.release().await,
         }
     }

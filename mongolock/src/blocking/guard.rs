@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::worker::Worker;
 use crate::{FencingToken, LockContext, LockError};
 
-/// A held lock of a [`blocking::LockProvider`](super::LockProvider). Its lease is renewed in the background until the guard
-/// is released or dropped.
+/// A held lock of a [`blocking::LockProvider`](super::LockProvider), or the held locks of a set, which have one lease. It is
+/// renewed in the background until the guard is released or dropped.
 ///
 /// [`release`](Self::release) waits for the server's confirmation; dropping the guard releases the lock in the background.
 /// Bind it to a named variable such as `_guard`: `let _ = …` drops it at once.
@@ -35,16 +35,37 @@ impl LockGuard {
         }
     }
 
-    /// The lock's name.
+    /// The lock's name; of a set the name that the caller has written first.
     #[must_use]
     pub fn name(&self) -> &str {
         self.guard.name()
     }
 
-    /// The fencing token of this hold. It is greater than those of all earlier holds of the lock.
+    /// The fencing token of this hold for [`name`](Self::name). It is greater than those of all earlier holds of that lock.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.guard.fencing_token()
+    }
+
+    /// The names of all locks of the guard in their order, each once: one name, unless it is the guard of a set.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), mongolock::LockError> {
+    /// let locks = mongolock::blocking::LockProvider::in_memory()?;
+    /// let guard = locks.lock_all(["account:7", "account:4"])?;
+    /// assert!(guard.names().eq(["account:4", "account:7"]));
+    /// guard.release()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn names(&self) -> impl Iterator<Item = &str> + Send {
+        self.guard.names()
+    }
+
+    /// The fencing token of this hold for one of its names; `None` for another name.
+    #[must_use]
+    pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
+        self.guard.fencing_token_of(name)
     }
 
     /// The context of this hold, for code that needs the fencing token or must notice the loss of the lock.

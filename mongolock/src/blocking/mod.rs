@@ -21,7 +21,6 @@
 
 mod guard;
 mod permit;
-mod set_guard;
 mod worker;
 
 use std::fmt;
@@ -30,7 +29,6 @@ use std::time::Duration;
 
 pub use guard::LockGuard;
 pub use permit::Permit;
-pub use set_guard::LockSetGuard;
 use worker::Worker;
 
 use crate::options::OnBusy;
@@ -186,10 +184,10 @@ impl LockProvider {
     pub fn lock_all(
         &self,
         names: impl IntoIterator<Item = impl IntoLockName>,
-    ) -> Result<LockSetGuard, LockError> {
+    ) -> Result<LockGuard, LockError> {
         let set = self.worker.provider().lock_all(names);
         let guard = self.wait_in_context(async move { set.acquire().await })??;
-        Ok(LockSetGuard::new(guard, &self.worker))
+        Ok(LockGuard::new(guard, &self.worker))
     }
 
     /// Acquires several locks if all of them are free, without waiting for their holders; `None` if one of them is held.
@@ -200,10 +198,10 @@ impl LockProvider {
     pub fn try_lock_all(
         &self,
         names: impl IntoIterator<Item = impl IntoLockName>,
-    ) -> Result<Option<LockSetGuard>, LockError> {
+    ) -> Result<Option<LockGuard>, LockError> {
         let set = self.worker.provider().lock_all(names);
         let guard = self.wait_in_context(async move { set.try_acquire().await })??;
-        Ok(guard.map(|guard| LockSetGuard::new(guard, &self.worker)))
+        Ok(guard.map(|guard| LockGuard::new(guard, &self.worker)))
     }
 
     /// Runs a body under several locks, all or nothing, and then releases them, as [`with`](Self::with) does for one.

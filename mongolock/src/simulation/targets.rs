@@ -13,9 +13,7 @@ use super::plan::Scenario;
 use super::verdict::ONE_ANSWER;
 use super::wish::{End, How, Wish};
 use super::worker::Worker;
-use crate::{
-    DistributedLock, LockContext, LockError, LockGuard, LockSet, LockSetGuard, Permit, Semaphore, slot,
-};
+use crate::{DistributedLock, LockContext, LockError, LockGuard, LockSet, Permit, Semaphore, slot};
 
 /// The longest time for a call inside another one: it waits for 10 s at most, works for a moment and releases its locks.
 const INNER_LIMIT: Duration = Duration::from_secs(20);
@@ -30,7 +28,6 @@ enum Target {
 /// What a call holds.
 enum Held {
     Lock(LockGuard),
-    Set(LockSetGuard),
     Permit(Permit),
 }
 
@@ -318,7 +315,7 @@ impl Target {
     async fn acquire(&self) -> Result<Held, LockError> {
         Ok(match self {
             Self::Lock(lock) => Held::Lock(lock.acquire().await?),
-            Self::Set(set) => Held::Set(set.acquire().await?),
+            Self::Set(set) => Held::Lock(set.acquire().await?),
             Self::Semaphore(semaphore) => Held::Permit(semaphore.acquire().await?),
         })
     }
@@ -326,7 +323,7 @@ impl Target {
     async fn try_acquire(&self) -> Result<Option<Held>, LockError> {
         Ok(match self {
             Self::Lock(lock) => lock.try_acquire().await?.map(Held::Lock),
-            Self::Set(set) => set.try_acquire().await?.map(Held::Set),
+            Self::Set(set) => set.try_acquire().await?.map(Held::Lock),
             Self::Semaphore(semaphore) => semaphore.try_acquire().await?.map(Held::Permit),
         })
     }
@@ -336,7 +333,6 @@ impl Held {
     fn context(&self) -> LockContext {
         match self {
             Self::Lock(guard) => guard.context(),
-            Self::Set(guard) => guard.context(),
             Self::Permit(permit) => permit.context(),
         }
     }
@@ -344,7 +340,6 @@ impl Held {
     fn is_lost(&self) -> bool {
         match self {
             Self::Lock(guard) => guard.is_lost(),
-            Self::Set(guard) => guard.is_lost(),
             Self::Permit(permit) => permit.is_lost(),
         }
     }
@@ -352,7 +347,6 @@ impl Held {
     async fn release(self) -> Result<(), LockError> {
         match self {
             Self::Lock(guard) => guard.release().await,
-            Self::Set(guard) => guard.release().await,
             Self::Permit(permit) => permit.release().await,
         }
     }

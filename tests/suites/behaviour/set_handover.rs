@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mongolock::{FencingToken, LockError, LockProvider, LockSet, LockSetGuard};
+use mongolock::{FencingToken, LockError, LockGuard, LockProvider, LockSet};
 use mongolock_tests::{AMPLE, BEFORE_EXPIRY};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
@@ -33,7 +33,7 @@ type Tokens = [FencingToken; 2];
 /// One hold: the caller, the name that stands for the set, and the tokens.
 type Noted = Arc<Mutex<Vec<(usize, String, Tokens)>>>;
 
-fn tokens(guard: &LockSetGuard) -> Tokens {
+fn tokens(guard: &LockGuard) -> Tokens {
     ["a", "b"].map(|name| guard.fencing_token_of(name).expect("the name is one of the set"))
 }
 
@@ -152,7 +152,7 @@ async fn callers_of_other_names_or_options_get_a_hold_of_their_own(fixture: Fixt
 
 /// Starts a task that acquires the set, and has it begin to wait. The test has the limits: a busy machine may stop for longer
 /// than a call usually waits.
-async fn queue_one(set: LockSet) -> JoinHandle<LockSetGuard> {
+async fn queue_one(set: LockSet) -> JoinHandle<LockGuard> {
     let set = set.acquire_timeout(AMPLE);
     let waiting = tokio::spawn(async move { set.acquire().await.unwrap() });
     tokio::task::yield_now().await;
@@ -276,7 +276,7 @@ struct Seen {
 }
 
 impl Seen {
-    async fn section(&self, process: usize, guard: &LockSetGuard) {
+    async fn section(&self, process: usize, guard: &LockGuard) {
         for is_held in &self.is_held {
             assert!(!is_held.swap(true, SeqCst), "two holders at the same time");
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mongodb::Database;
 use mongodb::bson::{Document, doc};
-use mongolock::{FencingToken, LockError, LockProvider, LockSetGuard};
+use mongolock::{FencingToken, LockError, LockGuard, LockProvider};
 use mongolock_tests::{
     AMPLE, FailPoint, Fault, TestDb, eventually, lock_document, locks, must, test_db, transaction_on,
 };
@@ -25,7 +25,7 @@ const ALL: [&str; 3] = ["a", "b", "c"];
 const UNAUTHORIZED: i32 = 13;
 
 /// Asserts that the documents have the tokens of the hold.
-async fn assert_stores_its_tokens(database: &Database, guard: &LockSetGuard) {
+async fn assert_stores_its_tokens(database: &Database, guard: &LockGuard) {
     for name in guard.names() {
         let stored = document(database, name).await.get_i64("fencingToken");
         assert_eq!(
