@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::lease::{Hold, Lease};
 use crate::name::RenderedName;
 use crate::once::Once;
-use crate::options::{OnBusy, Options};
+use crate::options::{self, OnBusy, Options};
 use crate::run::{Acquiring, Body, OnLost, RunningHold};
 use crate::{LockError, LockGuard, LockOutput, output};
 
@@ -79,53 +79,7 @@ impl DistributedLock {
         self.name.text()
     }
 
-    /// Sets for how long the lease lasts without a renewal (its TTL): 100 ms to 7 days, in whole milliseconds.
-    ///
-    /// It limits how long other processes wait after a crash of this one, and how long an outage a hold survives. A
-    /// `renew_interval` that is not set explicitly stays a third of it.
-    pub fn expiry(mut self, expiry: Duration) -> Self {
-        Arc::make_mut(&mut self.options).expiry = expiry;
-        self
-    }
-
-    /// Sets the time between two renewals of the lease: at least 1 ms and less than `expiry`.
-    pub fn renew_interval(mut self, interval: Duration) -> Self {
-        Arc::make_mut(&mut self.options).renew_interval = Some(interval);
-        self
-    }
-
-    /// Sets how long to wait for the lock: 0 to 7 days, or `None` to wait without a limit. With 0 the call tries once.
-    ///
-    /// Even with `None` the wait ends, with the last error, when MongoDB has given no usable reply about the lock for a
-    /// minute. All callers of the process share that minute; a caller that begins later waits for at least 10 s.
-    pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        let options = Arc::make_mut(&mut self.options);
-        options.acquire_timeout = timeout.into();
-        options.has_own_timeout = true;
-        self
-    }
-
-    /// Sets the shortest time for which the lock stays taken, counted from its acquisition: 0 to 7 days, in whole
-    /// milliseconds.
-    ///
-    /// A release before that time returns at once, but no process can acquire the lock until the minimum hold is over.
-    /// This applies however the hold ends: by a release, a dropped guard, an error or a panic.
-    pub fn min_hold(mut self, hold: Duration) -> Self {
-        let options = Arc::make_mut(&mut self.options);
-        options.min_hold = hold;
-        options.has_own_min_hold = true;
-        self
-    }
-
-    /// Sets the time after which the lease is no longer renewed, counted from the acquisition: 0 to 7 days, and not less
-    /// than [`min_hold`](Self::min_hold).
-    ///
-    /// It limits how long a body that hangs or a leaked guard keeps the lock: the lock is lost at most one `expiry`
-    /// later.
-    pub fn max_hold(mut self, hold: Duration) -> Self {
-        Arc::make_mut(&mut self.options).max_hold = Some(hold);
-        self
-    }
+    options::lease_setters!();
 
     /// The work under the lock succeeds at most once in each period of this length: 1 s to 366 days, in whole
     /// milliseconds.
@@ -206,37 +160,6 @@ impl DistributedLock {
     pub fn once(mut self) -> Self {
         let retention = self.engine.config.retention;
         Arc::make_mut(&mut self.options).set_once(Once::Kept(retention));
-        self
-    }
-
-    /// Whether [`run`](Self::run) waits until MongoDB has confirmed the release; `true` unless the provider says otherwise.
-    ///
-    /// With `false` the call returns when its body has ended, which saves one of its two round trips. The release is sent
-    /// at once by a task of the provider and is repeated like any other, and
-    /// [`shutdown`](crate::LockProvider::shutdown) waits for it. Until it is sent, the next caller in this process can take
-    /// the lock over without a command; after that, it waits for the reply. At most 256 such releases of a provider are
-    /// pending; beyond that, calls wait.
-    ///
-    /// The call reports a loss only if it is known when the body ends: if the release finds that the claim is gone, only
-    /// the event `mongolock.lost` says so. Do not use it in programs that end without `shutdown`, or where a caller expects
-    /// that another process can acquire the lock as soon as the call has returned.
-    ///
-    /// It does not apply to guards: [`LockGuard::release`] always waits.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), mongolock::LockError> {
-    /// # let provider = mongolock::LockProvider::in_memory();
-    /// let lock = provider.lock("counter:1").await_release(false);
-    /// for _ in 0..3 {
-    ///     lock.run(|_| async { Ok::<_, mongolock::LockError>(()) }).await?;
-    /// }
-    /// provider.shutdown().await; // the last release is confirmed
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn await_release(mut self, await_release: bool) -> Self {
-        Arc::make_mut(&mut self.options).await_release = await_release;
         self
     }
 

@@ -11,7 +11,7 @@ use crate::context::{LockContext, View};
 use crate::engine::Engine;
 use crate::lease::{Hold, Lease};
 use crate::name::RenderedName;
-use crate::options::{OnBusy, Options};
+use crate::options::{self, OnBusy, Options};
 use crate::run::{Acquiring, Body, OnLost, RunningHold};
 use crate::timing::NESTED_SET_LIMIT;
 use crate::{FencingToken, LockError, LockGuard, LockOutput, output, task};
@@ -92,48 +92,7 @@ impl LockSet {
         self.names.iter().map(|name| &**name.text())
     }
 
-    /// Sets for how long the lease lasts without a renewal, as
-    /// [`DistributedLock::expiry`](crate::DistributedLock::expiry) does.
-    pub fn expiry(mut self, expiry: Duration) -> Self {
-        Arc::make_mut(&mut self.options).expiry = expiry;
-        self
-    }
-
-    /// Sets the time between two renewals of the lease: at least 1 ms and less than `expiry`.
-    pub fn renew_interval(mut self, interval: Duration) -> Self {
-        Arc::make_mut(&mut self.options).renew_interval = Some(interval);
-        self
-    }
-
-    /// Sets how long to wait for all locks together: 0 to 7 days, or `None` to wait without a limit. With 0 the call tries
-    /// once.
-    pub fn acquire_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        Arc::make_mut(&mut self.options).acquire_timeout = timeout.into();
-        self
-    }
-
-    /// Sets the shortest time for which the locks stay taken, as
-    /// [`DistributedLock::min_hold`](crate::DistributedLock::min_hold) does. For each lock it counts from the time at which that
-    /// one was acquired.
-    pub fn min_hold(mut self, hold: Duration) -> Self {
-        Arc::make_mut(&mut self.options).min_hold = hold;
-        self
-    }
-
-    /// Sets the time after which the lease is no longer renewed, as
-    /// [`DistributedLock::max_hold`](crate::DistributedLock::max_hold) does. It counts from the time at which the call has all
-    /// locks.
-    pub fn max_hold(mut self, hold: Duration) -> Self {
-        Arc::make_mut(&mut self.options).max_hold = Some(hold);
-        self
-    }
-
-    /// Whether [`run`](Self::run) waits until MongoDB has confirmed the release, as
-    /// [`DistributedLock::await_release`](crate::DistributedLock::await_release) says.
-    pub fn await_release(mut self, await_release: bool) -> Self {
-        Arc::make_mut(&mut self.options).await_release = await_release;
-        self
-    }
+    options::lease_setters!();
 
     /// Sets the label of the set in metrics and spans, as [`DistributedLock::label`](crate::DistributedLock::label) does
     /// for a lock. Without one, a set has the template of the name that is written first.
