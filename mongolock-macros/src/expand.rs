@@ -52,15 +52,11 @@ fn locked_body(function: &Function, lock: &Lock, returned: &Type, block: &Group)
     let returned = &erase_opaque_types(written);
     let call = build_call(lock);
     let name = build_name(lock);
-    let acquire = match (&lock.on_busy, &lock.names) {
-        (OnBusy::Wait, LockNames::One(_)) => quote!(wait),
-        (OnBusy::Skip, LockNames::One(_)) => quote!(skip),
-        (OnBusy::Fail, LockNames::One(_)) => quote!(fail),
-        (OnBusy::Call(_), LockNames::One(_)) => quote!(acquired_or_busy),
-        (OnBusy::Wait, LockNames::Several(_)) => quote!(wait_for_all),
-        (OnBusy::Skip, LockNames::Several(_)) => quote!(skip_unless_all),
-        (OnBusy::Fail, LockNames::Several(_)) => quote!(fail_unless_all),
-        (OnBusy::Call(_), LockNames::Several(_)) => quote!(all_acquired_or_busy),
+    let acquire = match &lock.on_busy {
+        OnBusy::Wait => quote!(wait),
+        OnBusy::Skip => quote!(skip),
+        OnBusy::Fail => quote!(fail),
+        OnBusy::Call(_) => quote!(acquired_or_busy),
     };
     let has_marks = lock.is_once || lock.durations.iter().any(|(key, _)| *key == DurationKey::OncePer);
     // With a part that the compiler infers, it cannot choose between two traits.

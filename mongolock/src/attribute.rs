@@ -7,15 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Busy;
-use crate::lock::DistributedLock;
-use crate::lock_set::LockSet;
 pub use crate::name::{Name, NameValue, SignedInteger, UnsignedInteger, declared_lock_name};
 use crate::once::Once;
 use crate::options::{OnBusy, Options};
 use crate::output::{self, Output};
 use crate::run::OnLost;
 pub use crate::run::{Acquired, Acquiring, Body};
-use crate::{LockError, LockProvider, Semaphore};
+use crate::{LockError, LockProvider};
 pub use crate::{LockOutput, Skipped};
 
 // The return type is the only generic argument of these functions. The compiler then reports a return type that cannot
@@ -136,6 +134,27 @@ pub trait ProviderValue: AsRef<LockProvider> {}
 #[diagnostic::do_not_recommend]
 impl<T: AsRef<LockProvider> + ?Sized> ProviderValue for T {}
 
+/// What an annotated function acquires.
+#[derive(Debug)]
+pub enum Names {
+    /// A lock, or a permit of a semaphore.
+    One(Name),
+    /// Several locks.
+    Several(Vec<Name>),
+}
+
+impl From<Name> for Names {
+    fn from(name: Name) -> Self {
+        Self::One(name)
+    }
+}
+
+impl<const N: usize> From<[Name; N]> for Names {
+    fn from(names: [Name; N]) -> Self {
+        Self::Several(names.into())
+    }
+}
+
 /// One call of an annotated function: its provider and its options.
 pub struct Call {
     provider: Result<LockProvider, LockError>,
@@ -252,69 +271,51 @@ impl Call {
     // These are not `async fn`s: they use their arguments before the future begins, so that the future does not contain
     // them.
 
-    /// Acquires the lock with `on_busy = "wait"`.
-    pub fn wait(self, name: Name) -> Acquiring {
-        self.hold(name, OnBusy::Wait)
+    /// Acquires with `on_busy = "wait"`.
+    pub fn wait<N: Into<Names>>(self, names: N) -> Acquiring {
+        self.acquire(names.into(), OnBusy::Wait)
     }
 
-    /// Acquires the lock with `on_busy = "fail"`.
-    pub fn fail(self, name: Name) -> Acquiring {
-        self.hold(name, OnBusy::TryOnce)
+    /// Acquires with `on_busy = "fail"`.
+    pub fn fail<N: Into<Names>>(self, names: N) -> Acquiring {
+        self.acquire(names.into(), OnBusy::TryOnce)
     }
 
-    /// Acquires the lock with `on_busy = "skip"`: it makes one attempt, or waits for the `acquire_timeout` if the
-    /// attribute itself sets one.
-    pub fn skip(self, name: Name) -> impl Future<Output = Result<Option<Acquired>, LockError>> {
-        let on_busy = self.on_busy_of_skip();
-        unless_skipped(self.hold(name, on_busy))
-    }
-
-    /// Acquires the lock with `on_busy = path`, as long as with `on_busy = "skip"`.
-    pub fn acquired_or_busy(
+    /// Acquires with `on_busy = "skip"`: it makes one attempt, or waits for the `acquire_timeout` if the attribute itself sets
+    /// one.
+    pub fn skip<N: Into<Names>>(
         self,
-        name: Name,
-    ) -> impl Future<Output = Result<Result<Acquired, Busy>, LockError>> {
+        names: N,
+    ) -> impl Future<Output = Result<Option<Acquired>, LockError>> + use<N> {
         let on_busy = self.on_busy_of_skip();
-        unless_busy(self.hold(name, on_busy))
+        unless_skipped(self.acquire(names.into(), on_busy))
     }
 
-    /// Acquires several locks with `on_busy = "wait"`.
-    pub fn wait_for_all<const N: usize>(self, names: [Name; N]) -> Acquiring {
-        self.hold_all(names.into(), OnBusy::Wait)
-    }
-
-    /// Acquires several locks with `on_busy = "fail"`.
-    pub fn fail_unless_all<const N: usize>(self, names: [Name; N]) -> Acquiring {
-        self.hold_all(names.into(), OnBusy::TryOnce)
-    }
-
-    /// Acquires several locks with `on_busy = "skip"`, as [`Self::skip`] does one.
-    pub fn skip_unless_all<const N: usize>(
+    /// Acquires with `on_busy = path`, as long as with `on_busy = "skip"`.
+    pub fn acquired_or_busy<N: Into<Names>>(
         self,
-        names: [Name; N],
-    ) -> impl Future<Output = Result<Option<Acquired>, LockError>> {
+        names: N,
+    ) -> impl Future<Output = Result<Result<Acquired, Busy>, LockError>> + use<N> {
         let on_busy = self.on_busy_of_skip();
-        unless_skipped(self.hold_all(names.into(), on_busy))
+        unless_busy(self.acquire(names.into(), on_busy))
     }
 
-    /// Acquires several locks with `on_busy = path`, as long as with `on_busy = "skip"`.
-    pub fn all_acquired_or_busy<const N: usize>(
-        self,
-        names: [Name; N],
-    ) -> impl Future<Output = Result<Result<Acquired, Busy>, LockError>> {
-        let on_busy = self.on_busy_of_skip();
-        unless_busy(self.hold_all(names.into(), on_busy))
-    }
-
-    fn hold_all(self, names: Vec<Name>, on_busy: OnBusy) -> Acquiring {
-        let on_lost = self.on_lost;
-        let set = self.set(names);
-        Acquiring::new(async move { set?.hold(on_busy, on_lost).await })
-    }
-
-    fn set(self, names: Vec<Name>) -> Result<LockSet, LockError> {
-        let names = names.into_iter().map(Name::finish).collect();
-        Ok(self.provider?.all_named(names).with(self.options))
+    fn acquire(self, names: Names, on_busy: OnBusy) -> Acquiring {
+        let (provider, options, on_lost) = (self.provider, self.options, self.on_lost);
+        let name = match names {
+            Names::One(name) => name.finish(),
+            Names::Several(names) => {
+                let names = names.into_iter().map(Name::finish).collect();
+                let set = provider.map(|provider| provider.all_named(names).with(options));
+                return Acquiring::new(async move { set?.hold(on_busy, on_lost).await });
+            }
+        };
+        if let Some(permits) = self.permits {
+            let semaphore = provider.map(|provider| provider.semaphore_named(name, permits).with(options));
+            return Acquiring::new(async move { semaphore?.hold(on_busy, on_lost).await });
+        }
+        let lock = provider.map(|provider| provider.named(name).with(options));
+        Acquiring::new(async move { lock?.hold(on_busy, on_lost).await })
     }
 
     fn on_busy_of_skip(&self) -> OnBusy {
@@ -323,25 +324,6 @@ impl Call {
         } else {
             OnBusy::TryOnce
         }
-    }
-
-    fn hold(self, name: Name, on_busy: OnBusy) -> Acquiring {
-        let on_lost = self.on_lost;
-        if let Some(permits) = self.permits {
-            let semaphore = self.semaphore(name, permits);
-            return Acquiring::new(async move { semaphore?.hold(on_busy, on_lost).await });
-        }
-        let lock = self.lock(name);
-        Acquiring::new(async move { lock?.hold(on_busy, on_lost).await })
-    }
-
-    fn semaphore(self, name: Name, permits: u32) -> Result<Semaphore, LockError> {
-        let semaphore = self.provider?.semaphore_named(name.finish(), permits);
-        Ok(semaphore.with(self.options))
-    }
-
-    fn lock(self, name: Name) -> Result<DistributedLock, LockError> {
-        Ok(self.provider?.named(name.finish()).with(self.options))
     }
 }
 
