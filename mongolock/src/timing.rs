@@ -288,9 +288,6 @@ pub(crate) const LINE_MOMENT_POLLING: Duration = millis(30);
 /// The longest time that a waiter leaves to all before it together.
 pub(crate) const LINE_MOMENTS_MAX: Duration = millis(50);
 
-/// The longest time that a provider asks for besides its usual moment, after others came before it when it was the first.
-pub(crate) const LINE_EXTRA_MAX: Duration = millis(20);
-
 /// The number of waiters in front from which on a provider reads its stream with pauses: with many of them each event costs
 /// the server more than the time until the next release. In the simulation 64 providers with one waiter read 37 replies of
 /// their streams for each turn with the pauses and 128 without them, and 16 providers 14 and 32. The waits are the same.
