@@ -307,8 +307,9 @@ pub(crate) const LINE_REMEMBER: Duration = millis(500);
 pub(crate) const LINE_STRANGER: Duration = seconds(5);
 
 /// The moment that is left to such a program after each release in that time: it looks seldom and at any moment, and each
-/// millisecond in which the lock is free lets it in more often. Two processors and 4 of them beside 4 times 4 tasks: 1.8
-/// turns a second without it.
+/// millisecond in which the lock is free lets it in more often. In the simulation 4 of them beside 4 times 4 tasks have 5.3
+/// turns a second with it and 1.7 without it, for 1.33 instead of 1.17 of the time of the sections. Beside 8 times 1 task it
+/// is 13 and 6.3.
 pub(crate) const LINE_STRANGER_MOMENT: Duration = millis(2);
 
 /// The longest time for which a process waits after its own release until another one has acquired the lock.
@@ -320,7 +321,9 @@ pub(crate) const STAND_BACK_POLLING: Duration = millis(50);
 /// The time for which a process stays in line after its last user of the name has left: it often asks again.
 pub(crate) const LINE_LINGER: Duration = millis(100);
 
-/// The length of a wait from which on operators see it, if the provider stood in line when it began.
+/// The length of a wait from which on operators see it, if the provider stood in line when it began: its document says only
+/// then since when it waits. That is one write and one query more for each turn with such a wait: 6.2 commands instead of
+/// 4.2 in the simulation, with 16 processes and sections of 50 ms. The order needs neither.
 pub(crate) const LINE_SHOWN: Duration = millis(500);
 
 /// The time after its own release within which a process that acquires the lock again looks whether others wait.
