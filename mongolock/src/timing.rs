@@ -288,14 +288,13 @@ pub(crate) const LINE_MOMENT_POLLING: Duration = millis(30);
 /// The longest time that a waiter leaves to all before it together.
 pub(crate) const LINE_MOMENTS_MAX: Duration = millis(50);
 
-/// The longest time that a provider asks for besides its usual moment, after others came before it when it was the first.
-pub(crate) const LINE_EXTRA_MAX: Duration = millis(20);
-
 /// The number of waiters in front from which on a provider reads its stream with pauses: with many of them each event costs
-/// the server more than the time until the next release.
+/// the server more than the time until the next release. In the simulation 64 providers with one waiter read 37 replies of
+/// their streams for each turn with the pauses and 128 without them, and 16 providers 14 and 32. The waits are the same.
 pub(crate) const LINE_FAR: usize = 8;
 
-/// The pause of such a provider after each reply of its stream. It is shorter than the turns of so many waiters together.
+/// The pause of such a provider after a reply of its stream, unless there was one after the reply before. It is shorter than
+/// the turns of so many waiters together.
 pub(crate) const LINE_FAR_PAUSE: Duration = millis(25);
 
 /// The time from which on an event of the stream has come with a reply of its own; it was in memory already otherwise.
@@ -308,8 +307,9 @@ pub(crate) const LINE_REMEMBER: Duration = millis(500);
 pub(crate) const LINE_STRANGER: Duration = seconds(5);
 
 /// The moment that is left to such a program after each release in that time: it looks seldom and at any moment, and each
-/// millisecond in which the lock is free lets it in more often. Two processors and 4 of them beside 4 times 4 tasks: 1.8
-/// turns a second without it.
+/// millisecond in which the lock is free lets it in more often. In the simulation 4 of them beside 4 times 4 tasks have 5.3
+/// turns a second with it and 1.7 without it, for 1.33 instead of 1.17 of the time of the sections. Beside 8 times 1 task it
+/// is 13 and 6.3.
 pub(crate) const LINE_STRANGER_MOMENT: Duration = millis(2);
 
 /// The longest time for which a process waits after its own release until another one has acquired the lock.
@@ -321,7 +321,9 @@ pub(crate) const STAND_BACK_POLLING: Duration = millis(50);
 /// The time for which a process stays in line after its last user of the name has left: it often asks again.
 pub(crate) const LINE_LINGER: Duration = millis(100);
 
-/// The length of a wait from which on operators see it, if the provider stood in line when it began.
+/// The length of a wait from which on operators see it, if the provider stood in line when it began: its document says only
+/// then since when it waits. That is one write and one query more for each turn with such a wait: 6.2 commands instead of
+/// 4.2 in the simulation, with 16 processes and sections of 50 ms. The order needs neither.
 pub(crate) const LINE_SHOWN: Duration = millis(500);
 
 /// The time after its own release within which a process that acquires the lock again looks whether others wait.

@@ -56,7 +56,7 @@ impl Lines {
                         provider: self.mark.clone(),
                         owner: Arc::clone(&self.owner),
                         waited: place.waiting.map(|since| since.elapsed()),
-                        moment: moment(line.has_stream(), state.round_trip) + line.extra(),
+                        moment: moment(line.has_stream(), state.round_trip),
                         last: place.last,
                         keeps_place: place.is_kept,
                     });

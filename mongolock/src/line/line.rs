@@ -99,13 +99,7 @@ impl Line {
     /// Notes that this provider polls, for the lack of a stream. Returns whether the document is to be written, because others
     /// have to leave it a longer moment.
     pub(super) fn note_polling(&mut self) -> bool {
-        std::mem::take(&mut self.has_stream) && self.want_longer_moment()
-    }
-
-    /// Has the document be written in its place, with the moment that this provider needs now; `false` if a write is due
-    /// anyway.
-    fn want_longer_moment(&mut self) -> bool {
-        let is_new = self.wanted.is_none();
+        let is_new = std::mem::take(&mut self.has_stream) && self.wanted.is_none();
         if is_new {
             self.want_place(self.shown_wait, true);
         }
@@ -151,15 +145,14 @@ impl Line {
         self.may_be_idle(now);
     }
 
-    /// Another provider has the lock. If it is not the one that was known to have it, it has acquired it. Returns whether
-    /// the document is to be written, because this provider asks for a longer moment.
-    pub(super) fn held_by(&mut self, now: Instant, lock_id: &Arc<str>) -> bool {
+    /// Another provider has the lock. If it is not the one that was known to have it, it has acquired it.
+    pub(super) fn held_by(&mut self, now: Instant, lock_id: &Arc<str>) {
         let known = self
             .holder
             .as_ref()
             .is_some_and(|holder| holder.lock_id == *lock_id);
         if known {
-            return false;
+            return;
         }
         self.holder = Some(Holder {
             lock_id: Arc::clone(lock_id),
@@ -168,12 +161,10 @@ impl Line {
         // A claim for a set may be given back at once, because another lock of the set is held. It counts all the same:
         // sets that count for nothing would leave each other the moments of all, and the releaser would win. A provider that
         // gives a claim back keeps its document, so that the next reading has it in its place again.
-        let asks_for_more = self
-            .order
+        self.order
             .acquired_by(now, ProviderMark::in_lock_id(lock_id), self.width);
         self.standing_back = None;
         self.was_last = false;
-        asks_for_more && self.want_longer_moment()
     }
 
     /// What a waiter knows of its place now.
@@ -228,11 +219,6 @@ impl Line {
         let was_stranger = |holder: &Holder| ProviderMark::in_lock_id(&holder.lock_id).is_none();
         let was_last = !self.was_last && self.holder.as_ref().is_some_and(was_stranger);
         self.order.has_stranger(now) && !was_last
-    }
-
-    /// The time that this provider asks for besides its usual moment.
-    pub(super) fn extra(&self) -> Duration {
-        self.order.extra()
     }
 
     /// The number of waiters that are to ask before this provider.

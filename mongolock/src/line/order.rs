@@ -6,12 +6,11 @@ use tokio::time::Instant;
 
 use crate::store::Waiter;
 use crate::timing::{
-    LINE_EXTRA_MAX, LINE_MARGIN, LINE_MOMENTS_MAX, LINE_REMEMBER, LINE_STRANGER, STAND_BACK,
-    STAND_BACK_POLLING,
+    LINE_MARGIN, LINE_MOMENTS_MAX, LINE_REMEMBER, LINE_STRANGER, STAND_BACK, STAND_BACK_POLLING,
 };
 
 /// The number of turns that the first in line may let pass before it is not counted any more: it may be dead. It is
-/// counted again when it moves, or asks for a longer moment.
+/// counted again when its document has changed.
 const PASSES: u32 = 6;
 
 /// The same number when others are not counted already: it is halved for each of them, down to this.
@@ -19,10 +18,6 @@ const PASSES_LEAST: u32 = 2;
 
 /// The number of providers that have acquired the lock since this one did from which on those that have left are forgotten.
 const ACQUIRED_MOST: usize = 256;
-
-/// The part of its extra time that a provider keeps after a turn in its place.
-const EXTRA_KEPT: u32 = 15;
-const EXTRA_PARTS: u32 = 16;
 
 /// What a provider knows of the line of one name: the waiters of other providers in their order.
 ///
@@ -35,12 +30,6 @@ pub(crate) struct Order {
     acquired_by_other: Option<Instant>,
     /// The last time at which a program without a place in line acquired the lock.
     acquired_by_stranger: Option<Instant>,
-    /// Whether this provider's own document was in the line that was read last, and it has not acquired the lock since.
-    has_place: bool,
-    /// Whether another provider in line has acquired the lock since this one was the first.
-    was_overtaken: bool,
-    /// The time that this provider asks for besides its usual moment: its requests came late when it was the first.
-    extra: Duration,
     /// The providers that have acquired the lock since this one did: they stand behind it, also where a line that was read
     /// does not have their new places yet.
     acquired_since: Vec<Arc<str>>,
@@ -75,7 +64,6 @@ impl Order {
     /// Takes over the line as a query has returned it; `own` is the mark of this provider.
     pub(crate) fn read(&mut self, line: &[Waiter], own: &str) {
         let place = line.iter().position(|waiter| &*waiter.provider == own);
-        self.has_place = place.is_some();
         let before = std::mem::take(&mut self.others);
         let passes = |waiter: &Waiter| {
             before
@@ -100,37 +88,11 @@ impl Order {
     /// Notes that this provider has acquired the lock, and goes to the end of the line.
     pub(crate) fn acquired(&mut self) {
         self.acquired_since.clear();
-        if !std::mem::take(&mut self.was_overtaken) {
-            self.extra = self.extra * EXTRA_KEPT / EXTRA_PARTS;
-        }
-        self.has_place = false;
-    }
-
-    /// The time that this provider asks for besides its usual moment.
-    pub(crate) fn extra(&self) -> Duration {
-        self.extra
-    }
-
-    /// Notes that a provider acquires the lock although this one is one of the first in line and the other is not: this one
-    /// needs a longer moment. Returns whether it asks for one.
-    fn note_overtaking(&mut self, provider: Option<&str>, width: usize) -> bool {
-        let is_it = |other: &Other| Some(&*other.provider) == provider;
-        let is_in_line = self.others.iter().any(is_it);
-        let counted = self.others.iter().filter(|other| other.is_counted());
-        let is_first_too = counted.take(width - 1).any(is_it);
-        if !self.has_place || self.ahead() >= width || !is_in_line || is_first_too {
-            return false;
-        }
-        self.was_overtaken = true;
-        let before = self.extra;
-        self.extra = (self.extra * 2).clamp(LINE_MARGIN, LINE_EXTRA_MAX);
-        self.extra > before
     }
 
     /// Notes that another provider has acquired the lock; `None` if the holder is not one of ours. It goes to the end of
-    /// the line. If it was not one of the first ones, as many as `width` says, the first one has let a turn pass. Returns
-    /// whether this provider was one of the first ones and asks for a longer moment from now on.
-    pub(crate) fn acquired_by(&mut self, now: Instant, provider: Option<&str>, width: usize) -> bool {
+    /// the line. If it was not one of the first ones, as many as `width` says, the first one has let a turn pass.
+    pub(crate) fn acquired_by(&mut self, now: Instant, provider: Option<&str>, width: usize) {
         self.acquired_by_other = Some(now);
         if provider.is_none() {
             self.acquired_by_stranger = Some(now);
@@ -139,7 +101,6 @@ impl Order {
             self.acquired_since.push(Arc::from(provider));
             self.forget_some_acquisitions();
         }
-        let asks_for_more = self.note_overtaking(provider, width);
         let is_ahead = |other: &Other| other.is_ahead && other.is_counted();
         let mut first_ones = self.others.iter().filter(|other| is_ahead(other)).take(width);
         let is_one_of_them = first_ones.any(|first| Some(&*first.provider) == provider);
@@ -155,7 +116,6 @@ impl Order {
         if is_passed {
             self.stop_counting();
         }
-        asks_for_more
     }
 
     /// Notes that a provider has another place than the known one. So it is alive, also if it had let turns pass before.
@@ -364,28 +324,6 @@ mod tests {
         later[0].moment += LINE_MARGIN;
         order.read(&later, "own");
         assert_eq!(order.ahead(), 1);
-    }
-
-    /// Its requests come later than others expect, because it is far away or its machine is busy.
-    #[test]
-    fn who_is_overtaken_as_the_first_asks_for_a_longer_moment_for_a_while() {
-        let now = Instant::now();
-        let mut order = order(&["own", "a", "b"]);
-        assert!(!order.acquired_by(now, Some("stranger"), 1) && !order.acquired_by(now, None, 1));
-        assert_eq!(order.extra(), Duration::ZERO, "they stand in no line");
-        assert!(order.acquired_by(now, Some("a"), 1));
-        assert_eq!(order.extra(), LINE_MARGIN);
-        assert!(order.acquired_by(now, Some("b"), 1) && order.acquired_by(now, Some("a"), 1));
-        assert_eq!(order.extra(), LINE_EXTRA_MAX);
-        assert!(!order.acquired_by(now, Some("a"), 1), "there is a longest time");
-        order.acquired();
-        assert!(!order.acquired_by(now, Some("b"), 1));
-        assert_eq!(order.extra(), LINE_EXTRA_MAX, "it is not the first any more");
-        for _ in 0..EXTRA_PARTS * 8 {
-            order.read(&line(&["own", "a", "b"]), "own");
-            order.acquired();
-        }
-        assert!(order.extra() < Duration::from_millis(1));
     }
 
     #[test]

@@ -228,7 +228,7 @@ fn keeps_its_bounds(events: Vec<(u64, Event)>, has_stream: bool) -> Result<(), T
                 documents = read.len();
                 line.read(&read, OWN);
             }
-            Event::AcquiredBy(provider) => drop(line.held_by(now, &next_claim(provider))),
+            Event::AcquiredBy(provider) => line.held_by(now, &next_claim(provider)),
             Event::Acquired => {
                 line.acquired(OwnAcquisition {
                     request: Duration::ZERO,

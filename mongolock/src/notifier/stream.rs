@@ -226,6 +226,7 @@ enum End {
 
 /// Wakes waiters by the releases of an open stream.
 async fn follow(notifier: &Arc<ReleaseNotifier>, mut stream: LockStream) -> Result<End, LockError> {
+    let mut has_paused = false;
     loop {
         let (asked, was_switching) = (Instant::now(), stream.is_switching());
         let event = stream.next().await?;
@@ -241,8 +242,12 @@ async fn follow(notifier: &Arc<ReleaseNotifier>, mut stream: LockStream) -> Resu
         if notifier.close_if_idle() {
             return Ok(End::Idle);
         }
-        if asked.elapsed() >= STREAM_REPLY && notifier.is_far_back() {
-            tokio::time::sleep(LINE_FAR_PAUSE).await;
+        if asked.elapsed() >= STREAM_REPLY {
+            // The reply after a pause has several events, and only the first of them is known here: the place is an old one.
+            has_paused = !has_paused && notifier.is_far_back();
+            if has_paused {
+                tokio::time::sleep(LINE_FAR_PAUSE).await;
+            }
         }
         if stream.costs_the_server()
             && let Some(pause) = notifier.polling_pause(reply)

@@ -92,7 +92,8 @@ impl Link {
 
     async fn line_command<T>(&self, run: impl FnOnce(&MemoryStore, bool) -> T) -> Result<T, LockError> {
         let _connection = self.connection().await;
-        sleep(self.between(0, 4)).await;
+        self.server.traffic.line_commands.fetch_add(1, Relaxed);
+        sleep(self.message(4)).await;
         let is_wrong = match self.line_fault() {
             Fault::None => false,
             Fault::Wrong => true,
@@ -108,7 +109,7 @@ impl Link {
             Fault::Refused => return Err(errors::refusal().error.into()),
         };
         let output = run(self.memory(), is_wrong);
-        sleep(self.between(0, 4)).await;
+        sleep(self.message(4)).await;
         Ok(output)
     }
 

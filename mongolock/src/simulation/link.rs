@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::pending;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -311,6 +311,7 @@ impl Link {
         }
         Ok(Hints {
             releases: self.server.memory.listen(),
+            batch: VecDeque::new(),
             link: Arc::clone(self),
             _connection: connection,
         })
@@ -385,7 +386,10 @@ impl Link {
 
     fn trip(&self, order: &Order) -> Trip {
         let rng = &mut *lock(&self.rng);
-        let mut trip = Trip::healthy(rng);
+        let mut trip = match self.knobs.way {
+            Some(way) => Trip::on(way, rng),
+            None => Trip::healthy(rng),
+        };
         if !self.server.calm.load(Relaxed) {
             trip.spoil(&self.knobs, order, rng);
         }
@@ -413,11 +417,21 @@ impl Link {
     pub(super) fn between(&self, min: u64, max: u64) -> Duration {
         between(&mut lock(&self.rng), min, max)
     }
+
+    /// The time of a message in one direction: on the way of a scene, or up to this number of milliseconds.
+    pub(super) fn message(&self, longest: u64) -> Duration {
+        match self.knobs.way {
+            Some(way) => way.draw(&mut self.rng()),
+            None => self.between(0, longest),
+        }
+    }
 }
 
 /// The stream of events as one process receives it.
 pub(crate) struct Hints {
     releases: broadcast::Receiver<LockEvent>,
+    /// The events of the last reply that were not read yet, in a scene.
+    batch: VecDeque<LockEvent>,
     link: Arc<Link>,
     /// The stream keeps a connection for as long as it is open.
     _connection: Connection,
@@ -434,6 +448,9 @@ impl Hints {
 
     /// The next event that this filter admits, as the server applies it.
     pub(crate) async fn next(&mut self, filter: &StreamFilter) -> Result<Option<LockEvent>, LockError> {
+        if self.link.knobs.way.is_some() {
+            return Ok(self.next_of_batch(filter).await);
+        }
         let event = timeout(Duration::from_secs(1), self.releases.recv()).await;
         let mut event = event.ok().and_then(Result::ok);
         if self.link.is_faulty() {
@@ -458,5 +475,22 @@ impl Hints {
             heard(&self.link.server, &self.link.process, event);
         }
         Ok(event)
+    }
+
+    /// The next event in a scene. A stream gets all events in one reply that have happened since the last one, and asks for
+    /// another reply only after it has read them.
+    async fn next_of_batch(&mut self, filter: &StreamFilter) -> Option<LockEvent> {
+        if self.batch.is_empty() {
+            self.link.server.traffic.stream_replies.fetch_add(1, Relaxed);
+            sleep(self.link.message(0)).await;
+            let first = timeout(Duration::from_secs(1), self.releases.recv()).await;
+            self.batch.extend(first.ok().and_then(Result::ok));
+            while let Ok(event) = self.releases.try_recv() {
+                self.batch.push_back(event);
+            }
+            self.batch.retain(|event| filter.admits(event.name()));
+            sleep(self.link.message(0)).await;
+        }
+        self.batch.pop_front()
     }
 }

@@ -21,6 +21,7 @@ mod own_claims;
 mod plan;
 mod pool;
 mod process;
+mod scenes;
 mod server;
 mod targets;
 mod tenure;

@@ -48,10 +48,22 @@ pub(super) struct Server {
     /// The smallest and the greatest takeover margin of the processes.
     takeover_margins: (Duration, Duration),
     commands: [AtomicU64; 5],
+    pub(super) traffic: Traffic,
     grants: Mutex<HashMap<Arc<str>, Grant>>,
     digest: AtomicU64,
     traced: bool,
     start: Instant,
+}
+
+/// What the line and the stream cost, and the turns of the processes.
+#[derive(Default)]
+pub(super) struct Traffic {
+    /// The number of commands on the documents of waiters.
+    pub(super) line_commands: AtomicU64,
+    /// The number of requests of change streams for another reply, in scenes.
+    pub(super) stream_replies: AtomicU64,
+    /// The number of claims that have acquired their locks.
+    pub(super) grants: AtomicU64,
 }
 
 struct Grant {
@@ -89,6 +101,7 @@ impl Server {
             has_sound_clock: scenario.has_sound_clock(),
             takeover_margins,
             commands: Default::default(),
+            traffic: Traffic::default(),
             grants: Mutex::default(),
             digest: AtomicU64::new(0),
             traced: std::env::var_os("MONGOLOCK_SEED").is_some(),
@@ -253,6 +266,7 @@ impl Server {
         if before.is_some_and(|before| before.lock_id == key.lock_id) {
             return;
         }
+        self.traffic.grants.fetch_add(1, Relaxed);
         let (name, process) = (&key.name, number_in(&key.lock_id));
         self.trace(|| format!("{name} goes to {process:?} until {last_token}"));
         if self.scenario == Scenario::Turns
