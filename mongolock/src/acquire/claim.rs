@@ -168,11 +168,9 @@ impl Claim {
             entries,
             copies,
         };
-        // The release of such a call may be left to the next one. A permit is never handed over.
-        let hands_over = !options.await_release && kind != Kind::Permit;
         Self {
             shared: Arc::new(shared),
-            tokens: if hands_over { HANDOVERS } else { 1 },
+            tokens: 1,
             requests: Vec::new(),
             numbers: None,
             asking: Asking::new(kind, Some(AdmissionClass::First)),
@@ -185,6 +183,12 @@ impl Claim {
     /// wait behind the first ones of waiting calls.
     pub(super) fn in_class(mut self, class: Option<AdmissionClass>) -> Self {
         self.asking.set_class(class);
+        self
+    }
+
+    /// The same claim for a part of a set: it reserves tokens, with which the whole set can be handed over.
+    pub(super) fn with_handovers(mut self) -> Self {
+        self.tokens = HANDOVERS;
         self
     }
 
