@@ -12,7 +12,8 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use super::Outcome;
-use super::asking::{Ask, Asking, Held, Kind, LastEnd, given_up_after, is_out_of_time};
+use super::asking::{Ask, Asking, Held, Kind, LastEnd, is_out_of_time};
+use super::request::{Reply, Request, Shared};
 use crate::engine::Engine;
 use crate::few::Few;
 use crate::lease::background_release::BackgroundRelease;
@@ -51,17 +52,6 @@ pub(super) struct Claim {
     is_open: bool,
 }
 
-/// What a claim and its requests have in common. Each list has a value for each name.
-struct Shared {
-    engine: Arc<Engine>,
-    target: Target,
-    keys: Few<LeaseId>,
-    options: Arc<Options>,
-    /// The queues, which keep a shutdown waiting for replies.
-    entries: Few<Arc<Entry>>,
-    copies: Few<Copies>,
-}
-
 /// What a claim is for.
 #[derive(Clone)]
 pub(super) enum Target {
@@ -85,28 +75,6 @@ impl Target {
             Self::Set { .. } => Kind::Set,
         }
     }
-}
-
-/// The reply to one request.
-struct Reply {
-    /// The time at which the request was sent.
-    sent: Instant,
-    /// The limit of the request at the server.
-    limit: Duration,
-    result: Result<Few<AcquireReply>, LockError>,
-}
-
-/// One request, on a task of its own.
-struct Request {
-    shared: Arc<Shared>,
-    command: AcquireRequest,
-    numbers: Few<RequestNumber>,
-    /// The limit of the request at the server.
-    limit: Duration,
-    /// The permit bounds how many requests of the name are without a reply.
-    _permit: RequestPermit,
-    /// The permission bounds how many commands of the provider are in flight.
-    _admission: Admission,
 }
 
 impl Claim {
@@ -168,11 +136,9 @@ impl Claim {
             entries,
             copies,
         };
-        // The release of such a call may be left to the next one. A permit is never handed over.
-        let hands_over = !options.await_release && kind != Kind::Permit;
         Self {
             shared: Arc::new(shared),
-            tokens: if hands_over { HANDOVERS } else { 1 },
+            tokens: 1,
             requests: Vec::new(),
             numbers: None,
             asking: Asking::new(kind, Some(AdmissionClass::First)),
@@ -185,6 +151,12 @@ impl Claim {
     /// wait behind the first ones of waiting calls.
     pub(super) fn in_class(mut self, class: Option<AdmissionClass>) -> Self {
         self.asking.set_class(class);
+        self
+    }
+
+    /// The same claim for a part of a set: it reserves tokens, with which the whole set can be handed over.
+    pub(super) fn with_handovers(mut self) -> Self {
+        self.tokens = HANDOVERS;
         self
     }
 
@@ -383,181 +355,12 @@ impl Drop for Claim {
 }
 
 impl Shared {
-    /// A lock that another claim has. It is the one that the call has waited for, if that has the same holder still.
-    fn held(&self, sent: Instant, replies: &[AcquireReply]) -> Option<Held> {
-        let now = Instant::now();
-        let held = |(index, reply): (usize, &AcquireReply)| match reply {
-            AcquireReply::Acquired { .. } => None,
-            AcquireReply::Held {
-                holder,
-                held_for,
-                remaining,
-                dates,
-            } => Some(Held {
-                index,
-                holder: Holder::new(now, holder.clone(), *held_for, *remaining),
-                request: now - sent,
-                dates: *dates,
-            }),
-        };
-        let replies = || replies.iter().enumerate();
-        if let Target::Set {
-            awaited: Some((place, lock_id)),
-            ..
-        } = &self.target
-        {
-            let same = replies().nth(*place).and_then(held);
-            let same = same.filter(|held| held.holder.lock_id() == Some(lock_id));
-            if same.is_some() {
-                return same;
-            }
-        }
-        replies().find_map(held)
-    }
-
-    fn lease(&self, tokens: i64, reply: &AcquireReply, sent: Instant, lasts: Duration) -> Lease {
-        let (token, last_token, dates) = granted(tokens, reply);
-        let once = dates.and_then(|dates| Some(self.options.once?.grant(dates.acquired_at, dates.now)));
-        let grant = Grant {
-            token,
-            last_token,
-            copies: self.copies[0].if_unsettled(),
-            sent,
-            lasts,
-            semaphore: match &self.target {
-                Target::Permit(semaphore) => Some(Arc::clone(semaphore)),
-                Target::Lock | Target::Set { .. } => None,
-            },
-            once,
-        };
-        let (key, entry) = (self.keys[0].clone(), Arc::clone(&self.entries[0]));
-        Lease::new(key, grant, Arc::clone(&self.options), entry)
-    }
-
-    fn lease_of_set(
-        &self,
-        first: usize,
-        tokens: i64,
-        replies: &[AcquireReply],
-        acquired: Instant,
-        deadline: Instant,
-    ) -> Lease {
-        let members = replies.iter().enumerate().map(|(index, reply)| {
-            let (token, last_token, _) = granted(tokens, reply);
-            Member::new(self.keys[index].clone(), (token, last_token), &self.copies[index])
-        });
-        let entries = self.entries.iter().map(|entry| QueueSlot::Entry {
-            entry: Arc::clone(entry),
-        });
-        let grant = SetGrant {
-            members: members.collect(),
-            first,
-            acquired,
-            deadline,
-            slot: QueueSlot::Several(entries.collect()),
-        };
-        Lease::of_set(grant, Arc::clone(&self.options))
-    }
-
     /// Waits until another request for these names, and another command of the provider, may be sent. Cancel safe. What
     /// waits for the request of its own name keeps no command waiting.
     async fn permits(&self, class: AdmissionClass) -> (Admission, RequestPermit) {
         let permit = self.entries[0].request_permit().await;
         (self.engine.store.admissions().admit(class).await, permit)
     }
-
-    /// Releases the claim on one of the names in the background, and again later if one of its requests may take effect late.
-    /// That of a set has no turn in the line, because no caller had its lock.
-    fn release(&self, index: usize, turn: Option<Turn>, repeats: bool) -> BackgroundRelease {
-        let entry = || QueueSlot::Entry {
-            entry: Arc::clone(&self.entries[index]),
-        };
-        let slot = turn.map_or_else(entry, QueueSlot::Turn);
-        let is_turn = !matches!(self.target, Target::Set { .. });
-        let copies = repeats.then(|| self.copies[index].clone());
-        BackgroundRelease::of_claim(
-            self.keys[index].clone(),
-            self.options.taken_for(),
-            slot,
-            copies,
-            is_turn,
-        )
-    }
-}
-
-/// The first and the last token of a claim that has its lock, and what a once-only lease needs of the server's clock.
-fn granted(tokens: i64, reply: &AcquireReply) -> (FencingToken, FencingToken, Option<Dates>) {
-    match reply {
-        AcquireReply::Acquired {
-            last_token, dates, ..
-        } => (
-            FencingToken::new(last_token.get() - (tokens - 1)),
-            *last_token,
-            *dates,
-        ),
-        AcquireReply::Held { .. } => unreachable!("every lock of the claim is acquired"),
-    }
-}
-
-impl Request {
-    /// Runs the request to its end; `None` if there was no reply for too long.
-    async fn run(self) -> Option<Reply> {
-        let (sent, shared) = (Instant::now(), &self.shared);
-        let outcome = self.result().await;
-        // The claims of a set may have their locks, however the query about them has failed.
-        let was_claimed = matches!(outcome, Some(Ok(_)));
-        let result = outcome.map(Result::flatten);
-        if result.as_ref().is_some_and(is_from_server) {
-            for (entry, number) in shared.entries.iter().zip(&*self.numbers) {
-                entry.front().replied(*number);
-            }
-        }
-        let replies = (0..shared.keys.len()).map(|index| match &result {
-            Some(Ok(replies)) => replies.get(index).map(Ok),
-            Some(Err(error)) if !was_claimed => Some(Err(error)),
-            Some(Err(_)) | None => None,
-        });
-        let due = shared.copies[0].answered(sent, replies);
-        if !due.is_empty() {
-            let repeats = matches!(shared.target, Target::Set { .. });
-            let releases = due.into_iter().map(|index| shared.release(index, None, repeats));
-            shared.engine.renewer.release_in_background(releases.collect());
-        }
-        Some(Reply {
-            sent,
-            limit: self.limit,
-            result: result?,
-        })
-    }
-
-    async fn result(&self) -> Option<Result<Result<Few<AcquireReply>, LockError>, LockError>> {
-        let Shared {
-            engine, keys, target, ..
-        } = &*self.shared;
-        let request = async {
-            match target {
-                Target::Set { .. } => {
-                    let claimed = engine.store.claim_several(keys, self.command, self.limit);
-                    claimed.await.map(|replies| replies.map(Few::from))
-                }
-                Target::Lock | Target::Permit(_) => {
-                    let claimed = engine.store.claim(&keys[0], self.command, self.limit);
-                    claimed.await.map(|reply| Ok(Few::one(reply)))
-                }
-            }
-        };
-        if engine.store.never_waits() {
-            return Some(request.await);
-        }
-        task::reply_within(given_up_after(self.limit), request).await
-    }
-}
-
-/// Whether the server has answered: a document that another operation blocks is an answer as well.
-fn is_from_server<T>(result: &Result<T, LockError>) -> bool {
-    result
-        .as_ref()
-        .map_or_else(driver_error::is_blocked_document, |_| true)
 }
 
 /// Waits for this pause between two requests of a claim. The reply to an earlier one ends it: it may be an acquisition. (Both
@@ -593,21 +396,6 @@ mod tests {
 
     fn blocked() -> LockError {
         driver_error::blocked("n", mongodb::error::Error::custom("blocked"))
-    }
-
-    /// A broken connection does not show that the server works; a document that a transaction blocks does.
-    #[test]
-    fn an_error_is_from_the_server_if_it_names_a_blocked_document() {
-        let held = AcquireReply::Held {
-            holder: None,
-            held_for: None,
-            remaining: None,
-            dates: None,
-        };
-        let blocked = blocked();
-        let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-        assert!(is_from_server(&Ok(held)) && is_from_server(&Err::<(), _>(blocked)));
-        assert!(!is_from_server(&Err::<(), _>(LockError::Mongo(broken.into()))));
     }
 
     /// Near the deadline of its call a request has too little time at the server to show that a document is blocked for long.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `call.rs` | what all calls have in common: limits, errors, measurement |
 //! | `one.rs`, `permit.rs`, `several.rs` | the search of each kind: what it claims next, and how it waits |
-//! | `claim.rs` | one claim, and its requests in flight |
+//! | `claim.rs`, `request.rs`, `grant.rs` | one claim, its requests in flight, and what their replies say |
 //! | `asking.rs` | what is sent for a claim and when, and what follows when a request has ended |
 //! | `pacing.rs` | the pauses between two requests |
 //! | `period.rs` | the period of a call whose work may succeed once in each |
@@ -12,11 +12,13 @@
 mod asking;
 mod call;
 mod claim;
+mod grant;
 mod one;
 mod pacing;
 mod period;
 mod permit;
 mod query;
+mod request;
 mod several;
 
 use crate::lease::Hold;

@@ -341,7 +341,7 @@ impl<'a> Acquire<'a> {
         if let Some(hold) = self.set.and_then(|set| set.take_over(turn)) {
             return Some(hold);
         }
-        match turn.take_over()?.take(&[], self.call.options) {
+        match turn.take_over()?.taken_over(&[], self.call.options) {
             Ok(hold) => {
                 trace::acquired(&hold.lease().fields());
                 Some(hold)
@@ -349,7 +349,7 @@ impl<'a> Acquire<'a> {
             Err(other) => {
                 // The outcome of the release does not matter to this call; a missing reply does.
                 let release = entry.front().request_sent();
-                if boxed(other.release()).await {
+                if boxed(other.release_for_next()).await {
                     entry.front().replied(release);
                 }
                 None
@@ -358,7 +358,13 @@ impl<'a> Acquire<'a> {
     }
 
     fn new_claim(&self, entry: &Arc<Entry>) -> Claim {
-        Claim::of_lock(self.call.engine, self.call.options, entry)
+        let claim = Claim::of_lock(self.call.engine, self.call.options, entry);
+        // A part of a call for several locks is not measured.
+        if self.call.meter.is_some() {
+            claim
+        } else {
+            claim.with_handovers()
+        }
     }
 
     /// The deadline of a call that ends with its period as well.

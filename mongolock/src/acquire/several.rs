@@ -195,7 +195,7 @@ impl<'a> AcquireSeveral<'a> {
 
     /// A hold of the whole set that was handed over with the turn of the first name. The turns of the others come with it.
     pub(super) fn take_over(&self, turn: &Turn) -> Option<Hold> {
-        match turn.take_over()?.take(&self.set, self.call.options) {
+        match turn.take_over()?.taken_over(&self.set, self.call.options) {
             Ok(hold) => {
                 let hold = hold.standing_for(self.first);
                 hold.lease().report(trace::acquired);
@@ -475,8 +475,6 @@ impl<'a> AcquireSeveral<'a> {
                 acquire_timeout: left.map(|left| left.max(Duration::from_millis(1))),
                 min_hold: Duration::ZERO,
                 max_hold: None,
-                // Each request reserves tokens, with which the set can be handed over.
-                await_release: false,
                 ..Options::clone(self.call.options)
             });
             let acquire = self.part(index, &options);
@@ -620,7 +618,7 @@ async fn release_handed_over(turns: &[Turn]) {
     });
     for (turn, release, handed_over) in taken.collect::<Vec<_>>() {
         // No request for this name need follow for a while, so that nothing else would note the reply.
-        if boxed(handed_over.release()).await {
+        if boxed(handed_over.release_for_next()).await {
             turn.front().replied(release);
         }
     }

@@ -4,6 +4,7 @@ use super::Lease;
 use super::renewer::Renewer;
 use super::{completion, release};
 use crate::LockError;
+use crate::options::Options;
 
 /// A lease and the duty to release it: dropping it releases in the background.
 pub(crate) struct Hold {
@@ -48,30 +49,39 @@ impl Hold {
         release::finish(&self.lease, begun, "mark").await
     }
 
-    /// The limit of pending releases.
-    #[cfg(test)]
-    pub(crate) fn unawaited(&self) -> &Arc<tokio::sync::Semaphore> {
-        &self.renewer.unawaited
+    /// Releases the lock without waiting for the server's reply, as a dropped hold does: the next caller in this process waits
+    /// for the confirmation. An error says that the lease had ended before.
+    pub(crate) fn release_unawaited(&mut self) -> Result<(), LockError> {
+        self.is_released = true;
+        if self.lease.is_done() {
+            return Ok(());
+        }
+        release::in_background(&self.renewer, &self.lease, true)
     }
 
-    /// Releases the lock without waiting for the server's reply; `None` if too many such releases are pending. An error
-    /// says that the lease had ended before.
-    pub(crate) fn release_unawaited(&mut self) -> Option<Result<(), LockError>> {
-        if self.lease.is_done() {
-            self.is_released = true;
-            return Some(Ok(()));
+    /// The hold that was handed over to a caller of the set of these names, or of a single lock if there are none, with these
+    /// options; otherwise it comes back, and has to be released.
+    pub(crate) fn taken_over(self, names: &[Arc<str>], options: &Options) -> Result<Self, Self> {
+        let lease = self.lease();
+        if lease.is_set_of(names) && lease.options.has_same_lease(options) && !lease.is_over() {
+            Ok(self)
+        } else {
+            Err(self)
         }
-        let permit = Arc::clone(&self.renewer.unawaited).try_acquire_owned().ok()?;
-        let released = release::unawaited(&self.renewer, &self.lease, permit);
-        self.is_released = true;
-        Some(released)
+    }
+
+    /// Releases a hold that the caller does not take over, and returns whether the server has replied. What it replied does
+    /// not matter to this caller, which acquires the lock anew.
+    pub(crate) async fn release_for_next(mut self) -> bool {
+        !matches!(self.release().await, Err(LockError::Mongo(_)))
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
         if !self.is_released && !self.lease.is_done() {
-            release::in_background(&self.renewer, &self.lease);
+            // What has ended the lease before was reported.
+            let _ = release::in_background(&self.renewer, &self.lease, false);
         }
     }
 }
@@ -80,6 +90,8 @@ impl Drop for Hold {
 mod tests {
     use super::*;
     use crate::LockProvider;
+    use crate::lease::set::tests::set;
+    use crate::lease::tests::{lease, renewer};
 
     #[tokio::test]
     async fn work_that_may_succeed_once_leaves_a_mark() {
@@ -87,5 +99,35 @@ mod tests {
         lock.acquire().await.unwrap().done().await.unwrap();
         let next = lock.acquire().await;
         assert!(matches!(next, Err(LockError::Done { .. })), "{:?}", next.err());
+    }
+
+    fn is_refused(hold: Hold, names: &[&str], options: &Options) -> Option<Hold> {
+        let names: Vec<Arc<str>> = names.iter().map(|name| Arc::from(*name)).collect();
+        hold.taken_over(&names, options).err()
+    }
+
+    #[tokio::test]
+    async fn only_a_caller_of_the_same_names_with_the_same_lease_takes_a_set_over() {
+        let options = Options::default();
+        let other = Options {
+            expiry: options.expiry * 2,
+            ..options.clone()
+        };
+        let mut handover = renewer().hold(set(0));
+        for names in [&[][..], &["a"], &["b"], &["a", "b", "c"]] {
+            handover = is_refused(handover, names, &options).expect("these are other names");
+        }
+        handover = is_refused(handover, &["a", "b"], &other).expect("it is another lease");
+        assert!(is_refused(handover, &["a", "b"], &options).is_none());
+        let single = renewer().hold(lease("a", &options));
+        let single = is_refused(single, &["a", "b"], &options).expect("it is a single lock");
+        assert!(is_refused(single, &[], &options).is_none());
+    }
+
+    /// The store does not know the claim: that is a reply, too.
+    #[tokio::test]
+    async fn a_release_without_a_claim_has_a_reply() {
+        let hold = renewer().hold(lease("n", &Options::default()));
+        assert!(hold.release_for_next().await);
     }
 }

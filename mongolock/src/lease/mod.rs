@@ -18,7 +18,6 @@ mod commits;
 mod completion;
 pub(crate) mod copies;
 pub(crate) mod given_up;
-mod handover;
 mod hold;
 pub(crate) mod release;
 mod renewal;
@@ -35,7 +34,6 @@ use tokio::time::Instant;
 
 use commits::Commits;
 pub(crate) use commits::{CancelShield, OpenCommit};
-pub(crate) use handover::Handover;
 pub(crate) use hold::Hold;
 pub(crate) use set::{Member, SetGrant};
 
@@ -49,11 +47,11 @@ use crate::trace::{self, HoldFields};
 use crate::{FencingToken, LockError, LossReason, slot};
 
 /// The queues of this process, in which waiters hand holds over.
-pub(crate) type Queues = crate::queue::Queues<Handover>;
-pub(crate) type Entry = crate::queue::Entry<Handover>;
-pub(crate) type Turn = crate::queue::Turn<Handover>;
-pub(crate) type QueueSlot = crate::queue::QueueSlot<Handover>;
-pub(crate) type RequestPermit = crate::queue::RequestPermit<Handover>;
+pub(crate) type Queues = crate::queue::Queues<Hold>;
+pub(crate) type Entry = crate::queue::Entry<Hold>;
+pub(crate) type Turn = crate::queue::Turn<Hold>;
+pub(crate) type QueueSlot = crate::queue::QueueSlot<Hold>;
+pub(crate) type RequestPermit = crate::queue::RequestPermit<Hold>;
 
 /// What the server has granted to an acquire request.
 pub(crate) struct Grant {

@@ -5,26 +5,19 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::background_release::BackgroundRelease;
-use super::handover::{Handover, Unreleased};
 use super::renewer::Renewer;
-use super::{Entry, Lease, QueueSlot, Turn};
+use super::{Lease, QueueSlot, Turn};
 use crate::backoff::Backoff;
-use crate::meter::HandoverKind;
 use crate::moment::Luck;
 use crate::queue::Rivals;
 use crate::store::{LeaseId, driver_error};
 use crate::timing::{RELEASE_LIMIT, RELEASE_NO_REPLY, RELEASE_REPLY_LIMIT};
 use crate::{LockError, LossReason, task, trace};
-
-/// The number of releases that may be pending after their calls have returned: each has a task, and its lock keeps other
-/// processes waiting. Beyond it a call waits for its release.
-pub(super) const UNAWAITED: usize = 256;
 
 /// How a release has begun.
 pub(super) enum BegunRelease {
@@ -44,7 +37,7 @@ pub(super) fn begin(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease 
     match end(renewer, lease) {
         Ended::Lost => BegunRelease::Lost,
         Ended::HandedOver => BegunRelease::HandedOver,
-        Ended::Unreleased(_) => begin_sending(renewer, lease),
+        Ended::Unreleased => begin_sending(renewer, lease),
     }
 }
 
@@ -67,12 +60,25 @@ pub(super) async fn finish(lease: &Arc<Lease>, begun: BegunRelease, request: &st
     if was_held { Ok(()) } else { Err(lease.lost_error()) }
 }
 
-/// Releases a lease whose guard was dropped: no caller waits for the release, and there may be no runtime.
-pub(super) fn in_background(renewer: &Arc<Renewer>, lease: &Arc<Lease>) {
-    if let Ended::Unreleased(_) = end(renewer, lease) {
-        lease.report(trace::released);
-        renewer.release_claim(lease, lease.take_slot());
+/// Releases a lease for which no caller waits, perhaps without a runtime. The next caller in this process waits for the
+/// confirmation; `is_noted` says that it learns that the release is on its way. An error says that the lease had ended before.
+pub(super) fn in_background(
+    renewer: &Arc<Renewer>,
+    lease: &Arc<Lease>,
+    is_noted: bool,
+) -> Result<(), LockError> {
+    match end(renewer, lease) {
+        Ended::Lost => return Err(lease.lost_error()),
+        Ended::HandedOver => {}
+        Ended::Unreleased => {
+            if is_noted {
+                lease.note_release_sent();
+            }
+            lease.report(trace::released);
+            renewer.release_claim(lease, lease.take_slot());
+        }
     }
+    Ok(())
 }
 
 /// What is left to do for a lease that was ended.
@@ -82,8 +88,8 @@ enum Ended {
     Lost,
     /// The hold was handed over to the next waiter in this process.
     HandedOver,
-    /// The claim has to be released. The lease had this deadline.
-    Unreleased(Instant),
+    /// The claim has to be released.
+    Unreleased,
 }
 
 /// Stops the renewal of a lease, ends it, and hands the hold over if that is possible.
@@ -98,64 +104,7 @@ fn end(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Ended {
             Ended::Lost
         }
         Some(deadline) if hand_over(renewer, lease, deadline) => Ended::HandedOver,
-        Some(deadline) => Ended::Unreleased(deadline),
-    }
-}
-
-/// Releases a lease whose call returns before the server has confirmed the release. As long as no request for it was
-/// sent, the next caller in this process can take the hold over. An error says that the lease had ended before.
-pub(super) fn unawaited(
-    renewer: &Arc<Renewer>,
-    lease: &Arc<Lease>,
-    permit: OwnedSemaphorePermit,
-) -> Result<(), LockError> {
-    let deadline = match end(renewer, lease) {
-        Ended::Lost => return Err(lease.lost_error()),
-        Ended::HandedOver => return Ok(()),
-        Ended::Unreleased(deadline) => deadline,
-    };
-    let left = leave(renewer, lease, deadline);
-    if left.is_none() {
-        lease.note_release_sent();
-    }
-    let (renewer, lease) = (Arc::clone(renewer), Arc::clone(lease));
-    let releasing = async move {
-        match left {
-            Some(entry) => release_left(&entry).await,
-            // The outcome is reported by an event.
-            None => drop(send(renewer, lease).await),
-        }
-        drop(permit);
-    };
-    task::spawn(releasing.in_current_span());
-    Ok(())
-}
-
-/// Releases a hold that was left for the next caller, unless a caller has the turn, and with it the hold.
-async fn release_left(entry: &Arc<Entry>) {
-    match entry.take_left() {
-        Some((turn, Handover::Unreleased(left))) => left.release_in_turn(turn).await,
-        // In the meantime this hold was handed over to a waiter.
-        Some((turn, hold @ Handover::Hold(_))) => turn.hand_over(hold),
-        None => {}
-    }
-}
-
-/// Leaves the hold for the next caller in this process, which may take it over before its release is sent.
-fn leave(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> Option<Arc<Entry>> {
-    let (turn, others) = turn_to_hand_over(renewer, lease, deadline)?;
-    lease.put_slot(others);
-    // A caller that waits already was not given the hold, because others have their turn now.
-    if !turn.others_wait()
-        && lease.has_token_left()
-        && turn
-            .budget()
-            .allows_handover(Instant::now(), rivals(renewer, lease))
-    {
-        Some(turn.leave(Handover::Unreleased(Unreleased::new(lease, deadline, renewer))))
-    } else {
-        lease.put_turn(turn);
-        None
+        Some(_) => Ended::Unreleased,
     }
 }
 
@@ -181,9 +130,9 @@ fn hand_over(renewer: &Arc<Renewer>, lease: &Arc<Lease>, deadline: Instant) -> b
     next.put_slot(others);
     lease.report(trace::released);
     if let Some(meter) = lease.meter() {
-        meter.handed_over(HandoverKind::Waiter);
+        meter.handed_over();
     }
-    turn.hand_over(Handover::Hold(renewer.hold(next)));
+    turn.hand_over(renewer.hold(next));
     true
 }
 

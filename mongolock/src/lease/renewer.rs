@@ -31,8 +31,6 @@ pub(crate) struct Renewer {
     state: Mutex<State>,
     /// Wakes the task when there is new work.
     wake: Notify,
-    /// Limits how many releases are pending whose calls have returned.
-    pub(super) unawaited: Arc<Semaphore>,
     /// The ids of claims that this process has given up.
     pub(crate) given_up: Arc<GivenUp>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -78,7 +76,6 @@ impl Renewer {
             lines,
             state: Mutex::default(),
             wake: Notify::new(),
-            unawaited: Arc::new(Semaphore::new(release::UNAWAITED)),
             given_up: Arc::default(),
             task: Mutex::new(None),
         }

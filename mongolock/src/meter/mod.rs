@@ -28,15 +28,6 @@ pub(crate) enum AcquireOutcome {
     Cancelled,
 }
 
-/// How a hold passed to another caller in this process without a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HandoverKind {
-    /// A waiter got it at the end of a hold.
-    Waiter,
-    /// The next caller took it after a call that does not wait for its release.
-    NextCaller,
-}
-
 /// What a command is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommandKind {

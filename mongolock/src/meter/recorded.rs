@@ -9,7 +9,7 @@ use ::metrics::{
     histogram,
 };
 
-use super::{AcquireOutcome, CommandKind, HandoverKind};
+use super::{AcquireOutcome, CommandKind};
 use crate::LossReason;
 use crate::sync::lock;
 
@@ -52,8 +52,7 @@ struct Handles {
     expired: Counter,
     gone: Counter,
     lost_at_shutdown: Counter,
-    to_waiter: Counter,
-    to_next_caller: Counter,
+    handed_over: Counter,
     renewal_age: Histogram,
 }
 
@@ -89,7 +88,6 @@ impl Handles {
         let acquires =
             |outcome: AcquireOutcome| counter!(ACQUIRES, "lock" => label, "outcome" => outcome.as_str());
         let lost = |reason: LossReason| counter!(LOST, "lock" => label, "reason" => reason.as_str());
-        let handovers = |kind: &'static str| counter!(HANDOVERS, "lock" => label, "kind" => kind);
         Self {
             acquired: acquires(AcquireOutcome::Acquired),
             busy: acquires(AcquireOutcome::Busy),
@@ -105,8 +103,7 @@ impl Handles {
             expired: lost(LossReason::Expired),
             gone: lost(LossReason::Gone),
             lost_at_shutdown: lost(LossReason::ShutDown),
-            to_waiter: handovers("waiter"),
-            to_next_caller: handovers("next_caller"),
+            handed_over: counter!(HANDOVERS, "lock" => label),
             renewal_age: histogram!(RENEWAL_AGE, "lock" => label),
         }
     }
@@ -151,12 +148,8 @@ impl LockMeter {
         counter.increment(1);
     }
 
-    pub(crate) fn handed_over(&self, kind: HandoverKind) {
-        let counter = match kind {
-            HandoverKind::Waiter => &self.0.to_waiter,
-            HandoverKind::NextCaller => &self.0.to_next_caller,
-        };
-        counter.increment(1);
+    pub(crate) fn handed_over(&self) {
+        self.0.handed_over.increment(1);
     }
 
     /// A renewal was confirmed, this time after the one before it.

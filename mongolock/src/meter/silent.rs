@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{AcquireOutcome, CommandKind, HandoverKind};
+use super::{AcquireOutcome, CommandKind};
 use crate::LossReason;
 
 pub(crate) struct Meter;
@@ -42,7 +42,7 @@ impl LockMeter {
     pub(crate) fn lost(&self, _reason: LossReason) {}
 
     #[inline]
-    pub(crate) fn handed_over(&self, _kind: HandoverKind) {}
+    pub(crate) fn handed_over(&self) {}
 
     #[inline]
     pub(crate) fn renewed(&self, _age: Duration) {}

@@ -201,14 +201,6 @@ impl<H> Entry<H> {
         self.requests.available_permits() < MAX_REQUESTS
     }
 
-    /// Takes back a hold that was left for the next caller, with the turn; `None` if another caller has the turn, and with
-    /// it the hold.
-    pub(crate) fn take_left(self: &Arc<Self>) -> Option<(Turn<H>, H)> {
-        let turn = self.try_turn()?;
-        let hold = turn.take_over()?;
-        Some((turn, hold))
-    }
-
     /// The time for which this process may hand the lock over among its own waiters.
     pub(crate) fn budget(&self) -> MutexGuard<'_, HandoverBudget> {
         lock(&self.budget)
@@ -367,7 +359,10 @@ impl<H> Turn<H> {
 
     /// Ends the turn and hands the hold over to the next waiter.
     pub(crate) fn hand_over(self, hold: H) {
-        self.leave(hold).release_if_abandoned();
+        let entry = Arc::clone(&self.entry);
+        entry.handed_over.put(hold);
+        drop(self);
+        entry.release_if_abandoned();
     }
 
     /// Ends the turn of a caller that does not use it: a hold that was handed over with it goes to the next waiter.
@@ -376,15 +371,6 @@ impl<H> Turn<H> {
             Some(hold) => self.hand_over(hold),
             None => drop(self),
         }
-    }
-
-    /// Ends the turn and leaves the hold for the next caller, which may come later or never: after this,
-    /// [`Entry::take_left`] has to be called on the returned entry.
-    pub(crate) fn leave(self, hold: H) -> Arc<Entry<H>> {
-        let entry = Arc::clone(&self.entry);
-        entry.handed_over.put(hold);
-        drop(self);
-        entry
     }
 
     /// What the waiters at the front of this queue have learned from the server.
@@ -491,34 +477,23 @@ mod tests {
         assert!(join(&queues, "n").try_turn().is_some());
     }
 
-    /// Whoever has left the hold finds the turn taken, and relies on its new owner.
+    /// A caller that gets a hold with its turn and does not want it passes both on.
     #[tokio::test]
-    async fn a_turn_that_passes_on_does_not_keep_the_hold_that_was_left_with_it() {
+    async fn a_turn_that_passes_on_takes_its_hold_along() {
         let queues = Queues::new();
         let front = join(&queues, "n");
         let hold = Arc::new(());
-        let left = front.try_turn().unwrap().leave(Arc::clone(&hold));
         let turn = front.try_turn().unwrap();
-        assert!(left.take_left().is_none());
+        turn.put_back(Arc::clone(&hold));
         turn.pass_on();
-        assert_eq!(Arc::strong_count(&hold), 1, "nobody waits for it");
+        assert_eq!(Arc::strong_count(&hold), 1, "no caller waits for it");
 
-        front.try_turn().unwrap().leave(Arc::clone(&hold));
         let turn = front.try_turn().unwrap();
+        turn.put_back(Arc::clone(&hold));
         let waiting = tokio::spawn(async move { front.turn().await.take_over().is_some() });
         tokio::task::yield_now().await;
         turn.pass_on();
         assert!(waiting.await.unwrap(), "the waiter has it");
-    }
-
-    #[tokio::test]
-    async fn a_hold_that_was_left_is_taken_back_while_nobody_has_the_turn() {
-        let queues = Queues::new();
-        let left = join(&queues, "n").try_turn().unwrap().leave("hold");
-        let (turn, hold) = left.take_left().expect("the turn is free");
-        assert_eq!(hold, "hold");
-        drop(turn);
-        assert!(left.take_left().is_none(), "it was taken");
     }
 
     #[tokio::test]

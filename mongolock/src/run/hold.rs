@@ -278,14 +278,10 @@ impl LockSource {
             Self::Both(both) => &mut both.0,
             Self::Joined(joined) => return joined.context.ensure_held(),
         };
-        let unawaited = if own.await_release {
-            None
+        if own.await_release {
+            own.guard.end().await?;
         } else {
-            own.guard.end_unawaited()
-        };
-        match unawaited {
-            Some(released) => released?,
-            None => own.guard.end().await?,
+            own.guard.end_unawaited()?;
         }
         self.ensure_joined_held()
     }
