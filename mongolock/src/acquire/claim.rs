@@ -4,7 +4,6 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use tokio::task::coop::consume_budget;
 use tokio::task::{JoinError, JoinHandle};
@@ -12,18 +11,18 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use super::Outcome;
-use super::asking::{Ask, Asking, Held, Kind, LastEnd, is_out_of_time};
+use super::asking::{Ask, Asking, Kind, LastEnd, is_out_of_time};
 use super::request::{Reply, Request, Shared};
 use crate::engine::Engine;
 use crate::few::Few;
 use crate::lease::background_release::BackgroundRelease;
 use crate::lease::copies::Copies;
-use crate::lease::{Entry, Grant, Lease, Member, QueueSlot, RequestPermit, SetGrant, Turn, without_margin};
+use crate::lease::{Entry, RequestPermit, Turn, without_margin};
 use crate::options::Options;
-use crate::queue::{Holder, RequestNumber};
-use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, Dates, LeaseId, driver_error};
+use crate::queue::RequestNumber;
+use crate::store::{AcquireReply, AcquireRequest, Admission, AdmissionClass, LeaseId};
 use crate::timing::{ACQUIRE_NO_REPLY, ACQUIRE_OVERDUE};
-use crate::{FencingToken, LockError, task, trace};
+use crate::{LockError, task, trace};
 
 /// The number of tokens that are reserved when others wait in this process: one for each hold that can be handed over.
 const HANDOVERS: i64 = 1000;
@@ -392,6 +391,7 @@ fn poll_first<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::driver_error;
     use crate::timing::{ACQUIRE_LIMIT_MIN, SLOW_REPLY};
 
     fn blocked() -> LockError {

@@ -656,18 +656,23 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_that_waits_for_the_first_lock_takes_the_whole_set_over() {
         let provider = LockProvider::in_memory();
-        // Its request reserves tokens.
-        let holder = provider.lock_all(["a", "b"]).await_release(false);
-        let guard = holder.acquire().await.unwrap();
-        let token = guard.fencing_token_of("b").unwrap();
+        let holder = provider.lock_all(["a", "b"]);
+        let first = holder.acquire().await.unwrap();
+        let second = tokio::spawn(holder.acquire());
+        tokio::task::yield_now().await;
         let names = ["a", "b"].map(RenderedName::new);
         let options = Arc::default();
         let call = AcquireSeveral::new(provider.engine(), &names, 1, &options, false);
         let release = async {
             tokio::task::yield_now().await;
-            guard.release().await.unwrap();
+            first.release().await.unwrap();
+            // Its request reserves tokens, because the call waits behind it.
+            let second = second.await.unwrap().unwrap();
+            let token = second.fencing_token_of("b").unwrap();
+            second.release().await.unwrap();
+            token
         };
-        let (acquired, ()) = tokio::join!(call.one_by_one(None), release);
+        let (acquired, token) = tokio::join!(call.one_by_one(None), release);
         let mut hold = acquired.unwrap().unwrap();
         assert!(hold.lease().is_handed_over());
         assert_eq!(hold.lease().name(), "b");

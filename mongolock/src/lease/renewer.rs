@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -10,7 +10,6 @@ use super::{Hold, Lease, QueueSlot, margin};
 use crate::LossReason;
 use crate::lease::background_release::{self, BackgroundRelease};
 use crate::lease::given_up::GivenUp;
-use crate::lease::release;
 use crate::lease::renewal::{self, RenewalBatch};
 use crate::lease::schedule::{self, Schedule};
 use crate::line::Lines;
