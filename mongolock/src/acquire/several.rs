@@ -5,6 +5,8 @@
 //! their names, which ends in any case: a round can fail again and again where others use single names all the time. The
 //! same holds for the turns of this process, which a round needs all at once.
 
+mod turns;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,16 +15,16 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use tracing::Span;
 
+use self::turns::{Turns, note_held, release_handed_over};
 use super::asking::{Held, ends_call};
 use super::call::{BusyLock, Call, Search};
 use super::claim::{Claim, Target, late_outcome};
-use super::one::yields;
 use super::pacing::{Pacing, place_until};
 use super::query;
 use super::{Acquire, Next, Outcome, Tried};
 use crate::backoff::Backoff;
 use crate::engine::Engine;
-use crate::lease::{Entry, Hold, QueueSlot, Turn};
+use crate::lease::{Entry, Hold, Turn};
 use crate::line::Standing;
 use crate::moment::Luck;
 use crate::name::RenderedName;
@@ -35,9 +37,6 @@ use crate::{Busy, LockError, task, trace};
 
 /// The number of rounds after which the locks are acquired one by one.
 const ROUNDS: u32 = 3;
-
-/// The number of waits for a missing turn of this process after which the locks are acquired one by one.
-const TURNS: u32 = 5;
 
 /// The pause between two checks for which name a call waits, while it waits for a reply without a limit.
 const BUSY_CHECK: Duration = Duration::from_secs(1);
@@ -74,14 +73,6 @@ impl Rounds {
         self.awaited = awaited;
         self.number >= ROUNDS
     }
-}
-
-/// What the call has in this process.
-enum Turns {
-    /// The turns of all names.
-    All(Vec<Turn>),
-    /// A hold of the whole set, which was handed over and is delivered.
-    TakenOver(Hold),
 }
 
 /// What the call does after a round.
@@ -191,21 +182,6 @@ impl<'a> AcquireSeveral<'a> {
     /// The names, for the queue of the first of them.
     pub(super) fn set(&self) -> SetNames {
         Arc::clone(&self.set)
-    }
-
-    /// A hold of the whole set that was handed over with the turn of the first name. The turns of the others come with it.
-    pub(super) fn take_over(&self, turn: &Turn) -> Option<Hold> {
-        match turn.take_over()?.taken_over(&self.set, self.call.options) {
-            Ok(hold) => {
-                let hold = hold.standing_for(self.first);
-                hold.lease().report(trace::acquired);
-                Some(hold)
-            }
-            Err(other) => {
-                turn.put_back(other);
-                None
-            }
-        }
     }
 
     /// The acquisition of one of the locks, which does not count as a call of its own.
@@ -504,85 +480,11 @@ impl<'a> AcquireSeveral<'a> {
         }
     }
 
-    /// Waits until this call has the turns of all names. While one of them is missing it waits for that one alone.
-    ///
-    /// `None` if one was missing [`TURNS`] times: a turn that is given back passes to the next caller of its name, and several
-    /// calls could go on to pass turns to each other for ever.
-    async fn turns(&self, entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Option<Turns> {
-        let mut missing = 0;
-        let turns = loop {
-            match self.try_turns(entries, kept.take()) {
-                Ok(Turns::All(turns)) => break turns,
-                Ok(taken_over @ Turns::TakenOver(_)) => return Some(taken_over),
-                Err(_) if missing == TURNS => return None,
-                Err(index) => {
-                    missing += 1;
-                    self.awaited.store(index, Relaxed);
-                    let set = (index == 0).then(|| self.set());
-                    let turn = entries[index].turn_for(set).await;
-                    if let Some(hold) = self.take_over(&turn) {
-                        return Some(Turns::TakenOver(self.deliver_taken_over(hold, entries, turn)));
-                    }
-                    release_handed_over(std::slice::from_ref(&turn)).await;
-                    kept = Some((index, turn));
-                }
-            }
-        };
-        release_handed_over(&turns).await;
-        let mut pause = Duration::ZERO;
-        for turn in &turns {
-            pause = pause.max(yields(turn).unwrap_or_default());
-        }
-        if !pause.is_zero() {
-            sleep(pause).await;
-        }
-        Some(Turns::All(turns))
-    }
-
     /// The first name that this process leaves to others at present.
     fn held_back(&self) -> Option<usize> {
         self.names
             .iter()
             .position(|name| place_until(self.call.engine, name.text()).is_some())
-    }
-
-    /// Delivers the hold to the caller: the turns go with the lease, and the waiters behind wait for its holder.
-    fn deliver(&self, hold: Hold, entries: &[Arc<Entry>], turns: Vec<Option<Turn>>) -> Hold {
-        note_held(&hold, entries);
-        let turns = turns.into_iter().flatten().map(QueueSlot::Turn).collect();
-        hold.lease()
-            .deliver(QueueSlot::Several(turns), self.call.meter.as_ref());
-        hold
-    }
-
-    /// The same for a hold that was handed over, whose other turns it has.
-    fn deliver_taken_over(&self, hold: Hold, entries: &[Arc<Entry>], turn: Turn) -> Hold {
-        note_held(&hold, entries);
-        hold.lease()
-            .deliver(QueueSlot::Turn(turn), self.call.meter.as_ref());
-        hold
-    }
-
-    /// The turns of all names, unless a hold of the whole set comes with that of the first one. Otherwise the place of the
-    /// first name whose turn another caller has; the others pass on then, with the holds that were handed over with them.
-    fn try_turns(&self, entries: &[Arc<Entry>], mut kept: Option<(usize, Turn)>) -> Result<Turns, usize> {
-        let mut turns = Vec::with_capacity(entries.len());
-        for (index, entry) in entries.iter().enumerate() {
-            let own = kept.take_if(|(own, _)| *own == index).map(|(_, turn)| turn);
-            if let Some(turn) = own.or_else(|| entry.try_turn()) {
-                if index == 0
-                    && let Some(hold) = self.take_over(&turn)
-                {
-                    return Ok(Turns::TakenOver(self.deliver_taken_over(hold, entries, turn)));
-                }
-                turns.push(turn);
-            } else {
-                let later = kept.map(|(_, turn)| turn);
-                turns.into_iter().chain(later).for_each(Turn::pass_on);
-                return Err(index);
-            }
-        }
-        Ok(Turns::All(turns))
     }
 
     /// The pauses of a call that waits for the name of this turn.
@@ -595,33 +497,9 @@ impl<'a> AcquireSeveral<'a> {
     }
 }
 
-/// Notes in the queues of all names that this process has the locks.
-fn note_held(hold: &Hold, entries: &[Arc<Entry>]) {
-    for (entry, key) in entries.iter().zip(hold.lease().keys()) {
-        entry
-            .front()
-            .set_held(Holder::local(&key.lock_id, hold.lease().acquired));
-    }
-}
-
 /// Resolves when one of the leases is over.
 async fn first_end(holds: &[Hold]) {
     task::any(holds.iter().map(|hold| boxed(hold.lease().until_over()))).await;
-}
-
-/// Releases holds that were handed over with turns: they have claims of their own. Cancel safe: all of them are taken first,
-/// and each releases itself when it is dropped.
-async fn release_handed_over(turns: &[Turn]) {
-    let taken = turns.iter().filter_map(|turn| {
-        let handed_over = turn.take_over()?;
-        Some((turn, turn.front().request_sent(), handed_over))
-    });
-    for (turn, release, handed_over) in taken.collect::<Vec<_>>() {
-        // No request for this name need follow for a while, so that nothing else would note the reply.
-        if boxed(handed_over.release_for_next()).await {
-            turn.front().replied(release);
-        }
-    }
 }
 
 #[cfg(test)]
