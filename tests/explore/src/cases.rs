@@ -1,74 +1,285 @@
 //! What is run: searches and random runs that must hold, and mutants that must fail.
 
-use std::process::ExitCode;
-use std::time::Duration;
+mod bounds;
+mod mutants;
 
 use crate::mutant::Mutant;
+use crate::random;
 use crate::search::{self, Found};
 use crate::setup::{Faults, Setup};
-use crate::{random, report};
+use bounds::{
+    CRASH, FLEET, IN_LINE, LOST, LOST_AND_CANCELLED, NO_FAULTS, POLLING, REPEATED, WITH_A_TRY, in_line, with,
+};
 
 /// One search, or one set of random runs.
+#[derive(Clone)]
 pub(crate) struct Case {
-    pub(crate) name: String,
+    pub(crate) name: &'static str,
     pub(crate) setup: Setup,
     pub(crate) kind: Kind,
+    /// What the judge must find, because a rule is taken out.
+    pub(crate) breaks: Option<&'static str>,
     pub(crate) is_long: bool,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Every order within the bounds.
     Whole,
-    /// As many situations as this.
+    /// As many situations as this, of more.
     First(usize),
     /// This number of seeds, with this number of steps each.
     Random { seeds: u64, length: usize },
 }
 
-const NO_FAULTS: Faults = Faults {
-    lost: 0,
-    unclear: 0,
-    repeated: 0,
-    slow: 0,
-    cancelled: 0,
-    crashes: 0,
-    stopped_streams: 0,
-    holds: 1,
-};
+/// The number of situations that are looked at with a rule that is taken out afterwards.
+const PART: usize = 150_000;
 
-/// Two processes with two callers each, which call once, without a stream and without faults.
-const PLAIN: Setup = Setup {
-    processes: 2,
-    callers: 2,
-    stream: false,
-    fair: false,
-    expiry: Duration::from_secs(600),
-    deadlines: false,
-    tries: false,
-    unawaited: false,
-    own_events: false,
-    again: false,
-    faults: NO_FAULTS,
-    most_free: Duration::from_millis(800),
-    most_given_up: Duration::from_secs(5),
-    mutant: None,
-};
-
-const FAIR: Setup = Setup {
-    stream: true,
-    fair: true,
-    own_events: true,
-    most_free: Duration::from_millis(50),
-    ..PLAIN
-};
-include!("trial.rs");
 impl Case {
+    const fn whole(name: &'static str, setup: Setup) -> Self {
+        Self {
+            name,
+            setup,
+            kind: Kind::Whole,
+            breaks: None,
+            is_long: false,
+        }
+    }
+
+    const fn first(name: &'static str, millions: usize, setup: Setup) -> Self {
+        Self {
+            kind: Kind::First(millions * 1_000_000),
+            is_long: true,
+            ..Self::whole(name, setup)
+        }
+    }
+
+    const fn random(name: &'static str, setup: Setup) -> Self {
+        Self {
+            kind: Kind::Random {
+                seeds: 100,
+                length: 1500,
+            },
+            ..Self::whole(name, setup)
+        }
+    }
+
+    const fn long(self) -> Self {
+        let kind = match self.kind {
+            Kind::Random { .. } => Kind::Random {
+                seeds: 1250,
+                length: 2000,
+            },
+            kind => kind,
+        };
+        Self {
+            kind,
+            is_long: true,
+            ..self
+        }
+    }
+
+    /// Without a rule the judge must find this.
+    const fn without(self, mutant: Mutant, breaks: &'static str) -> Self {
+        let setup = Setup {
+            mutant: Some(mutant),
+            ..self.setup
+        };
+        Self {
+            setup,
+            breaks: Some(breaks),
+            ..self
+        }
+    }
+
+    /// Runs it. Where a rule is taken out, the same bounds must hold with the rule, as far as a part of the situations shows.
     pub(crate) fn run(&self) -> Found {
+        if self.breaks.is_some() {
+            let with_rule = Setup {
+                mutant: None,
+                ..self.setup
+            };
+            let found = search::search(&with_rule, PART);
+            if found.breach.is_some() {
+                return found;
+            }
+        }
         match self.kind {
             Kind::Whole => search::search(&self.setup, usize::MAX),
             Kind::First(most) => search::search(&self.setup, most),
             Kind::Random { seeds, length } => random::runs(&self.setup, seeds, length),
         }
     }
+}
+
+/// Everything that is run, the longest searches first.
+pub(crate) fn all() -> Vec<Case> {
+    let mut cases = two_by_two();
+    cases.extend(one_fault());
+    cases.extend(random_runs());
+    cases.extend(mutants::all());
+    cases.extend(long_searches());
+    cases
+}
+
+/// Two processes with two callers each, without faults.
+fn two_by_two() -> Vec<Case> {
+    vec![
+        Case::whole("2 x 2, stream and line", IN_LINE),
+        Case::whole("2 x 2, polling", POLLING),
+        Case::whole(
+            "2 x 2, line without a stream",
+            Setup {
+                fair: true,
+                ..POLLING
+            },
+        ),
+        Case::whole(
+            "2 x 2, releases that are not awaited",
+            Setup {
+                unawaited: true,
+                ..POLLING
+            },
+        ),
+        Case::whole("2 x 2, a deadline and a single try", WITH_A_TRY),
+    ]
+}
+
+/// Two processes with one caller each, and one fault of each kind.
+fn one_fault() -> Vec<Case> {
+    let one = |name, faults| Case::whole(name, with(faults));
+    let n = NO_FAULTS;
+    vec![
+        Case::whole("2 x 1, a lost message", LOST),
+        Case::whole("2 x 1, stream and line, a lost message", in_line(LOST)),
+        one("2 x 1, an unclear error", Faults { unclear: 1, ..n }),
+        one("2 x 1, a slow command", Faults { slow: 1, ..n }),
+        Case::whole("2 x 1, a slow command that the driver repeats", REPEATED),
+        one("2 x 1, a cancelled call", Faults { cancelled: 1, ..n }),
+        Case::whole("2 x 1, a crash, expiry 1 s", CRASH),
+        Case::whole(
+            "2 x 1, stream and line, a stream that stops",
+            in_line(with(Faults {
+                stopped_streams: 1,
+                ..n
+            })),
+        ),
+        Case::whole("1 x 2, a lost message and a cancelled call", LOST_AND_CANCELLED),
+    ]
+}
+
+fn random_runs() -> Vec<Case> {
+    [
+        ("3 x 4 again and again, stream and line, all faults", FLEET),
+        (
+            "3 x 4 again and again, polling, all faults",
+            Setup {
+                stream: false,
+                fair: false,
+                ..FLEET
+            },
+        ),
+        (
+            "3 x 4 again and again, line without a stream, all faults",
+            Setup {
+                stream: false,
+                ..FLEET
+            },
+        ),
+        (
+            "8 x 8 again and again, stream and line, all faults",
+            Setup {
+                processes: 8,
+                callers: 8,
+                ..FLEET
+            },
+        ),
+    ]
+    .into_iter()
+    .flat_map(|(name, setup)| [Case::random(name, setup), Case::random(name, setup).long()])
+    .collect()
+}
+
+/// Greater bounds.
+fn long_searches() -> Vec<Case> {
+    let n = NO_FAULTS;
+    let twice = Faults { holds: 2, ..n };
+    let two = |faults| Setup {
+        callers: 2,
+        ..with(faults)
+    };
+    vec![
+        Case::whole(
+            "2 x 2, polling, two pauses while the lock is held",
+            Setup {
+                faults: twice,
+                ..POLLING
+            },
+        )
+        .long(),
+        Case::first(
+            "2 x 2, stream and line, two pauses while it is held",
+            8,
+            Setup {
+                faults: twice,
+                ..IN_LINE
+            },
+        ),
+        Case::whole(
+            "2 x 2, stream without a line",
+            Setup {
+                fair: false,
+                ..IN_LINE
+            },
+        )
+        .long(),
+        Case::whole("2 x 2, a lost message", two(Faults { lost: 1, ..n })).long(),
+        Case::whole("2 x 2, an unclear error", two(Faults { unclear: 1, ..n })).long(),
+        Case::first("2 x 2, a slow command", 8, two(Faults { slow: 1, ..n })),
+        Case::first("2 x 2, a cancelled call", 8, two(Faults { cancelled: 1, ..n })),
+        Case::first(
+            "2 x 2, a slow command, a deadline",
+            8,
+            Setup {
+                deadlines: true,
+                ..two(Faults { slow: 1, ..n })
+            },
+        ),
+        Case::first(
+            "2 x 2, stream and line, a lost message",
+            8,
+            in_line(two(Faults { lost: 1, ..n })),
+        ),
+        Case::first(
+            "2 x 1, slow twice, a repeated command",
+            8,
+            with(Faults {
+                slow: 2,
+                repeated: 1,
+                ..n
+            }),
+        ),
+        Case::first(
+            "2 x 1, slow three times, a cancelled call",
+            8,
+            with(Faults {
+                slow: 3,
+                cancelled: 1,
+                ..n
+            }),
+        ),
+        Case::first(
+            "2 x 2, a crash, slow once, expiry 1 s",
+            8,
+            Setup {
+                callers: 2,
+                faults: Faults {
+                    crashes: 1,
+                    slow: 1,
+                    ..n
+                },
+                ..CRASH
+            },
+        ),
+    ]
 }

@@ -27,11 +27,13 @@ impl Hasher for Fingerprint {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word) ^ ((chunk.len() as u64) << 56));
+        let (words, rest) = bytes.as_chunks();
+        for word in words {
+            self.write_u64(u64::from_le_bytes(*word));
         }
+        let of_rest = |word: u64, byte: &u8| word << 8 | u64::from(*byte);
+        // The first bit tells the length.
+        self.write_u64(rest.iter().fold(1, of_rest));
     }
 
     fn write_u8(&mut self, number: u8) {

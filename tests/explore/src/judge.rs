@@ -12,6 +12,17 @@ use crate::setup::Setup;
 use crate::time::Instant;
 use crate::timing::SLOW_REPLY;
 
+// What can be wrong, as far as a mutant must show it.
+pub(crate) const TOKEN: &str = "a token is not greater than all before";
+pub(crate) const UNSAID: &str = "a caller is told that the lock is busy, and nothing has said so";
+pub(crate) const SILENT: &str =
+    "a caller is told that the lock is busy, and there was no reply for half a second";
+pub(crate) const FREE: &str = "the lock is free for too long while a caller waits";
+pub(crate) const GIVEN_UP: &str = "a waiter loses too much time to a claim that its process has given up";
+pub(crate) const NOT_IDLE: &str = "a process is not idle at the end";
+pub(crate) const LEFT_CLAIM: &str = "a claim without a user is never released";
+pub(crate) const OVER: &str = "a hold is delivered whose lease is over";
+
 #[derive(Clone, Hash)]
 pub(crate) struct Judge {
     /// What is wrong.
@@ -26,7 +37,7 @@ pub(crate) struct Judge {
 #[derive(Debug, Clone, Hash, Default)]
 struct Heard {
     /// Whether anything has said that the lock is held.
-    has_heard: bool,
+    was_told: bool,
     /// The holder that was named last, unless something later has said that it has the lock no more.
     named: Option<Id>,
     /// The time of the first question since the last reply.
@@ -96,7 +107,7 @@ impl Judge {
     pub(crate) fn named(&mut self, process: &Process, holder: Option<Id>) {
         let is_given_up = |id: &Id| process.releases.iter().any(|release| release.id == *id);
         let heard = self.heard(process.index);
-        heard.has_heard = true;
+        heard.was_told = true;
         heard.named = holder.filter(|id| !is_given_up(id));
     }
 
@@ -108,20 +119,23 @@ impl Judge {
     /// An event has named another holder.
     pub(crate) fn heard_of(&mut self, process: u8, id: Id) {
         let heard = self.heard(process);
-        (heard.has_heard, heard.named, heard.silent_since) = (true, Some(id), None);
+        (heard.was_told, heard.named, heard.silent_since) = (true, Some(id), None);
     }
 
     /// A caller leaves the lock to others before its first request.
     pub(crate) fn stands_back(&mut self, process: u8) {
-        self.heard(process).has_heard = true;
+        self.heard(process).was_told = true;
     }
 
     /// A call ends.
     pub(crate) fn told(&mut self, process: &Process, call: &Call, told: &Told) {
         match told {
             Told::Hold(lease) => {
+                if lease.is_over() {
+                    self.breach(OVER);
+                }
                 if lease.token <= self.last_token {
-                    self.breach("a token is not greater than all before");
+                    self.breach(TOKEN);
                 }
                 self.last_token = self.last_token.max(lease.token);
                 let id = lease.id;
@@ -141,10 +155,10 @@ impl Judge {
         let is_silent = |since: Instant| now - since > SLOW_REPLY;
         let id = holder.lock_id().and_then(|id| Id::of(id));
         let is_behind = call.is_try && call.attempt.is_none() && now - call.begun >= SLOW_REPLY;
-        let breach = if !heard.has_heard && !is_behind {
-            "a caller is told that the lock is busy, and nothing has said so"
+        let breach = if !heard.was_told && !is_behind {
+            UNSAID
         } else if heard.silent_since.is_some_and(is_silent) {
-            "a caller is told that the lock is busy, and there was no reply for half a second"
+            SILENT
         } else if id.is_some() && id != heard.named {
             "a caller is told of a holder that was not named last"
         } else {
@@ -182,10 +196,10 @@ impl Judge {
                 .unwrap_or_default(),
         };
         if longest.free > setup.most_free {
-            self.breach("the lock is free for too long while a caller waits");
+            self.breach(FREE);
         }
         if longest.given_up > setup.most_given_up {
-            self.breach("a waiter loses too much time to a claim that its process has given up");
+            self.breach(GIVEN_UP);
         }
         longest
     }
@@ -201,8 +215,7 @@ impl Judge {
             let of = |caller: &Caller| matches!(caller, Caller::Lost(lease) if lease.id == id);
             process.callers.iter().any(of)
         };
-        let is_unused =
-            |id: Id| id.process == process.index && !process.uses(id) && !is_lost(id);
+        let is_unused = |id: Id| id.process == process.index && !process.uses(id) && !is_lost(id);
         let waits = |caller: &Caller| matches!(caller, Caller::Waits(_));
         let is_met = id.is_some_and(is_unused) && process.callers.iter().any(waits);
         let now = Instant::now();
@@ -214,11 +227,15 @@ impl Judge {
     /// Judges the end of a run, after which nothing happens any more.
     pub(crate) fn judge_end(&mut self, processes: &[Rc<Kept>], server: &Server) {
         for process in processes.iter().filter(|process| process.is_alive) {
-            if process.callers.iter().any(|caller| matches!(caller, Caller::Waits(_))) {
+            if process
+                .callers
+                .iter()
+                .any(|caller| matches!(caller, Caller::Waits(_)))
+            {
                 self.breach("a caller waits for ever");
             }
             if process.is_in_use() || process.queue.has_turn || !process.releases.is_empty() {
-                self.breach("a process is not idle at the end");
+                self.breach(NOT_IDLE);
             }
             if process.lines.has_line() {
                 self.breach("a process stands in line for ever");
@@ -226,7 +243,7 @@ impl Judge {
         }
         let is_of_a_process = |id: Id| processes[usize::from(id.process)].is_alive;
         if !server.is_free() && server.holder.is_some_and(is_of_a_process) {
-            self.breach("a claim without a user is never released");
+            self.breach(LEFT_CLAIM);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The files of the library that decide, compiled as they are, against a modelled server and a modelled network: every order of
 //! the steps within bounds, and random orders beyond them. `README.md` in this folder says what is explored.
+// With `cfg(test)` the files of the library would have their unit tests.
+#![cfg(not(test))]
 #![forbid(unsafe_code)]
 
 // The files of the library name these crates. Here all of them are this one, with modules of the same paths.
@@ -43,7 +45,7 @@ mod world;
 pub(crate) use error::{Busy, LockError};
 pub(crate) use id::lock_id;
 
-pub use cases::run;
+pub use report::run;
 
 /// The number that a decision of the library draws: it stands for `fastrand::f64`.
 #[must_use]

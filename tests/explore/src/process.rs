@@ -9,8 +9,8 @@ use crate::acquire::{Call, Pause, Phase};
 use crate::hash::Fingerprint;
 use crate::id::{Id, Token};
 use crate::judge::Judge;
-use crate::lease::{Lease, Release};
 use crate::lease::book::Book;
+use crate::lease::{Lease, Release};
 use crate::line::Lines;
 use crate::network::{Body, Message};
 use crate::notifier::Notifier;
@@ -148,6 +148,12 @@ impl Process {
         self.last_id == 0 && self.callers.iter().all(|caller| matches!(caller, Caller::Idle))
     }
 
+    /// Whether no caller will call again and nothing waits for an event.
+    pub(crate) fn is_done(&self) -> bool {
+        let is_done = |caller: &Caller| matches!(caller, Caller::Done);
+        self.callers.iter().all(is_done) && !self.lines.has_line()
+    }
+
     /// A call is cancelled.
     pub(crate) fn cancel(&mut self, cx: &mut Cx<'_>, caller: usize) {
         match std::mem::replace(&mut self.callers[caller], Caller::Polled) {
@@ -211,7 +217,12 @@ impl Process {
             Caller::Holds(lease) => lease.id == id,
             _ => false,
         };
-        self.callers.iter().any(of_caller) || self.queue.handed_over.as_ref().is_some_and(|left| left.id() == id)
+        self.callers.iter().any(of_caller)
+            || self
+                .queue
+                .handed_over
+                .as_ref()
+                .is_some_and(|left| left.id() == id)
     }
 
     /// Does everything that is due, until nothing is.
@@ -245,7 +256,10 @@ impl Process {
             self.uses(*id)
                 || self.requests.iter().any(|request| request.id == *id)
                 || self.releases.iter().any(|release| release.id == *id)
-                || self.callers.iter().any(|caller| matches!(caller, Caller::Lost(lease) if lease.id == *id))
+                || self
+                    .callers
+                    .iter()
+                    .any(|caller| matches!(caller, Caller::Lost(lease) if lease.id == *id))
         });
         self.books = books;
     }
@@ -259,10 +273,7 @@ impl Process {
         });
         let requests = self.requests.iter().map(|request| request.until);
         let releases = self.releases.iter().map(Release::due);
-        let others = [
-            self.notifier.next_time(),
-            self.lines.next_time(self.is_in_use()),
-        ];
+        let others = [self.notifier.next_time(), self.lines.next_time(self.is_in_use())];
         calls
             .chain(requests)
             .chain(releases)
@@ -275,7 +286,6 @@ impl Process {
             .deadline
             .or_else(|| self.queue.front.no_reply_ends(call.begun));
         let phase = match &call.phase {
-            Phase::InQueue => None,
             Phase::Asks(check) => check.until(),
             Phase::Yields { until } | Phase::Clears { until, .. } | Phase::First { overdue: until } => {
                 Some(*until)
@@ -283,7 +293,7 @@ impl Process {
             Phase::Place { until } => *until,
             Phase::Requests { overdue, .. } => *overdue,
             Phase::Pauses(Pause::Sleeps(until) | Pause::WokenWithin(until)) => Some(*until),
-            Phase::Pauses(Pause::Woken) => None,
+            Phase::InQueue | Phase::Pauses(Pause::Woken) => None,
         };
         limit.into_iter().chain(phase).min()
     }

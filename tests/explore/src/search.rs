@@ -96,7 +96,10 @@ pub(crate) fn search(setup: &Setup, most: usize) -> Found {
         }
         found.longest = found.longest.max(frame.world.longest());
         if let Some(breach) = breach {
-            let steps: Vec<_> = path.iter().map(|frame| (frame.steps[frame.next - 1], LUCK)).collect();
+            let steps: Vec<_> = path
+                .iter()
+                .map(|frame| (frame.steps[frame.next - 1], LUCK))
+                .collect();
             found.breach = Some((breach, steps));
             break;
         }
@@ -121,7 +124,9 @@ pub(crate) fn told(setup: &Setup, steps: &[(Step, f64)]) -> Vec<String> {
             .iter()
             .map(|process| process.callers.iter().map(ToString::to_string).collect())
             .collect();
-        let message = message.map_or(String::new(), |message| format!(" {} {:?}", message.process, message.body));
+        let message = message.map_or(String::new(), |message| {
+            format!(" {} {:?}", message.process, message.body)
+        });
         lines.push(format!(
             "{:>9.3} s  {step:?}{message}, then the holder is {:?} and callers are {}",
             world.now().as_secs_f64(),

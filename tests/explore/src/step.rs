@@ -3,9 +3,15 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A caller calls.
-    Call { process: usize, caller: usize },
+    Call {
+        process: usize,
+        caller: usize,
+    },
     /// A call is cancelled.
-    Cancel { process: usize, caller: usize },
+    Cancel {
+        process: usize,
+        caller: usize,
+    },
     /// A caller ends its hold; `is_awaited` says whether it waits for the release.
     End {
         process: usize,

@@ -277,7 +277,7 @@ impl World {
         for process in self.processes.iter().filter(|process| process.is_alive) {
             let is_own = process.index == message.process;
             let is_sent = !is_own || (setup.own_events && event == Event::Released);
-            if is_sent && process.notifier.reports() {
+            if is_sent && process.notifier.reports() && !process.is_done() {
                 self.events += 1;
                 self.network.push(Message {
                     process: process.index,

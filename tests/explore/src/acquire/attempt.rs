@@ -217,7 +217,7 @@ impl Process {
     }
 
     /// The drop of an `Attempt`.
-    pub(super) fn drop_attempt(&mut self, cx: &Cx<'_>, attempt: Attempt) {
+    pub(super) fn drop_attempt(&mut self, cx: &Cx<'_>, attempt: &Attempt) {
         let is_in_flight = self.requests.iter().any(|request| request.id == attempt.id);
         if attempt.is_lease || !self.book(attempt.id).give_up(0) {
             return;

@@ -90,9 +90,7 @@ impl Process {
         let Some(pacing) = &mut call.pacing else {
             return Duration::ZERO;
         };
-        let registers = pacing
-            .pauses
-            .held(cx.setup.fair, self.lines.has_line(), false);
+        let registers = pacing.pauses.held(cx.setup.fair, self.lines.has_line(), false);
         if registers.stream {
             self.subscribe(cx, call);
         }
@@ -106,7 +104,8 @@ impl Process {
         if !pacing.is_subscribed {
             return pacing.pauses.after_held(Moment::present(), remaining);
         }
-        self.notifier.set_claim(call.attempt.as_ref().map(|attempt| attempt.id));
+        self.notifier
+            .set_claim(call.attempt.as_ref().map(|attempt| attempt.id));
         self.rest(cx, remaining)
     }
 

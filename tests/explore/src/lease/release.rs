@@ -15,7 +15,10 @@ use crate::time::Instant;
 use crate::timing::RELEASE_NO_REPLY;
 
 #[derive(Clone, Hash)]
-#[expect(clippy::struct_excessive_bools, reason = "they are those of the library's struct")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are those of the library's struct"
+)]
 pub(crate) struct Release {
     pub(crate) id: Id,
     /// The time at which it is due.
@@ -50,7 +53,10 @@ pub(super) enum Stage {
 pub(super) enum Step {
     Begins,
     /// It waits for the reply to this command.
-    Sent { no: u32, until: Instant },
+    Sent {
+        no: u32,
+        until: Instant,
+    },
     Pauses(Instant),
 }
 
@@ -131,12 +137,10 @@ impl Release {
 
 impl Process {
     /// `Renewer::release_in_background`.
-    pub(crate) fn release_in_background(&mut self, release: Release) {
-        self.releases.push(Release {
-            is_given_up: true,
-            stage: Stage::Pending,
-            ..release
-        });
+    pub(crate) fn release_in_background(&mut self, mut release: Release) {
+        release.is_given_up = true;
+        release.stage = Stage::Pending;
+        self.releases.push(release);
     }
 
     /// Whether the claim is one that this process has given up: `GivenUp::find`.

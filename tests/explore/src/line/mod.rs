@@ -27,17 +27,24 @@ thread_local! {
 
 /// What uses a name in a process: the library keeps a weak reference to its queue.
 #[derive(Debug, Clone)]
-pub(crate) struct User;
+pub(crate) struct User {
+    is_in_use: fn() -> bool,
+}
 
 impl User {
+    fn new() -> Self {
+        Self {
+            is_in_use: || IS_IN_USE.get(),
+        }
+    }
+
     fn strong_count(&self) -> usize {
-        usize::from(IS_IN_USE.get())
+        usize::from((self.is_in_use)())
     }
 }
 
 /// An acquisition by this provider.
 pub(crate) struct OwnAcquisition {
-    pub(crate) request: Duration,
     pub(crate) waiting_since: Option<Instant>,
     pub(crate) user: User,
     pub(crate) has_stream: bool,
@@ -107,11 +114,11 @@ impl Process {
     pub(crate) fn enter_line(&mut self, cx: &mut Cx<'_>, begun: Instant) {
         let has_stream = self.notifier.expects_stream();
         if let Some(line) = &mut *self.lines.line {
-            line.set_user(User);
+            line.set_user(User::new());
             return;
         }
         if cx.setup.fair {
-            let mut line = Line::new(User, has_stream);
+            let mut line = Line::new(User::new(), has_stream);
             line.want_move(Some(begun));
             self.lines.line = ByText(Some(line));
             self.write_line(cx);
@@ -124,9 +131,8 @@ impl Process {
             return;
         }
         let acquired = OwnAcquisition {
-            request,
             waiting_since: self.waiting_since(),
-            user: User,
+            user: User::new(),
             has_stream: self.notifier.reports(),
         };
         self.lines.note_round_trip(cx.setup, request);
@@ -171,7 +177,9 @@ impl Process {
 
     /// `Lines::held_by`.
     pub(crate) fn line_held_by(&mut self, cx: &mut Cx<'_>, id: &Arc<str>) {
-        let is_own = id.split_once('#').is_some_and(|(process, _)| process == &*self.mark());
+        let is_own = id
+            .split_once('#')
+            .is_some_and(|(process, _)| process == &*self.mark());
         if let Some(line) = &mut *self.lines.line
             && !is_own
             && line.held_by(Instant::now(), id)
@@ -189,7 +197,7 @@ impl Process {
     /// `Lines::place_of`.
     pub(crate) fn place_of(&mut self) -> Option<Instant> {
         let line = self.lines.line.as_mut()?;
-        line.set_user(User);
+        line.set_user(User::new());
         line.place_until(Instant::now())
     }
 
@@ -235,7 +243,9 @@ impl Process {
     /// `Lines::check`, and the time at which all lines are checked.
     pub(crate) fn run_keeper(&mut self, cx: &mut Cx<'_>) -> bool {
         let (now, is_in_use) = (Instant::now(), self.is_in_use());
-        let Some(line) = &mut *self.lines.line else { return false };
+        let Some(line) = &mut *self.lines.line else {
+            return false;
+        };
         IS_IN_USE.set(is_in_use);
         if is_in_use {
             self.lines.checked = None;

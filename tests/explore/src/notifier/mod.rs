@@ -1,14 +1,16 @@
 //! What the waiter of one name waits for: what `notifier/mod.rs`, `waiters.rs`, `looker.rs`, `stream.rs` and `subscription.rs` of
 //! the library do. [`rest`] decides.
 
+// The formatter would look for the file of its unit tests in a wrong place.
+#[rustfmt::skip]
 #[path = "../../../../mongolock/src/notifier/rest.rs"]
 #[allow(dead_code, reason = "only a part of the library is explored")]
 mod rest;
 
 use std::time::Duration;
 
-pub(crate) use rest::{Pauses, left_to_others};
 use rest::{Outlook, Rest};
+pub(crate) use rest::{Pauses, left_to_others};
 
 use crate::LockError;
 use crate::backoff::Backoff;
@@ -57,7 +59,7 @@ struct Waiter {
 #[derive(Clone, Hash)]
 struct Look {
     no: u32,
-    look: u64,
+    count: u64,
     number: RequestNumber,
     until: Instant,
 }
@@ -153,9 +155,9 @@ impl Process {
         let Some(waiter) = &self.notifier.waiter else {
             return Duration::ZERO;
         };
-        let since = self.waiting_since().map_or(waiter.rest.since(), |oldest| {
-            oldest.min(waiter.rest.since())
-        });
+        let since = self
+            .waiting_since()
+            .map_or(waiter.rest.since(), |oldest| oldest.min(waiter.rest.since()));
         let outlook = Outlook {
             is_reported: self.notifier.reports(),
             is_too_costly: false,
@@ -187,7 +189,9 @@ impl Process {
     /// `ReleaseNotifier::released`.
     fn released_event(&mut self, cx: &Cx<'_>) {
         let standing = self.standing();
-        let Some(waiter) = &mut self.notifier.waiter else { return };
+        let Some(waiter) = &mut self.notifier.waiter else {
+            return;
+        };
         let is_forgotten = !waiter.rest.is_resting() && cx.setup.has(Mutant::ReleaseInFlightIsForgotten);
         if waiter.rest.released(Instant::now(), standing) && !is_forgotten {
             self.notifier.wake(Rest::end);
@@ -266,15 +270,15 @@ impl Process {
         let no = self.send(cx, Body::Look);
         let notifier = &mut self.notifier;
         notifier.last_look += 1;
-        let look = notifier.last_look;
+        let count = notifier.last_look;
         if let Some(waiter) = &mut notifier.waiter {
-            waiter.rest.look_sent(now, look);
+            waiter.rest.look_sent(now, count);
         }
         notifier.next_look = Some(now + LOOK_GAP_PER_NAME);
         let until = now + LOOK_LIMIT + NO_REPLY;
         notifier.looks.push(Look {
             no,
-            look,
+            count,
             number,
             until,
         });
@@ -291,18 +295,16 @@ impl Process {
             self.read_line(cx);
             self.queue.front.replied(now, look.number);
         }
-        let counts = |waiter: &Waiter| waiter.rest.awaits_look(look.look);
+        let counts = |waiter: &Waiter| waiter.rest.awaits_look(look.count);
         if !self.notifier.waiter.as_ref().is_some_and(counts) {
             return;
         }
-        match reply {
-            Ok(running) => self.looked(cx, running),
-            Err(Unclear) => {
-                self.set_failed(LockError::Unclear);
-                if let Some(waiter) = &mut self.notifier.waiter {
-                    waiter.rest.look_failed(Moment::present());
-                }
-            }
+        if let Ok(running) = reply {
+            return self.looked(cx, running);
+        }
+        self.set_failed(LockError::Unclear);
+        if let Some(waiter) = &mut self.notifier.waiter {
+            waiter.rest.look_failed(Moment::present());
         }
     }
 
@@ -315,7 +317,9 @@ impl Process {
         let Some(running) = running.filter(|_| !is_own) else {
             self.queue.front.set_no_holder();
             let standing = self.standing().filter(|_| !is_own);
-            let Some(waiter) = &mut self.notifier.waiter else { return };
+            let Some(waiter) = &mut self.notifier.waiter else {
+                return;
+            };
             if is_own || waiter.rest.found_free(Instant::now(), standing) {
                 self.notifier.wake(Rest::end);
             }
@@ -330,7 +334,9 @@ impl Process {
             remaining: running.remaining,
         };
         self.set_holder(Holder::of_lease(Instant::now(), &lease));
-        let Some(waiter) = &mut self.notifier.waiter else { return };
+        let Some(waiter) = &mut self.notifier.waiter else {
+            return;
+        };
         let is_resting = waiter.rest.is_resting();
         waiter.rest.found_held();
         if is_resting {
