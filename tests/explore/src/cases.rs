@@ -153,6 +153,7 @@ fn one_fault() -> Vec<Case> {
         Case::whole("2 x 1, a lost message", LOST),
         Case::whole("2 x 1, stream and line, a lost message", in_line(LOST)),
         one("2 x 1, an unclear error", Faults { unclear: 1, ..n }),
+        one("2 x 1, a blocked document", Faults { blocked: 1, ..n }),
         one("2 x 1, a slow command", Faults { slow: 1, ..n }),
         Case::whole("2 x 1, a slow command that the driver repeats", REPEATED),
         one("2 x 1, a cancelled call", Faults { cancelled: 1, ..n }),
@@ -165,7 +166,26 @@ fn one_fault() -> Vec<Case> {
             })),
         ),
         Case::whole("1 x 2, a lost message and a cancelled call", LOST_AND_CANCELLED),
+        Case::whole(
+            "1 x 3, a deadline and a single try, a slow command",
+            ends_early(Faults { slow: 1, ..n }),
+        ),
+        Case::whole(
+            "1 x 3, a deadline and a single try, a lost message",
+            ends_early(Faults { lost: 1, ..n }),
+        ),
     ]
+}
+
+/// One process with a caller that has a deadline and one that makes a single try.
+const fn ends_early(faults: Faults) -> Setup {
+    Setup {
+        processes: 1,
+        callers: 3,
+        deadlines: true,
+        tries: true,
+        ..with(faults)
+    }
 }
 
 fn random_runs() -> Vec<Case> {

@@ -7,6 +7,8 @@ use std::time::Duration;
 pub(crate) enum LockError {
     /// The command may have been applied.
     Unclear,
+    /// Another operation blocks the document.
+    Blocked,
     /// A timeout or a busy lock.
     Told(Box<Busy>),
 }

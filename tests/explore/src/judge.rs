@@ -87,11 +87,15 @@ impl Judge {
         &mut self.heard[usize::from(process)]
     }
 
-    /// A process sends a request or a look that is no copy, or would like to.
+    /// A request or a look is due in a process, and is sent as soon as it is allowed.
+    pub(crate) fn would_ask(&mut self, process: u8) {
+        self.heard(process).silent_since.get_or_insert_with(Instant::now);
+    }
+
+    /// A process sends a request or a look that is no copy.
     pub(crate) fn asks(&mut self, process: u8) {
-        let (heard, now) = (self.heard(process), Instant::now());
-        heard.silent_since.get_or_insert(now);
-        heard.last_asked = Some(now);
+        self.would_ask(process);
+        self.heard(process).last_asked = Some(Instant::now());
     }
 
     /// A reply arrives to a command that was sent then.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::LockError;
 use crate::id::Id;
 use crate::store::AcquireReply;
 use crate::time::Instant;
@@ -28,18 +29,32 @@ pub(crate) enum Body {
     },
     Release(Id),
     Look,
-    Claimed(Result<AcquireReply, Unclear>),
+    Claimed(Result<AcquireReply, Failure>),
     /// Whether the release has found its claim.
-    Released(Result<bool, Unclear>),
-    Looked(Result<Option<Running>, Unclear>),
+    Released(Result<bool, Failure>),
+    Looked(Result<Option<Running>, Failure>),
     Event(Event),
     /// The task runs that releases a hold which was left for the next caller.
     Left,
 }
 
-/// An error after which the command may have been applied.
+/// How a command fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Unclear;
+pub(crate) enum Failure {
+    /// It may have been applied.
+    Unclear,
+    /// Another operation blocks the document.
+    Blocked,
+}
+
+impl Failure {
+    pub(crate) fn error(self) -> LockError {
+        match self {
+            Self::Unclear => LockError::Unclear,
+            Self::Blocked => LockError::Blocked,
+        }
+    }
+}
 
 /// A lease that a look has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,12 +79,15 @@ impl Message {
         !matches!(self.body, Body::Left)
     }
 
-    /// The unclear error that this command or its reply ends with, if it can.
-    pub(crate) fn failed(&self) -> Option<Self> {
+    /// The error that this command or its reply ends with, if it can. An applied command was not blocked.
+    pub(crate) fn failed(&self, failure: Failure) -> Option<Self> {
+        if failure == Failure::Blocked && !self.is_command() {
+            return None;
+        }
         let body = match self.body {
-            Body::Claim { is_echo: false, .. } | Body::Claimed(Ok(_)) => Body::Claimed(Err(Unclear)),
-            Body::Release(_) | Body::Released(Ok(_)) => Body::Released(Err(Unclear)),
-            Body::Look | Body::Looked(Ok(_)) => Body::Looked(Err(Unclear)),
+            Body::Claim { is_echo: false, .. } | Body::Claimed(Ok(_)) => Body::Claimed(Err(failure)),
+            Body::Release(_) | Body::Released(Ok(_)) => Body::Released(Err(failure)),
+            Body::Look | Body::Looked(Ok(_)) if failure == Failure::Unclear => Body::Looked(Err(failure)),
             _ => return None,
         };
         Some(Self { body, ..*self })

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fmt::{self, Display, Formatter};
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::acquire::{Call, Pause, Phase};
 use crate::hash::Fingerprint;
@@ -113,6 +114,8 @@ pub(crate) struct Request {
     pub(crate) id: Id,
     pub(crate) number: RequestNumber,
     pub(crate) sent: Instant,
+    /// Its limit at the server.
+    pub(crate) limit: Duration,
     /// The time at which it is given up.
     pub(crate) until: Instant,
 }

@@ -13,6 +13,9 @@ const RARE: usize = 20;
 /// Time passes on the way of messages this seldom.
 const SLOW: usize = 10;
 
+/// A caller comes again this seldom: a single try often ends at once.
+const SELDOM: usize = 4;
+
 /// The numbers of one seed.
 struct Numbers(u64);
 
@@ -46,14 +49,14 @@ pub(crate) fn runs(setup: &Setup, seeds: u64, length: usize) -> Found {
         for _ in 0..length {
             let steps = world.steps(setup);
             if steps.is_empty() {
-                found.ends += 1;
                 world.judge_end();
             } else {
                 let step = drawn(&mut numbers, &world, &steps);
                 let luck = numbers.luck();
+                found.ends += u64::from(matches!(step, Step::End { .. }));
                 path.push((step, luck));
                 world.apply(setup, step, luck);
-                found.states += 1;
+                found.transitions += 1;
             }
             if world.breach().is_some() || steps.is_empty() {
                 break;
@@ -65,7 +68,6 @@ pub(crate) fn runs(setup: &Setup, seeds: u64, length: usize) -> Found {
             break;
         }
     }
-    found.transitions = found.states;
     found.seconds = begun.elapsed().as_secs_f64();
     found
 }
@@ -75,6 +77,8 @@ fn drawn(numbers: &mut Numbers, world: &World, steps: &[Step]) -> Step {
     let step = draw();
     let is_slow = step == Step::TimePasses && !world.network.is_empty();
     let again = draw();
-    let is_rare = (step.is_fault() && numbers.below(RARE) > 0) || (is_slow && numbers.below(SLOW) > 0);
+    let is_rare = (step.is_fault() && numbers.below(RARE) > 0)
+        || (is_slow && numbers.below(SLOW) > 0)
+        || (matches!(step, Step::Call { .. }) && numbers.below(SELDOM) > 0);
     if is_rare { again } else { step }
 }

@@ -11,6 +11,9 @@ use crate::search::{self, Found};
 /// The number of cases that run at a time.
 const AT_A_TIME: usize = 2;
 
+/// The number of steps that are printed of a breach, the last ones.
+const MOST_LINES: usize = 100;
+
 /// Runs the cases whose names contain the first of these words, or all of the usual ones.
 #[must_use]
 pub fn run(arguments: &[String]) -> ExitCode {
@@ -87,7 +90,8 @@ fn report(case: &Case, found: &Found, is_told: bool) -> bool {
     if let Some((breach, steps)) = breach {
         println!("      {} steps: {breach}", steps.len());
         if is_told || !is_expected {
-            for line in search::told(&case.setup, steps) {
+            let lines = search::told(&case.setup, steps);
+            for line in &lines[lines.len().saturating_sub(MOST_LINES)..] {
                 println!("      {line}");
             }
         }

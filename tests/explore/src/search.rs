@@ -19,10 +19,10 @@ type Seen = HashSet<u64, BuildHasherDefault<Same>>;
 /// What a search or random runs have shown.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// The situations of a search, or the steps of random runs.
+    /// The situations of a search.
     pub(crate) states: u64,
     pub(crate) transitions: u64,
-    /// The runs that have come to an end.
+    /// The ends of a search, after which nothing happens any more, or the holds of random runs.
     pub(crate) ends: u64,
     pub(crate) longest: Longest,
     pub(crate) seconds: f64,

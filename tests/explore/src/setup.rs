@@ -42,6 +42,8 @@ pub(crate) struct Faults {
     pub(crate) lost: u16,
     /// A command ends with an unclear error, before it was applied or after that.
     pub(crate) unclear: u16,
+    /// A command ends because another operation blocks the document.
+    pub(crate) blocked: u16,
     /// The driver repeats an acquire request whose reply is slow, and both copies of it may arrive.
     pub(crate) repeated: u16,
     /// Time passes while messages are on their way.

@@ -1,5 +1,7 @@
 //! What may happen next.
 
+use crate::network::Failure;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A caller calls.
@@ -21,8 +23,8 @@ pub(crate) enum Step {
     /// The message of this number arrives.
     Deliver(usize),
     Lose(usize),
-    /// The command ends with an unclear error.
-    Fail(usize),
+    /// The command ends with this error.
+    Fail(usize, Failure),
     /// The driver repeats the command.
     Repeat(usize),
     StopStream(usize),
@@ -38,7 +40,7 @@ impl Step {
             self,
             Self::Cancel { .. }
                 | Self::Lose(_)
-                | Self::Fail(_)
+                | Self::Fail(..)
                 | Self::Repeat(_)
                 | Self::StopStream(_)
                 | Self::Crash(_)
@@ -48,7 +50,9 @@ impl Step {
     /// The message that it concerns.
     pub(crate) fn message(self) -> Option<usize> {
         match self {
-            Self::Deliver(index) | Self::Lose(index) | Self::Fail(index) | Self::Repeat(index) => Some(index),
+            Self::Deliver(index) | Self::Lose(index) | Self::Fail(index, _) | Self::Repeat(index) => {
+                Some(index)
+            }
             _ => None,
         }
     }

@@ -56,20 +56,20 @@ pub(crate) struct Waiter {
     pub(crate) moment: Duration,
 }
 
-/// What an error says. The modelled network has one: the command may have been applied.
+/// What an error says.
 pub(crate) mod driver_error {
     use crate::LockError;
 
     pub(crate) fn is_transient(error: &LockError) -> bool {
-        *error == LockError::Unclear
+        matches!(error, LockError::Unclear | LockError::Blocked)
     }
 
     pub(crate) fn is_unreachable(_: &LockError) -> bool {
         false
     }
 
-    pub(crate) fn is_blocked_document(_: &LockError) -> bool {
-        false
+    pub(crate) fn is_blocked_document(error: &LockError) -> bool {
+        *error == LockError::Blocked
     }
 
     pub(crate) fn was_not_applied(_: &LockError) -> bool {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::hash::Fingerprint;
 use crate::judge::{Judge, Longest};
 use crate::lease::EndOfHold;
-use crate::network::{Body, Event, Message};
+use crate::network::{Body, Event, Failure, Message};
 use crate::process::{Caller, Cx, Kept, Process};
 use crate::server::Server;
 use crate::setup::{Faults, Setup};
@@ -111,8 +111,13 @@ impl World {
         if self.faults.lost > 0 && message.can_be_lost() {
             steps.push(Step::Lose(index));
         }
-        if self.faults.unclear > 0 && message.failed().is_some() {
-            steps.push(Step::Fail(index));
+        for (failure, left) in [
+            (Failure::Unclear, self.faults.unclear),
+            (Failure::Blocked, self.faults.blocked),
+        ] {
+            if left > 0 && message.failed(failure).is_some() {
+                steps.push(Step::Fail(index, failure));
+            }
         }
         let is_claim = matches!(message.body, Body::Claim { is_echo: false, .. });
         if self.faults.repeated > 0 && is_claim && self.now - message.sent >= SLOW_REPLY {
@@ -210,12 +215,7 @@ impl World {
                 self.faults.lost -= 1;
                 self.network.remove(index);
             }
-            Step::Fail(index) => {
-                self.faults.unclear -= 1;
-                if let Some(failed) = self.network[index].failed() {
-                    self.network[index] = failed;
-                }
-            }
+            Step::Fail(index, failure) => self.fail(index, failure),
             Step::Repeat(index) => self.repeat(index),
             Step::StopStream(index) => self.stop_stream(setup, index),
             Step::Crash(index) => self.crash(index),
@@ -254,7 +254,9 @@ impl World {
 
     fn deliver(&mut self, setup: &Setup, message: Message) {
         let (process, no) = (usize::from(message.process), message.no);
-        if let Body::Claimed(Ok(_)) | Body::Released(Ok(_)) | Body::Looked(Ok(_)) = message.body {
+        if let Body::Claimed(Ok(_) | Err(Failure::Blocked)) | Body::Released(Ok(_)) | Body::Looked(Ok(_)) =
+            message.body
+        {
             self.judge.answered(message.process, message.sent);
         }
         match message.body {
@@ -286,6 +288,16 @@ impl World {
                     body: Body::Event(event),
                 });
             }
+        }
+    }
+
+    fn fail(&mut self, index: usize, failure: Failure) {
+        match failure {
+            Failure::Unclear => self.faults.unclear -= 1,
+            Failure::Blocked => self.faults.blocked -= 1,
+        }
+        if let Some(failed) = self.network[index].failed(failure) {
+            self.network[index] = failed;
         }
     }
 

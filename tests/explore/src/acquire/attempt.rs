@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use super::asking::{Asking, Held, Kind, LastEnd, given_up_after};
+use super::asking::{Asking, Held, Kind, LastEnd, given_up_after, is_out_of_time};
 use super::{Call, Outcome};
-use crate::LockError;
 use crate::id::{Id, Token};
 use crate::lease::book::{Answer, NextRelease};
 use crate::lease::{Lease, Release, without_margin};
 use crate::mutant::Mutant;
-use crate::network::{Body, Unclear};
+use crate::network::{Body, Failure};
 use crate::process::{Caller, Cx, Process, Request};
 use crate::queue::{Holder, RequestNumber};
 use crate::store::{AcquireReply, AdmissionClass};
@@ -40,7 +39,8 @@ pub(super) enum Sent {
 #[derive(Clone, Copy, Hash)]
 pub(super) struct Reply {
     sent: Instant,
-    result: Result<AcquireReply, Unclear>,
+    limit: Duration,
+    result: Result<AcquireReply, Failure>,
 }
 
 impl Process {
@@ -98,6 +98,7 @@ impl Process {
             id,
             number,
             sent: now,
+            limit,
             until: now + given_up_after(limit),
         });
     }
@@ -118,18 +119,19 @@ impl Process {
         &mut self,
         cx: &mut Cx<'_>,
         no: u32,
-        result: Option<Result<AcquireReply, Unclear>>,
+        result: Option<Result<AcquireReply, Failure>>,
     ) {
         let Some(index) = self.requests.iter().position(|request| request.no == no) else {
             return;
         };
         let (request, now) = (self.requests.remove(index), Instant::now());
-        if let Some(Ok(_)) = result {
+        // The server has answered if the document is blocked as well.
+        if let Some(Ok(_) | Err(Failure::Blocked)) = result {
             self.queue.front.replied(now, request.number);
         }
         let answer = match &result {
             Some(Ok(reply)) => Answer::of(Some(Ok(reply))),
-            Some(Err(Unclear)) => Answer::of(Some(Err(&LockError::Unclear))),
+            Some(Err(failure)) => Answer::of(Some(Err(&failure.error()))),
             None => Answer::of(None),
         };
         let sent = if cx.setup.has(Mutant::SlowReplyCountsAsCertain) {
@@ -142,8 +144,8 @@ impl Process {
         if book.answered(now, sent, 0, answer) == NextRelease::Now {
             self.release_in_background(Release::of_claim(request.id, cx.setup.expiry, false));
         }
-        let sent = request.sent;
-        let reply = result.map(|result| Reply { sent, result });
+        let Request { sent, limit, .. } = request;
+        let reply = result.map(|result| Reply { sent, limit, result });
         for caller in &mut self.callers {
             if let Caller::Waits(call) = caller
                 && let Some(attempt) = &mut call.attempt
@@ -173,11 +175,17 @@ impl Process {
     fn outcome(&mut self, cx: &mut Cx<'_>, attempt: &mut Attempt, reply: Reply) -> Outcome {
         let now = Instant::now();
         attempt.number = None;
-        let Ok(answer) = reply.result else {
-            attempt.asking.ended(LastEnd::of(&LockError::Unclear));
-            return Outcome::Failed(LockError::Unclear);
+        let last = |failure: Failure| LastEnd::of(&failure.error());
+        attempt
+            .asking
+            .ended(reply.result.map_or_else(last, |_| LastEnd::Replied));
+        let answer = match reply.result {
+            Ok(answer) => answer,
+            Err(failure) if is_out_of_time(&failure.error(), reply.limit) => {
+                return Outcome::OutOfTime(failure.error());
+            }
+            Err(failure) => return Outcome::Failed(failure.error()),
         };
-        attempt.asking.ended(LastEnd::Replied);
         match answer {
             AcquireReply::Acquired {
                 last_token,

@@ -15,12 +15,11 @@ use pacing::Pacing;
 pub(crate) use pacing::Pause;
 pub(crate) use told::{Check, Told};
 
-use crate::LockError;
 use crate::id::Id;
 use crate::lease::Lease;
 use crate::moment::Luck;
 use crate::mutant::Mutant;
-use crate::network::{Body, Unclear};
+use crate::network::{Body, Failure};
 use crate::process::{Caller, Cx, Process};
 use crate::queue::{MAX_REQUESTS, RequestNumber};
 use crate::store::AdmissionClass;
@@ -65,7 +64,7 @@ pub(crate) enum Phase {
     Clears {
         no: u32,
         until: Instant,
-        result: Option<Result<(), Unclear>>,
+        result: Option<Result<(), Failure>>,
     },
     /// `late_outcome` of the next outcome and a pause.
     Pauses(Pause),
@@ -254,7 +253,7 @@ impl Process {
             Ask::Send(_) => {
                 if asked.is_none() {
                     self.queue.front.request_due(now);
-                    cx.judge.asks(self.index);
+                    cx.judge.would_ask(self.index);
                 }
                 if self.requests.len() < MAX_REQUESTS {
                     self.send_request(cx, call.deadline, &mut attempt);
@@ -345,7 +344,7 @@ impl Process {
     }
 
     /// The reply to the release of a claim that a waiter has met. The waiter may have gone on.
-    pub(crate) fn clear_replied(&mut self, no: u32, number: RequestNumber, reply: Result<bool, Unclear>) {
+    pub(crate) fn clear_replied(&mut self, no: u32, number: RequestNumber, reply: Result<bool, Failure>) {
         if reply.is_ok() {
             self.queue.front.released(Instant::now(), number);
         }
@@ -360,13 +359,13 @@ impl Process {
     }
 
     /// The end of `release_given_up`.
-    fn clear(&mut self, call: &mut Call, until: Instant, result: Option<Result<(), Unclear>>) -> Polled {
+    fn clear(&mut self, call: &mut Call, until: Instant, result: Option<Result<(), Failure>>) -> Polled {
         match result {
             None if until > Instant::now() => return Polled::Pending,
             None | Some(Ok(())) => call.pause(Duration::ZERO),
-            Some(Err(Unclear)) => {
+            Some(Err(failure)) => {
                 let pause = call.after_error();
-                self.set_failed(LockError::Unclear);
+                self.set_failed(failure.error());
                 call.pause(pause);
             }
         }

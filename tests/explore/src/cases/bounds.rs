@@ -7,6 +7,7 @@ use crate::setup::{Faults, Setup};
 pub(super) const NO_FAULTS: Faults = Faults {
     lost: 0,
     unclear: 0,
+    blocked: 0,
     repeated: 0,
     slow: 0,
     cancelled: 0,
@@ -67,6 +68,7 @@ pub(super) const FLEET: Setup = Setup {
     faults: Faults {
         lost: 50,
         unclear: 50,
+        blocked: 50,
         repeated: 50,
         slow: 200,
         cancelled: 100,
@@ -74,7 +76,7 @@ pub(super) const FLEET: Setup = Setup {
         stopped_streams: 20,
         holds: 200,
     },
-    most_free: Duration::from_secs(12),
+    most_free: Duration::from_secs(20),
     most_given_up: Duration::from_secs(10),
     ..IN_LINE
 };

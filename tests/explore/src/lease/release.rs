@@ -9,7 +9,7 @@ use crate::backoff::Backoff;
 use crate::id::Id;
 use crate::moment::Luck;
 use crate::mutant::Mutant;
-use crate::network::{Body, Unclear};
+use crate::network::{Body, Failure};
 use crate::process::{Cx, Process};
 use crate::time::Instant;
 use crate::timing::RELEASE_NO_REPLY;
@@ -229,7 +229,7 @@ impl Process {
     }
 
     /// The reply to a release, or its error.
-    pub(crate) fn release_replied(&mut self, cx: &mut Cx<'_>, no: u32, reply: Result<bool, Unclear>) {
+    pub(crate) fn release_replied(&mut self, cx: &mut Cx<'_>, no: u32, reply: Result<bool, Failure>) {
         if let Some(clear) = self.clears.iter().position(|(own, _)| *own == no) {
             let (_, number) = self.clears.swap_remove(clear);
             return self.clear_replied(no, number, reply);

@@ -12,12 +12,11 @@ use std::time::Duration;
 use rest::{Outlook, Rest};
 pub(crate) use rest::{Pauses, left_to_others};
 
-use crate::LockError;
 use crate::backoff::Backoff;
 use crate::id::Id;
 use crate::moment::{Luck, Moment};
 use crate::mutant::Mutant;
-use crate::network::{Body, Event, Running, Unclear};
+use crate::network::{Body, Event, Failure, Running};
 use crate::process::{Cx, Process};
 use crate::queue::{Holder, RequestNumber};
 use crate::setup::Setup;
@@ -255,7 +254,7 @@ impl Process {
             return has_ended;
         }
         self.queue.front.request_due(now);
-        cx.judge.asks(self.index);
+        cx.judge.would_ask(self.index);
         if self.notifier.looks.len() >= MAX_LOOKS {
             self.notifier.next_look = Some(now + LOOK_ALLOWED_POLL);
             return true;
@@ -267,6 +266,7 @@ impl Process {
     /// `State::begin_look`, and the query.
     fn look(&mut self, cx: &mut Cx<'_>, now: Instant) {
         let number = self.queue.front.request_sent(now);
+        cx.judge.asks(self.index);
         let no = self.send(cx, Body::Look);
         let notifier = &mut self.notifier;
         notifier.last_look += 1;
@@ -285,7 +285,7 @@ impl Process {
     }
 
     /// The reply to a look: `looked` and `look_failed`.
-    pub(crate) fn look_replied(&mut self, cx: &mut Cx<'_>, no: u32, reply: Result<Option<Running>, Unclear>) {
+    pub(crate) fn look_replied(&mut self, cx: &mut Cx<'_>, no: u32, reply: Result<Option<Running>, Failure>) {
         let Some(index) = self.notifier.looks.iter().position(|look| look.no == no) else {
             return;
         };
@@ -299,10 +299,11 @@ impl Process {
         if !self.notifier.waiter.as_ref().is_some_and(counts) {
             return;
         }
-        if let Ok(running) = reply {
-            return self.looked(cx, running);
-        }
-        self.set_failed(LockError::Unclear);
+        let failure = match reply {
+            Ok(running) => return self.looked(cx, running),
+            Err(failure) => failure,
+        };
+        self.set_failed(failure.error());
         if let Some(waiter) = &mut self.notifier.waiter {
             waiter.rest.look_failed(Moment::present());
         }
