@@ -1,6 +1,7 @@
 //! What is run: searches and random runs that must hold, and mutants that must fail.
 
 mod bounds;
+mod long;
 mod mutants;
 
 use crate::mutant::Mutant;
@@ -8,7 +9,8 @@ use crate::random;
 use crate::search::{self, Found};
 use crate::setup::{Faults, Setup};
 use bounds::{
-    CRASH, FLEET, IN_LINE, LOST, LOST_AND_CANCELLED, NO_FAULTS, POLLING, REPEATED, WITH_A_TRY, in_line, with,
+    CRASH, DEAD, FLEET, FOLLOWED, IN_LINE, LOST, LOST_AND_CANCELLED, NO_FAULTS, POLLING, REPEATED, SHORT,
+    STOPPED, WITH_A_TRY, in_line, with,
 };
 
 /// One search, or one set of random runs.
@@ -118,7 +120,7 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(one_fault());
     cases.extend(random_runs());
     cases.extend(mutants::all());
-    cases.extend(long_searches());
+    cases.extend(long::all());
     cases
 }
 
@@ -156,15 +158,20 @@ fn one_fault() -> Vec<Case> {
         one("2 x 1, a blocked document", Faults { blocked: 1, ..n }),
         one("2 x 1, a slow command", Faults { slow: 1, ..n }),
         Case::whole("2 x 1, a slow command that the driver repeats", REPEATED),
+        Case::whole("1 x 2, a slow command, expiry 1 s", SHORT),
         one("2 x 1, a cancelled call", Faults { cancelled: 1, ..n }),
         Case::whole("2 x 1, a crash, expiry 1 s", CRASH),
+        Case::whole("2 x 1, stream and line, a crash, expiry 1 s", FOLLOWED),
+        Case::whole("2 x 1, stream and line, a stream that stops", STOPPED),
         Case::whole(
-            "2 x 1, stream and line, a stream that stops",
-            in_line(with(Faults {
-                stopped_streams: 1,
-                ..n
-            })),
+            "2 x 1, line without a stream, a lost message",
+            polling_in_line(LOST),
         ),
+        Case::whole(
+            "2 x 1, line without a stream, a slow command",
+            polling_in_line(with(Faults { slow: 1, ..n })),
+        ),
+        Case::whole("3 x 1, line without a stream, a crash", DEAD),
         Case::whole("1 x 2, a lost message and a cancelled call", LOST_AND_CANCELLED),
         Case::whole(
             "1 x 3, a deadline and a single try, a slow command",
@@ -175,6 +182,11 @@ fn one_fault() -> Vec<Case> {
             ends_early(Faults { lost: 1, ..n }),
         ),
     ]
+}
+
+/// The same in line without a stream.
+const fn polling_in_line(setup: Setup) -> Setup {
+    Setup { fair: true, ..setup }
 }
 
 /// One process with a caller that has a deadline and one that makes a single try.
@@ -218,88 +230,4 @@ fn random_runs() -> Vec<Case> {
     .into_iter()
     .flat_map(|(name, setup)| [Case::random(name, setup), Case::random(name, setup).long()])
     .collect()
-}
-
-/// Greater bounds.
-fn long_searches() -> Vec<Case> {
-    let n = NO_FAULTS;
-    let twice = Faults { holds: 2, ..n };
-    let two = |faults| Setup {
-        callers: 2,
-        ..with(faults)
-    };
-    vec![
-        Case::whole(
-            "2 x 2, polling, two pauses while the lock is held",
-            Setup {
-                faults: twice,
-                ..POLLING
-            },
-        )
-        .long(),
-        Case::first(
-            "2 x 2, stream and line, two pauses while it is held",
-            8,
-            Setup {
-                faults: twice,
-                ..IN_LINE
-            },
-        ),
-        Case::whole(
-            "2 x 2, stream without a line",
-            Setup {
-                fair: false,
-                ..IN_LINE
-            },
-        )
-        .long(),
-        Case::whole("2 x 2, a lost message", two(Faults { lost: 1, ..n })).long(),
-        Case::whole("2 x 2, an unclear error", two(Faults { unclear: 1, ..n })).long(),
-        Case::first("2 x 2, a slow command", 8, two(Faults { slow: 1, ..n })),
-        Case::first("2 x 2, a cancelled call", 8, two(Faults { cancelled: 1, ..n })),
-        Case::first(
-            "2 x 2, a slow command, a deadline",
-            8,
-            Setup {
-                deadlines: true,
-                ..two(Faults { slow: 1, ..n })
-            },
-        ),
-        Case::first(
-            "2 x 2, stream and line, a lost message",
-            8,
-            in_line(two(Faults { lost: 1, ..n })),
-        ),
-        Case::first(
-            "2 x 1, slow twice, a repeated command",
-            8,
-            with(Faults {
-                slow: 2,
-                repeated: 1,
-                ..n
-            }),
-        ),
-        Case::first(
-            "2 x 1, slow three times, a cancelled call",
-            8,
-            with(Faults {
-                slow: 3,
-                cancelled: 1,
-                ..n
-            }),
-        ),
-        Case::first(
-            "2 x 2, a crash, slow once, expiry 1 s",
-            8,
-            Setup {
-                callers: 2,
-                faults: Faults {
-                    crashes: 1,
-                    slow: 1,
-                    ..n
-                },
-                ..CRASH
-            },
-        ),
-    ]
 }

@@ -12,7 +12,7 @@ use crate::search::{self, Found};
 const AT_A_TIME: usize = 2;
 
 /// The number of steps that are printed of a breach, the last ones.
-const MOST_LINES: usize = 100;
+const MOST_LINES: usize = 40;
 
 /// Runs the cases whose names contain the first of these words, or all of the usual ones.
 #[must_use]

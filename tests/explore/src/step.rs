@@ -25,6 +25,8 @@ pub(crate) enum Step {
     Lose(usize),
     /// The command ends with this error.
     Fail(usize, Failure),
+    /// The connection of an acquire request ends with an unclear error, and the request may still arrive.
+    Cut(usize),
     /// The driver repeats the command.
     Repeat(usize),
     StopStream(usize),
@@ -41,6 +43,7 @@ impl Step {
             Self::Cancel { .. }
                 | Self::Lose(_)
                 | Self::Fail(..)
+                | Self::Cut(_)
                 | Self::Repeat(_)
                 | Self::StopStream(_)
                 | Self::Crash(_)
@@ -50,9 +53,11 @@ impl Step {
     /// The message that it concerns.
     pub(crate) fn message(self) -> Option<usize> {
         match self {
-            Self::Deliver(index) | Self::Lose(index) | Self::Fail(index, _) | Self::Repeat(index) => {
-                Some(index)
-            }
+            Self::Deliver(index)
+            | Self::Lose(index)
+            | Self::Fail(index, _)
+            | Self::Cut(index)
+            | Self::Repeat(index) => Some(index),
             _ => None,
         }
     }

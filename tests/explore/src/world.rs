@@ -120,6 +120,9 @@ impl World {
             }
         }
         let is_claim = matches!(message.body, Body::Claim { is_echo: false, .. });
+        if self.faults.unclear > 0 && is_claim {
+            steps.push(Step::Cut(index));
+        }
         if self.faults.repeated > 0 && is_claim && self.now - message.sent >= SLOW_REPLY {
             steps.push(Step::Repeat(index));
         }
@@ -216,7 +219,17 @@ impl World {
                 self.network.remove(index);
             }
             Step::Fail(index, failure) => self.fail(index, failure),
-            Step::Repeat(index) => self.repeat(index),
+            Step::Cut(index) => {
+                self.faults.unclear -= 1;
+                let failed = self.network[index].failed(Failure::Unclear);
+                self.add_echo(index);
+                self.network.extend(failed);
+                self.network.remove(index);
+            }
+            Step::Repeat(index) => {
+                self.faults.repeated -= 1;
+                self.add_echo(index);
+            }
             Step::StopStream(index) => self.stop_stream(setup, index),
             Step::Crash(index) => self.crash(index),
             Step::TimePasses => self.time_passes(setup),
@@ -301,8 +314,8 @@ impl World {
         }
     }
 
-    fn repeat(&mut self, index: usize) {
-        self.faults.repeated -= 1;
+    /// The same command arrives once more, and nobody reads its reply.
+    fn add_echo(&mut self, index: usize) {
         let mut echo = self.network[index];
         if let Body::Claim { is_echo, .. } = &mut echo.body {
             *is_echo = true;

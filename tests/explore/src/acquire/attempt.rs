@@ -75,6 +75,9 @@ impl Process {
         let Some(limit) = attempt.asking.admitted(now, deadline, false) else {
             return;
         };
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            cx.judge.breach("a request is sent at the deadline of its call");
+        }
         let id = attempt.id;
         if !self.book(id).may_take_effect(0) && self.queue.others_wait() {
             attempt.tokens = HANDOVERS;

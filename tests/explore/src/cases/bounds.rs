@@ -76,7 +76,7 @@ pub(super) const FLEET: Setup = Setup {
         stopped_streams: 20,
         holds: 200,
     },
-    most_free: Duration::from_secs(20),
+    most_free: Duration::from_secs(40),
     most_given_up: Duration::from_secs(10),
     ..IN_LINE
 };
@@ -111,6 +111,42 @@ pub(super) const CRASH: Setup = Setup {
         crashes: 1,
         ..NO_FAULTS
     })
+};
+
+/// A stream that stops is opened again after 200 ms, and nothing was missed then.
+pub(super) const STOPPED: Setup = Setup {
+    most_free: Duration::from_millis(300),
+    ..in_line(with(Faults {
+        stopped_streams: 1,
+        ..NO_FAULTS
+    }))
+};
+
+/// A lease that ends is followed as soon as it is over.
+pub(super) const FOLLOWED: Setup = Setup {
+    most_free: Duration::from_millis(100),
+    ..in_line(CRASH)
+};
+
+/// A waiter in front of another one dies.
+pub(super) const DEAD: Setup = Setup {
+    processes: 3,
+    stream: false,
+    expiry: Duration::from_secs(1),
+    most_free: Duration::from_millis(800),
+    faults: Faults {
+        crashes: 1,
+        ..NO_FAULTS
+    },
+    ..in_line(LOST)
+};
+
+/// A reply comes when the lease is over.
+pub(super) const SHORT: Setup = Setup {
+    processes: 1,
+    callers: 2,
+    expiry: Duration::from_secs(1),
+    ..with(Faults { slow: 1, ..NO_FAULTS })
 };
 
 /// The same in line with a stream.

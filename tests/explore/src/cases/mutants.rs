@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::Case;
-use super::bounds::{IN_LINE, LOST, LOST_AND_CANCELLED, NO_FAULTS, POLLING, REPEATED, WITH_A_TRY, with};
+use super::bounds::{
+    IN_LINE, LOST, LOST_AND_CANCELLED, NO_FAULTS, POLLING, REPEATED, SHORT, WITH_A_TRY, with,
+};
 use crate::judge;
 use crate::mutant::Mutant;
 use crate::setup::{Faults, Setup};
@@ -42,15 +44,11 @@ fn of_requests() -> Vec<Case> {
         deadlines: true,
         ..slow_twice
     };
-    let short = Setup {
-        expiry: Duration::from_secs(1),
-        ..slow_twice
-    };
     vec![
         Case::whole("2 x 1, a lost message", lost).without(Mutant::NoCopy, judge::FREE),
         Case::whole("2 x 2, a deadline, slow twice", deadlines)
             .without(Mutant::HeldStaysValid, judge::SILENT),
-        Case::whole("2 x 1, slow twice, expiry 1 s", short)
+        Case::whole("1 x 2, a slow command, expiry 1 s", SHORT)
             .without(Mutant::LeaseThatIsOverIsDelivered, judge::OVER),
         Case::whole("2 x 1, a slow command that the driver repeats", REPEATED)
             .without(Mutant::SlowReplyCountsAsCertain, judge::LEFT_CLAIM),
