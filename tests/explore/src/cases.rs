@@ -158,6 +158,14 @@ fn one_fault() -> Vec<Case> {
         one("2 x 1, a blocked document", Faults { blocked: 1, ..n }),
         one("2 x 1, a slow command", Faults { slow: 1, ..n }),
         Case::whole("2 x 1, a slow command that the driver repeats", REPEATED),
+        one(
+            "2 x 1, an unclear error and a slow command",
+            Faults {
+                unclear: 1,
+                slow: 1,
+                ..n
+            },
+        ),
         Case::whole("1 x 2, a slow command, expiry 1 s", SHORT),
         one("2 x 1, a cancelled call", Faults { cancelled: 1, ..n }),
         Case::whole("2 x 1, a crash, expiry 1 s", CRASH),
