@@ -6,7 +6,7 @@ use crate::moment::Luck;
 /// The pauses between attempts: each is a random time between the minimum and three times the pause before it, so that
 /// many waiters spread out
 /// ([*Exponential Backoff And Jitter*](https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/), "decorrelated").
-#[derive(Clone)]
+#[derive(Clone, Hash)]
 pub(crate) struct Backoff {
     range: RangeInclusive<Duration>,
     /// The pause that was returned last; before the first one it is the minimum.

@@ -345,13 +345,13 @@ macro_rules! lease_setters {
 
         /// Whether [`run`](Self::run) waits until MongoDB has confirmed the release; `true` unless the provider says otherwise.
         ///
-        /// With `false` the call returns when its body has ended, which saves one of its two round trips. The hold ends as that
-        /// of a dropped guard: the release is sent by a task of the provider, together with others that are due, and is
-        /// repeated like any other. [`shutdown`](crate::LockProvider::shutdown) waits for it, and so does the next caller in
-        /// this process; it never finds the lock busy because of it.
+        /// With `false` the call returns when its body has ended, which saves one of its two round trips. The release is sent
+        /// at once by a task of the provider and is repeated like any other. [`shutdown`](crate::LockProvider::shutdown) waits
+        /// for it, and so does the next caller in this process, who never finds the lock busy because of it.
         ///
-        /// The call reports a loss only if it is known when the body ends. Do not use it in programs that end without
-        /// `shutdown`, or where a caller expects that another process can acquire the lock as soon as the call has returned.
+        /// The call reports a loss only if it is known when the body ends: if the release finds that the claim is gone, only
+        /// the event `mongolock.lost` says so. Do not use it in programs that end without `shutdown`, or where a caller expects
+        /// that another process can acquire the lock as soon as the call has returned.
         ///
         /// It does not apply to guards: [`LockGuard::release`](crate::LockGuard::release) always waits.
         ///

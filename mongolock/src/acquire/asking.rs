@@ -38,7 +38,7 @@ use crate::timing::{
 pub(super) const MOST_REQUESTS: u8 = 3;
 
 /// The requests of one claim, or of the claims of a set with one id.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(super) struct Asking {
     kind: Kind,
     /// Among which commands of the provider each request is admitted; `None` for a single try.
@@ -53,7 +53,7 @@ pub(super) struct Asking {
 }
 
 /// What the claim is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Lock,
     /// Any permit of a semaphore: the call can go on with another one.
@@ -72,7 +72,7 @@ pub(super) enum Ask {
 }
 
 /// How the last request has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum LastEnd {
     /// There was a reply, or no request has ended yet.
     Replied,

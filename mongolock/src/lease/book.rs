@@ -7,7 +7,7 @@ use crate::timing::{LATE_RELEASE_OF_SET, LATE_RELEASES, SLOW_REPLY};
 /// What this process knows of the acquire requests that were sent with one id, for one lock or for those of a set. They are
 /// copies of one another: the first one that takes effect acquires the locks, and the others find their own claims in the
 /// documents. Each claim is released again as long as one of them may still take effect.
-#[derive(Default)]
+#[derive(Default, Clone, Hash)]
 pub(crate) struct Book {
     /// The number of requests without a reply.
     in_flight: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Book {
 }
 
 /// The claim of one lock.
-#[derive(Default, Clone)]
+#[derive(Default, Clone, Hash)]
 struct Claim {
     /// Whether a request may take effect after its reply, or although it failed.
     is_uncertain: bool,
@@ -32,7 +32,7 @@ struct Claim {
 }
 
 /// How this process uses a claim.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 enum Phase {
     /// A caller waits for the lock or holds it.
     #[default]

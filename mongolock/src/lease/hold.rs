@@ -49,14 +49,16 @@ impl Hold {
         release::finish(&self.lease, begun, "mark").await
     }
 
-    /// Releases the lock without waiting for the server's reply, as a dropped hold does: the next caller in this process waits
-    /// for the confirmation. An error says that the lease had ended before.
+    /// Releases the lock without waiting for the server's reply. An error says that the lease had ended before.
     pub(crate) fn release_unawaited(&mut self) -> Result<(), LockError> {
+        let released = if self.lease.is_done() {
+            Ok(())
+        } else {
+            release::unawaited(&self.renewer, &self.lease)
+        };
+        // As in `release`.
         self.is_released = true;
-        if self.lease.is_done() {
-            return Ok(());
-        }
-        release::in_background(&self.renewer, &self.lease, true)
+        released
     }
 
     /// The hold that was handed over to a caller of the set of these names, or of a single lock if there are none, with these
@@ -80,8 +82,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if !self.is_released && !self.lease.is_done() {
-            // What has ended the lease before was reported.
-            let _ = release::in_background(&self.renewer, &self.lease, false);
+            release::in_background(&self.renewer, &self.lease);
         }
     }
 }

@@ -60,25 +60,27 @@ pub(super) async fn finish(lease: &Arc<Lease>, begun: BegunRelease, request: &st
     if was_held { Ok(()) } else { Err(lease.lost_error()) }
 }
 
-/// Releases a lease for which no caller waits, perhaps without a runtime. The next caller in this process waits for the
-/// confirmation; `is_noted` says that it learns that the release is on its way. An error says that the lease had ended before.
-pub(super) fn in_background(
-    renewer: &Arc<Renewer>,
-    lease: &Arc<Lease>,
-    is_noted: bool,
-) -> Result<(), LockError> {
+/// Releases a lease whose call returns before the server has confirmed the release; the next caller in this process waits for
+/// that. An error says that the lease had ended before.
+pub(super) fn unawaited(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Result<(), LockError> {
     match end(renewer, lease) {
         Ended::Lost => return Err(lease.lost_error()),
         Ended::HandedOver => {}
         Ended::Unreleased => {
-            if is_noted {
-                lease.note_release_sent();
-            }
-            lease.report(trace::released);
-            renewer.release_claim(lease, lease.take_slot());
+            lease.note_release_sent();
+            // The outcome is reported by an event.
+            drop(begin_sending(renewer, lease));
         }
     }
     Ok(())
+}
+
+/// Releases a lease whose guard was dropped: no caller waits for the release, and there may be no runtime.
+pub(super) fn in_background(renewer: &Arc<Renewer>, lease: &Arc<Lease>) {
+    if let Ended::Unreleased = end(renewer, lease) {
+        lease.report(trace::released);
+        renewer.release_claim(lease, lease.take_slot());
+    }
 }
 
 /// What is left to do for a lease that was ended.

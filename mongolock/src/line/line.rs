@@ -11,6 +11,7 @@ use crate::store::{ProviderMark, Waiter};
 use crate::timing::{LINE_LINGER, LINE_POLL, LINE_POLL_PART, LINE_SHOWN, LINE_STRANGER_MOMENT};
 
 /// The line of one name, in which this provider stands.
+#[derive(Debug, Clone)]
 pub(super) struct Line {
     order: Order,
     /// What uses the name in this process; the provider leaves the line soon after the last user.
@@ -36,6 +37,7 @@ pub(super) struct Line {
 }
 
 /// The claim of another provider that has the lock.
+#[derive(Debug, Clone)]
 struct Holder {
     lock_id: Arc<str>,
     since: Instant,

@@ -23,7 +23,7 @@ const ACQUIRED_MOST: usize = 256;
 ///
 /// It is a hint. It decides when this provider sends an acquire request, and the lock document alone decides who has the
 /// lock: wrong knowledge costs order or a moment, and nothing else.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Order {
     others: Vec<Other>,
     /// The time of the last acquisition by another provider.
@@ -36,7 +36,7 @@ pub(crate) struct Order {
 }
 
 /// The waiter of another provider, by its document.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Other {
     provider: Arc<str>,
     /// When it took this place: after a move it is another time.

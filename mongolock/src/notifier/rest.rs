@@ -37,6 +37,7 @@ const REPLIES_BEFORE_LINE: u32 = 2;
 pub(crate) const OWN_REQUESTS: Duration = Duration::from_millis(100);
 
 /// When one waiter is due. A waiter without a due time does not rest: it sends a request at present.
+#[derive(Clone, Hash)]
 pub(super) struct Rest {
     /// The pauses while the stream does not report this lock.
     backoff: Backoff,
@@ -55,7 +56,7 @@ pub(super) struct Rest {
 }
 
 /// When a waiter that rests is due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Due {
     pub(super) at: Instant,
     /// Whether the waiter sends a request then, because its lock was released; otherwise a look is enough.
@@ -252,6 +253,7 @@ fn after_its_end(left: Duration, luck: Luck) -> Duration {
 }
 
 /// The pauses that a call makes by itself: after a failed request, and before it registers.
+#[derive(Clone, Hash)]
 pub(crate) struct Pauses {
     backoff: Backoff,
     /// The number of replies that said that the lock is held.

@@ -57,7 +57,7 @@ impl Rivals {
 }
 
 /// The time for which a process hands a lock over among its own waiters, limited so that other processes get a turn.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 pub(crate) struct HandoverBudget {
     /// The longest duration of a row of hand-overs on a server that replies fast, in milliseconds, where nothing is known
     /// of rivals: each held lock has a budget, and this takes less memory than a `Duration`.
@@ -72,7 +72,7 @@ pub(crate) struct HandoverBudget {
 }
 
 /// A row of hand-overs: the holds of this process on one claim.
-#[derive(Debug)]
+#[derive(Debug, Clone, Hash)]
 struct Row {
     begun: Instant,
     /// The time at which the present hold began.

@@ -34,11 +34,11 @@ impl FrontStatus {
 }
 
 /// The number of a request or a query about one lock, in the order in which this process has sent them.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct RequestNumber(u64);
 
 /// What the waiters at the front of one queue have learned from the server.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct FrontState {
     /// The status after the last reply or error.
     status: FrontStatus,

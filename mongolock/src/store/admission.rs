@@ -23,7 +23,7 @@ const LEFT_FREE: u32 = 2;
 const MOST: u32 = 128;
 
 /// What a command is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum AdmissionClass {
     /// Renewals.
     Renewal,

@@ -1,0 +1,84 @@
+//! Random orders of the steps, with many faults and callers that come again.
+
+use std::time::Instant;
+
+use crate::search::Found;
+use crate::setup::Setup;
+use crate::step::Step;
+use crate::world::World;
+
+/// A fault is drawn again this many times out of so many.
+const RARE: usize = 20;
+
+/// Time passes on the way of messages this seldom.
+const SLOW: usize = 10;
+
+/// A caller comes again this seldom: a single try often ends at once.
+const SELDOM: usize = 4;
+
+/// The numbers of one seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn of(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    fn below(&mut self, most: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        let number = usize::try_from(self.0 >> 33).unwrap_or_default();
+        number % most.max(1)
+    }
+
+    fn luck(&mut self) -> f64 {
+        let thousandth = u16::try_from(self.below(1000)).unwrap_or_default();
+        f64::from(thousandth) / 1000.0
+    }
+}
+
+/// Runs each of these seeds for this number of steps, until one of them shows a breach.
+pub(crate) fn runs(setup: &Setup, seeds: u64, length: usize) -> Found {
+    let begun = Instant::now();
+    let mut found = Found::default();
+    for seed in 0..seeds {
+        let mut numbers = Numbers::of(seed);
+        let mut world = World::new(setup);
+        let mut path = Vec::new();
+        for _ in 0..length {
+            let steps = world.steps(setup);
+            if steps.is_empty() {
+                world.judge_end();
+            } else {
+                let step = drawn(&mut numbers, &world, &steps);
+                let luck = numbers.luck();
+                found.ends += u64::from(matches!(step, Step::End { .. }));
+                path.push((step, luck));
+                world.apply(setup, step, luck);
+                found.transitions += 1;
+            }
+            if world.breach().is_some() || steps.is_empty() {
+                break;
+            }
+        }
+        found.longest = found.longest.max(world.longest());
+        if let Some(breach) = world.breach() {
+            found.breach = Some((breach, path));
+            break;
+        }
+    }
+    found.seconds = begun.elapsed().as_secs_f64();
+    found
+}
+
+fn drawn(numbers: &mut Numbers, world: &World, steps: &[Step]) -> Step {
+    let mut draw = || steps[numbers.below(steps.len())];
+    let step = draw();
+    let is_slow = step == Step::TimePasses && !world.network.is_empty();
+    let again = draw();
+    let is_rare = (step.is_fault() && numbers.below(RARE) > 0)
+        || (is_slow && numbers.below(SLOW) > 0)
+        || (matches!(step, Step::Call { .. }) && numbers.below(SELDOM) > 0);
+    if is_rare { again } else { step }
+}

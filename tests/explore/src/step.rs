@@ -1,0 +1,64 @@
+//! What may happen next.
+
+use crate::network::Failure;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A caller calls.
+    Call {
+        process: usize,
+        caller: usize,
+    },
+    /// A call is cancelled.
+    Cancel {
+        process: usize,
+        caller: usize,
+    },
+    /// A caller ends its hold; `is_awaited` says whether it waits for the release.
+    End {
+        process: usize,
+        caller: usize,
+        is_awaited: bool,
+    },
+    /// The message of this number arrives.
+    Deliver(usize),
+    Lose(usize),
+    /// The command ends with this error.
+    Fail(usize, Failure),
+    /// The connection of an acquire request ends with an unclear error, and the request may still arrive.
+    Cut(usize),
+    /// The driver repeats the command.
+    Repeat(usize),
+    StopStream(usize),
+    Crash(usize),
+    /// It is the next time at which something is due.
+    TimePasses,
+}
+
+impl Step {
+    /// Whether a random run takes it seldom.
+    pub(crate) fn is_fault(self) -> bool {
+        matches!(
+            self,
+            Self::Cancel { .. }
+                | Self::Lose(_)
+                | Self::Fail(..)
+                | Self::Cut(_)
+                | Self::Repeat(_)
+                | Self::StopStream(_)
+                | Self::Crash(_)
+        )
+    }
+
+    /// The message that it concerns.
+    pub(crate) fn message(self) -> Option<usize> {
+        match self {
+            Self::Deliver(index)
+            | Self::Lose(index)
+            | Self::Fail(index, _)
+            | Self::Cut(index)
+            | Self::Repeat(index) => Some(index),
+            _ => None,
+        }
+    }
+}
