@@ -16,7 +16,7 @@ pub use crate::run::{Acquired, Acquiring, Body};
 use crate::{LockError, LockProvider};
 pub use crate::{LockOutput, Skipped};
 
-// The return type is the only generic argument of these functions. The compiler then reports a return type that cannot
+// The return type is the only generic argument of the functions that make a value of it. The compiler then reports a return type that cannot
 // carry an error once, at the place where the type is written.
 
 /// A return type of an annotated function.

@@ -15,13 +15,10 @@ impl<T> Few<T> {
     }
 
     /// What this returns for each value.
-    pub(crate) fn map<U>(&self, mut of: impl FnMut(usize, &T) -> U) -> Few<U> {
+    pub(crate) fn map<U>(&self, mut of: impl FnMut(&T) -> U) -> Few<U> {
         match self {
-            Self::One([value]) => Few::one(of(0, value)),
-            Self::Several(values) => {
-                let values = values.iter().enumerate();
-                Few::Several(values.map(|(index, value)| of(index, value)).collect())
-            }
+            Self::One([value]) => Few::one(of(value)),
+            Self::Several(values) => Few::Several(values.iter().map(of).collect()),
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::lease::{Hold, Lease};
 use crate::options::not_once;
 use crate::{FencingToken, LockError};
 
-/// A held lock, or the held locks of a [`LockSet`](crate::LockSet), which have one lease. It is renewed in the background until
-/// the guard is released or dropped.
+/// A held lock, or the held locks of a [`LockSet`](crate::LockSet), which have one lease. The lease is renewed in the
+/// background until the guard is released or dropped.
 ///
 /// [`release`](Self::release) waits for the server's confirmation and returns an error if the lock was not held to the
 /// end. Dropping the guard also releases the lock, in the background; it may be dropped on any thread, inside or

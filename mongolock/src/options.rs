@@ -308,7 +308,8 @@ macro_rules! lease_setters {
             self
         }
 
-        /// Sets how long to wait, for all locks of a set together: 0 to 7 days, or `None` to wait without a limit. With 0 the call tries once.
+        /// Sets how long to wait: 0 to 7 days, or `None` to wait without a limit. With 0 the call tries once. For a set it is
+        /// the time for all locks together.
         ///
         /// Even with `None` the wait ends, with the last error, when MongoDB has given no usable reply about the lock for a
         /// minute. All callers of the process share that minute; a caller that begins later waits for at least 10 s.
@@ -347,7 +348,7 @@ macro_rules! lease_setters {
         ///
         /// With `false` the call returns when its body has ended, which saves one of its two round trips. The release is sent
         /// at once by a task of the provider and is repeated like any other. [`shutdown`](crate::LockProvider::shutdown) waits
-        /// for it, and so does the next caller in this process, who never finds the lock busy because of it.
+        /// for it, and so does the next caller in this process, which never finds the lock busy because of it.
         ///
         /// The call reports a loss only if it is known when the body ends: if the release finds that the claim is gone, only
         /// the event `mongolock.lost` says so. Do not use it in programs that end without `shutdown`, or where a caller expects

@@ -82,7 +82,7 @@ const RUNTIME_LAYERS: &[Layer] = &[
         name: "values and tools",
         modules: &[
             "error", "duration", "token", "output", "name", "lock_id", "slot", "once", "opaque", "options",
-            "timing", "moment", "backoff", "sync", "task", "meter", "trace",
+            "timing", "moment", "backoff", "few", "sync", "task", "meter", "trace",
         ],
     },
 ];

@@ -14,7 +14,7 @@
 //! | its lease was over when the reply was read | claim anew | claim anew | claim anew |
 //! | a claim that this process has given up has the lock | clear | clear | clear |
 //! | another claim has the lock | held | held | held |
-//! | the server had too little time, and a reply before has named a holder | pause | leave | leave |
+//! | the server had too little time, and it is known that the lock is held | pause | leave | leave |
 //! | an error that lasts; for a single try also that no server can be reached | end | end | end |
 //! | another operation blocks the document | pause | leave | leave |
 //! | another error | pause | pause | pause, and leave after the last request |
@@ -116,8 +116,6 @@ pub(super) enum Next<H> {
     Deliver(H),
     /// It claims with a new id, at once. The old claim releases itself.
     ClaimAnew,
-    /// It releases the claim of this process that has the lock, with this minimum hold, and asks again.
-    Clear(Held, Duration),
     /// It asks again at once, with the same id.
     Again,
     /// A wait rests, and a single try ends. A call for any permit looks for another one. A round is given back.
@@ -129,6 +127,14 @@ pub(super) enum Next<H> {
     End(LockError),
     /// It ends, because nothing is sent any more.
     Stop,
+}
+
+/// What follows the end of a request.
+#[derive(Debug)]
+pub(super) enum After<H> {
+    /// The caller releases the claim of this process that has the lock, with this minimum hold, and asks again then.
+    Clear(Held, Duration),
+    Next(Next<H>),
 }
 
 impl<H> Outcome<H> {
@@ -245,32 +251,32 @@ impl Asking {
         self.last = last;
     }
 
-    /// What the caller does after this outcome. `given_up` returns the minimum hold of a claim that this process has given up,
-    /// and `knows_holder` says whether a reply before has named a holder.
+    /// What follows this outcome. `given_up` returns the minimum hold of a claim that this process has given up, and
+    /// `knows_holder` says whether it is known that the lock is held.
     pub(super) fn next_after<H>(
         &mut self,
         outcome: Outcome<H>,
         given_up: impl FnOnce(&str) -> Option<Duration>,
-        knows_holder: impl FnOnce() -> bool,
-    ) -> Next<H> {
-        match outcome {
+        knows_holder: impl FnOnce(Kind) -> bool,
+    ) -> After<H> {
+        After::Next(match outcome {
             Outcome::Acquired(hold) => Next::Deliver(hold),
             Outcome::AlreadyOver => Next::ClaimAnew,
             Outcome::Held(held) => {
                 // The next request is that of a caller that was woken.
                 self.class = self.class.map(|_| AdmissionClass::Woken);
                 match held.holder.lock_id().and_then(|id| given_up(id)) {
-                    Some(min_hold) => Next::Clear(held, min_hold),
+                    Some(min_hold) => return After::Clear(held, min_hold),
                     None => Next::Held(held),
                 }
             }
-            Outcome::OutOfTime(_) if knows_holder() => match self.kind {
+            Outcome::OutOfTime(_) if knows_holder(self.kind) => match self.kind {
                 Kind::Lock => Next::Pause(None),
                 Kind::Permit | Kind::Set => Next::Leave(None),
             },
             Outcome::OutOfTime(error) | Outcome::Failed(error) => self.next_after_error(error),
             Outcome::RuntimeStopped => Next::Stop,
-        }
+        })
     }
 
     /// What the caller does after this error of a request, or of the release of a claim that this process has given up.
@@ -330,8 +336,8 @@ mod tests {
         (Asking::new(Kind::Lock, first), Instant::now())
     }
 
-    fn next_after(asking: &mut Asking, outcome: Outcome<()>) -> Next<()> {
-        asking.next_after(outcome, |id| id.ends_with("own").then_some(SECOND), || true)
+    fn next_after(asking: &mut Asking, outcome: Outcome<()>) -> After<()> {
+        asking.next_after(outcome, |id| id.ends_with("own").then_some(SECOND), |_| true)
     }
 
     fn held_by(lock_id: &str) -> Outcome<()> {
@@ -360,27 +366,47 @@ mod tests {
         };
         assert!(matches!(
             after(|| held_by("own")),
-            [Next::Clear(_, SECOND), Next::Clear(..), Next::Clear(..)]
+            [After::Clear(_, SECOND), After::Clear(..), After::Clear(..)]
         ));
         assert!(matches!(
             after(|| held_by("other")),
-            [Next::Held(_), Next::Held(_), Next::Held(_)]
+            [
+                After::Next(Next::Held(_)),
+                After::Next(Next::Held(_)),
+                After::Next(Next::Held(_))
+            ]
         ));
         assert!(matches!(
             after(|| Outcome::OutOfTime(blocked())),
-            [Next::Pause(None), Next::Leave(None), Next::Leave(None)]
+            [
+                After::Next(Next::Pause(None)),
+                After::Next(Next::Leave(None)),
+                After::Next(Next::Leave(None))
+            ]
         ));
         assert!(matches!(
             after(|| Outcome::Failed(LockError::NoProvider)),
-            [Next::End(_), Next::End(_), Next::End(_)]
+            [
+                After::Next(Next::End(_)),
+                After::Next(Next::End(_)),
+                After::Next(Next::End(_))
+            ]
         ));
         assert!(matches!(
             after(|| Outcome::Failed(blocked())),
-            [Next::Pause(Some(_)), Next::Leave(Some(_)), Next::Leave(Some(_))]
+            [
+                After::Next(Next::Pause(Some(_))),
+                After::Next(Next::Leave(Some(_))),
+                After::Next(Next::Leave(Some(_)))
+            ]
         ));
         assert!(matches!(
             after(|| Outcome::Failed(broken())),
-            [Next::Pause(Some(_)), Next::Pause(Some(_)), Next::Pause(Some(_))]
+            [
+                After::Next(Next::Pause(Some(_))),
+                After::Next(Next::Pause(Some(_))),
+                After::Next(Next::Pause(Some(_)))
+            ]
         ));
     }
 
@@ -388,8 +414,8 @@ mod tests {
     #[test]
     fn a_request_without_time_has_failed_if_no_reply_has_named_a_holder() {
         let (mut asking, _) = asking();
-        let next = asking.next_after(Outcome::<()>::OutOfTime(blocked()), |_| None, || false);
-        assert!(matches!(next, Next::Pause(Some(_))));
+        let next = asking.next_after(Outcome::<()>::OutOfTime(blocked()), |_| None, |_| false);
+        assert!(matches!(next, After::Next(Next::Pause(Some(_)))));
     }
 
     #[test]
@@ -459,7 +485,7 @@ mod tests {
         }
         assert!(matches!(
             next_after(&mut asking, Outcome::Failed(broken())),
-            Next::Leave(Some(_))
+            After::Next(Next::Leave(Some(_)))
         ));
         assert_eq!(asking.next(now, asked, 3), Ask::Wait(now + ACQUIRE_OVERDUE));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tracing::{Instrument, Span};
 
-use super::asking::Asking;
+use super::asking::{After, Asking, Kind};
 use super::{Next, Outcome, Tried};
 use crate::engine::Engine;
 use crate::lease::{Entry, Hold, Turn};
@@ -16,7 +16,7 @@ use crate::name::RenderedName;
 use crate::opaque::boxed;
 use crate::options::{OnBusy, Options};
 use crate::queue::{FrontStatus, Holder, SetNames};
-use crate::store::{ACQUIRE_REQUEST, LeaseId, ProviderMark};
+use crate::store::{ACQUIRE_REQUEST, LeaseId, ProviderMark, driver_error};
 use crate::timing::{ACQUIRE_OVERDUE, RELEASE_LIMIT};
 use crate::{LockError, task, trace};
 
@@ -42,7 +42,10 @@ pub(crate) trait Search: Sync {
     fn call(&self) -> &Call<'_>;
 
     /// The span of the call.
-    fn span(&self) -> Span;
+    fn span(&self) -> Span {
+        let Call { name, engine, .. } = self.call();
+        trace::acquire_span(name.text(), name.template(), &engine.owner)
+    }
 
     fn join(&self) -> Self::Queues;
 
@@ -112,6 +115,10 @@ pub(crate) trait Search: Sync {
             return tried;
         }
         let (name, entry) = self.awaited(&queues);
+        // The lock is not busy: the release of a call in this process has no reply.
+        if entry.front().is_releasing() {
+            return Err(call.engine.store.unanswered("release", call.begun.elapsed()));
+        }
         match entry.front().status().holder() {
             Ok(holder) => self.held_by(name, holder),
             Err(status) => Err(call.gave_up_error(name, entry, status)),
@@ -253,22 +260,35 @@ impl<'a> Call<'a> {
         if self.is_refused() {
             return Next::Stop;
         }
-        if let Outcome::Held(held) = &outcome {
-            let lines = &self.engine.lines;
-            lines.found_held(name, held.holder.lock_id(), held.request);
-        }
-        let given_up = |id: &str| self.engine.renewer.given_up.find(Instant::now(), id);
-        let knows_holder = || entry.front().status().holder().is_ok();
-        match asking.next_after(outcome, given_up, knows_holder) {
-            Next::Clear(held, min_hold) => {
+        // A document of another permit may be free, so that a release on its way says nothing there.
+        let knows_holder = |kind| match entry.front().status() {
+            FrontStatus::Held(_) => true,
+            FrontStatus::NoHolder => kind != Kind::Permit,
+            FrontStatus::Failed(_) | FrontStatus::NoReply => false,
+        };
+        let given_up = |id: &str| self.given_up(id);
+        let next = match asking.next_after(outcome, given_up, knows_holder) {
+            After::Clear(held, min_hold) => {
                 // The future is large and seldom needed.
                 match boxed(self.release_given_up(entry, name, &held.holder, min_hold)).await {
                     Ok(()) => Next::Again,
                     Err(error) => asking.next_after_error(error),
                 }
             }
-            next => next,
+            After::Next(next) => next,
+        };
+        // A single try ends because no server can be reached: those behind it learn why.
+        if let Next::End(error) = &next
+            && driver_error::is_transient(error)
+        {
+            entry.front().set_failed(error.clone());
         }
+        next
+    }
+
+    /// The minimum hold of a claim that this process has given up; `None` if it has not.
+    pub(super) fn given_up(&self, lock_id: &str) -> Option<Duration> {
+        self.engine.renewer.given_up.find(Instant::now(), lock_id)
     }
 
     /// Releases a claim that this process has given up and that a reply has named: a lost reply or a cancelled call must not

@@ -31,9 +31,9 @@ const HANDOVERS: i64 = 1000;
 ///
 /// Its requests are copies of one another. Each is sent on a task of its own and runs to its end even if the caller is
 /// cancelled. Sending it again is harmless, because the server then finds the id in the documents. A claim that is dropped
-/// without having become a lease is given back: each lock that it has got, and all of them as long as one of its requests may
+/// without having become a lease is released: each lock that it has got, and all of them as long as one of its requests may
 /// still take effect. So a cancelled wait, a lost reply or a task that ends with its runtime leaves no lock held. The id of a
-/// claim that was given back is never sent again, because a late release of it would end a later lease.
+/// claim that was released is never sent again, because a late release of it would end a later lease.
 pub(super) struct Claim {
     shared: Arc<Shared>,
     /// The number of tokens of each name that every copy asks for: the reply to any of them is read with the same number.
@@ -47,7 +47,7 @@ pub(super) struct Claim {
     pub(super) asking: Asking,
     /// The reply of a store that never waits, until the caller takes it. It is boxed, because most stores wait.
     reply: Option<Box<Reply>>,
-    /// Whether the claim is neither given back nor that of a lease, which then releases it.
+    /// Whether the claim is neither released nor that of a lease, which then releases it.
     is_open: bool,
 }
 
@@ -103,7 +103,7 @@ impl Claim {
         entries: &[Arc<Entry>],
     ) -> Self {
         let entries = Few::from(entries.to_vec());
-        let names = entries.map(|_, entry| Arc::clone(entry.name()));
+        let names = entries.map(|entry| Arc::clone(entry.name()));
         Self::new(engine, options, target, &names, entries)
     }
 
@@ -119,7 +119,7 @@ impl Claim {
             Kind::Set => engine.mark.new_set_id(&engine.owner),
             Kind::Lock | Kind::Permit => engine.mark.new_lock_id(&engine.owner),
         };
-        let key = |_, name: &Arc<str>| LeaseId {
+        let key = |name: &Arc<str>| LeaseId {
             name: Arc::clone(name),
             lock_id: Arc::clone(&lock_id),
         };
@@ -162,7 +162,7 @@ impl Claim {
     /// A claim of the same call with a new id.
     pub(super) fn anew(&self) -> Self {
         let shared = &*self.shared;
-        let names = shared.keys.map(|_, key| Arc::clone(&key.name));
+        let names = shared.keys.map(|key| Arc::clone(&key.name));
         let (target, entries) = (shared.target.clone(), shared.entries.clone());
         let mut claim = Self::new(&shared.engine, &shared.options, target, &names, entries);
         (claim.asking, claim.tokens) = (self.asking.anew(), self.tokens);
@@ -174,7 +174,7 @@ impl Claim {
         &self.shared.keys[0].lock_id
     }
 
-    /// Whether the claim is neither given back nor that of a lease.
+    /// Whether the claim is neither released nor that of a lease.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
     }
@@ -262,7 +262,7 @@ impl Claim {
         if may_hand_over && !shared.copies[0].may_take_effect() {
             self.tokens = HANDOVERS;
         }
-        let number = |_, entry: &Arc<Entry>| entry.front().request_sent();
+        let number = |entry: &Arc<Entry>| entry.front().request_sent();
         let numbers = self.numbers.get_or_insert_with(|| shared.entries.map(number));
         let request = Request {
             shared: Arc::clone(shared),
@@ -291,7 +291,13 @@ impl Claim {
         self.asking.ended(last);
         match reply.result {
             Ok(replies) => match self.shared.held(reply.sent, &replies) {
-                Some(held) => Outcome::Held(held),
+                Some(held) => {
+                    // The line of a permit has the name of its semaphore, and hears of acquisitions by events.
+                    let Shared { engine, keys, .. } = &*self.shared;
+                    let (lines, name) = (&engine.lines, &keys[held.index].name);
+                    lines.found_held(name, held.holder.lock_id(), held.request);
+                    Outcome::Held(held)
+                }
                 None => self.acquired(reply.sent, &replies),
             },
             Err(error) if is_out_of_time(&error, reply.limit) => Outcome::OutOfTime(error),

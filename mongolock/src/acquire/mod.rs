@@ -6,6 +6,8 @@
 //! | `one.rs`, `permit.rs`, `several.rs` | the search of each kind: what it claims next, and how it waits |
 //! | `claim.rs`, `request.rs`, `grant.rs` | one claim, its requests in flight, and what their replies say |
 //! | `asking.rs` | what is sent for a claim and when, and what follows when a request has ended |
+//! | `several/turns.rs` | the turns of a set's call in this process |
+//! | `query.rs` | a query about locks beside the requests |
 //! | `pacing.rs` | the pauses between two requests |
 //! | `period.rs` | the period of a call whose work may succeed once in each |
 

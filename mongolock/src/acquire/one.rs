@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use mongodb::bson::DateTime;
 use tokio::time::{Instant, sleep};
-use tracing::Span;
 
 use super::asking::Held;
 use super::call::{BusyLock, Call, Search};
@@ -29,6 +28,8 @@ pub(crate) struct Acquire<'a> {
     pub(super) call: Call<'a>,
     /// The call for several locks of which this one acquires the first: it takes over a hold of them all.
     pub(super) set: Option<&'a AcquireSeveral<'a>>,
+    /// Whether the lock is one of a set, which are acquired one by one.
+    is_part: bool,
     /// The period that the call belongs to, if its work may succeed once in each period.
     period: CallPeriod,
     /// How long the call has waited behind others of this process before its first request.
@@ -54,11 +55,6 @@ impl Search for Acquire<'_> {
 
     fn call(&self) -> &Call<'_> {
         &self.call
-    }
-
-    fn span(&self) -> Span {
-        let Call { name, engine, .. } = self.call;
-        trace::acquire_span(self.name(), name.template(), &engine.owner)
     }
 
     fn join(&self) -> Arc<Entry> {
@@ -120,14 +116,21 @@ impl<'a> Acquire<'a> {
         options: &'a Arc<Options>,
         is_inside_hold: bool,
     ) -> Self {
-        Self::of(Call::new(engine, name, options, is_inside_hold), None)
+        Self {
+            call: Call::new(engine, name, options, is_inside_hold),
+            set: None,
+            is_part: false,
+            period: CallPeriod::default(),
+            waited: OnceLock::new(),
+        }
     }
 
-    /// The acquisition of the lock by this call, which may be for the first lock of a set.
-    pub(super) fn of(call: Call<'a>, set: Option<&'a AcquireSeveral<'a>>) -> Self {
+    /// The acquisition of one lock of a set; the call for the first one takes a hold of the whole set over.
+    pub(super) fn of_part(call: Call<'a>, set: Option<&'a AcquireSeveral<'a>>) -> Self {
         Self {
             call,
             set,
+            is_part: true,
             period: CallPeriod::default(),
             waited: OnceLock::new(),
         }
@@ -306,7 +309,7 @@ impl<'a> Acquire<'a> {
                 *claim = claim.anew();
                 Ok(Step::Retry(Duration::ZERO))
             }
-            Next::Clear(..) | Next::Again => Ok(Step::Retry(Duration::ZERO)),
+            Next::Again => Ok(Step::Retry(Duration::ZERO)),
             Next::Held(held) => {
                 entry.front().set_holder(held.holder.clone());
                 Ok(Step::Held(held.holder))
@@ -359,11 +362,10 @@ impl<'a> Acquire<'a> {
 
     fn new_claim(&self, entry: &Arc<Entry>) -> Claim {
         let claim = Claim::of_lock(self.call.engine, self.call.options, entry);
-        // A part of a call for several locks is not measured.
-        if self.call.meter.is_some() {
-            claim
-        } else {
+        if self.is_part {
             claim.with_handovers()
+        } else {
+            claim
         }
     }
 

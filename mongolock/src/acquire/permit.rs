@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use tracing::Span;
 
 use super::asking::ends_call;
 use super::call::{BusyLock, Call, Search};
@@ -65,11 +64,6 @@ impl Search for AcquirePermit<'_> {
 
     fn call(&self) -> &Call<'_> {
         &self.call
-    }
-
-    fn span(&self) -> Span {
-        let Call { name, engine, .. } = self.call;
-        trace::acquire_span(self.name(), name.template(), &engine.owner)
     }
 
     fn join(&self) -> Arc<Entry> {
@@ -240,7 +234,7 @@ impl<'a> AcquirePermit<'a> {
     }
 
     /// Claims one permit; `None` if another holder has it, or if a foreign transaction blocks its document: other permits may
-    /// be free, and the attempt gives its claim back. After another unclear outcome the same permit is claimed with the same
+    /// be free, and and the claim is released. After another unclear outcome the same permit is claimed with the same
     /// id.
     async fn claim(
         &self,
@@ -271,7 +265,7 @@ impl<'a> AcquirePermit<'a> {
                     return Ok(Some(hold));
                 }
                 Next::ClaimAnew => claim = claim.anew(),
-                Next::Clear(..) | Next::Again => {}
+                Next::Again => {}
                 Next::Held(held) => {
                     entry.front().set_holder(held.holder);
                     return Ok(None);
@@ -325,14 +319,7 @@ impl<'a> AcquirePermit<'a> {
         }
         let is_given_up = |number: &u32| {
             let holder = held.get(number).and_then(|lease| lease.holder.as_ref());
-            holder.is_some_and(|id| {
-                self.call
-                    .engine
-                    .renewer
-                    .given_up
-                    .find(Instant::now(), id)
-                    .is_some()
-            })
+            holder.is_some_and(|id| self.call.given_up(id).is_some())
         };
         let (given_up, others): (Vec<u32>, Vec<u32>) = (0..self.permits).partition(is_given_up);
         let free = others.into_iter().filter(|number| !held.contains_key(number));

@@ -108,7 +108,8 @@ impl Request {
         let request = async {
             match target {
                 Target::Set { .. } => {
-                    let claimed = engine.store.claim_several(keys, self.command, self.limit);
+                    // It is on the heap, so that the task of a single lock has no room for it.
+                    let claimed = Box::pin(engine.store.claim_several(keys, self.command, self.limit));
                     claimed.await.map(|replies| replies.map(Few::from))
                 }
                 Target::Lock | Target::Permit(_) => {

@@ -148,8 +148,8 @@ impl Search for AcquireSeveral<'_> {
 
     /// The name that the call waits for changes.
     async fn time_is_up(&self, entries: &Vec<Arc<Entry>>, deadline: Option<Instant>) {
-        if let Some(deadline) = deadline {
-            return tokio::time::sleep_until(deadline).await;
+        if deadline.is_some() {
+            return self.call.deadline(&entries[0], deadline).await;
         }
         loop {
             let front = entries[self.awaited.load(Relaxed)].front();
@@ -194,7 +194,7 @@ impl<'a> AcquireSeveral<'a> {
             meter: None,
             begun: Instant::now(),
         };
-        Acquire::of(call, (index == 0).then_some(self))
+        Acquire::of_part(call, (index == 0).then_some(self))
     }
 
     async fn wait_for_locks(
@@ -335,14 +335,7 @@ impl<'a> AcquireSeveral<'a> {
         let (store, names) = (Arc::clone(&self.call.engine.store), [Arc::clone(name)]);
         let looking = || async move { store.look(&names, margin, LOOK_LIMIT).await };
         let mut running = query::start(&self.call.engine.store, entry, looking).await?;
-        let is_given_up = |id: &Arc<str>| {
-            self.call
-                .engine
-                .renewer
-                .given_up
-                .find(Instant::now(), id)
-                .is_some()
-        };
+        let is_given_up = |id: &Arc<str>| self.call.given_up(id).is_some();
         let lease = running.remove(name);
         let Some(lease) = lease.filter(|lease| !lease.holder.as_ref().is_some_and(is_given_up)) else {
             entry.front().set_no_holder();
@@ -386,7 +379,7 @@ impl<'a> AcquireSeveral<'a> {
                 .next_after(entry, &mut round.asking, entry.name(), outcome);
             let (error, leaves) = match next.await {
                 Next::Deliver(hold) => return Ok(Step::Acquired(hold)),
-                Next::ClaimAnew | Next::Clear(..) | Next::Again => return Ok(Step::Again(Duration::ZERO)),
+                Next::ClaimAnew | Next::Again => return Ok(Step::Again(Duration::ZERO)),
                 Next::Held(held) => {
                     entry.front().set_holder(held.holder.clone());
                     let lock_id = Arc::clone(round.lock_id());

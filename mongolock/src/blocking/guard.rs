@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::worker::Worker;
 use crate::{FencingToken, LockContext, LockError};
 
-/// A held lock of a [`blocking::LockProvider`](super::LockProvider), or the held locks of a set, which have one lease. It is
-/// renewed in the background until the guard is released or dropped.
+/// A held lock of a [`blocking::LockProvider`](super::LockProvider), or the held locks of a set, which have one lease. The
+/// lease is renewed in the background until the guard is released or dropped.
 ///
 /// [`release`](Self::release) waits for the server's confirmation; dropping the guard releases the lock in the background.
 /// Bind it to a named variable such as `_guard`: `let _ = …` drops it at once.

@@ -236,7 +236,7 @@ impl Lease {
     }
 
     /// Whether a reserved token is left for another hold on the same claim; of a set for each of its names.
-    pub(crate) fn has_token_left(&self) -> bool {
+    fn has_token_left(&self) -> bool {
         if self.members.is_empty() {
             return self.token < self.last_token;
         }

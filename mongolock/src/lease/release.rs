@@ -174,7 +174,7 @@ fn turn_to_hand_over(renewer: &Renewer, lease: &Lease, deadline: Instant) -> Opt
 }
 
 /// Sends the release, on a task of its own unless the store never waits.
-pub(super) fn begin_sending(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease {
+fn begin_sending(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> BegunRelease {
     let sending = send(Arc::clone(renewer), Arc::clone(lease));
     if renewer.store().never_waits() {
         return BegunRelease::Ended(task::run_at_once(sending).map_err(Box::new));
@@ -187,7 +187,7 @@ pub(super) fn begin_sending(renewer: &Arc<Renewer>, lease: &Arc<Lease>) -> Begun
 /// This task repeats the command after a transient error for [`RELEASE_NO_REPLY`]; after that, and without a reply, the
 /// renewer's task repeats it in the background. The turn passes on when the server has confirmed the release, or with
 /// the first error: the next waiter then sends a request of its own and finds out by itself whether the server works.
-pub(super) async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockError> {
+async fn send(renewer: Arc<Renewer>, lease: Arc<Lease>) -> Result<bool, LockError> {
     lease.begin_claim_release();
     let members: Vec<LeaseId> = lease.members.iter().map(|member| member.key.clone()).collect();
     // A single lock takes no allocation for its key.

@@ -339,7 +339,7 @@ impl State {
     /// Keeps the time that the slower ones of the requests take: it rises fast and falls slowly, because a process that is late
     /// once in a while needs the moment of its late requests. In the simulation one of 4 processes with 2 tasks, of whose
     /// messages one in ten is 25 ms late, has 0.99 of its turns and a longest wait of 3.3 times the mean; with a moving mean
-    /// it has 0.95 and 4.0.
+    /// it has 0.94 and 4.0.
     fn note_round_trip(&mut self, request: Duration) {
         let (before, request) = (self.round_trip, request.min(LINE_MOMENTS_MAX));
         self.round_trip = match before {

@@ -479,7 +479,7 @@ mod tests {
 
     /// A caller that gets a hold with its turn and does not want it passes both on.
     #[tokio::test]
-    async fn a_turn_that_passes_on_takes_its_hold_along() {
+    async fn passing_a_turn_on_passes_its_hold_on() {
         let queues = Queues::new();
         let front = join(&queues, "n");
         let hold = Arc::new(());

@@ -166,7 +166,7 @@ impl Run {
         let before = run.costs();
         sleep_until(run.begin + MEASURED).await;
         let costs = run.costs();
-        // Those that still wait end soon, because nobody asks again.
+        // Calls that still wait end soon, because no task starts another one.
         sleep(WARM_UP).await;
         let breaches = run.server.ledger.breaches();
         assert!(breaches.is_empty(), "{}: {breaches:?}", scene.name);

@@ -5,7 +5,7 @@
 //! tasks of the runtime's workers, also with one task: on the main thread the runtime wakes up more slowly.
 //!
 //! Calls that do not wait for their release use several names in turn, because the next call of the same name would wait for
-//! it or take the hold over.
+//! it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! The requests of one claim: what `acquire/attempt.rs` of the library does.
+//! The requests of one claim: what `acquire/claim.rs` of the library does.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(super) struct Reply {
 }
 
 impl Process {
-    /// `Acquire::new_attempt`.
+    /// `Acquire::new_claim`.
     pub(super) fn new_attempt(&mut self, is_try: bool) -> Attempt {
         let class = (!is_try).then_some(AdmissionClass::First);
         Attempt {

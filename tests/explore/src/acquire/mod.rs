@@ -9,7 +9,7 @@ mod told;
 
 use std::time::Duration;
 
-use asking::{Ask, Held, Next};
+use asking::{After, Ask, Held, Next};
 pub(crate) use attempt::Attempt;
 use pacing::Pacing;
 pub(crate) use pacing::Pause;
@@ -293,8 +293,15 @@ impl Process {
             let id = Id::of(id)?;
             self.has_given_up(cx, id).then_some(Duration::ZERO)
         };
-        let knows_holder = || self.front_status(cx.setup).holder().is_ok();
-        let next = attempt.asking.next_after(outcome, given_up, knows_holder);
+        let knows_holder = |_| self.front_status(cx.setup).holder().is_ok();
+        let next = match attempt.asking.next_after(outcome, given_up, knows_holder) {
+            After::Clear(held, _) => {
+                call.attempt = Some(attempt);
+                self.begin_clear(cx, call, &held);
+                return Polled::GoesOn;
+            }
+            After::Next(next) => next,
+        };
         if let Next::ClaimAnew = next {
             let anew = self.anew(&attempt);
             self.drop_attempt(cx, &std::mem::replace(&mut attempt, anew));
@@ -307,7 +314,6 @@ impl Process {
         match next {
             Next::Deliver(lease) => return Polled::Ready(Told::Hold(lease)),
             Next::ClaimAnew | Next::Again => call.pause(Duration::ZERO),
-            Next::Clear(held, _) => self.begin_clear(cx, call, &held),
             Next::Held(held) => {
                 self.set_holder(held.holder.clone());
                 if call.is_try {

@@ -70,7 +70,7 @@ impl Process {
         }
     }
 
-    /// `Acquire::deadline`, and the errors at it.
+    /// `Call::deadline`, and the errors at it.
     pub(super) fn time_is_up(&self, cx: &Cx<'_>, call: &Call) -> Polled {
         let end = call
             .deadline
