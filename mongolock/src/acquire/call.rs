@@ -115,10 +115,6 @@ pub(crate) trait Search: Sync {
             return tried;
         }
         let (name, entry) = self.awaited(&queues);
-        // The lock is not busy: the release of a call in this process has no reply.
-        if entry.front().is_releasing() {
-            return Err(call.engine.store.unanswered("release", call.begun.elapsed()));
-        }
         match entry.front().status().holder() {
             Ok(holder) => self.held_by(name, holder),
             Err(status) => Err(call.gave_up_error(name, entry, status)),
