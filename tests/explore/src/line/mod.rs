@@ -83,10 +83,10 @@ impl Lines {
     pub(crate) fn note_round_trip(&mut self, setup: &Setup, request: Duration) {
         if setup.fair {
             let (before, request) = (self.round_trip, request.min(LINE_MOMENTS_MAX));
-            self.round_trip = match before {
-                Duration::ZERO => request,
-                _ if request > before => (before + request) / 2,
-                _ => (before * 15 + request) / 16,
+            self.round_trip = if before.is_zero() {
+                request
+            } else {
+                (before * 7 + request) / 8
             };
         }
     }
