@@ -116,21 +116,23 @@ impl<'a> Acquire<'a> {
         options: &'a Arc<Options>,
         is_inside_hold: bool,
     ) -> Self {
-        Self {
-            call: Call::new(engine, name, options, is_inside_hold),
-            set: None,
-            is_part: false,
-            period: CallPeriod::default(),
-            waited: OnceLock::new(),
-        }
+        Self::of(Call::new(engine, name, options, is_inside_hold))
     }
 
     /// The acquisition of one lock of a set; the call for the first one takes a hold of the whole set over.
     pub(super) fn of_part(call: Call<'a>, set: Option<&'a AcquireSeveral<'a>>) -> Self {
         Self {
-            call,
             set,
             is_part: true,
+            ..Self::of(call)
+        }
+    }
+
+    fn of(call: Call<'a>) -> Self {
+        Self {
+            call,
+            set: None,
+            is_part: false,
             period: CallPeriod::default(),
             waited: OnceLock::new(),
         }
