@@ -48,13 +48,13 @@ pub(crate) struct FrontState {
     last_request: RequestNumber,
     /// The release of a claim that no call of this process uses any more, if it is sent and not yet confirmed.
     release: Option<RequestNumber>,
-    /// Whether the call at the front leaves the lock to others and has sent no request since.
+    /// Whether the call at the front has left the lock to others, and there was no reply since.
     stands_back: bool,
 }
 
 impl FrontState {
-    /// Notes that the call at the front leaves the lock to others: if its time ends before its first request, it has waited for
-    /// them, and for no reply.
+    /// Notes that the call at the front leaves the lock to others: a call whose time ends before the reply to its first request
+    /// is overdue has waited for them.
     pub(crate) fn stand_back(&mut self) {
         self.stands_back = true;
     }
@@ -64,7 +64,6 @@ impl FrontState {
     pub(crate) fn request_due(&mut self, now: Instant) {
         self.no_reply_since.get_or_insert(now);
         self.release = None;
-        self.stands_back = false;
     }
 
     /// Notes that a request or a query is sent, as [`request_due`](Self::request_due) does, and returns its number.
@@ -144,6 +143,7 @@ impl FrontState {
     fn set_status(&mut self, status: FrontStatus) {
         self.status = status;
         self.release = None;
+        self.stands_back = false;
     }
 
     /// Notes that one of several permits was acquired, which says nothing of those that hold the others: the last failure is no
@@ -233,19 +233,21 @@ mod tests {
         assert_eq!(front.without_reply(later), SLOW_REPLY);
     }
 
-    /// A call that leaves the lock to others waits for them, until it has to send a request.
+    /// A call that leaves the lock to others has waited for them, and not for the request that it has just sent.
     #[test]
     fn held_is_the_status_while_a_call_stands_back() {
         let (mut front, now) = begun();
         front.stand_back();
         assert!(matches!(front.status(now), FrontStatus::Held(_)));
-        front.request_due(now);
-        assert!(matches!(front.status(now), FrontStatus::NoReply));
-        front.stand_back();
+        front.request_sent(now);
+        assert!(matches!(front.status(now), FrontStatus::Held(_)));
         assert!(
             matches!(front.status(now + SLOW_REPLY), FrontStatus::NoReply),
             "a reply is missing"
         );
+        front.set_failed(LockError::NoProvider);
+        front.forget_failure();
+        assert!(matches!(front.status(now), FrontStatus::NoReply));
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(super) struct Contact {
     pub(super) holding: usize,
     /// The last time at which a reply or a hold of this process showed that the lock was held.
     pub(super) held: Option<Instant>,
+    /// The last time at which a reply showed others in line for the lock.
+    pub(super) others_in_line: Option<Instant>,
     /// The time at which the last call ended.
     last_end: Option<Instant>,
     /// The time of the last usable reply that reached its caller, or of the last change of a hold of this process.
@@ -179,6 +181,11 @@ impl Contacts {
             contact.set_held();
             contact.unused_claim = None;
         });
+    }
+
+    /// Notes a reply that others stand in line for the lock.
+    pub(super) fn note_others_in_line(&self, name: &Arc<str>) {
+        self.change(name, |contact| contact.others_in_line = Some(Instant::now()));
     }
 
     /// Notes a reply that the lock is held by an unused claim of this process, and returns whether such replies have come

@@ -219,10 +219,11 @@ impl Worker {
         Err(error)
     }
 
-    /// Whether the period in which a call began is over.
+    /// Whether the period in which a call began is over, or that in which its process took it to begin.
     fn is_period_over(&self, job: &Job, begun: DateTime) -> bool {
         let now = self.world.server.memory.date_now();
         let blur = i64::try_from(BLUR.as_millis()).unwrap_or(0);
+        let begun = DateTime::from_millis(begun.timestamp_millis() - blur);
         let end = job.once.period_end(begun);
         end.is_some_and(|end| end.timestamp_millis() <= now.timestamp_millis() + blur)
     }

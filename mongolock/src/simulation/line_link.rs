@@ -71,6 +71,9 @@ impl Link {
                 self.forge(lines.entry(Arc::clone(name)).or_default());
             }
         }
+        for (name, _) in lines.iter().filter(|(_, line)| !line.is_empty()) {
+            self.process.contacts.note_others_in_line(name);
+        }
         Ok(lines)
     }
 

@@ -27,10 +27,14 @@ use crate::store::{
 };
 use crate::sync::lock;
 use crate::task::driver_call;
+use crate::timing::{NO_REPLY, RELEASE_LIMIT};
 use crate::{LockError, slot};
 
-/// The time for which a call may wait for an unused claim of its own process while no release of it is sent.
-const UNUSED_CLAIM_LIMIT: Duration = Duration::from_secs(5);
+/// The time for which a call may wait for an unused claim of its own process while no release of it is sent: commands without a
+/// reply may keep all places of repeated releases until they are given up.
+const UNUSED_CLAIM_LIMIT: Duration = RELEASE_LIMIT
+    .saturating_add(NO_REPLY)
+    .saturating_add(Duration::from_millis(500));
 
 /// The network between one process and the server.
 pub(crate) struct Link {

@@ -65,10 +65,15 @@ impl Worker {
         );
         let was_reported_held = contact.held.is_some_and(|held| held.elapsed() < ASKS_AGAIN);
         let awaited = wish.asks_once() && call.others;
-        // A short call may end while it leaves the lock to others, before its first request.
-        let is_short = wish.attempt_limit().is_some_and(|limit| limit < ONE_ANSWER);
-        self.check(is_held_here || was_reported_held || awaited || is_short, || {
-            format!("{wish:?} ended with \"busy\", though no reply said that the lock is held")
+        // A call that leaves the lock to others may end before the reply to its first request.
+        let left_it_to_others = contact
+            .others_in_line
+            .is_some_and(|seen| seen.elapsed() < ASKS_AGAIN);
+        let may_be_busy = is_held_here || was_reported_held || awaited || left_it_to_others;
+        self.check(may_be_busy, || {
+            format!(
+                "{wish:?} ended with \"busy\", though no reply said that others hold the lock or wait for it"
+            )
         });
         if !awaited {
             self.check_free(wish, call, "busy");

@@ -29,12 +29,15 @@ pub(crate) enum AdmissionClass {
     Renewal,
     /// Renewals of leases of which an earlier renewal has failed or is without a reply.
     RepeatedRenewal,
-    /// Releases, and the commands on the documents of waiters.
+    /// Releases.
     Release,
     /// Releases of single claims of which an earlier one has failed.
     RepeatedRelease,
     /// Copies of acquire requests that are without a reply.
     Copy,
+    /// The commands on the documents of waiters. They are hints, so no place is reserved for them: a release must not wait
+    /// for one whose connection is dead.
+    Line,
     /// The acquire requests of calls that have found their locks held before, single tries, and queries about locks: a
     /// call that was woken after minutes does not wait behind thousands that have just begun.
     Woken,
@@ -58,12 +61,13 @@ impl Group {
 }
 
 /// The classes that are admitted before all acquire requests, in this order.
-const BEFORE_CLAIMS: [AdmissionClass; 5] = [
+const BEFORE_CLAIMS: [AdmissionClass; 6] = [
     AdmissionClass::Renewal,
     AdmissionClass::RepeatedRenewal,
     AdmissionClass::Release,
     AdmissionClass::RepeatedRelease,
     AdmissionClass::Copy,
+    AdmissionClass::Line,
 ];
 
 /// The classes of acquire requests, which are admitted in turns.
@@ -74,7 +78,7 @@ const IN_TURNS: [AdmissionClass; 3] = [
 ];
 
 const GROUPS: usize = 4;
-const CLASSES: usize = 8;
+const CLASSES: usize = 9;
 
 /// Admits the commands of a provider on one client, those of one class first come, first served.
 ///
@@ -105,12 +109,13 @@ pub(crate) struct Admission {
 }
 
 impl AdmissionClass {
-    fn group(self) -> Group {
+    fn group(self) -> Option<Group> {
         match self {
-            Self::Renewal | Self::RepeatedRenewal => Group::Renewal,
-            Self::Release | Self::RepeatedRelease => Group::Release,
-            Self::Copy => Group::Copy,
-            Self::Woken | Self::First | Self::Repeated => Group::Claim,
+            Self::Renewal | Self::RepeatedRenewal => Some(Group::Renewal),
+            Self::Release | Self::RepeatedRelease => Some(Group::Release),
+            Self::Copy => Some(Group::Copy),
+            Self::Line => None,
+            Self::Woken | Self::First | Self::Repeated => Some(Group::Claim),
         }
     }
 
@@ -120,14 +125,14 @@ impl AdmissionClass {
             Self::Release | Self::Woken | Self::First => usize::MAX,
             Self::Renewal => 4,
             Self::RepeatedRenewal | Self::RepeatedRelease | Self::Repeated => 3,
-            Self::Copy => 2,
+            Self::Copy | Self::Line => 2,
         }
     }
 }
 
 impl State {
     /// The number of commands of a group in flight.
-    fn in_group(&self, group: Group) -> usize {
+    fn in_group(&self, group: Option<Group>) -> usize {
         let of_group = |class: &&AdmissionClass| class.group() == group;
         let classes = BEFORE_CLAIMS.iter().chain(&IN_TURNS).filter(of_group);
         classes.map(|class| self.in_flight[*class as usize]).sum()
@@ -216,8 +221,9 @@ impl Admissions {
         }
         // A pool that has too few connections has no reserved places.
         let has_reserve = self.size >= GROUPS;
-        let is_unused = |group: &Group| *group != class.group() && state.in_group(*group) == 0;
+        let is_unused = |group: &Option<Group>| *group != class.group() && state.in_group(*group) == 0;
         let reserved = Group::ALL
+            .map(Some)
             .iter()
             .filter(|group| has_reserve && is_unused(group))
             .count();
@@ -274,7 +280,7 @@ impl Drop for Admission {
 
 #[cfg(test)]
 mod tests {
-    use super::AdmissionClass::{Copy, First, Release, Renewal, Repeated, RepeatedRenewal, Woken};
+    use super::AdmissionClass::{Copy, First, Line, Release, Renewal, Repeated, RepeatedRenewal, Woken};
     use super::*;
     use crate::task::is_pending;
 
@@ -312,6 +318,16 @@ mod tests {
             assert!(admitted.iter().all(Option::is_some), "{crowd:?}");
             assert!(admissions.try_admit(Renewal).is_none(), "the pool is used up");
         }
+    }
+
+    /// The commands on the documents of waiters are hints, and may be slow.
+    #[tokio::test]
+    async fn releases_do_not_wait_for_the_documents_of_waiters() {
+        let admissions = Admissions::new(DEFAULT_POOL);
+        let of_lines = all_of(&admissions, Line);
+        let mut waiting = Box::pin(admissions.admit(Line));
+        assert!(is_pending(waiting.as_mut()).await);
+        assert_eq!((of_lines.len(), all_of(&admissions, Release).len()), (2, 3));
     }
 
     /// What may wait for a blocked document leaves places of its group to others.

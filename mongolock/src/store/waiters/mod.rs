@@ -78,7 +78,7 @@ impl Store {
         entries: &[WaiterEntry],
         limit: Duration,
     ) -> Result<(), LockError> {
-        let _admission = self.background_admissions().admit(AdmissionClass::Release).await;
+        let _admission = self.background_admissions().admit(AdmissionClass::Line).await;
         match self {
             Self::Mongo(store) => {
                 let moving = pin!(store.move_to_end(entries, limit));
@@ -100,7 +100,7 @@ impl Store {
         names: &[Arc<str>],
         limit: Duration,
     ) -> Result<(), LockError> {
-        let _admission = self.background_admissions().admit(AdmissionClass::Release).await;
+        let _admission = self.background_admissions().admit(AdmissionClass::Line).await;
         match self {
             Self::Mongo(store) => {
                 store
@@ -128,7 +128,7 @@ impl Store {
         names: &[Arc<str>],
         limit: Duration,
     ) -> Result<(), LockError> {
-        let _admission = self.background_admissions().admit(AdmissionClass::Release).await;
+        let _admission = self.background_admissions().admit(AdmissionClass::Line).await;
         match self {
             Self::Mongo(store) => {
                 store
@@ -151,7 +151,7 @@ impl Store {
 
     /// The lines of these names, with one query.
     pub(crate) async fn lines(&self, names: &[Arc<str>], limit: Duration) -> Result<Lines, LockError> {
-        let _admission = self.background_admissions().admit(AdmissionClass::Release).await;
+        let _admission = self.background_admissions().admit(AdmissionClass::Line).await;
         match self {
             Self::Mongo(store) => {
                 store
