@@ -11,12 +11,13 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use super::Outcome;
-use super::asking::{Ask, Asking, Kind, LastEnd, is_out_of_time};
+use super::asking::{Ask, Asking, LastEnd, is_out_of_time};
+use super::call::Call;
 use super::request::{Reply, Request, Shared};
+use super::target::Target;
 use crate::engine::Engine;
 use crate::few::Few;
 use crate::lease::background_release::BackgroundRelease;
-use crate::lease::copies::Copies;
 use crate::lease::{Entry, RequestPermit, Turn, without_margin};
 use crate::options::Options;
 use crate::queue::RequestNumber;
@@ -51,106 +52,68 @@ pub(super) struct Claim {
     is_open: bool,
 }
 
-/// What a claim is for.
-#[derive(Clone)]
-pub(super) enum Target {
-    Lock,
-    /// A permit of this semaphore.
-    Permit(Arc<str>),
-    Set {
-        /// The place of the name that stands for the set.
-        first: usize,
-        /// The name that the call has waited for, by its place, and the claim that had the lock: if it has it still, the call
-        /// goes on to wait for that one.
-        awaited: Option<(usize, Arc<str>)>,
-    },
-}
-
-impl Target {
-    fn kind(&self) -> Kind {
-        match self {
-            Self::Lock => Kind::Lock,
-            Self::Permit(_) => Kind::Permit,
-            Self::Set { .. } => Kind::Set,
-        }
-    }
-}
-
 impl Claim {
-    /// A claim on the lock of this queue.
-    pub(super) fn of_lock(engine: &Arc<Engine>, options: &Arc<Options>, entry: &Arc<Entry>) -> Self {
+    /// A claim on the lock of this queue. `class` says among which commands its first request is admitted; `None` for a single
+    /// try, whose request does not wait behind the first ones of waiting calls.
+    pub(super) fn of_lock(call: &Call<'_>, class: Option<AdmissionClass>, entry: &Arc<Entry>) -> Self {
         let (names, entries) = (Few::one(Arc::clone(entry.name())), Few::one(Arc::clone(entry)));
-        Self::new(engine, options, Target::Lock, &names, entries)
+        Self::new(call.engine, call.options, class, Target::Lock, &names, entries)
     }
 
     /// A claim on the permit with this name of the semaphore of this queue.
     pub(super) fn of_permit(
-        engine: &Arc<Engine>,
-        options: &Arc<Options>,
-        (semaphore, name): (&Arc<str>, &Arc<str>),
+        call: &Call<'_>,
+        class: Option<AdmissionClass>,
+        name: &Arc<str>,
         entry: &Arc<Entry>,
     ) -> Self {
         let (names, entries) = (Few::one(Arc::clone(name)), Few::one(Arc::clone(entry)));
-        let target = Target::Permit(Arc::clone(semaphore));
-        Self::new(engine, options, target, &names, entries)
+        let target = Target::Permit(Arc::clone(call.name.text()));
+        Self::new(call.engine, call.options, class, target, &names, entries)
     }
 
     /// A claim on all locks of these queues.
     pub(super) fn of_set(
-        engine: &Arc<Engine>,
-        options: &Arc<Options>,
+        call: &Call<'_>,
+        class: Option<AdmissionClass>,
         target: Target,
         entries: &[Arc<Entry>],
     ) -> Self {
         let entries = Few::from(entries.to_vec());
         let names = entries.map(|entry| Arc::clone(entry.name()));
-        Self::new(engine, options, target, &names, entries)
+        Self::new(call.engine, call.options, class, target, &names, entries)
     }
 
     fn new(
         engine: &Arc<Engine>,
         options: &Arc<Options>,
+        class: Option<AdmissionClass>,
         target: Target,
         names: &Few<Arc<str>>,
         entries: Few<Arc<Entry>>,
     ) -> Self {
-        let kind = target.kind();
-        let lock_id = match kind {
-            Kind::Set => engine.mark.new_set_id(&engine.owner),
-            Kind::Lock | Kind::Permit => engine.mark.new_lock_id(&engine.owner),
-        };
+        let (asking, lock_id) = (Asking::new(target.kind(), class), target.new_lock_id(engine));
         let key = |name: &Arc<str>| LeaseId {
             name: Arc::clone(name),
             lock_id: Arc::clone(&lock_id),
         };
-        let copies = match kind {
-            Kind::Set => Few::from(Copies::of_set(names.len())),
-            Kind::Lock | Kind::Permit => Few::one(Copies::default()),
-        };
         let shared = Shared {
             engine: Arc::clone(engine),
+            copies: target.copies(names.len()),
             target,
             keys: names.map(key),
             options: Arc::clone(options),
             entries,
-            copies,
         };
         Self {
             shared: Arc::new(shared),
             tokens: 1,
             requests: Vec::new(),
             numbers: None,
-            asking: Asking::new(kind, Some(AdmissionClass::First)),
+            asking,
             reply: None,
             is_open: true,
         }
-    }
-
-    /// The same claim, whose requests are admitted among those of this class; `None` for a single try, whose request does not
-    /// wait behind the first ones of waiting calls.
-    pub(super) fn in_class(mut self, class: Option<AdmissionClass>) -> Self {
-        self.asking.set_class(class);
-        self
     }
 
     /// The same claim for a part of a set: it reserves tokens, with which the whole set can be handed over.
@@ -164,8 +127,9 @@ impl Claim {
         let shared = &*self.shared;
         let names = shared.keys.map(|key| Arc::clone(&key.name));
         let (target, entries) = (shared.target.clone(), shared.entries.clone());
-        let mut claim = Self::new(&shared.engine, &shared.options, target, &names, entries);
-        (claim.asking, claim.tokens) = (self.asking.anew(), self.tokens);
+        let class = self.asking.class();
+        let mut claim = Self::new(&shared.engine, &shared.options, class, target, &names, entries);
+        claim.tokens = self.tokens;
         claim
     }
 
@@ -257,8 +221,7 @@ impl Claim {
             .admitted(Instant::now(), deadline, admission.is_crowded);
         let Some(limit) = limit else { return };
         let shared = &self.shared;
-        // A set is handed over to callers that wait for its first name, and a permit never.
-        let may_hand_over = !matches!(shared.target, Target::Permit(_)) && shared.entries[0].others_wait();
+        let may_hand_over = shared.target.may_hand_over() && shared.entries[0].others_wait();
         if may_hand_over && !shared.copies[0].may_take_effect() {
             self.tokens = HANDOVERS;
         }
@@ -322,10 +285,7 @@ impl Claim {
         self.is_open = false;
         // The waiters for a permit wait for any of its semaphore.
         shared.engine.note_acquisition(&shared.entries, now, now - sent);
-        let lease = match &shared.target {
-            Target::Set { first, .. } => shared.lease_of_set(*first, self.tokens, replies, sent, deadline),
-            Target::Lock | Target::Permit(_) => shared.lease(self.tokens, &replies[0], sent, lasts),
-        };
+        let lease = shared.lease(self.tokens, replies, sent, lasts);
         lease.report(trace::acquired);
         Outcome::Acquired(shared.engine.renewer.hold(lease))
     }
@@ -395,49 +355,4 @@ fn poll_first<T>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::driver_error;
-    use crate::timing::{ACQUIRE_LIMIT_MIN, SLOW_REPLY};
-
-    fn blocked() -> LockError {
-        driver_error::blocked("n", mongodb::error::Error::custom("blocked"))
-    }
-
-    /// Near the deadline of its call a request has too little time at the server to show that a document is blocked for long.
-    #[tokio::test]
-    async fn a_request_with_a_short_limit_is_out_of_time_and_not_failed() {
-        let provider = crate::LockProvider::in_memory();
-        let (engine, name) = (provider.engine(), Arc::from("n"));
-        let entry = engine.queues.join(&name);
-        let mut claim = Claim::of_lock(engine, &Arc::default(), &entry);
-        let mut outcome = |limit| {
-            claim.outcome(Reply {
-                sent: Instant::now(),
-                limit,
-                result: Err(blocked()),
-            })
-        };
-        assert!(matches!(outcome(ACQUIRE_LIMIT_MIN), Outcome::OutOfTime(_)));
-        assert!(matches!(outcome(SLOW_REPLY), Outcome::Failed(_)));
-    }
-
-    #[tokio::test]
-    async fn a_set_has_three_requests_at_most() {
-        let provider = crate::LockProvider::in_memory();
-        let engine = provider.engine();
-        let entries = ["a", "b"].map(|name| engine.queues.join(&Arc::from(name)));
-        let target = Target::Set {
-            first: 0,
-            awaited: None,
-        };
-        let mut claim = Claim::of_set(engine, &Arc::default(), target, &entries);
-        for _ in 0..crate::acquire::asking::MOST_REQUESTS {
-            assert!(claim.asking.may_repeat());
-            let permit = entries[0].request_permit().await;
-            let admission = engine.store.admissions().admit(AdmissionClass::Copy).await;
-            claim.send(permit, admission, None);
-        }
-        assert!(!claim.asking.may_repeat());
-    }
-}
+mod tests;

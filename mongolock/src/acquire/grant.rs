@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::asking::Held;
-use super::claim::Target;
 use super::request::Shared;
+use super::target::Target;
 use crate::FencingToken;
-use crate::lease::{Grant, Lease, Member, QueueSlot, SetGrant};
+use crate::lease::{Grant, Lease, Member, QueueSlot, SetGrant, without_margin};
 use crate::queue::Holder;
 use crate::store::{AcquireReply, Dates};
 
@@ -32,12 +32,8 @@ impl Shared {
             }),
         };
         let replies = || replies.iter().enumerate();
-        if let Target::Set {
-            awaited: Some((place, lock_id)),
-            ..
-        } = &self.target
-        {
-            let same = replies().nth(*place).and_then(held);
+        if let Some((place, lock_id)) = self.target.awaited() {
+            let same = replies().nth(place).and_then(held);
             let same = same.filter(|held| held.holder.lock_id() == Some(lock_id));
             if same.is_some() {
                 return same;
@@ -46,8 +42,18 @@ impl Shared {
         replies().find_map(held)
     }
 
-    pub(super) fn lease(&self, tokens: i64, reply: &AcquireReply, sent: Instant, lasts: Duration) -> Lease {
-        let (token, last_token, dates) = granted(tokens, reply);
+    /// The lease of a claim that has all its locks since before `sent`, each of them with this number of tokens.
+    pub(super) fn lease(
+        &self,
+        tokens: i64,
+        replies: &[AcquireReply],
+        sent: Instant,
+        lasts: Duration,
+    ) -> Lease {
+        if let Target::Set { first, .. } = self.target {
+            return self.lease_of_set(first, tokens, replies, sent, lasts);
+        }
+        let (token, last_token, dates) = granted(tokens, &replies[0]);
         let once = dates.and_then(|dates| Some(self.options.once?.grant(dates.acquired_at, dates.now)));
         let grant = Grant {
             token,
@@ -55,23 +61,20 @@ impl Shared {
             copies: self.copies[0].if_unsettled(),
             sent,
             lasts,
-            semaphore: match &self.target {
-                Target::Permit(semaphore) => Some(Arc::clone(semaphore)),
-                Target::Lock | Target::Set { .. } => None,
-            },
+            semaphore: self.target.semaphore(),
             once,
         };
         let (key, entry) = (self.keys[0].clone(), Arc::clone(&self.entries[0]));
         Lease::new(key, grant, Arc::clone(&self.options), entry)
     }
 
-    pub(super) fn lease_of_set(
+    fn lease_of_set(
         &self,
         first: usize,
         tokens: i64,
         replies: &[AcquireReply],
-        acquired: Instant,
-        deadline: Instant,
+        sent: Instant,
+        lasts: Duration,
     ) -> Lease {
         let members = replies.iter().enumerate().map(|(index, reply)| {
             let (token, last_token, _) = granted(tokens, reply);
@@ -83,8 +86,8 @@ impl Shared {
         let grant = SetGrant {
             members: members.collect(),
             first,
-            acquired,
-            deadline,
+            acquired: sent,
+            deadline: sent + without_margin(lasts),
             slot: QueueSlot::Several(entries.collect()),
         };
         Lease::of_set(grant, Arc::clone(&self.options))

@@ -5,6 +5,7 @@
 //! | `call.rs` | what all calls have in common: limits, errors, measurement |
 //! | `one.rs`, `permit.rs`, `several.rs` | the search of each kind: what it claims next, and how it waits |
 //! | `claim.rs`, `request.rs`, `grant.rs` | one claim, its requests in flight, and what their replies say |
+//! | `target.rs` | what a claim is for: a lock, a permit, a set |
 //! | `asking.rs` | what is sent for a claim and when, and what follows when a request has ended |
 //! | `several/turns.rs` | the turns of a set's call in this process |
 //! | `query.rs` | a query about locks beside the requests |
@@ -22,6 +23,7 @@ mod permit;
 mod query;
 mod request;
 mod several;
+mod target;
 
 use crate::lease::Hold;
 pub(crate) use call::{BusyLock, Search};

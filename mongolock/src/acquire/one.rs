@@ -1,13 +1,13 @@
 //! Getting one lock.
 
+mod once;
+
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mongodb::bson::DateTime;
 use tokio::time::{Instant, sleep};
 
-use super::asking::Held;
 use super::call::{BusyLock, Call, Search};
 use super::claim::{Claim, late_outcome};
 use super::pacing::{Pacing, place_until};
@@ -21,7 +21,11 @@ use crate::once::{MarkEnd, Once};
 use crate::opaque::boxed;
 use crate::options::Options;
 use crate::queue::{Holder, Period, SetNames};
-use crate::{LockError, lock_id, trace};
+use crate::store::AdmissionClass;
+use crate::{LockError, trace};
+
+/// Among which requests the first one of a waiting call is admitted.
+const FIRST: Option<AdmissionClass> = Some(AdmissionClass::First);
 
 /// One call that acquires a lock.
 pub(crate) struct Acquire<'a> {
@@ -85,7 +89,7 @@ impl Search for Acquire<'_> {
     async fn search(&self, entry: Arc<Entry>, deadline: Option<Instant>) -> Result<Hold, LockError> {
         let (turn, first) = match entry.try_turn() {
             Some(turn) if turn.is_fresh() && place_until(self.call.engine, self.name()).is_none() => {
-                let mut claim = self.new_claim(&entry);
+                let mut claim = self.new_claim(FIRST, &entry);
                 match self.first_outcome(&mut claim, deadline).await? {
                     Some(Outcome::Acquired(hold))
                         if !hold.lease().is_over() && self.call.options.once.is_none() =>
@@ -157,7 +161,7 @@ impl<'a> Acquire<'a> {
             return Ok(Ok(hold));
         }
         let mut pacing = Pacing::new(self.call.engine, turn, self.call.begun);
-        let (mut claim, mut late) = (self.new_claim(entry).in_class(None), None);
+        let (mut claim, mut late) = (self.new_claim(None, entry), None);
         loop {
             let outcome = match late.take() {
                 Some(outcome) => outcome,
@@ -231,7 +235,8 @@ impl<'a> Acquire<'a> {
                 .wait_for_place(deadline, self.call.options.once.is_some())
                 .await;
         }
-        let (mut claim, mut outcome) = first.map_or_else(|| (self.new_claim(entry), None), |first| *first);
+        let (mut claim, mut outcome) =
+            first.map_or_else(|| (self.new_claim(FIRST, entry), None), |first| *first);
         loop {
             // A request takes more room than a pause, so that it has room of its own only as long as it lasts.
             let step = Box::pin(self.next_step(entry, &mut claim, &mut pacing, outcome, deadline));
@@ -362,86 +367,12 @@ impl<'a> Acquire<'a> {
         }
     }
 
-    fn new_claim(&self, entry: &Arc<Entry>) -> Claim {
-        let claim = Claim::of_lock(self.call.engine, self.call.options, entry);
+    fn new_claim(&self, class: Option<AdmissionClass>, entry: &Arc<Entry>) -> Claim {
+        let claim = Claim::of_lock(&self.call, class, entry);
         if self.is_part {
             claim.with_handovers()
         } else {
             claim
-        }
-    }
-
-    /// The deadline of a call that ends with its period as well.
-    async fn deadline_or_period_end(&self, entry: &Entry, deadline: Option<Instant>, once: Once) {
-        let known = |period| {
-            self.period.adopt(once, period, self.call.begun);
-            self.period.known()
-        };
-        let period_end = async {
-            let period = entry.front().until_period(known).await;
-            // By this process's clock, a period does not end before its end at the server.
-            tokio::time::sleep_until(period.ends).await;
-        };
-        tokio::select! {
-            biased;
-            () = self.call.deadline(entry, deadline) => {}
-            () = period_end => {}
-        }
-    }
-
-    /// The hold, unless it was granted in a later period than that of the call: it is then released, because the work
-    /// would use that period up.
-    fn in_period(&self, hold: Hold) -> Result<Hold, LockError> {
-        if let (Some(once), Some(grant)) = (self.call.options.once, hold.lease().once) {
-            // The request of the first answer may be older than the grant, which a later copy of it got.
-            self.answered(once, grant.requested_at.min(grant.acquired_at));
-            if self.period.is_over_at(grant.acquired_at) {
-                return Err(self.call.timeout_error(self.name(), &Holder::default()));
-            }
-        }
-        Ok(hold)
-    }
-
-    /// The holder that a reply has named; an error if it is the mark of work that is done, or if the call's period is
-    /// over. A lock whose work may succeed any number of times is held by a mark as by any holder.
-    fn unless_done(&self, held: Held) -> Result<Held, LockError> {
-        let lock_id = held.holder.lock_id();
-        let (Some(once), Some(dates)) = (self.call.options.once, held.dates) else {
-            return Ok(held);
-        };
-        self.answered(once, dates.now);
-        if self.period.is_over_at(dates.now) {
-            return Err(self.call.timeout_error(self.name(), &held.holder));
-        }
-        match lock_id.filter(|id| lock_id::is_mark(id)) {
-            Some(mark) => Err(LockError::Done {
-                name: self.name().to_string(),
-                by: lock_id::owner(mark).unwrap_or_default().to_owned(),
-                until: dates.expires_at,
-            }),
-            None => Ok(Held {
-                holder: held.holder.in_period(self.period.known()),
-                ..held
-            }),
-        }
-    }
-
-    /// Notes an answer with this time of the server; the first one decides which period the call belongs to.
-    fn answered(&self, once: Once, now: DateTime) {
-        if self.period.known().is_some() {
-            return;
-        }
-        self.period.answered(
-            Instant::now(),
-            once,
-            now,
-            self.waited.get().copied().unwrap_or_default(),
-        );
-        if let Once::PerPeriod(period) = once
-            && once.is_close_to_boundary(now)
-            && self.call.engine.is_first_warning(self.name())
-        {
-            trace::close_to_boundary(self.name(), period);
         }
     }
 }
@@ -454,61 +385,4 @@ pub(super) fn yields(turn: &Turn) -> Option<Duration> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::pin::pin;
-
-    use tokio::task::coop::consume_budget;
-
-    use super::*;
-    use crate::LockProvider;
-    use crate::task::is_pending;
-
-    /// The lock is acquired at once, and the caller's thread is busy until the lease is over.
-    #[tokio::test(start_paused = true)]
-    async fn a_hold_that_is_over_is_not_handed_out() {
-        let expiry = Duration::from_secs(1);
-        let lock = LockProvider::in_memory().lock("n").expiry(expiry);
-        let mut acquiring = Box::pin(lock.max_hold(Duration::ZERO).acquire());
-        // The caller takes the reply when it runs again, because this run has used up its budget.
-        while !is_pending(pin!(consume_budget())).await {}
-        assert!(is_pending(acquiring.as_mut()).await);
-        tokio::time::sleep(expiry * 2).await;
-        let guard = acquiring.await.unwrap();
-        assert!(!guard.lease().is_over());
-        assert!(guard.remaining() > expiry / 2);
-    }
-
-    /// The lease ends between the reply and the call's next step, as when the caller's thread is stopped there.
-    #[tokio::test(start_paused = true)]
-    async fn a_hold_that_ends_meanwhile_is_acquired_anew() {
-        let provider = LockProvider::in_memory();
-        let (engine, name) = (provider.engine(), RenderedName::new("n"));
-        let options = Arc::new(Options::default());
-        let acquire = Acquire::new(engine, &name, &options, false);
-        let entry = engine.queues.join(name.text());
-        let mut claim = acquire.new_claim(&entry);
-        let turn = entry.try_turn().unwrap();
-        let mut pacing = Pacing::new(engine, &turn, acquire.call.begun);
-        let first_id = Arc::clone(claim.lock_id());
-        let outcome = claim.request(None).await;
-        let Outcome::Acquired(hold) = &outcome else {
-            panic!("the lock is free");
-        };
-        hold.lease().end(crate::LossReason::Expired);
-        let step = acquire.step(&entry, &mut claim, &mut pacing, outcome).await;
-        assert!(matches!(step, Ok(Step::Retry(Duration::ZERO))));
-        assert_ne!(*claim.lock_id(), first_id, "the first claim is released");
-    }
-
-    /// Thousands of calls may wait at the same time, each in a future of its own.
-    #[tokio::test]
-    async fn the_future_of_a_wait_is_small() {
-        let provider = LockProvider::in_memory();
-        let (engine, name) = (provider.engine(), RenderedName::new("n"));
-        let options = Arc::new(Options::default());
-        let acquire = Acquire::new(engine, &name, &options, false);
-        let entry = engine.queues.join(name.text());
-        let size = size_of_val(&acquire.wait_until_deadline(entry, None, None, None));
-        assert!(size <= 1152, "{size}");
-    }
-}
+mod tests;

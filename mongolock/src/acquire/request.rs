@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::asking::given_up_after;
-use super::claim::Target;
+use super::target::Target;
 use crate::engine::Engine;
 use crate::few::Few;
 use crate::lease::background_release::BackgroundRelease;
@@ -58,7 +58,7 @@ impl Shared {
             entry: Arc::clone(&self.entries[index]),
         };
         let slot = turn.map_or_else(entry, QueueSlot::Turn);
-        let is_turn = !matches!(self.target, Target::Set { .. });
+        let is_turn = !self.target.is_set();
         let copies = repeats.then(|| self.copies[index].clone());
         BackgroundRelease::of_claim(
             self.keys[index].clone(),
@@ -90,7 +90,7 @@ impl Request {
         });
         let due = shared.copies[0].answered(sent, replies);
         if !due.is_empty() {
-            let repeats = matches!(shared.target, Target::Set { .. });
+            let repeats = shared.target.is_set();
             let releases = due.into_iter().map(|index| shared.release(index, None, repeats));
             shared.engine.renewer.release_in_background(releases.collect());
         }
@@ -106,17 +106,13 @@ impl Request {
             engine, keys, target, ..
         } = &*self.shared;
         let request = async {
-            match target {
-                Target::Set { .. } => {
-                    // It is on the heap, so that the task of a single lock has no room for it.
-                    let claimed = Box::pin(engine.store.claim_several(keys, self.command, self.limit));
-                    claimed.await.map(|replies| replies.map(Few::from))
-                }
-                Target::Lock | Target::Permit(_) => {
-                    let claimed = engine.store.claim(&keys[0], self.command, self.limit);
-                    claimed.await.map(|reply| Ok(Few::one(reply)))
-                }
+            if target.is_set() {
+                // It is on the heap, so that the task of a single lock has no room for it.
+                let claimed = Box::pin(engine.store.claim_several(keys, self.command, self.limit));
+                return claimed.await.map(|replies| replies.map(Few::from));
             }
+            let claimed = engine.store.claim(&keys[0], self.command, self.limit);
+            claimed.await.map(|reply| Ok(Few::one(reply)))
         };
         if engine.store.never_waits() {
             return Some(request.await);

@@ -63,7 +63,7 @@ impl Process {
             id: self.new_id(),
             tokens: attempt.tokens,
             number: None,
-            asking: attempt.asking.anew(),
+            asking: Asking::new(Kind::Lock, attempt.asking.class()),
             requests: Vec::new(),
             is_lease: false,
         }

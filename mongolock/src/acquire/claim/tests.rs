@@ -1,0 +1,47 @@
+use super::*;
+use crate::name::RenderedName;
+use crate::store::driver_error;
+use crate::timing::{ACQUIRE_LIMIT_MIN, SLOW_REPLY};
+
+fn blocked() -> LockError {
+    driver_error::blocked("n", mongodb::error::Error::custom("blocked"))
+}
+
+/// Near the deadline of its call a request has too little time at the server to show that a document is blocked for long.
+#[tokio::test]
+async fn a_request_with_a_short_limit_is_out_of_time_and_not_failed() {
+    let provider = crate::LockProvider::in_memory();
+    let (engine, name, options) = (provider.engine(), RenderedName::new("n"), Arc::default());
+    let call = Call::new(engine, &name, &options, false);
+    let mut claim = Claim::of_lock(&call, None, &engine.queues.join(name.text()));
+    let mut outcome = |limit| {
+        claim.outcome(Reply {
+            sent: Instant::now(),
+            limit,
+            result: Err(blocked()),
+        })
+    };
+    assert!(matches!(outcome(ACQUIRE_LIMIT_MIN), Outcome::OutOfTime(_)));
+    assert!(matches!(outcome(SLOW_REPLY), Outcome::Failed(_)));
+}
+
+#[tokio::test]
+async fn a_set_has_three_requests_at_most() {
+    let provider = crate::LockProvider::in_memory();
+    let engine = provider.engine();
+    let entries = ["a", "b"].map(|name| engine.queues.join(&Arc::from(name)));
+    let target = Target::Set {
+        first: 0,
+        awaited: None,
+    };
+    let (name, options) = (RenderedName::new("a"), Arc::default());
+    let call = Call::new(engine, &name, &options, false);
+    let mut claim = Claim::of_set(&call, None, target, &entries);
+    for _ in 0..crate::acquire::asking::MOST_REQUESTS {
+        assert!(claim.asking.may_repeat());
+        let permit = entries[0].request_permit().await;
+        let admission = engine.store.admissions().admit(AdmissionClass::Copy).await;
+        claim.send(permit, admission, None);
+    }
+    assert!(!claim.asking.may_repeat());
+}

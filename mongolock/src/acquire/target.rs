@@ -1,0 +1,79 @@
+//! What a claim is for, and what differs with it: a lock, one permit of a semaphore, or all locks of a set.
+
+use std::sync::Arc;
+
+use super::asking::Kind;
+use crate::engine::Engine;
+use crate::few::Few;
+use crate::lease::copies::Copies;
+
+/// What a claim is for.
+#[derive(Clone)]
+pub(super) enum Target {
+    Lock,
+    /// A permit of this semaphore.
+    Permit(Arc<str>),
+    Set {
+        /// The place of the name that stands for the set.
+        first: usize,
+        /// The name that the call has waited for, by its place, and the claim that had the lock: if it has it still, the call
+        /// goes on to wait for that one.
+        awaited: Option<(usize, Arc<str>)>,
+    },
+}
+
+impl Target {
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::Lock => Kind::Lock,
+            Self::Permit(_) => Kind::Permit,
+            Self::Set { .. } => Kind::Set,
+        }
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        matches!(self, Self::Set { .. })
+    }
+
+    pub(super) fn semaphore(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Permit(semaphore) => Some(Arc::clone(semaphore)),
+            Self::Lock | Self::Set { .. } => None,
+        }
+    }
+
+    /// The name that a call for a set has waited for, and the claim that had the lock.
+    pub(super) fn awaited(&self) -> Option<(usize, &Arc<str>)> {
+        match self {
+            Self::Set {
+                awaited: Some((place, lock_id)),
+                ..
+            } => Some((*place, lock_id)),
+            _ => None,
+        }
+    }
+
+    /// The id of a new claim.
+    pub(super) fn new_lock_id(&self, engine: &Engine) -> Arc<str> {
+        if self.is_set() {
+            engine.mark.new_set_id(&engine.owner)
+        } else {
+            engine.mark.new_lock_id(&engine.owner)
+        }
+    }
+
+    /// The copies of the requests for so many names.
+    pub(super) fn copies(&self, names: usize) -> Few<Copies> {
+        if self.is_set() {
+            Few::from(Copies::of_set(names))
+        } else {
+            Few::one(Copies::default())
+        }
+    }
+
+    /// Whether the lease can pass to another caller of this process: that of a set to one that waits for its first name, and
+    /// that of a permit never.
+    pub(super) fn may_hand_over(&self) -> bool {
+        !matches!(self, Self::Permit(_))
+    }
+}
