@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use mongodb::Database;
 use mongodb::bson::{Document, doc};
-use mongodb::error::ErrorKind;
-use mongolock::{FencedExt, IndexState, LockFilter, LockProvider, WaitersState, WakeUp};
+use mongodb::error::{ErrorKind, TRANSIENT_TRANSACTION_ERROR};
+use mongolock::{FencedExt, IndexState, LockError, LockFilter, LockProvider, WaitersState, WakeUp};
 use mongolock_tests::{AMPLE, eventually, lock_document, must, names, recorded, test_db};
 
 /// The code of a refusal of a command outside the API (`APIStrictError`).
@@ -127,18 +127,25 @@ async fn work_once(provider: &LockProvider, database: &Database) {
     let mut session = database.client().start_session().await.unwrap();
     for (number, name) in ["guarded", "guarded and marked", "lost"].into_iter().enumerate() {
         let guard = provider.lock(name).once().acquire().await.unwrap();
-        session.start_transaction().await.unwrap();
-        let insert = accounts.insert_one(doc! { "_id": i32::try_from(number).unwrap() });
-        insert.session(&mut session).await.unwrap();
         let context = guard.context();
-        match name {
-            "guarded" => context.commit(&mut session).await.unwrap(),
-            "lost" => {
-                assert!(provider.admin().force_release(name).await.unwrap());
-                context.commit(&mut session).await.unwrap_err();
-            }
-            _ => context.commit_done(&mut session).await.unwrap(),
+        if name == "lost" {
+            assert!(provider.admin().force_release(name).await.unwrap());
         }
+        // A transaction that meets another operation, such as the copy of a slow request, is to be repeated.
+        let committed = loop {
+            session.start_transaction().await.unwrap();
+            let insert = accounts.insert_one(doc! { "_id": i32::try_from(number).unwrap() });
+            insert.session(&mut session).await.unwrap();
+            let committed = match name {
+                "guarded and marked" => context.commit_done(&mut session).await,
+                _ => context.commit(&mut session).await,
+            };
+            match committed {
+                Err(LockError::Mongo(error)) if error.contains_label(TRANSIENT_TRANSACTION_ERROR) => {}
+                committed => break committed,
+            }
+        };
+        assert_eq!(committed.is_ok(), name != "lost", "{name}: {committed:?}");
         drop(guard);
     }
     assert_eq!(accounts.count_documents(doc! {}).await.unwrap(), 2);
