@@ -219,6 +219,10 @@ impl Admissions {
         if state.in_flight[class as usize] >= class.most() {
             return false;
         }
+        let in_flight: usize = state.in_flight.iter().sum();
+        if in_flight + GROUPS < self.size {
+            return true;
+        }
         // A pool that has too few connections has no reserved places.
         let has_reserve = self.size >= GROUPS;
         let is_unused = |group: &Option<Group>| *group != class.group() && state.in_group(*group) == 0;
@@ -227,7 +231,7 @@ impl Admissions {
             .iter()
             .filter(|group| has_reserve && is_unused(group))
             .count();
-        state.in_flight.iter().sum::<usize>() + reserved < self.size
+        in_flight + reserved < self.size
     }
 
     /// Admits those that wait, as long as there is room.
