@@ -283,10 +283,10 @@ pub(crate) const STREAM_PROVED: Duration = seconds(10 * 60);
 pub(crate) const LINE_MARGIN: Duration = millis(5);
 
 /// The same for a waiter without a change stream, which learns of a release by polling.
-pub(crate) const LINE_MOMENT_POLLING: Duration = millis(30);
+pub(crate) const LINE_SLOT_POLLING: Duration = millis(30);
 
 /// The longest time that a waiter leaves to all before it together.
-pub(crate) const LINE_MOMENTS_MAX: Duration = millis(50);
+pub(crate) const LINE_SLOTS_MAX: Duration = millis(50);
 
 /// The number of waiters in front from which on a provider reads its stream with pauses: with many of them each event costs
 /// the server more than the time until the next release. In the simulation 64 providers with one waiter read 37 replies of
@@ -304,19 +304,19 @@ pub(crate) const STREAM_REPLY: Duration = Duration::from_micros(200);
 pub(crate) const LINE_REMEMBER: Duration = millis(500);
 
 /// The time for which a process remembers that a program without a place in line has acquired the lock.
-pub(crate) const LINE_STRANGER: Duration = seconds(5);
+pub(crate) const LINE_REMEMBER_WITHOUT_LINE: Duration = seconds(5);
 
 /// The moment that is left to such a program after each release in that time: it looks seldom and at any moment, and each
 /// millisecond in which the lock is free lets it in more often. In the simulation 4 of them beside 4 times 4 tasks have 5.3
 /// turns a second with it and 1.7 without it, for 1.33 instead of 1.17 of the time of the sections. Beside 8 times 1 task it
 /// is 13 and 6.3.
-pub(crate) const LINE_STRANGER_MOMENT: Duration = millis(2);
+pub(crate) const LINE_SLOT_WITHOUT_LINE: Duration = millis(2);
 
 /// The longest time for which a process waits after its own release until another one has acquired the lock.
-pub(crate) const STAND_BACK: Duration = millis(30);
+pub(crate) const YIELD_MAX: Duration = millis(30);
 
 /// The same without a change stream: the others may have none either, and poll.
-pub(crate) const STAND_BACK_POLLING: Duration = millis(50);
+pub(crate) const YIELD_MAX_POLLING: Duration = millis(50);
 
 /// The time for which a process stays in line after its last user of the name has left: it often asks again.
 pub(crate) const LINE_LINGER: Duration = millis(100);
@@ -327,10 +327,10 @@ pub(crate) const LINE_LINGER: Duration = millis(100);
 pub(crate) const LINE_SHOWN: Duration = millis(500);
 
 /// The time after its own release within which a process that acquires the lock again looks whether others wait.
-pub(crate) const LINE_RETAKEN: Duration = millis(100);
+pub(crate) const LINE_REACQUIRED: Duration = millis(100);
 
 /// The least time between two such looks, each for all such names. The first looks come sooner.
-pub(crate) const LINE_RETAKEN_EVERY: Duration = seconds(1);
+pub(crate) const LINE_REACQUIRED_EVERY: Duration = seconds(1);
 
 /// The longest pause of a waiter that hears of no release: an event can be lost.
 pub(crate) const LINE_SILENCE: Duration = seconds(1);
@@ -442,7 +442,7 @@ const _: () = {
     assert!(is_less(HANDOVER_MAX, HANDOVER_MAX_SLOW));
     assert!(is_less(COMMIT_NO_REPLY, COMMIT_LIMIT) && is_less(COMMAND_LIMIT, ADMIN_REPLY_LIMIT));
     assert!(is_less(LINE_READ_LIMIT, LINE_LIMIT));
-    assert!(is_less(STAND_BACK, LINE_MOMENTS_MAX) && is_less(LINE_MOMENTS_MAX, LINE_SILENCE));
+    assert!(is_less(YIELD_MAX, LINE_SLOTS_MAX) && is_less(LINE_SLOTS_MAX, LINE_SILENCE));
     assert!(is_less(STREAM_AWAIT, STREAM_SILENT) && is_less(STREAM_SILENT, DEAD_CONNECTION));
     assert!(is_less(STREAM_COST_WINDOW, STREAM_POLL_MIN) && is_less(STREAM_POLL_MIN, STREAM_POLL_MAX));
     assert!(is_less(STREAM_LATE, STREAM_AWAIT) && is_less(FILTER_KEEPS, FILTER_SWITCH));

@@ -11,8 +11,8 @@ use super::{Lines, State};
 use crate::store::{Lines as ReadLines, Waiter, WaiterEntry, driver_error};
 use crate::sync::lock;
 use crate::timing::{
-    LINE_CHECK, LINE_CHECK_LEAST, LINE_LIMIT, LINE_MARGIN, LINE_MOMENT_POLLING, LINE_PROLONGED, LINE_READ,
-    LINE_READ_LIMIT, LINE_REFUSED, LINE_SHUTDOWN,
+    LINE_CHECK, LINE_CHECK_LEAST, LINE_LIMIT, LINE_MARGIN, LINE_PROLONGED, LINE_READ, LINE_READ_LIMIT,
+    LINE_REFUSED, LINE_SHUTDOWN, LINE_SLOT_POLLING,
 };
 use crate::{LockError, trace};
 
@@ -56,7 +56,7 @@ impl Lines {
                         provider: self.mark.clone(),
                         owner: Arc::clone(&self.owner),
                         waited: place.waiting.map(|since| since.elapsed()),
-                        moment: moment(line.has_stream(), state.round_trip),
+                        time_slot: time_slot(line.has_stream(), state.round_trip),
                         last: place.last,
                         keeps_place: place.is_kept,
                     });
@@ -131,8 +131,8 @@ impl Lines {
 
     /// Reads the lines of the names that were acquired again soon after their release, and returns those for which others
     /// wait.
-    pub(crate) async fn read_retaken(&self) -> Vec<Arc<str>> {
-        let mut names = std::mem::take(&mut lock(&self.state).retaken);
+    pub(crate) async fn read_reacquired(&self) -> Vec<Arc<str>> {
+        let mut names = std::mem::take(&mut lock(&self.state).reacquired);
         let lines = self.read(&names).await;
         let is_other = |waiter: &Waiter| &*waiter.provider != self.mark.as_str();
         // In the order of the releases: that of a hash map differs from run to run, also in the simulation.
@@ -237,11 +237,11 @@ impl Lines {
 
 /// The time that a provider needs from a release to its request, if its requests take this time: it hears of the release
 /// about as late as it gets a reply.
-fn moment(has_stream: bool, round_trip: Duration) -> Duration {
+fn time_slot(has_stream: bool, round_trip: Duration) -> Duration {
     let hearing = if has_stream {
         LINE_MARGIN
     } else {
-        LINE_MOMENT_POLLING
+        LINE_SLOT_POLLING
     };
     hearing + round_trip * 2
 }

@@ -42,7 +42,7 @@ use filter::Filter;
 use looker::{LOOK_FROM, Looker};
 #[cfg(test)]
 pub(crate) use rest::{OWN_REQUESTS, REPLIES_BEFORE_STREAM};
-use rest::{Outlook, Rest, moments};
+use rest::{Outlook, Rest, time_slots};
 pub(crate) use rest::{Pauses, left_to_others};
 use stream::StreamState;
 pub(crate) use subscription::Subscription;
@@ -198,7 +198,7 @@ impl ReleaseNotifier {
         lock(&self.state).waiters.get(name).is_some()
     }
 
-    /// Has the waiter for a lock that was released send a request after the moments of those before it in line. Returns
+    /// Has the waiter for a lock that was released send a request after the time slots of those before it in line. Returns
     /// whether a waiter or a line is concerned.
     fn released(self: &Arc<Self>, name: &Arc<str>) -> bool {
         let standing = self.lines.standing(name);
@@ -216,7 +216,7 @@ impl ReleaseNotifier {
     /// returns whether nobody stands before it in line.
     pub(crate) fn released_here(self: &Arc<Self>, name: &Arc<str>) -> bool {
         self.released(name);
-        moments(self.lines.standing(name)).is_zero()
+        time_slots(self.lines.standing(name)).is_zero()
     }
 
     /// Notes that a claim has acquired a lock: a waiter that was about to send a request rests on. Returns whether a

@@ -53,7 +53,7 @@ impl World {
     pub(super) async fn run(plan: Plan) -> Arc<Self> {
         let mut server = Server::new(plan.scenario, plan.knobs.takeover_margins);
         server.turns = Turns::of(&plan);
-        server.add_dead_waiters("0", plan.knobs.dead_waiters);
+        server.add_expired_waiters("0", plan.knobs.expired_waiters);
         let world = Arc::new(Self {
             server: Arc::new(server),
             longest_wait: AtomicU64::new(0),

@@ -86,7 +86,7 @@ impl Link {
                 owner: String::new(),
                 at: DateTime::from_millis(rng.i64(..)),
                 since: None,
-                moment: Duration::from_millis(rng.u64(..)),
+                time_slot: Duration::from_millis(rng.u64(..)),
             });
         }
         rng.shuffle(line);

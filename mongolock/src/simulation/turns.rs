@@ -10,7 +10,7 @@ use super::plan::{Plan, Scenario};
 use super::process::Process;
 use crate::sync::lock;
 
-/// The longest time for which a lock stays free although a process waits for it: the longest moments in line, and the way of
+/// The longest time for which a lock stays free although a process waits for it: the longest time slots in line, and the way of
 /// an event and of a request. A holder that has crashed before it could release the lock is another matter.
 const LEFT_FREE: Duration = Duration::from_millis(90);
 
@@ -20,18 +20,18 @@ const LEFT_FREE_WITHOUT_EVENT: Duration = Duration::from_millis(1200);
 /// The same time for waiters that poll.
 const LEFT_FREE_POLLING: Duration = Duration::from_millis(400);
 
-/// The number of turns in which the processes find out who is dead.
+/// The number of turns in which the processes find out which waiters have expired.
 const LEARNING: usize = 40;
 
 /// The number of turns of which the mean time is checked for which the lock stays free.
 const WINDOW: u32 = 20;
 
-/// The longest mean time for which a lock stays free between two turns while processes wait for it, once they know who is
-/// dead.
+/// The longest mean time for which a lock stays free between two turns while processes wait for it, once they know which
+/// waiters have expired.
 const MEAN_FREE: Duration = Duration::from_millis(20);
 
 /// How recently a program that stands in no line must have acquired the lock when a process releases it, so that the process
-/// stands back.
+/// yields.
 const RECENT: Duration = Duration::from_millis(400);
 
 /// The time after such a release before which an acquisition by the same process counts as hasty.
@@ -96,7 +96,7 @@ impl Turns {
                 (false, true) => LEFT_FREE_WITHOUT_EVENT,
                 (false, false) => LEFT_FREE,
             },
-            checks_mean: !polls && plan.knobs.dead_waiters > 0 && plan.rest == 0,
+            checks_mean: !polls && plan.knobs.expired_waiters > 0 && plan.rest == 0,
             checks_starving: plan.scenario == Scenario::SetTurns,
         }
     }

@@ -50,7 +50,7 @@ impl MemoryStore {
                 let waited = i64::try_from(waited.as_millis()).unwrap_or(i64::MAX);
                 DateTime::from_millis(date.timestamp_millis().saturating_sub(waited))
             }),
-            moment: Duration::from_millis(u64::try_from(entry.moment.as_millis()).unwrap_or(u64::MAX)),
+            time_slot: Duration::from_millis(u64::try_from(entry.time_slot.as_millis()).unwrap_or(u64::MAX)),
         };
         documents.push(WaiterDocument {
             waiter,

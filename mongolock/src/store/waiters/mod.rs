@@ -32,7 +32,7 @@ pub(crate) struct WaiterEntry {
     /// For how long the oldest of its present waiters has waited; `None` if nobody waits now.
     pub(crate) waited: Option<Duration>,
     /// The time that this process needs from a release to its claim, in whole milliseconds: the others leave it that.
-    pub(crate) moment: Duration,
+    pub(crate) time_slot: Duration,
     /// The last place that is known in the line: the new one is behind it.
     pub(crate) last: Option<DateTime>,
     /// Whether the provider keeps the place that it has, and goes to the end only if it has none.
@@ -50,7 +50,7 @@ pub(crate) struct Waiter {
     /// The time at which the oldest of its present waiters began; `None` if nobody waits there now.
     pub(crate) since: Option<DateTime>,
     /// The time that it is left after a release.
-    pub(crate) moment: Duration,
+    pub(crate) time_slot: Duration,
 }
 
 /// The waiters for each name in the order of their places. A name without waiters is left out.
