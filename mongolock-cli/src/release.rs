@@ -5,7 +5,7 @@ use std::fmt::Display;
 use mongolock::{LockAdmin, LockInfo, LockState};
 
 use crate::cli::{ConnectionArguments, ReleaseArguments};
-use crate::connection::Place;
+use crate::connection::Collections;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::json::token;
@@ -27,7 +27,7 @@ pub(crate) async fn release(
     }
 }
 
-async fn release_owner(place: &Place, owner: &str, yes: bool) -> Result<Ending, Failure> {
+async fn release_owner(place: &Collections, owner: &str, yes: bool) -> Result<Ending, Failure> {
     let question = format!("release all locks of {}?", escaped(owner));
     confirm(&question, yes)?;
     let released = place.provider.admin().release_owner(owner).await?;
@@ -42,7 +42,11 @@ async fn release_owner(place: &Place, owner: &str, yes: bool) -> Result<Ending, 
     Ok(Ending::OK)
 }
 
-async fn release_name(place: &Place, name: &str, arguments: &ReleaseArguments) -> Result<Ending, Failure> {
+async fn release_name(
+    place: &Collections,
+    name: &str,
+    arguments: &ReleaseArguments,
+) -> Result<Ending, Failure> {
     let admin = place.provider.admin();
     let seen = seen(place, name, arguments).await?;
     let wanted = releasable(&seen, arguments)?;
@@ -64,7 +68,11 @@ async fn release_name(place: &Place, name: &str, arguments: &ReleaseArguments) -
 }
 
 /// The lock or the permits that are asked for, as they are now.
-async fn seen(place: &Place, name: &str, arguments: &ReleaseArguments) -> Result<Vec<LockInfo>, Failure> {
+async fn seen(
+    place: &Collections,
+    name: &str,
+    arguments: &ReleaseArguments,
+) -> Result<Vec<LockInfo>, Failure> {
     let admin = place.provider.admin();
     if arguments.permit.is_none() && !arguments.all {
         if let Some(lock) = admin.get(name).await? {

@@ -3,7 +3,7 @@
 use mongolock::{LockAdmin, LockFilter, LockInfo, LockState};
 
 use crate::cli::{ConnectionArguments, ShowArguments};
-use crate::connection::Place;
+use crate::connection::Collections;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
 use crate::json::{self, rfc3339, since, token};
@@ -62,7 +62,7 @@ pub(crate) async fn permits(admin: &LockAdmin, name: &str) -> Result<Vec<LockInf
 }
 
 /// There is no lock of this name, which is said after an outcome.
-pub(crate) fn no_lock(outcome: &str, name: &str, place: &Place) -> Failure {
+pub(crate) fn no_lock(outcome: &str, name: &str, place: &Collections) -> Failure {
     Failure::new(format!("{outcome}there is no lock `{name}` in {}", place.name()))
         .help("A lock has a document from its first acquisition until one day after its last use.")
         .code(exit::NO)

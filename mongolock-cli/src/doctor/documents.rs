@@ -5,7 +5,7 @@ use mongodb::error::Error;
 use mongolock::{LockError, LockFilter};
 
 use super::{Finding, UNAUTHORIZED, code};
-use crate::connection::Place;
+use crate::connection::Collections;
 use crate::driver;
 use crate::failure::Failure;
 use crate::json::rfc3339;
@@ -17,7 +17,7 @@ const NAMED: usize = 5;
 /// How to see all of them.
 const LIST: &str = "at the shell: mongolock ls | grep ' damaged '";
 
-pub(super) async fn documents(place: &Place) -> Vec<Finding> {
+pub(super) async fn documents(place: &Collections) -> Vec<Finding> {
     let check = "documents";
     let foreign = doc! { "_id": { "$not": { "$type": "string" } } };
     let foreign = match place.locks.find(foreign).limit(1).await {
@@ -77,7 +77,7 @@ pub(super) async fn documents(place: &Place) -> Vec<Finding> {
 }
 
 /// A damaged document of this name, after this number of others. The library names a permit as its semaphore.
-async fn nth_damaged(place: &Place, name: &str, before: usize) -> Result<Option<Document>, Error> {
+async fn nth_damaged(place: &Collections, name: &str, before: usize) -> Result<Option<Document>, Error> {
     let permits = doc! { "$gt": format!("{name}\u{1f}"), "$lt": format!("{name}\u{20}") };
     let unlike = |field: &str, wanted: &str| doc! { field: { "$not": { "$type": wanted } } };
     let is_damaged = [
@@ -134,7 +134,7 @@ fn removal(collection: &str, document: &Document) -> String {
 
 /// The number of locks that can be read, the names and problems of the first ones that cannot, and the number of others
 /// that cannot.
-async fn damaged(place: &Place) -> Result<(u64, Vec<(String, String)>, u64), Failure> {
+async fn damaged(place: &Collections) -> Result<(u64, Vec<(String, String)>, u64), Failure> {
     let mut locks = place.provider.admin().stream(LockFilter::new());
     let (mut number, mut damaged, mut others) = (0, Vec::new(), 0);
     while let Some(found) = locks.next().await {

@@ -3,10 +3,10 @@
 use mongolock::IndexState;
 
 use super::Finding;
-use crate::connection::Place;
+use crate::connection::Collections;
 
 /// The finding about the index. The library reads it, and creates nothing.
-pub(super) async fn ttl_index(place: &Place) -> Finding {
+pub(super) async fn ttl_index(place: &Collections) -> Finding {
     let state = place.provider.admin().inspect_index().await;
     let (check, said) = ("TTL index", state.to_string());
     let name = place.locks.name();

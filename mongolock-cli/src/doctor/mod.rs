@@ -11,7 +11,7 @@ use mongodb::error::{Error, ErrorKind};
 use serde::Serialize;
 
 use crate::cli::{ConnectionArguments, DoctorArguments};
-use crate::connection::Place;
+use crate::connection::Collections;
 use crate::driver;
 use crate::exit::{self, Ending};
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ const UNAUTHORIZED: i32 = 13;
 /// Whether all is well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum State {
+enum CheckState {
     Ok,
     Wrong,
     /// This user may not see it, or it could not be reached.
@@ -36,7 +36,7 @@ enum State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Finding {
     check: &'static str,
-    state: State,
+    state: CheckState,
     #[serde(rename = "finding")]
     said: String,
     /// The command that mends it, for mongosh unless it says otherwise.
@@ -48,7 +48,7 @@ impl Finding {
     fn ok(check: &'static str, said: impl Into<String>) -> Self {
         Self {
             check,
-            state: State::Ok,
+            state: CheckState::Ok,
             said: said.into(),
             mend: None,
         }
@@ -57,7 +57,7 @@ impl Finding {
     fn wrong(check: &'static str, said: impl Into<String>, mend: impl Into<String>) -> Self {
         Self {
             check,
-            state: State::Wrong,
+            state: CheckState::Wrong,
             said: said.into(),
             mend: Some(mend.into()),
         }
@@ -65,7 +65,7 @@ impl Finding {
 
     fn unknown(check: &'static str, said: impl Into<String>) -> Self {
         Self {
-            state: State::Unknown,
+            state: CheckState::Unknown,
             ..Self::ok(check, said)
         }
     }
@@ -101,7 +101,7 @@ pub(crate) async fn doctor(
     Ok(Ending::Code(if report.is_wrong { exit::NO } else { 0 }))
 }
 
-async fn check(place: &Place, hello: &Document, report: &mut Report) -> Result<(), Failure> {
+async fn check(place: &Collections, hello: &Document, report: &mut Report) -> Result<(), Failure> {
     for finding in rights::rights(place).await {
         report.add(&finding)?;
     }
@@ -125,14 +125,14 @@ struct Report {
 
 impl Report {
     fn add(&mut self, finding: &Finding) -> Result<(), Failure> {
-        self.is_wrong |= finding.state == State::Wrong;
+        self.is_wrong |= finding.state == CheckState::Wrong;
         if self.as_json {
             return self.output.line(json::line(finding));
         }
         let state = match finding.state {
-            State::Ok => "ok",
-            State::Wrong => "WRONG",
-            State::Unknown => "unknown",
+            CheckState::Ok => "ok",
+            CheckState::Wrong => "WRONG",
+            CheckState::Unknown => "unknown",
         };
         let said = escaped(&finding.said);
         self.output

@@ -3,7 +3,7 @@
 use mongodb::bson::{Bson, Document, doc};
 
 use super::{Finding, UNAUTHORIZED, code};
-use crate::connection::Place;
+use crate::connection::Collections;
 use crate::driver;
 
 /// What the library needs on the collection of the locks, and what for.
@@ -26,7 +26,7 @@ const ON_WAITERS: [(&str, &str); 6] = [
     ("listIndexes", "the index of the waiters"),
 ];
 
-pub(super) async fn rights(place: &Place) -> Vec<Finding> {
+pub(super) async fn rights(place: &Collections) -> Vec<Finding> {
     let check = "privileges";
     let status = doc! { "connectionStatus": 1, "showPrivileges": true };
     let reply = match place.database.run_command(status).await {
@@ -47,7 +47,7 @@ pub(super) async fn rights(place: &Place) -> Vec<Finding> {
 }
 
 /// No user has logged in. Either everybody may do everything, or nobody anything.
-async fn without_user(place: &Place) -> Finding {
+async fn without_user(place: &Collections) -> Finding {
     let check = "privileges";
     match place.locks.find_one(doc! { "_id": Bson::Null }).await {
         Ok(_) => Finding::ok(
@@ -63,7 +63,13 @@ async fn without_user(place: &Place) -> Finding {
     }
 }
 
-fn finding(place: &Place, privileges: &[Bson], collection: &str, action: &str, purpose: &str) -> Finding {
+fn finding(
+    place: &Collections,
+    privileges: &[Bson],
+    collection: &str,
+    action: &str,
+    purpose: &str,
+) -> Finding {
     let (check, database) = ("privileges", place.database.name());
     let has_it = privileges
         .iter()
@@ -101,7 +107,7 @@ fn permits(privilege: &Document, action: &str) -> bool {
 }
 
 /// The command that grants actions on a collection to a role.
-pub(super) fn grant(place: &Place, collection: &str, actions: &[&str]) -> String {
+pub(super) fn grant(place: &Collections, collection: &str, actions: &[&str]) -> String {
     let database = place.database.name();
     format!(
         "db.getSiblingDB({database:?}).grantPrivilegesToRole(\"<role>\", \

@@ -18,7 +18,7 @@ use self::changes::{Change, Kind, Locks, waiting};
 use self::page::Page;
 use crate::cli::{ConnectionArguments, WatchArguments};
 use crate::clock::Moment;
-use crate::connection::Place;
+use crate::connection::Collections;
 use crate::driver;
 use crate::exit::Ending;
 use crate::failure::Failure;
@@ -106,8 +106,8 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(place: Place, page: &'a Page, prefix: Option<String>) -> Self {
-        let Place {
+    fn new(place: Collections, page: &'a Page, prefix: Option<String>) -> Self {
+        let Collections {
             database,
             locks,
             waiters,

@@ -92,7 +92,7 @@ pub(crate) struct Lease {
     last_token: FencingToken,
     /// Whether the hold was handed over by another caller in this process, without a command.
     is_handed_over: bool,
-    state: Mutex<State>,
+    state: Mutex<LeaseState>,
     /// Notified when the lease ends, or when a body may be cancelled.
     changed: Notify,
     /// The slot in the queue. It is kept here and not in the guard, so that a lost lease passes its turn on at once.
@@ -115,7 +115,7 @@ pub(crate) struct Lease {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum LeaseState {
     Live {
         /// The time at which the holder stops relying on the lease.
         deadline: Instant,
@@ -170,7 +170,7 @@ impl Lease {
             semaphore: None,
             last_token: token,
             is_handed_over: false,
-            state: Mutex::new(State::Live {
+            state: Mutex::new(LeaseState::Live {
                 deadline,
                 work: Work::UnderWay,
             }),
@@ -254,8 +254,8 @@ impl Lease {
     /// The time at which the holder stops relying on the lease; `None` once the lease has ended.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match *lock(&self.state) {
-            State::Live { deadline, .. } => Some(deadline),
-            State::Released | State::Done | State::Lost(_) => None,
+            LeaseState::Live { deadline, .. } => Some(deadline),
+            LeaseState::Released | LeaseState::Done | LeaseState::Lost(_) => None,
         }
     }
 
@@ -266,15 +266,15 @@ impl Lease {
 
     /// Whether the lease has ended without a release.
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(*lock(&self.state), State::Lost(_))
+        matches!(*lock(&self.state), LeaseState::Lost(_))
     }
 
     pub(crate) fn remaining(&self) -> Duration {
         let state = lock(&self.state);
         // The clock is read under the mutex, so that a lease that was over stays over.
         match *state {
-            State::Live { deadline, .. } => deadline.saturating_duration_since(Instant::now()),
-            State::Released | State::Done | State::Lost(_) => Duration::ZERO,
+            LeaseState::Live { deadline, .. } => deadline.saturating_duration_since(Instant::now()),
+            LeaseState::Released | LeaseState::Done | LeaseState::Lost(_) => Duration::ZERO,
         }
     }
 
@@ -289,10 +289,10 @@ impl Lease {
     /// The error for a lease that is over; it keeps the reason of an earlier loss.
     pub(crate) fn lost_error(&self) -> LockError {
         let reason = match *lock(&self.state) {
-            State::Live { .. } => LossReason::Expired,
+            LeaseState::Live { .. } => LossReason::Expired,
             // After its end the server no longer has the claim.
-            State::Released | State::Done => LossReason::Gone,
-            State::Lost(reason) => reason,
+            LeaseState::Released | LeaseState::Done => LossReason::Gone,
+            LeaseState::Lost(reason) => reason,
         };
         LockError::Lost {
             name: self.name().to_owned(),
@@ -321,7 +321,7 @@ impl Lease {
     /// renewals the one that was sent later decides. A lease that is over stays over.
     pub(crate) fn extend(&self, sent: Instant) {
         let mut state = lock(&self.state);
-        if let State::Live { deadline, .. } = &mut *state
+        if let LeaseState::Live { deadline, .. } = &mut *state
             && *deadline > Instant::now()
         {
             *deadline = (*deadline).max(sent + without_margin(self.options.expiry));
@@ -380,7 +380,7 @@ impl Lease {
 
     fn begin_completion(&self, next: Work) -> bool {
         match &mut *lock(&self.state) {
-            State::Live { deadline, work } if *deadline > Instant::now() => {
+            LeaseState::Live { deadline, work } if *deadline > Instant::now() => {
                 *work = next;
                 true
             }
@@ -390,20 +390,20 @@ impl Lease {
 
     /// Notes that the mark was not written, and that the lease goes on.
     pub(crate) fn cancel_completion(&self) {
-        if let State::Live { work, .. } = &mut *lock(&self.state) {
+        if let LeaseState::Live { work, .. } = &mut *lock(&self.state) {
             *work = Work::UnderWay;
         }
     }
 
     /// Ends the lease after the server has confirmed the mark.
     pub(super) fn complete(&self) {
-        self.finish(State::Done);
+        self.finish(LeaseState::Done);
         self.changed.notify_waiters();
     }
 
     /// Ends a lease whose work has succeeded and whose mark the server refuses.
     pub(super) fn end_unmarked(&self) {
-        if self.finish(State::Released).is_some() {
+        if self.finish(LeaseState::Released).is_some() {
             self.changed.notify_waiters();
             self.report(trace::released);
         }
@@ -411,7 +411,7 @@ impl Lease {
 
     /// Ends a lease whose work has succeeded and whose mark cannot be written any more.
     pub(super) fn lose(&self, reason: LossReason) {
-        if self.finish(State::Lost(reason)).is_some() {
+        if self.finish(LeaseState::Lost(reason)).is_some() {
             self.changed.notify_waiters();
             self.report_loss(reason);
         }
@@ -420,15 +420,15 @@ impl Lease {
     /// Whether the work has succeeded: the mark is requested, in a commit or alone, or it is confirmed.
     pub(crate) fn has_succeeded(&self) -> bool {
         match *lock(&self.state) {
-            State::Live { work, .. } => work != Work::UnderWay,
-            State::Done => true,
-            State::Released | State::Lost(_) => false,
+            LeaseState::Live { work, .. } => work != Work::UnderWay,
+            LeaseState::Done => true,
+            LeaseState::Released | LeaseState::Lost(_) => false,
         }
     }
 
     /// Whether the server has confirmed the mark.
     pub(crate) fn is_done(&self) -> bool {
-        matches!(*lock(&self.state), State::Done)
+        matches!(*lock(&self.state), LeaseState::Done)
     }
 
     /// Ends the lease for a release and returns its deadline; `None` if it was over before.
@@ -437,7 +437,7 @@ impl Lease {
             self.end(LossReason::Expired);
             return None;
         }
-        let deadline = self.finish(State::Released)?;
+        let deadline = self.finish(LeaseState::Released)?;
         self.changed.notify_waiters();
         Some(deadline)
     }
@@ -482,7 +482,7 @@ impl Lease {
     pub(crate) fn measure(&self, meter: Option<&LockMeter>) {
         let Some(meter) = meter else { return };
         let state = lock(&self.state);
-        if let State::Live { .. } = *state
+        if let LeaseState::Live { .. } = *state
             && self.meter.set(meter.clone()).is_ok()
         {
             meter.hold_begins();
@@ -547,7 +547,7 @@ impl Lease {
 
     /// Whether the server no longer has the claim. A set is lost with the first of its names, and has the others.
     pub(super) fn is_gone(&self) -> bool {
-        self.members.is_empty() && matches!(*lock(&self.state), State::Lost(LossReason::Gone))
+        self.members.is_empty() && matches!(*lock(&self.state), LeaseState::Lost(LossReason::Gone))
     }
 
     /// Notes that another operation blocks the release.
@@ -602,13 +602,13 @@ impl Lease {
     }
 
     /// Ends a live lease and returns its deadline; `None` if it had ended before.
-    fn finish(&self, end: State) -> Option<Instant> {
+    fn finish(&self, end: LeaseState) -> Option<Instant> {
         self.finish_if(end, |_| true)
     }
 
     /// [`finish`](Self::finish) by a loss. Whether work is done that may have succeeded is decided elsewhere: see [`Work`].
     fn finish_lost(&self, reason: LossReason) -> Option<Instant> {
-        self.finish_if(State::Lost(reason), |work| match work {
+        self.finish_if(LeaseState::Lost(reason), |work| match work {
             Work::UnderWay => true,
             // The mark may have replaced the claim.
             Work::Committing => reason != LossReason::Gone && !self.has_open_commit(),
@@ -616,9 +616,9 @@ impl Lease {
         })
     }
 
-    fn finish_if(&self, end: State, may_end: impl Fn(Work) -> bool) -> Option<Instant> {
+    fn finish_if(&self, end: LeaseState, may_end: impl Fn(Work) -> bool) -> Option<Instant> {
         let mut state = lock(&self.state);
-        let State::Live { deadline, work } = *state else {
+        let LeaseState::Live { deadline, work } = *state else {
             return None;
         };
         if !may_end(work) {

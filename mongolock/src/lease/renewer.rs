@@ -27,7 +27,7 @@ pub(crate) struct Renewer {
     store: Arc<Store>,
     /// The order of the waiters of all processes, in which a release is noted.
     pub(crate) lines: Arc<Lines>,
-    state: Mutex<State>,
+    state: Mutex<RenewerState>,
     /// Wakes the task when there is new work.
     wake: Notify,
     /// The ids of claims that this process has given up.
@@ -36,7 +36,7 @@ pub(crate) struct Renewer {
 }
 
 #[derive(Default)]
-struct State {
+struct RenewerState {
     schedule: Schedule,
     /// The pending releases by the time at which they are due; a number tells releases of one time apart.
     releases: BTreeMap<(Instant, u64), BackgroundRelease>,
@@ -336,7 +336,7 @@ impl Renewer {
     }
 }
 
-impl State {
+impl RenewerState {
     fn add(&mut self, releases: Vec<BackgroundRelease>) {
         for release in releases {
             self.last_number += 1;

@@ -6,9 +6,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::Instrument;
 
-use super::line::{Place, Write};
-use super::{Lines, State};
-use crate::store::{Lines as ReadLines, Waiter, WaiterEntry, driver_error};
+use super::line::{PlaceRequest, Write};
+use super::{Lines, LinesState};
+use crate::store::{Waiter, WaiterEntry, WaitersByName, driver_error};
 use crate::sync::lock;
 use crate::timing::{
     LINE_CHECK, LINE_CHECK_LEAST, LINE_LIMIT, LINE_MARGIN, LINE_PROLONGED, LINE_READ, LINE_READ_LIMIT,
@@ -24,7 +24,7 @@ const READ: usize = 100;
 
 impl Lines {
     /// Starts the write of a name's document, which is not as it should be.
-    pub(super) fn settle(self: &Arc<Self>, state: &mut State, name: &Arc<str>) {
+    pub(super) fn settle(self: &Arc<Self>, state: &mut LinesState, name: &Arc<str>) {
         state.unsettled.insert(Arc::clone(name));
         if state.writer.as_ref().is_none_or(JoinHandle::is_finished) {
             let writing = write(Arc::clone(self));
@@ -33,7 +33,7 @@ impl Lines {
     }
 
     /// Starts the task that keeps the documents, unless it runs: it ends with the runtime that it was started on.
-    pub(super) fn ensure_keeper(self: &Arc<Self>, state: &mut State) {
+    pub(super) fn ensure_keeper(self: &Arc<Self>, state: &mut LinesState) {
         if state.keeper.as_ref().is_none_or(JoinHandle::is_finished) {
             state.keeper = Some(crate::task::spawn(keep(Arc::clone(self))));
         }
@@ -104,8 +104,8 @@ impl Lines {
     }
 
     /// Reads the lines of names, and returns those in which somebody stands.
-    pub(crate) async fn read(&self, names: &[Arc<str>]) -> ReadLines {
-        let mut all = ReadLines::new();
+    pub(crate) async fn read(&self, names: &[Arc<str>]) -> WaitersByName {
+        let mut all = WaitersByName::new();
         for names in names.chunks(READ) {
             match self.store.lines(names, LINE_READ_LIMIT).await {
                 Ok(lines) => {
@@ -119,7 +119,7 @@ impl Lines {
         all
     }
 
-    fn take_over(&self, names: &[Arc<str>], lines: &ReadLines) {
+    fn take_over(&self, names: &[Arc<str>], lines: &WaitersByName) {
         let mut state = lock(&self.state);
         for name in names {
             if let Some(line) = state.names.get_mut(name) {
@@ -251,7 +251,7 @@ fn time_slot(has_stream: bool, round_trip: Duration) -> Duration {
 struct Writes {
     places: Vec<WaiterEntry>,
     /// What the entries of `places` were made of, in the same order.
-    placed: Vec<Place>,
+    placed: Vec<PlaceRequest>,
     leaves: Vec<Arc<str>>,
 }
 

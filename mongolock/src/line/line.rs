@@ -31,14 +31,14 @@ pub(super) struct Line {
     /// Whether no other provider is known to have acquired the lock after this one.
     was_last: bool,
     /// The last claim of another provider that is known to have had the lock, and since when it is known.
-    holder: Option<Holder>,
+    holder: Option<OtherClaim>,
     /// The time since which the name may be without a user.
     idle_since: Option<Instant>,
 }
 
 /// The claim of another provider that has the lock.
 #[derive(Debug, Clone)]
-struct Holder {
+struct OtherClaim {
     lock_id: Arc<str>,
     since: Instant,
 }
@@ -46,13 +46,13 @@ struct Holder {
 /// A write of the document.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Write {
-    Place(Place),
+    Place(PlaceRequest),
     Leave,
 }
 
 /// A place that the provider takes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct PlaceRequest {
     /// The time at which the oldest waiting caller began to wait.
     pub(super) waiting: Option<Instant>,
     /// The greatest place that was seen in this line.
@@ -110,7 +110,7 @@ impl Line {
 
     fn want_place(&mut self, waiting: Option<Instant>, is_kept: bool) {
         self.shown_wait = waiting;
-        self.wanted = Some(Write::Place(Place {
+        self.wanted = Some(Write::Place(PlaceRequest {
             waiting,
             last: self.last_place,
             is_kept,
@@ -156,7 +156,7 @@ impl Line {
         if known {
             return;
         }
-        self.holder = Some(Holder {
+        self.holder = Some(OtherClaim {
             lock_id: Arc::clone(lock_id),
             since: now,
         });
@@ -218,7 +218,7 @@ impl Line {
 
     /// After its own release a program that stands in no line asks again at once, before anybody hears of the release.
     fn leaves_time_without_line(&self, now: Instant) -> bool {
-        let is_without_line = |holder: &Holder| ProviderMark::in_lock_id(&holder.lock_id).is_none();
+        let is_without_line = |holder: &OtherClaim| ProviderMark::in_lock_id(&holder.lock_id).is_none();
         let was_last = !self.was_last && self.holder.as_ref().is_some_and(is_without_line);
         self.order.was_acquired_without_line(now) && !was_last
     }

@@ -92,7 +92,7 @@ pub(crate) struct Lines {
     owner: Arc<str>,
     /// Whether this provider waits in line.
     is_fair: bool,
-    state: Mutex<State>,
+    state: Mutex<LinesState>,
     /// The number of names in the state: as long as there is none, a lock that is free costs no mutex here.
     known: AtomicUsize,
     recent: RecentReleases,
@@ -101,7 +101,7 @@ pub(crate) struct Lines {
 }
 
 #[derive(Default)]
-struct State {
+struct LinesState {
     /// In a fixed order, so that a seed of the simulation repeats the same run.
     names: BTreeMap<Arc<str>, Line>,
     /// The time that an acquire request takes of late.
@@ -319,7 +319,7 @@ impl Lines {
     }
 }
 
-impl State {
+impl LinesState {
     fn is_refused(&self, now: Instant) -> bool {
         self.refused_until.is_some_and(|until| until > now)
     }

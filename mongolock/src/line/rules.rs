@@ -19,19 +19,19 @@ use crate::timing::{LINE_MARGIN, LINE_REMEMBER, LINE_SLOTS_MAX, YIELD_MAX, YIELD
 const OWN: &str = "own";
 
 /// A document in a line: its provider, its place and its time slot.
-type Place = (u8, i64, u64);
+type PlaceValues = (u8, i64, u64);
 
 /// What happens to a line; providers are numbers.
 #[derive(Debug, Clone)]
 enum Event {
     /// It is read, with the own document at this place, if there is one.
-    Read(Vec<Place>, Option<usize>),
+    Read(Vec<PlaceValues>, Option<usize>),
     AcquiredBy(Option<u8>),
     Acquired,
 }
 
 /// Any sequence of events, with the milliseconds before each.
-fn events(place: impl Strategy<Value = Place>) -> impl Strategy<Value = Vec<(u64, Event)>> {
+fn events(place: impl Strategy<Value = PlaceValues>) -> impl Strategy<Value = Vec<(u64, Event)>> {
     let event = prop_oneof![
         2 => (vec(place, 0..8), option::of(0..9_usize)).prop_map(|(line, own)| Event::Read(line, own)),
         6 => option::of(0..8_u8).prop_map(Event::AcquiredBy),
@@ -41,12 +41,12 @@ fn events(place: impl Strategy<Value = Place>) -> impl Strategy<Value = Vec<(u64
 }
 
 /// A place in a line as this library writes it.
-fn sound_place() -> impl Strategy<Value = Place> {
+fn sound_place() -> impl Strategy<Value = PlaceValues> {
     (0..6_u8, 0..3_i64, 0..60_u64)
 }
 
 /// A place that anybody may have written.
-fn any_place() -> impl Strategy<Value = Place> {
+fn any_place() -> impl Strategy<Value = PlaceValues> {
     (0..6_u8, any::<i64>(), prop_oneof![0..60_u64, any::<u64>()])
 }
 
@@ -61,8 +61,8 @@ fn waiter(provider: &str, at: i64, time_slot: u64) -> Waiter {
 }
 
 /// The documents at these places, in this order, with the own one among them.
-fn line_of(places: &[Place], own: Option<usize>) -> Vec<Waiter> {
-    let of = |(provider, at, time_slot): &Place| waiter(&provider.to_string(), *at, *time_slot);
+fn line_of(places: &[PlaceValues], own: Option<usize>) -> Vec<Waiter> {
+    let of = |(provider, at, time_slot): &PlaceValues| waiter(&provider.to_string(), *at, *time_slot);
     let mut line: Vec<Waiter> = places.iter().map(of).collect();
     if let Some(own) = own {
         line.insert(own.min(line.len()), waiter(OWN, 0, 5));
@@ -71,7 +71,7 @@ fn line_of(places: &[Place], own: Option<usize>) -> Vec<Waiter> {
 }
 
 /// The same line without a second document of a provider, by the places.
-fn in_order(mut places: Vec<Place>) -> Vec<Place> {
+fn in_order(mut places: Vec<PlaceValues>) -> Vec<PlaceValues> {
     let mut seen = HashSet::new();
     places.retain(|(provider, ..)| seen.insert(*provider));
     places.sort_by_key(|(_, at, _)| *at);

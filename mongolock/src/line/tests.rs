@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::bson::DateTime;
 use tokio::time::{Instant, sleep};
 
-use super::line::{Line, Place, Write};
+use super::line::{Line, PlaceRequest, Write};
 use super::{Lines, OwnAcquisition, User};
 use crate::queue::Rivals;
 use crate::store::{MemoryStore, ProviderMark, Store, Waiter};
@@ -531,7 +531,7 @@ async fn the_last_place_never_goes_back() {
     let mut line = Line::new(queue.user(), true);
     let last_of = |line: &mut Line| {
         line.want_move(None);
-        let Some(Write::Place(Place { last, .. })) = line.take_write() else {
+        let Some(Write::Place(PlaceRequest { last, .. })) = line.take_write() else {
             panic!("a move is due");
         };
         last.map(DateTime::timestamp_millis)

@@ -46,7 +46,7 @@ use rest::{Outlook, Rest, time_slots};
 pub(crate) use rest::{Pauses, left_to_others};
 use stream::StreamState;
 pub(crate) use subscription::Subscription;
-use waiters::{Waiter, Waiters};
+use waiters::{FrontWaiter, Waiters};
 
 /// Wakes the waiters for locks that other processes hold: when the change stream reports a release, and when it is time
 /// to look again. One stream and one task for the looks serve the whole provider, and they exist only while there are
@@ -63,7 +63,7 @@ pub(crate) struct ReleaseNotifier {
     longest_pause: Duration,
     /// The number of waiters whose locks are held, registered or not.
     waiting: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<NotifierState>,
     /// Wakes the task for the looks when a waiter is due earlier than it knows.
     look: Notify,
 }
@@ -77,7 +77,7 @@ impl Drop for Counted {
     }
 }
 
-struct State {
+struct NotifierState {
     waiters: Waiters,
     looker: Looker,
     stream: StreamState,
@@ -99,7 +99,7 @@ impl ReleaseNotifier {
     /// A notifier with a change stream, unless wake-ups are switched off.
     pub(crate) fn new(store: Arc<Store>, lines: Arc<Lines>, given_up: Arc<GivenUp>, config: &Config) -> Self {
         let now = Instant::now();
-        let state = State {
+        let state = NotifierState {
             waiters: Waiters::default(),
             looker: Looker::default(),
             stream: if config.wake_up {
@@ -135,7 +135,7 @@ impl ReleaseNotifier {
         let is_outdated = state.reports(entry.name());
         let now = Instant::now();
         let rest = Rest::new(now, backoff, is_outdated);
-        let waiter = Waiter::new(&woken, entry, rest);
+        let waiter = FrontWaiter::new(&woken, entry, rest);
         state.waiters.add(waiter);
         state.last_used = now;
         drop(state);
@@ -143,7 +143,7 @@ impl ReleaseNotifier {
     }
 
     /// Removes a waiter, which is to be dropped without the mutex.
-    fn unsubscribe(&self, name: &Arc<str>) -> Option<Waiter> {
+    fn unsubscribe(&self, name: &Arc<str>) -> Option<FrontWaiter> {
         let (mut state, now) = (lock(&self.state), Instant::now());
         state.last_used = now;
         state.filter.leave(now, name);
@@ -169,7 +169,12 @@ impl ReleaseNotifier {
     }
 
     /// Has a waiter rest after a reply that found its lock held, and returns for how long.
-    fn rest(self: &Arc<Self>, state: &mut State, name: &Arc<str>, remaining: Option<Duration>) -> Duration {
+    fn rest(
+        self: &Arc<Self>,
+        state: &mut NotifierState,
+        name: &Arc<str>,
+        remaining: Option<Duration>,
+    ) -> Duration {
         let Some(outlook) = self.outlook(state, name) else {
             return Duration::ZERO;
         };
@@ -180,7 +185,7 @@ impl ReleaseNotifier {
     }
 
     /// What is known of the lock of a waiter that rests now.
-    fn outlook(self: &Arc<Self>, state: &mut State, name: &Arc<str>) -> Option<Outlook> {
+    fn outlook(self: &Arc<Self>, state: &mut NotifierState, name: &Arc<str>) -> Option<Outlook> {
         self.ensure_stream(state);
         let waiter = state.waiters.get(name)?;
         let (oldest, since) = (waiter.entry.waiting_since(), waiter.rest().since());
@@ -245,7 +250,7 @@ impl ReleaseNotifier {
 
     /// Has a waiter that has sent no request yet send one at this time, unless another provider acquires the lock before.
     /// Without a stream it looks at that time.
-    fn rest_for_place(self: &Arc<Self>, state: &mut State, name: &Arc<str>, until: Instant) {
+    fn rest_for_place(self: &Arc<Self>, state: &mut NotifierState, name: &Arc<str>, until: Instant) {
         self.ensure_stream(state);
         let is_reported = state.reports(name);
         let place = |rest: &mut Rest| rest.place(until, is_reported);
@@ -298,7 +303,7 @@ impl ReleaseNotifier {
     }
 }
 
-impl State {
+impl NotifierState {
     /// Whether the stream reports releases of this lock at present.
     fn reports(&self, name: &str) -> bool {
         self.is_open() && self.filter.present().admits(name)

@@ -43,7 +43,7 @@ const MAX_RETENTION: Duration = Duration::from_secs(i32::MAX as u64);
 #[derive(Clone)]
 #[must_use = "a builder makes no provider before `build` is called"]
 pub struct LockProviderBuilder {
-    place: Place,
+    place: StoreChoice,
     background: Option<BackgroundClient>,
     /// The client of the database, if this library has made it.
     connection: Option<Arc<Connection>>,
@@ -55,7 +55,7 @@ pub struct LockProviderBuilder {
 }
 
 #[derive(Clone)]
-enum Place {
+enum StoreChoice {
     Database(Database),
     Memory(Arc<MemoryStore>),
     #[cfg(test)]
@@ -64,7 +64,7 @@ enum Place {
 
 impl LockProviderBuilder {
     pub(crate) fn new(database: &Database) -> Self {
-        Self::at(Place::Database(database.clone()))
+        Self::at(StoreChoice::Database(database.clone()))
     }
 
     /// A builder for the database that the connection string names.
@@ -78,15 +78,15 @@ impl LockProviderBuilder {
     }
 
     pub(crate) fn in_memory() -> Self {
-        Self::at(Place::Memory(Arc::new(MemoryStore::new())))
+        Self::at(StoreChoice::Memory(Arc::new(MemoryStore::new())))
     }
 
     #[cfg(test)]
     pub(crate) fn simulated(link: Link) -> Self {
-        Self::at(Place::Simulated(Arc::new(link)))
+        Self::at(StoreChoice::Simulated(Arc::new(link)))
     }
 
-    fn at(place: Place) -> Self {
+    fn at(place: StoreChoice) -> Self {
         Self {
             place,
             background: None,
@@ -113,7 +113,7 @@ impl LockProviderBuilder {
     /// # }
     /// ```
     pub fn database(mut self, name: impl AsRef<str>) -> Self {
-        if let Place::Database(database) = &mut self.place {
+        if let StoreChoice::Database(database) = &mut self.place {
             *database = database.client().database(name.as_ref());
         }
         self
@@ -309,19 +309,19 @@ impl LockProviderBuilder {
 
     fn store(&self) -> Store {
         match &self.place {
-            Place::Database(database) => Store::Mongo(Opaque::new(MongoStore::new(
+            StoreChoice::Database(database) => Store::Mongo(Opaque::new(MongoStore::new(
                 database,
                 self.background.as_ref(),
                 &self.collection,
                 self.connection.clone(),
                 Arc::clone(&self.servers),
             ))),
-            Place::Memory(store) => {
+            StoreChoice::Memory(store) => {
                 store.set_retention(self.config.retention);
                 Store::Memory(Arc::clone(store))
             }
             #[cfg(test)]
-            Place::Simulated(link) => Store::Simulated(Arc::clone(link)),
+            StoreChoice::Simulated(link) => Store::Simulated(Arc::clone(link)),
         }
     }
 
@@ -370,7 +370,7 @@ impl LockProviderBuilder {
             let bound = "it must have 1 to 200 bytes and no `$`, and must not begin with `system.`";
             return Err(refused("collection", name, bound));
         }
-        if let Place::Database(database) = &self.place {
+        if let StoreChoice::Database(database) = &self.place {
             let name = database.name();
             if name.is_empty() || name.len() > 63 || name.contains(['/', '\\', '.', '"', '$', ' ', '\0']) {
                 let bound = "it must have 1 to 63 bytes, and none of `/`, `\\`, `.`, `\"`, `$` and the space";

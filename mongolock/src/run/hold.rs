@@ -64,7 +64,7 @@ impl Drop for Joined {
 }
 
 /// How one step of a body has ended.
-pub(super) enum Step {
+pub(super) enum BodyPoll {
     Pending,
     Returned { is_success: bool },
     Lost,
@@ -195,22 +195,22 @@ impl RunningHold {
         cx: &mut Context<'_>,
         cancelled: Pin<&mut impl Future<Output = ()>>,
         body: &mut dyn AnyBody,
-    ) -> Step {
+    ) -> BodyPoll {
         let _entered = self.span.enter();
         let cancel = self.on_lost == OnLost::Cancel;
         // The lock is checked before the body goes on: after a pause of the process the body must not take another step
         // without the lock.
         if cancel && self.context.leases().any(|lease| lease.should_cancel()) {
-            return Step::Lost;
+            return BodyPoll::Lost;
         }
         let polled = catch_unwind(AssertUnwindSafe(|| {
             CURRENT.sync_scope(self.context.clone(), || body.poll(cx))
         }));
         match polled {
-            Ok(Poll::Ready(is_success)) => Step::Returned { is_success },
-            Err(payload) => Step::Panicked(payload),
-            Ok(Poll::Pending) if cancel && cancelled.poll(cx).is_ready() => Step::Lost,
-            Ok(Poll::Pending) => Step::Pending,
+            Ok(Poll::Ready(is_success)) => BodyPoll::Returned { is_success },
+            Err(payload) => BodyPoll::Panicked(payload),
+            Ok(Poll::Pending) if cancel && cancelled.poll(cx).is_ready() => BodyPoll::Lost,
+            Ok(Poll::Pending) => BodyPoll::Pending,
         }
     }
 

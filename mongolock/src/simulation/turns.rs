@@ -49,7 +49,7 @@ const STARVED: Duration = Duration::from_secs(3);
 /// The processes that live, and the turns for each name.
 #[derive(Default)]
 pub(super) struct Turns {
-    state: Mutex<State>,
+    state: Mutex<TurnsState>,
     /// The longest time for which an awaited lock may stay free.
     left_free: Duration,
     /// Whether the mean time is checked for which the lock stays free.
@@ -59,7 +59,7 @@ pub(super) struct Turns {
 }
 
 #[derive(Default)]
-struct State {
+struct TurnsState {
     processes: HashMap<usize, Arc<Process>>,
     names: HashMap<Arc<str>, Record>,
     /// The time at which a hold of each process last began, or at which its starving was noted.
@@ -138,7 +138,7 @@ impl Turns {
         if !self.checks_starving {
             return Vec::new();
         }
-        let State {
+        let TurnsState {
             processes,
             last_holds,
             ..

@@ -54,7 +54,7 @@ pub(crate) struct Waiter {
 }
 
 /// The waiters for each name in the order of their places. A name without waiters is left out.
-pub(crate) type Lines = HashMap<Arc<str>, Vec<Waiter>>;
+pub(crate) type WaitersByName = HashMap<Arc<str>, Vec<Waiter>>;
 
 /// What an operator sees of a line: those who wait now, without the provider that has the lock.
 pub(super) fn infos(line: Option<&Vec<Waiter>>, lock_id: &str) -> Vec<WaiterInfo> {
@@ -150,7 +150,11 @@ impl Store {
     }
 
     /// The lines of these names, with one query.
-    pub(crate) async fn lines(&self, names: &[Arc<str>], limit: Duration) -> Result<Lines, LockError> {
+    pub(crate) async fn lines(
+        &self,
+        names: &[Arc<str>],
+        limit: Duration,
+    ) -> Result<WaitersByName, LockError> {
         let _admission = self.background_admissions().admit(AdmissionClass::Line).await;
         match self {
             Self::Mongo(store) => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 use mongodb::bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, doc};
 use mongodb::options::ReadConcern;
 
-use super::{Lines, ProviderMark, Waiter, WaiterEntry};
+use super::{ProviderMark, Waiter, WaiterEntry, WaitersByName};
 use crate::LockError;
 use crate::store::mongo::{MongoStore, millis};
 use crate::timing::{WAITER_AHEAD, WAITER_KEPT};
@@ -60,7 +60,11 @@ impl MongoStore {
 
     /// Reads the lines of these names with one query. It reads what the primary has, without waiting for a majority: a
     /// provider must see its own write of some milliseconds ago.
-    pub(crate) async fn lines(&self, names: &[Arc<str>], limit: Duration) -> Result<Lines, LockError> {
+    pub(crate) async fn lines(
+        &self,
+        names: &[Arc<str>],
+        limit: Duration,
+    ) -> Result<WaitersByName, LockError> {
         let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
         let mut found = self
             .waiters
@@ -70,7 +74,7 @@ impl MongoStore {
             .read_concern(ReadConcern::local())
             .max_time(limit)
             .await?;
-        let mut lines = Lines::new();
+        let mut lines = WaitersByName::new();
         while found.advance().await? {
             if let Some((name, waiter)) = waiter(found.current()) {
                 lines.entry(Arc::from(name)).or_default().push(waiter);
