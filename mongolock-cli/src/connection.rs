@@ -37,7 +37,7 @@ impl ConnectionArguments {
     }
 
     /// The locks, for commands that hold none. They soon say so if no server can be reached. Nothing is sent to a server.
-    pub(crate) async fn place(&self) -> Result<Collections, Failure> {
+    pub(crate) async fn collections(&self) -> Result<Collections, Failure> {
         let (client, options, observation) = connect(&self.string()?).await?;
         let database = match &self.database {
             Some(name) => client.database(name),
@@ -172,7 +172,7 @@ pub(crate) struct Collections {
 }
 
 impl Collections {
-    /// The same place, for providers with this retention.
+    /// The same collections, for providers with this retention.
     pub(crate) fn with_retention(self, retention: Duration) -> Result<Self, Failure> {
         let provider = self.provider.to_builder().retention(retention).build()?;
         Ok(Self {

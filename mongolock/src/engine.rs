@@ -203,7 +203,7 @@ impl Engine {
     fn close(&self) {
         self.enter(Phase::Closed);
         self.renewer.ensure_running();
-        self.renewer.end_leases();
+        self.renewer.close();
     }
 
     fn has_begun(&self, phase: Phase) -> bool {
@@ -239,7 +239,7 @@ impl Drop for Stopping<'_> {
     fn drop(&mut self) {
         if !self.0.is_closed() {
             self.0.enter(Phase::Closed);
-            self.0.renewer.end_leases();
+            self.0.renewer.close();
         }
         self.0.stop();
     }

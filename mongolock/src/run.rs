@@ -163,7 +163,7 @@ enum Outcome {
 
 impl Outcome {
     /// The same for the release, without the payload of a panic.
-    fn end(&self) -> BodyEnd {
+    fn body_end(&self) -> BodyEnd {
         match self {
             Self::Returned { is_success: true } => BodyEnd::Succeeded,
             Self::Returned { is_success: false } => BodyEnd::Failed,
@@ -250,7 +250,7 @@ where
             let Some(hold) = held.take() else {
                 unreachable!("it has just been there")
             };
-            let releasing = (this.stages.release)(hold, outcome.end());
+            let releasing = (this.stages.release)(hold, outcome.body_end());
             *this.outcome = Some(outcome);
             this.stage.set(Stage::Releasing { releasing });
         }

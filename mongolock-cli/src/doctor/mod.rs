@@ -80,17 +80,20 @@ pub(crate) async fn doctor(
     arguments: DoctorArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let place = connection.place().await?.with_retention(arguments.retention)?;
+    let collections = connection
+        .collections()
+        .await?
+        .with_retention(arguments.retention)?;
     let mut report = Report {
         output: Output::new(),
         as_json: arguments.json,
         is_wrong: false,
     };
-    match place.database.run_command(doc! { "hello": 1 }).await {
+    match collections.database.run_command(doc! { "hello": 1 }).await {
         Ok(hello) => {
             report.add(&servers::connection(&hello))?;
             report.add(&servers::deployment(&hello))?;
-            check(&place, &hello, &mut report).await?;
+            check(&collections, &hello, &mut report).await?;
         }
         Err(error) => {
             let mend = "at the shell: check that mongod runs, the host and port, the firewall, the TLS options and the user";
@@ -101,17 +104,17 @@ pub(crate) async fn doctor(
     Ok(Ending::Code(if report.is_wrong { exit::NO } else { 0 }))
 }
 
-async fn check(place: &Collections, hello: &Document, report: &mut Report) -> Result<(), Failure> {
-    for finding in rights::rights(place).await {
+async fn check(collections: &Collections, hello: &Document, report: &mut Report) -> Result<(), Failure> {
+    for finding in rights::rights(collections).await {
         report.add(&finding)?;
     }
-    report.add(&index::ttl_index(place).await)?;
-    report.add(&servers::write_concern(place, hello).await)?;
-    report.add(&servers::change_streams(place).await)?;
-    for finding in documents::documents(place).await {
+    report.add(&index::ttl_index(collections).await)?;
+    report.add(&servers::write_concern(collections, hello).await)?;
+    report.add(&servers::change_streams(collections).await)?;
+    for finding in documents::documents(collections).await {
         report.add(&finding)?;
     }
-    for finding in clocks::clocks(hello, &place.options).await {
+    for finding in clocks::clocks(hello, &collections.options).await {
         report.add(&finding)?;
     }
     Ok(())

@@ -60,14 +60,14 @@ const REPLICA_SET: &str =
 
 /// Every write of the library waits for a majority: so many members must be there. A member counts by its newest heartbeat,
 /// and by none that is older than [`FRESH`]: it may have ended since.
-pub(super) async fn write_concern(place: &Collections, hello: &Document) -> Finding {
+pub(super) async fn write_concern(collections: &Collections, hello: &Document) -> Finding {
     let check = "write concern";
     if let Some(finding) = without_members(check, hello) {
         return finding;
     }
     let begun = Instant::now();
     loop {
-        let status = match status(place).await {
+        let status = match status(collections).await {
             Ok(status) => status,
             Err(finding) => return finding,
         };
@@ -81,9 +81,9 @@ pub(super) async fn write_concern(place: &Collections, hello: &Document) -> Find
 }
 
 /// The state of the replica set as the connected member sees it.
-async fn status(place: &Collections) -> Result<Document, Finding> {
+async fn status(collections: &Collections) -> Result<Document, Finding> {
     let check = "write concern";
-    let admin = place.database.client().database("admin");
+    let admin = collections.database.client().database("admin");
     admin
         .run_command(doc! { "replSetGetStatus": 1 })
         .await
@@ -195,9 +195,9 @@ pub(super) fn is_sharded(hello: &Document) -> bool {
 }
 
 /// Opens a stream as `watch` and the waiters do, and closes it.
-pub(super) async fn change_streams(place: &Collections) -> Finding {
+pub(super) async fn change_streams(collections: &Collections) -> Finding {
     let check = "change streams";
-    let Err(error) = place.locks.watch().await else {
+    let Err(error) = collections.locks.watch().await else {
         return Finding::ok(check, "waiters are woken by releases in other processes");
     };
     match code(&error) {
@@ -211,7 +211,7 @@ pub(super) async fn change_streams(place: &Collections) -> Finding {
             Finding::wrong(
                 check,
                 said,
-                super::rights::grant(place, place.locks.name(), &["find", "changeStream"]),
+                super::rights::grant(collections, collections.locks.name(), &["find", "changeStream"]),
             )
         }
         _ => Finding::unknown(check, driver::text(&error)),

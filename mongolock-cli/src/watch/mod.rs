@@ -45,10 +45,10 @@ pub(crate) async fn watch(
     arguments: WatchArguments,
     connection: &ConnectionArguments,
 ) -> Result<Ending, Failure> {
-    let place = connection.place().await?;
-    let provider = place.provider.clone();
+    let collections = connection.collections().await?;
+    let provider = collections.provider.clone();
     let page = Page::new(arguments.json);
-    let mut watch = Watch::new(place, &page, arguments.prefix);
+    let mut watch = Watch::new(collections, &page, arguments.prefix);
     let streams = watch.open().await?;
     watch.resynchronise(false).await?;
     // Neither ends without a failure, and then the program ends.
@@ -106,13 +106,13 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    fn new(place: Collections, page: &'a Page, prefix: Option<String>) -> Self {
+    fn new(collections: Collections, page: &'a Page, prefix: Option<String>) -> Self {
         let Collections {
             database,
             locks,
             waiters,
             ..
-        } = place;
+        } = collections;
         Self {
             database,
             locks,

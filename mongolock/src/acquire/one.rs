@@ -494,7 +494,7 @@ mod tests {
         let Outcome::Acquired(hold) = &outcome else {
             panic!("the lock is free");
         };
-        hold.lease().end(crate::LossReason::Expired);
+        hold.lease().lose(crate::LossReason::Expired);
         let step = acquire.step(&entry, &mut claim, &mut pacing, outcome).await;
         assert!(matches!(step, Ok(Step::Retry(Duration::ZERO))));
         assert_ne!(*claim.lock_id(), first_id, "the first claim is released");

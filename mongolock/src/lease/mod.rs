@@ -332,14 +332,14 @@ impl Lease {
     /// Ends the lease if its deadline has passed, and returns whether it is lost.
     pub(crate) fn expire(&self) -> bool {
         if self.is_over() {
-            self.end(LossReason::Expired);
+            self.lose(LossReason::Expired);
         }
         self.is_lost()
     }
 
     /// Ends a live lease without a release: it wakes the tasks that wait for the end, passes the turn on, and reports the
     /// loss. A lease whose work has succeeded does not end in this way: the reply to the request for its mark decides.
-    pub(crate) fn end(&self, reason: LossReason) {
+    pub(crate) fn lose(&self, reason: LossReason) {
         if self.finish_lost(reason).is_none() {
             return;
         }
@@ -359,8 +359,8 @@ impl Lease {
         self.report_loss(reason);
     }
 
-    /// Ends a live lease because of a shutdown, as [`end`](Self::end) does, but leaves the turn where it is.
-    pub(crate) fn end_in_turn(&self) {
+    /// Ends a live lease because of a shutdown, as [`lose`](Self::lose) does, but leaves the turn where it is.
+    pub(crate) fn lose_at_shutdown(&self) {
         let reason = LossReason::ShutDown;
         if self.finish_lost(reason).is_some() {
             self.changed.notify_waiters();
@@ -402,7 +402,7 @@ impl Lease {
     }
 
     /// Ends a lease whose work has succeeded and whose mark the server refuses.
-    pub(super) fn end_unmarked(&self) {
+    pub(super) fn release_unmarked(&self) {
         if self.finish(LeaseState::Released).is_some() {
             self.changed.notify_waiters();
             self.report(trace::released);
@@ -410,7 +410,7 @@ impl Lease {
     }
 
     /// Ends a lease whose work has succeeded and whose mark cannot be written any more.
-    pub(super) fn lose(&self, reason: LossReason) {
+    pub(super) fn lose_unmarked(&self, reason: LossReason) {
         if self.finish(LeaseState::Lost(reason)).is_some() {
             self.changed.notify_waiters();
             self.report_loss(reason);
@@ -434,7 +434,7 @@ impl Lease {
     /// Ends the lease for a release and returns its deadline; `None` if it was over before.
     pub(crate) fn begin_release(&self) -> Option<Instant> {
         if self.is_over() {
-            self.end(LossReason::Expired);
+            self.lose(LossReason::Expired);
             return None;
         }
         let deadline = self.finish(LeaseState::Released)?;
@@ -645,85 +645,4 @@ pub(crate) fn margin(lasts: Duration) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::lease::renewer::Renewer;
-    use crate::line::Lines;
-    use crate::store::{MemoryStore, ProviderMark, Store};
-
-    pub(super) const EXPIRY: Duration = Duration::from_secs(30);
-
-    /// A lease of [`EXPIRY`] that has just begun, with two tokens for hand-overs.
-    pub(super) fn lease(name: &str, options: &Options) -> Lease {
-        let options = Options {
-            expiry: EXPIRY,
-            ..options.clone()
-        };
-        lease_of(name, options)
-    }
-
-    /// The same with the expiry of these options.
-    pub(super) fn lease_of(name: &str, options: Options) -> Lease {
-        let options = Arc::new(options);
-        let grant = Grant {
-            once: None,
-            semaphore: None,
-            token: FencingToken::new(1),
-            last_token: FencingToken::new(3),
-            copies: None,
-            sent: Instant::now(),
-            lasts: options.expiry,
-        };
-        let key = LeaseId {
-            name: Arc::from(name),
-            lock_id: Arc::from("owner#1"),
-        };
-        let entry = Queues::new().join(&key.name);
-        Lease::new(key, grant, options, entry)
-    }
-
-    /// A renewer whose task is not started, with a store that has no locks.
-    pub(super) fn renewer() -> Arc<Renewer> {
-        let store = Arc::new(Store::Memory(Arc::new(MemoryStore::new())));
-        let (mark, owner) = (ProviderMark::random(), Arc::from("owner"));
-        let lines = Lines::new(Arc::clone(&store), mark, owner, true);
-        Arc::new(Renewer::new(store, Arc::new(lines)))
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_claim_may_outlive_its_deadline_by_a_renewal_without_a_reply_or_by_a_margin() {
-        let own = lease("n", &Options::default());
-        assert!(!own.may_outlive_deadline());
-        own.renewal_sent();
-        assert!(own.may_outlive_deadline());
-        own.extend(Instant::now());
-        assert!(!own.may_outlive_deadline(), "the renewal is confirmed");
-        let takeover_margin = Duration::from_secs(1);
-        let with_margin = Options {
-            takeover_margin,
-            ..Options::default()
-        };
-        assert!(lease("n", &with_margin).may_outlive_deadline());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_holds_of_a_claim_share_its_tokens_its_deadline_and_its_renewals() {
-        let first = lease("n", &Options::default());
-        first.renewal_sent();
-        let deadline = first.deadline().unwrap();
-        let second = first.successor(deadline).unwrap();
-        let third = second.successor(deadline).unwrap();
-        assert_eq!([second.token.get(), third.token.get()], [2, 3]);
-        assert!(third.successor(deadline).is_none(), "no reserved token is left");
-        assert_eq!(third.deadline(), Some(deadline));
-        assert!(third.may_outlive_deadline(), "the renewal is not confirmed");
-    }
-
-    #[test]
-    fn a_holder_relies_on_a_percent_and_two_milliseconds_less_than_was_granted() {
-        for (granted, relied_on) in [(30_000, 29_698), (1000, 988), (2, 0)] {
-            let lasts = without_margin(Duration::from_millis(granted));
-            assert_eq!(lasts, Duration::from_millis(relied_on));
-        }
-    }
-}
+mod tests;

@@ -92,7 +92,7 @@ impl Renewer {
     pub(crate) fn hold(self: &Arc<Self>, lease: Lease) -> Hold {
         let lease = Arc::new(lease);
         if !self.schedule(Arc::clone(&lease)) {
-            lease.end(LossReason::ShutDown);
+            lease.lose(LossReason::ShutDown);
         }
         Hold::new(lease, Arc::clone(self))
     }
@@ -219,12 +219,12 @@ impl Renewer {
             }
         } else if lease.deadline().is_some() && !lease.has_succeeded() && !self.schedule(Arc::clone(lease)) {
             // A renewal was confirmed in the meantime. During a shutdown nothing else would end the lease.
-            self.end_at_shutdown(lease);
+            self.close_lease(lease);
         }
     }
 
     /// Ends every lease and has its claim released without delay.
-    pub(crate) fn end_leases(self: &Arc<Self>) {
+    pub(crate) fn close(self: &Arc<Self>) {
         let leases = {
             let mut state = lock(&self.state);
             state.closing = true;
@@ -232,15 +232,15 @@ impl Renewer {
             state.schedule.drain()
         };
         for lease in leases {
-            self.end_at_shutdown(&lease);
+            self.close_lease(&lease);
         }
         self.wake.notify_one();
     }
 
     /// Ends a lease because of a shutdown. Its slot in the queue stays with the release, because the shutdown waits for
     /// that. A lease whose work has succeeded is renewed until its mark is confirmed, for which the shutdown waits as well.
-    fn end_at_shutdown(self: &Arc<Self>, lease: &Arc<Lease>) {
-        lease.end_in_turn();
+    fn close_lease(self: &Arc<Self>, lease: &Arc<Lease>) {
+        lease.lose_at_shutdown();
         if lease.has_succeeded() {
             lock(&self.state).schedule.insert(Arc::clone(lease));
         } else {
@@ -259,7 +259,7 @@ impl Renewer {
     pub(crate) fn go_on(self: &Arc<Self>, lease: &Arc<Lease>) {
         if self.is_closing() {
             self.forget(lease);
-            self.end_at_shutdown(lease);
+            self.close_lease(lease);
         } else if lease.is_over() {
             self.forget(lease);
             self.expire(lease);
@@ -411,54 +411,4 @@ async fn wait_until(at: Option<Instant>, wake: &Notify) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::lease::tests::{EXPIRY, lease, renewer};
-    use crate::options::Options;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_lease_waits_while_enough_renewals_are_in_flight() {
-        let renewer = renewer();
-        let _hold = renewer.hold(lease("n", &Options::default()));
-        tokio::time::sleep(EXPIRY / 3).await;
-        let admissions = renewer.store.admissions();
-        let in_flight: Vec<_> =
-            std::iter::from_fn(|| admissions.try_admit(AdmissionClass::Renewal)).collect();
-        let work = renewer.due_work(None);
-        assert!(work.renewals.is_empty() && work.waits_for == Some(AdmissionClass::Renewal));
-        assert_eq!(work.next_round, renewer.held()[0].deadline());
-        drop(in_flight);
-        assert_eq!(renewer.due_work(None).renewals.len(), 1);
-    }
-
-    /// There is room for a first renewal, but none is due: waiting for that room would end at once, again and again.
-    #[tokio::test(start_paused = true)]
-    async fn repeated_renewals_without_room_wait_for_room_of_their_own() {
-        let renewer = renewer();
-        let names = (0..=MOST_DUE).map(|number| number.to_string());
-        let _holds: Vec<_> = names
-            .map(|name| renewer.hold(lease(&name, &Options::default())))
-            .collect();
-        tokio::time::sleep(EXPIRY / 3).await;
-        let leases = lock(&renewer.state).schedule.leases(|_| true);
-        renewer.renewal_failed(&leases, true);
-        let work = renewer.due_work(None);
-        assert!(!work.renewals.is_empty());
-        assert_eq!(work.waits_for, Some(AdmissionClass::RepeatedRenewal));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_last_confirmed_renewal_is_known() {
-        let renewer = renewer();
-        assert_eq!(renewer.last_renewal(), None);
-        renewer.note_renewal();
-        assert_eq!(renewer.last_renewal(), Some(Instant::now()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_lease_that_begins_during_a_shutdown_is_lost_at_once() {
-        let renewer = renewer();
-        renewer.end_leases();
-        assert!(renewer.hold(lease("n", &Options::default())).lease().is_lost());
-    }
-}
+mod tests;

@@ -144,7 +144,7 @@ impl ReleaseNotifier {
         }
         let now = Instant::now();
         for name in state.waiters.due_to_ask(now) {
-            state.waiters.wake(&name, Rest::end);
+            state.waiters.wake(&name, Rest::finish);
         }
         let is_few = state.waiters.len() < state.look_from;
         // No document has the name that stands for all permits of a semaphore.
@@ -221,7 +221,7 @@ impl ReleaseNotifier {
                 if state.waiters.change(name, free) == Some(false) {
                     self.reschedule(&mut state);
                 } else {
-                    state.waiters.wake(name, Rest::end);
+                    state.waiters.wake(name, Rest::finish);
                 }
                 continue;
             };
@@ -267,7 +267,7 @@ impl ReleaseNotifier {
             if is_transient {
                 first_pause = first_pause.or(pause);
             } else {
-                state.waiters.wake(name, Rest::end);
+                state.waiters.wake(name, Rest::finish);
             }
         }
         self.reschedule(&mut state);

@@ -231,7 +231,7 @@ impl Rest {
     }
 
     /// Ends the rest: the waiter sends a request, or is gone.
-    pub(super) fn end(&mut self) {
+    pub(super) fn finish(&mut self) {
         self.due = None;
     }
 

@@ -77,7 +77,7 @@ impl Waiters {
     }
 
     pub(super) fn remove(&mut self, name: &str) -> Option<FrontWaiter> {
-        self.change(name, Rest::end);
+        self.change(name, Rest::finish);
         self.names.remove(name)
     }
 
@@ -230,7 +230,7 @@ pub(super) mod tests {
             rest(&mut waiters, now, number, Some(Duration::ZERO));
         }
         assert!(waiters.first_due().is_some());
-        waiters.wake("0", Rest::end);
+        waiters.wake("0", Rest::finish);
         assert!(waiters.remove("1").is_some());
         assert!(waiters.first_due().is_none() && waiters.len() == 1);
     }

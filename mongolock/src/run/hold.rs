@@ -59,7 +59,7 @@ enum InnerCallSlots {
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        self.context.end();
+        self.context.close();
     }
 }
 
@@ -248,7 +248,7 @@ impl RunningHold {
         // After the release the call's own lease is over as well.
         let lost = context.leases().find(|lease| lease.is_over()).map(Arc::clone);
         let needs_mark = source.needs_mark(end);
-        let error_of_success = match source.end(end).await {
+        let error_of_success = match source.finish(end).await {
             // Without the mark the work runs again, whatever happened to the lock.
             Err(error) if needs_mark => Some(error),
             Err(error @ LockError::Lost { .. }) if reports_loss => Some(error),
@@ -270,7 +270,7 @@ impl LockSource {
     }
 
     /// Ends the call's part of the hold: work that has succeeded and may succeed only once is marked as done.
-    async fn end(&mut self, end: BodyEnd) -> Result<(), LockError> {
+    async fn finish(&mut self, end: BodyEnd) -> Result<(), LockError> {
         let needs_mark = self.needs_mark(end);
         let own = match self {
             Self::Own(own) if needs_mark => return own.guard.complete().await,
@@ -279,9 +279,9 @@ impl LockSource {
             Self::Joined(joined) => return joined.context.ensure_held(),
         };
         if own.await_release {
-            own.guard.end().await?;
+            own.guard.release_by_ref().await?;
         } else {
-            own.guard.end_unawaited()?;
+            own.guard.release_unawaited()?;
         }
         self.ensure_joined_held()
     }

@@ -107,7 +107,7 @@ impl World {
             let rng = &mut self.plan.rng(number as u64 + 1);
             let member = self.start(number, rng);
             let fate = self.fate(&member.process, rng).await;
-            self.server.turns.end(&member.process);
+            self.server.turns.crashed(&member.process);
             match fate {
                 Fate::Survive => return self.see_out(member).await,
                 Fate::Crash => member.process.crash(),

@@ -107,7 +107,7 @@ impl Turns {
     }
 
     /// Notes that a process has ended. What it would have done next is not known, so the present turn does not count.
-    pub(super) fn end(&self, process: &Process) {
+    pub(super) fn crashed(&self, process: &Process) {
         let state = &mut *lock(&self.state);
         state.processes.remove(&process.number);
         for record in state.names.values_mut() {

@@ -112,7 +112,7 @@ fn an_acquisition_lets_a_waiter_in_line_rest_on_unless_a_release_may_be_missed()
     assert!(rest.rests_on(true) && !rest.rests_on(false));
     rest.outdated();
     assert!(!rest.rests_on(true));
-    rest.end();
+    rest.finish();
     assert!(!rest.rests_on(true));
 }
 
@@ -121,7 +121,7 @@ fn a_waiter_that_may_have_missed_a_release_asks_at_once() {
     let (mut rest, at) = resting(&outlook(true, None));
     rest.outdated();
     assert_eq!(rest.due().unwrap().at, rest.since());
-    rest.end();
+    rest.finish();
     let pause = rest.held(at, &outlook(true, None), None);
     assert_eq!(pause, Duration::ZERO, "nothing has been heard since");
     rest.ask();
@@ -171,7 +171,7 @@ fn a_waiter_looks_or_asks_when_its_place_comes() {
 fn a_failed_look_is_repeated_by_a_waiter_that_rests() {
     let (mut rest, at) = resting(&outlook(false, None));
     assert!(rest.look_failed(at).is_some_and(|pause| pause <= MOST));
-    rest.end();
+    rest.finish();
     assert_eq!(rest.look_failed(at), None);
 }
 

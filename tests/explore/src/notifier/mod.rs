@@ -142,10 +142,10 @@ impl Process {
         self.line_waiter_left();
     }
 
-    /// `Subscription::end_rest`.
+    /// `Subscription::finish_rest`.
     pub(crate) fn rest_ends(&mut self) {
         if let Some(waiter) = &mut self.notifier.waiter {
-            waiter.rest.end();
+            waiter.rest.finish();
         }
     }
 
@@ -193,7 +193,7 @@ impl Process {
         };
         let is_forgotten = !waiter.rest.is_resting() && cx.setup.has(Mutant::ReleaseInFlightIsForgotten);
         if waiter.rest.released(Instant::now(), standing) && !is_forgotten {
-            self.notifier.wake(Rest::end);
+            self.notifier.wake(Rest::finish);
         }
     }
 
@@ -243,7 +243,7 @@ impl Process {
             return has_ended;
         };
         if due.asks {
-            self.notifier.wake(Rest::end);
+            self.notifier.wake(Rest::finish);
             return true;
         }
         if !waiter.rest.looks() {
@@ -322,7 +322,7 @@ impl Process {
                 return;
             };
             if is_own || waiter.rest.found_free(Instant::now(), standing) {
-                self.notifier.wake(Rest::end);
+                self.notifier.wake(Rest::finish);
             }
             return;
         };
