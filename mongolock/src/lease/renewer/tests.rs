@@ -1,6 +1,7 @@
 use super::*;
 use crate::lease::tests::{EXPIRY, lease, renewer};
 use crate::options::Options;
+use crate::store::AdmissionClass;
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_waits_while_enough_renewals_are_in_flight() {
